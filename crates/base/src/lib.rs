@@ -1,0 +1,14 @@
+//! Words that every other crate shares: ids, places, versions, limits and time as a value.
+//!
+//! Nothing here does I/O, allocates, or knows what memory is. Every limit of the product stands in
+//! [`limits`], with the relations between them asserted at compile time.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+mod place;
+mod time;
+mod version;
+
+pub use place::{Place, RegionId};
+pub use time::{Nanos, UnixMillis};
+pub use version::Csn;

@@ -1,0 +1,273 @@
+//! Production memory: words of a mapping that other processes, and NICs, may share.
+//!
+//! Writes: the one owner of the region, through [`Mapped`]. Reads: anyone, through [`ReadOnly`] or a NIC.
+//! (1) Every access is an atomic word access or an opaque copy by the CPU; no reference to the bytes exists.
+//! (2) The mapping outlives every `Mapped`/`ReadOnly` of it (they hold it alive).
+//! (3) Bounds are checked on every access; the length of a mapping never changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::words::{OwnedWords, Words};
+
+/// Copies of at least this many bytes use the CPU's string copy; shorter ones go word by word.
+/// Measured here (Sapphire Rapids, fast short REP MOVSB): the two meet between 256 and 512 bytes.
+const STRING_COPY_MIN: usize = 512;
+
+/// One mmap, unmapped when the last user is gone.
+pub(crate) struct Mapping {
+    base: *mut u8,
+    len: usize,
+    page: u64,
+}
+
+// SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// # Safety
+    /// `base` must be the page-aligned start of a live mapping of `len` bytes that nobody else unmaps and whose
+    /// file cannot shrink (sealed, or owned by us).
+    pub(crate) unsafe fn new(base: *mut u8, len: usize, page: u64) -> Mapping {
+        assert!(base as usize % 4096 == 0 && len % 8 == 0, "mapping is page aligned and whole words");
+        Mapping { base, len, page }
+    }
+
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    #[inline(always)]
+    fn word(&self, at: u64) -> &AtomicU64 {
+        assert!(at % 8 == 0 && at < self.len as u64, "word {at:#x} outside a region of {:#x} bytes", self.len);
+        // SAFETY: in bounds (at is a multiple of 8 below len, itself a multiple of 8), aligned, alive while
+        // `self` is; AtomicU64 permits concurrent change by other threads and processes.
+        unsafe { &*(self.base.add(at as usize) as *const AtomicU64) }
+    }
+
+    #[inline(always)]
+    fn check(&self, at: u64, len: usize) {
+        assert!(
+            at % 8 == 0 && at <= self.len as u64 && len as u64 <= self.len as u64 - at,
+            "bytes {at:#x}+{len:#x} outside a region of {:#x} bytes",
+            self.len
+        );
+    }
+
+    #[inline]
+    fn copy_out(&self, at: u64, into: &mut [u8]) {
+        self.check(at, into.len());
+        if into.len() >= STRING_COPY_MIN {
+            // SAFETY: source checked just above, destination is exclusively ours and as long; they do not overlap
+            // (no reference to the mapping exists, and `into` is a reference).
+            unsafe { string_copy(self.base.add(at as usize), into.as_mut_ptr(), into.len()) };
+            return;
+        }
+        let mut chunks = into.chunks_exact_mut(8);
+        let mut offset = at;
+        for chunk in &mut chunks {
+            // Relaxed: a copy promises nothing between its words; records verify themselves.
+            chunk.copy_from_slice(&self.word(offset).load(Ordering::Relaxed).to_le_bytes());
+            offset += 8;
+        }
+        let rest = chunks.into_remainder();
+        if !rest.is_empty() {
+            let word = self.word(offset).load(Ordering::Relaxed).to_le_bytes();
+            rest.copy_from_slice(&word[..rest.len()]);
+        }
+    }
+
+    #[inline]
+    fn copy_in(&self, at: u64, bytes: &[u8]) {
+        self.check(at, bytes.len());
+        let whole = bytes.len() & !7;
+        if bytes.len() >= STRING_COPY_MIN {
+            // Orders the copy after earlier stores; pairs with the Acquire of Words::load.
+            std::sync::atomic::fence(Ordering::Release);
+            // SAFETY: destination checked just above; the source is a live slice; no overlap as in copy_out.
+            unsafe { string_copy(bytes.as_ptr(), self.base.add(at as usize), whole) };
+        } else {
+            for (i, chunk) in bytes[..whole].chunks_exact(8).enumerate() {
+                let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+                // Release: the store rule of the crate; pairs with the Acquire of Words::load.
+                self.word(at + i as u64 * 8).store(word, Ordering::Release);
+            }
+        }
+        let rest = &bytes[whole..];
+        if !rest.is_empty() {
+            let last = self.word(at + whole as u64);
+            let mut word = last.load(Ordering::Relaxed).to_le_bytes();
+            word[..rest.len()].copy_from_slice(rest);
+            // Release: the store rule of the crate; pairs with the Acquire of Words::load.
+            last.store(u64::from_le_bytes(word), Ordering::Release);
+        }
+    }
+
+    /// Whole pages go back to the system, the edges are zeroed word by word.
+    fn discard(&self, at: u64, len: u64) {
+        self.check(at, len as usize);
+        assert!(len.is_multiple_of(8), "discard of {len:#x} bytes is not whole words");
+        let from = at.next_multiple_of(self.page).min(at + len);
+        let to = ((at + len) / self.page * self.page).max(from);
+        // Release: the store rule of the crate; pairs with the Acquire of Words::load.
+        let zero = |range: std::ops::Range<u64>| {
+            range.step_by(8).for_each(|word| self.word(word).store(0, Ordering::Release))
+        };
+        zero(at..from);
+        if from < to {
+            // SAFETY: whole pages inside our own mapping (checked above), which holds no Rust value.
+            let gone = unsafe {
+                let start = self.base.add(from as usize).cast();
+                rustix::mm::madvise(start, (to - from) as usize, rustix::mm::Advice::LinuxRemove)
+            };
+            if gone.is_err() {
+                // A backing that cannot give pages back (some file systems): zeroes are the part that matters.
+                zero(from..to);
+            }
+        }
+        zero(to..at + len);
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, at: u64) {
+        if at < self.len as u64 {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a prefetch never faults, and the address is inside the mapping.
+            unsafe {
+                use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+                _mm_prefetch(self.base.add(at as usize) as *const i8, _MM_HINT_T0);
+            }
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: `new` got a live mapping of exactly this extent, which nobody else unmaps; no user is left.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.cast(), self.len) };
+        debug_assert!(unmapped.is_ok(), "munmap of our own mapping: {unmapped:?}");
+    }
+}
+
+/// Copies bytes in a way the compiler cannot see into, so that a concurrent change of either side is an
+/// ordinary property of the memory and not a data race of the language.
+///
+/// # Safety
+/// `from..from+len` is readable, `to..to+len` writable, and they do not overlap.
+#[inline(always)]
+unsafe fn string_copy(from: *const u8, to: *mut u8, len: usize) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise; the direction flag is clear by the ABI.
+    unsafe {
+        std::arch::asm!(
+            "rep movsb",
+            inout("rcx") len => _,
+            inout("rsi") from => _,
+            inout("rdi") to => _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    for i in 0..len {
+        // SAFETY: the caller's promise; volatile bytes are the portable opaque copy.
+        unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
+    }
+}
+
+/// A mapping with the right to change it. Cloning shares the same memory.
+#[derive(Clone)]
+pub struct Mapped(pub(crate) Arc<Mapping>);
+
+/// A mapping with the right to look only. Cloning shares the same memory.
+#[derive(Clone)]
+pub struct ReadOnly(pub(crate) Arc<Mapping>);
+
+impl Mapped {
+    /// The same memory without the right to change it.
+    pub fn read_only(&self) -> ReadOnly {
+        ReadOnly(self.0.clone())
+    }
+
+    /// Address of the first byte, for registration with a NIC. Nobody may form a reference to it.
+    pub fn address(&self) -> *mut u8 {
+        self.0.base()
+    }
+}
+
+macro_rules! look {
+    ($type:ty) => {
+        impl Words for $type {
+            fn bytes(&self) -> u64 {
+                self.0.len() as u64
+            }
+            #[inline(always)]
+            fn load(&self, at: u64) -> u64 {
+                // Acquire: pairs with the Release of OwnedWords::store.
+                u64::from_le(self.0.word(at).load(Ordering::Acquire))
+            }
+            #[inline]
+            fn copy_out(&self, at: u64, into: &mut [u8]) {
+                self.0.copy_out(at, into)
+            }
+            #[inline(always)]
+            fn prefetch(&self, at: u64) {
+                self.0.prefetch(at)
+            }
+        }
+    };
+}
+look!(Mapped);
+look!(ReadOnly);
+
+impl OwnedWords for Mapped {
+    #[inline(always)]
+    fn store(&self, at: u64, word: u64) {
+        // Release: pairs with the Acquire of Words::load.
+        self.0.word(at).store(word.to_le(), Ordering::Release)
+    }
+
+    #[inline(always)]
+    fn compare_exchange(&self, at: u64, expected: u64, new: u64) -> Result<(), u64> {
+        // AcqRel: takes what the last holder published and publishes ours; Acquire on failure, as a load.
+        self.0
+            .word(at)
+            .compare_exchange(expected.to_le(), new.to_le(), Ordering::AcqRel, Ordering::Acquire)
+            .map(|_| ())
+            .map_err(u64::from_le)
+    }
+
+    #[inline(always)]
+    fn fetch_add(&self, at: u64, more: u64) -> u64 {
+        // AcqRel: as compare_exchange.
+        self.0.word(at).fetch_add(more, Ordering::AcqRel)
+    }
+
+    #[inline]
+    fn copy_in(&self, at: u64, bytes: &[u8]) {
+        self.0.copy_in(at, bytes)
+    }
+
+    fn discard(&self, at: u64, len: u64) {
+        self.0.discard(at, len)
+    }
+
+    fn flush(&self, at: u64, len: u64) {
+        self.0.check(at & !63, (len + (at & 63)) as usize);
+        #[cfg(target_arch = "x86_64")]
+        for line in (at & !63..at + len).step_by(64) {
+            // SAFETY: clflush on an address inside our mapping; it changes no value.
+            unsafe { std::arch::x86_64::_mm_clflush(self.0.base().add(line as usize)) };
+        }
+    }
+
+    fn fence(&self) {
+        // SeqCst: a full fence, so that write-backs come before the stores that publish them.
+        std::sync::atomic::fence(Ordering::SeqCst);
+    }
+}

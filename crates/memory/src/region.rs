@@ -1,0 +1,231 @@
+//! Regions: memory with a file behind it, which another process or a NIC can be given.
+//!
+//! A region is created once at its full size and never changes it. Pages cost memory when first touched, and
+//! [`OwnedWords::discard`](crate::OwnedWords::discard) gives them back. A region is sealed: it can neither shrink nor grow under its readers.
+//! Readers are passed a descriptor that was opened read-only ([`Region::read_only_file`]), so the kernel refuses
+//! them a writable mapping. (`F_SEAL_FUTURE_WRITE` would say the same of the file, but it also forbids its owner
+//! to give pages back: docs/decisions/0002.)
+
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+use crate::mapped::{Mapped, Mapping, ReadOnly};
+
+/// What stands behind a region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// An anonymous memory file with ordinary pages (huge ones where the kernel gives them to shared memory).
+    Memory,
+    /// An anonymous memory file with 2 MiB pages from the reserved pool.
+    HugePages,
+    /// 2 MiB pages where enough are reserved, ordinary ones otherwise.
+    HugePagesIfAvailable,
+    /// A plain file, for arenas that are saved or inspected.
+    File(PathBuf),
+}
+
+/// How to create a region.
+#[derive(Clone, Debug)]
+pub struct RegionOptions {
+    /// Shown in `/proc/PID/maps` and in errors.
+    pub name: String,
+    /// Size in bytes; rounded up to whole pages of the backing.
+    pub bytes: u64,
+    /// What stands behind it.
+    pub backing: Backing,
+}
+
+/// Why a region could not be had.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RegionError {
+    /// The kernel refused; the text says which step.
+    Os(&'static str, String, rustix::io::Errno),
+    /// A peer's file could shrink under us and kill the process: it lacks the seals.
+    Unsealed,
+    /// A file has another size than its description says.
+    Size {
+        /// Bytes expected.
+        expected: u64,
+        /// Bytes found.
+        found: u64,
+    },
+}
+
+impl std::fmt::Display for RegionError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RegionError::Os(step, name, errno) => write!(f, "region {name}: {step}: {errno}"),
+            RegionError::Unsealed => f.write_str("the peer's memory file is not sealed against shrinking"),
+            RegionError::Size { expected, found } => {
+                write!(f, "memory file has {found} bytes, expected {expected}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RegionError {}
+
+/// Memory with a file behind it. The creator owns it; peers open what they are passed.
+pub struct Region {
+    name: String,
+    file: OwnedFd,
+    memory: Mapped,
+    page: u64,
+}
+
+const SMALL_PAGE: u64 = 4096;
+const HUGE_PAGE: u64 = 2 << 20;
+
+impl Region {
+    /// Creates a region, zeroed.
+    pub fn create(options: &RegionOptions) -> Result<Region, RegionError> {
+        match &options.backing {
+            Backing::Memory => Region::memfd(options, false),
+            Backing::HugePages => Region::memfd(options, true),
+            Backing::HugePagesIfAvailable => {
+                Region::memfd(options, true).or_else(|_| Region::memfd(options, false))
+            }
+            Backing::File(path) => {
+                let os = |step| move |e: rustix::io::Errno| RegionError::Os(step, path.display().to_string(), e);
+                let bytes = options.bytes.next_multiple_of(SMALL_PAGE);
+                let file = rustix::fs::open(
+                    path,
+                    rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CREATE | rustix::fs::OFlags::CLOEXEC,
+                    rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+                )
+                .map_err(os("open"))?;
+                rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
+                Region::map(options.name.clone(), file, bytes, SMALL_PAGE)
+            }
+        }
+    }
+
+    fn memfd(options: &RegionOptions, huge: bool) -> Result<Region, RegionError> {
+        let os = |step| {
+            let name = options.name.clone();
+            move |e| RegionError::Os(step, name, e)
+        };
+        let page = if huge { HUGE_PAGE } else { SMALL_PAGE };
+        let bytes = options.bytes.next_multiple_of(page);
+        let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        if huge {
+            flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+        }
+        let file = rustix::fs::memfd_create(options.name.as_str(), flags).map_err(os("create"))?;
+        rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
+        if huge {
+            // Reserve now: a fault that finds the pool empty later would kill the process.
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(os("reserve huge pages"))?;
+        }
+        let region = Region::map(options.name.clone(), file, bytes, page)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&region.file, seals).map_err(os("seal"))?;
+        // Another user who is passed a read-only descriptor must not reopen it for writing.
+        let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::fchmod(&region.file, owner_only).map_err(os("set mode"))?;
+        Ok(region)
+    }
+
+    fn map(name: String, file: OwnedFd, bytes: u64, page: u64) -> Result<Region, RegionError> {
+        let mapping = map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, page)
+            .map_err(|e| RegionError::Os("map", name.clone(), e))?;
+        Ok(Region { name, file, memory: Mapped(Arc::new(mapping)), page })
+    }
+
+    /// Maps a file that a peer created and passed to us, to write into it. It must be sealed against
+    /// shrinking, else the peer could kill this process by truncating it.
+    pub fn open_writable(file: OwnedFd, bytes: u64) -> Result<Mapped, RegionError> {
+        let seals = rustix::fs::fcntl_get_seals(&file).map_err(|_| RegionError::Unsealed)?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(RegionError::Unsealed);
+        }
+        check_size(&file, bytes)?;
+        map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, SMALL_PAGE)
+            .map(|m| Mapped(Arc::new(m)))
+            .map_err(|e| RegionError::Os("map a peer's region", String::new(), e))
+    }
+
+    /// Maps a file that a server created and passed to us, to look at it. A client trusts the server it chose
+    /// not to truncate a plain file under it; memory files are sealed.
+    pub fn open_read_only(file: OwnedFd, bytes: u64) -> Result<ReadOnly, RegionError> {
+        check_size(&file, bytes)?;
+        map_file(&file, bytes, ProtFlags::READ, SMALL_PAGE)
+            .map(|m| ReadOnly(Arc::new(m)))
+            .map_err(|e| RegionError::Os("map a peer's region", String::new(), e))
+    }
+
+    /// Maps a saved region from a plain file, to look at it.
+    pub fn open_saved(file: &File) -> Result<ReadOnly, RegionError> {
+        let os = |e| RegionError::Os("open saved region", String::new(), e);
+        let found = rustix::fs::fstat(file).map_err(os)?.st_size as u64;
+        if found == 0 || !found.is_multiple_of(8) {
+            return Err(RegionError::Size { expected: SMALL_PAGE, found });
+        }
+        map_file(file, found, ProtFlags::READ, SMALL_PAGE).map(|m| ReadOnly(Arc::new(m))).map_err(os)
+    }
+
+    /// Name given at creation.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The memory, with the right to change it.
+    pub fn memory(&self) -> &Mapped {
+        &self.memory
+    }
+
+    /// The file, to pass to a peer that may write the region.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// A descriptor of the file that allows reading and read-only mappings only, to pass to a reader.
+    pub fn read_only_file(&self) -> Result<OwnedFd, RegionError> {
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.file));
+        rustix::fs::open(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
+            .map_err(|e| RegionError::Os("reopen read-only", self.name.clone(), e))
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        crate::Words::bytes(&self.memory)
+    }
+
+    /// Bytes of a page of the backing.
+    pub fn page(&self) -> u64 {
+        self.page
+    }
+}
+
+impl std::fmt::Debug for Region {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Region({}, {} bytes, {} byte pages)", self.name, self.bytes(), self.page)
+    }
+}
+
+fn check_size(file: &OwnedFd, bytes: u64) -> Result<(), RegionError> {
+    let os = |e| RegionError::Os("examine a peer's region", String::new(), e);
+    let found = rustix::fs::fstat(file).map_err(os)?.st_size as u64;
+    if found < bytes || bytes == 0 || !bytes.is_multiple_of(SMALL_PAGE) {
+        return Err(RegionError::Size { expected: bytes, found });
+    }
+    Ok(())
+}
+
+fn map_file(file: impl AsFd, bytes: u64, rights: ProtFlags, page: u64) -> Result<Mapping, rustix::io::Errno> {
+    let len = usize::try_from(bytes).map_err(|_| rustix::io::Errno::NOMEM)?;
+    // SAFETY: a fresh shared mapping at an address the kernel picks aliases no Rust value; the file is ours, or
+    // sealed against shrinking (check_peer_file), so the pages stay.
+    unsafe {
+        let base = rustix::mm::mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)?;
+        // Huge pages for shared memory where the kernel is set to give them on request; a hint, so no error.
+        let _ = rustix::mm::madvise(base, len, Advice::LinuxHugepage);
+        Ok(Mapping::new(base.cast(), len, page))
+    }
+}

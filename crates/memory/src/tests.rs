@@ -1,0 +1,143 @@
+//! Tests of the door itself: copies, bounds, seals, and the journal's enumeration against brute force.
+
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+
+use crate::*;
+
+fn region(bytes: u64) -> Region {
+    let options = RegionOptions { name: "test".into(), bytes, backing: Backing::Memory };
+    Region::create(&options).expect("memfd")
+}
+
+proptest! {
+    #[test]
+    fn copies_of_any_length_come_back(at in 0u64..64, bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+        let memory = region(4096).memory().clone();
+        memory.store(0, u64::MAX);
+        memory.copy_in(at * 8, &bytes);
+        let mut back = vec![0; bytes.len()];
+        memory.copy_out(at * 8, &mut back);
+        prop_assert_eq!(&back, &bytes);
+        let after = at * 8 + bytes.len() as u64;
+        prop_assert_eq!(memory.load(after.next_multiple_of(8)), 0, "a copy never writes past its end");
+    }
+
+    #[test]
+    fn journal_is_memory(stores in proptest::collection::vec((0u64..32, any::<u64>()), 0..50)) {
+        let journal = Journal::new(256);
+        let plain = region(4096).memory().clone();
+        for (word, value) in stores {
+            journal.store(word * 8, value);
+            plain.store(word * 8, value);
+        }
+        for word in 0..32 {
+            prop_assert_eq!(journal.load(word * 8), plain.load(word * 8));
+        }
+    }
+
+    /// The enumeration finds exactly the outcomes that sampling every line at every moment finds.
+    #[test]
+    fn cuts_are_all_samplings(stores in proptest::collection::vec((0u64..16, 0u64..3), 1..7)) {
+        let journal = Journal::new(128);
+        for (word, value) in &stores {
+            journal.store(word * 8, *value);
+        }
+        let end = journal.now();
+        let mut brute = std::collections::BTreeSet::new();
+        for a in 0..=end {
+            for b in 0..=end {
+                let mut bytes = journal.at(a, 0, 64);
+                bytes.extend(journal.at(b, 64, 64));
+                brute.insert(bytes);
+            }
+        }
+        let cuts = journal.cuts(0, 128, 0, end);
+        let found: std::collections::BTreeSet<_> = cuts.iter().map(|c| c.bytes.clone()).collect();
+        prop_assert_eq!(found, brute);
+        for cut in cuts {
+            let (lo, hi) = cut.interval();
+            let witnessed = (lo..=hi).any(|a| (lo..=hi).any(|b| {
+                cut.bytes[..64] == journal.at(a, 0, 64) && cut.bytes[64..] == journal.at(b, 64, 64)
+            }));
+            prop_assert!(witnessed, "the interval can produce the bytes");
+        }
+    }
+}
+
+#[test]
+fn out_of_bounds_is_a_crash_with_the_offset() {
+    let memory = region(4096).memory().clone();
+    for probe in [4096u64, 4100, u64::MAX - 7] {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| memory.load(probe)));
+        assert!(caught.is_err(), "{probe:#x}");
+    }
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        memory.copy_out(4088, &mut [0; 9]);
+    }));
+    assert!(caught.is_err());
+}
+
+#[test]
+fn a_read_only_peer_cannot_write_shrink_or_grow() {
+    let region = region(8192);
+    region.memory().store(0, 7);
+    let passed = region.read_only_file().expect("reopen");
+    assert!(Region::open_writable(passed.try_clone().expect("dup"), 8192).is_err(), "no writable mapping");
+    assert!(rustix::io::write(&passed, b"x").is_err(), "no write through the file");
+    assert!(rustix::fs::ftruncate(&passed, 0).is_err(), "no shrinking");
+    assert!(rustix::fs::ftruncate(&passed, 1 << 20).is_err(), "no growing");
+    let view = Region::open_read_only(passed, 8192).expect("read-only mapping");
+    assert_eq!(view.load(0), 7);
+    region.memory().store(0, 8);
+    assert_eq!(view.load(0), 8, "the same memory");
+}
+
+#[test]
+fn an_unsealed_or_short_peer_file_is_refused() {
+    let file = rustix::fs::memfd_create("bad", rustix::fs::MemfdFlags::ALLOW_SEALING).expect("memfd");
+    rustix::fs::ftruncate(&file, 4096).expect("size");
+    let dup = || file.as_fd().try_clone_to_owned().expect("dup");
+    assert!(matches!(Region::open_writable(dup(), 4096), Err(RegionError::Unsealed)));
+    rustix::fs::fcntl_add_seals(&file, rustix::fs::SealFlags::SHRINK).expect("seal");
+    assert!(matches!(Region::open_read_only(dup(), 8192), Err(RegionError::Size { .. })));
+    assert!(Region::open_writable(dup(), 4096).is_ok());
+}
+
+#[test]
+fn discarded_bytes_read_zero_and_the_rest_stays() {
+    let region = region(16 * 4096);
+    for page in 0..16 {
+        region.memory().store(page * 4096, page + 1);
+    }
+    region.memory().store(4 * 4096 + 8, 9);
+    region.memory().discard(4096 + 8, 3 * 4096);
+    let words: Vec<u64> = (0..6).map(|p| region.memory().load(p * 4096)).collect();
+    assert_eq!(words, [1, 2, 0, 0, 0, 6]);
+    assert_eq!(region.memory().load(4 * 4096 + 8), 9, "the first word after the range");
+}
+
+#[test]
+fn checksums_depend_on_key_place_and_every_bit() {
+    let key = SumKey::new(11);
+    let bytes = [3u8; 56];
+    let sum = key.sum(64, &bytes);
+    assert_ne!(sum, SumKey::new(12).sum(64, &bytes));
+    assert_ne!(sum, key.sum(128, &bytes));
+    for bit in 0..bytes.len() * 8 {
+        let mut other = bytes;
+        other[bit / 8] ^= 1 << (bit % 8);
+        assert_ne!(sum, key.sum(64, &other), "bit {bit}");
+    }
+}
+
+#[test]
+fn hashes_spread_over_buckets() {
+    let key = HashKey::new(5);
+    let mut counts = [0u32; 100];
+    for i in 0..100_000u64 {
+        counts[key.hash(&i.to_le_bytes()).below(100) as usize] += 1;
+    }
+    assert!(counts.iter().all(|&c| (800..1200).contains(&c)), "{counts:?}");
+}
