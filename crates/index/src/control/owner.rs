@@ -1,0 +1,59 @@
+//! Who changes the control page.
+
+use longarm_base::{Nanos, UnixMillis};
+use longarm_memory::{OwnedWords, SumKey};
+
+use super::layout::{GEOMETRY, GEOMETRY_WORDS, MAGIC, ServerState, beat};
+use crate::hash::{Discipline, Geometry, SlotKind};
+
+/// The server's hand on its control page.
+#[derive(Clone, Debug)]
+pub struct Control<M> {
+    memory: M,
+    sums: SumKey,
+}
+
+impl<M: OwnedWords> Control<M> {
+    /// A page in state Starting.
+    pub fn create(memory: M, boot: u64, sums: SumKey) -> Control<M> {
+        memory.store(beat::STATE, ServerState::Starting.word());
+        memory.store(beat::BOOT, boot);
+        memory.store(beat::MAGIC, MAGIC);
+        Control { memory, sums }
+    }
+
+    /// Says that the server made progress at `now`.
+    pub fn beat(&self, now: Nanos, unix: UnixMillis) {
+        self.memory.store(beat::UNIX, unix.0);
+        self.memory.store(beat::STAMP, now.0);
+    }
+
+    /// Changes the state.
+    pub fn set_state(&self, state: ServerState) {
+        self.memory.store(beat::STATE, state.word());
+    }
+
+    /// Publishes a geometry: the record, then its epoch.
+    pub fn publish(&self, geometry: &Geometry) {
+        let mut words = [0u64; GEOMETRY_WORDS];
+        words[1] = geometry.epoch;
+        words[2] = geometry.hash_key;
+        for (i, table) in geometry.live().enumerate() {
+            let kind = u64::from(table.shape.kind == SlotKind::Pointer16);
+            let discipline = u64::from(table.discipline == Discipline::OutOfPlace);
+            let at = 3 + 5 * i;
+            words[at] = u64::from(table.id) | kind << 32 | discipline << 40;
+            words[at + 1] = table.base;
+            words[at + 2] = table.pairs;
+            words[at + 3] = table.groups;
+        }
+        let mut bytes = [0u8; GEOMETRY_WORDS * 8];
+        for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+            chunk.copy_from_slice(&word.to_le_bytes());
+        }
+        let sum = self.sums.sum(GEOMETRY, &bytes[8..]);
+        bytes[..8].copy_from_slice(&sum.to_le_bytes());
+        self.memory.copy_in(GEOMETRY, &bytes);
+        self.memory.store(beat::EPOCH, geometry.epoch);
+    }
+}

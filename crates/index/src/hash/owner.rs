@@ -1,0 +1,487 @@
+//! The owner's side of the hash table: changing a pair under its lock.
+//!
+//! Writes: any worker of the server, one at a time a pair. Reads: anyone, at any moment (`reader.rs`).
+//! The order of stores is the protocol (the store rule of longarm-memory makes it the order of sight):
+//! (1) In place, a record is valid exactly while its slot verifies. INSERT: fingerprint, then bit and version, then the
+//!     record; a reader that misses bit or record ran before it. REMOVE: the record is wiped first, then the bit goes.
+//!     REPLACE: the slot's words change; a reader sees the old record, the new one, or one that does not verify.
+//!     So a record that verified was valid at some moment of the READ, whatever order its lines came in.
+//! (2) Out of place, a record is valid while its bit is set: record, flush, fence, then one store of the indicator
+//!     switches from the old slot to the new (continuity hashing III.C), flush, fence, and only then is the old slot wiped.
+//! (3) Every change of the indicator takes one step of its version count.
+//! (4) MOVED is set by the store that clears all bits, after the records stand in the next table; the slots are wiped
+//!     before the lock goes, so no update in the next table can be missed by a reader of a leftover record.
+//! (5) A key is in one slot of one pair (stripe lock per pair: VERIFY C3); the indicator is changed only under the lock (C2).
+//! (6) Locks of pairs are taken in the order of the tables, oldest first; nothing waits on a network while holding one.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+
+use longarm_base::{Csn, Nanos, limits};
+use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
+
+use super::layout::{
+    Discipline, EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header, indicator,
+};
+use super::slot::{EntryRef, Record, SlotView, seed};
+
+/// What the index must know of entries, which it does not read itself.
+pub trait Entries: Send + Sync {
+    /// Whether the entry there is of this version and key.
+    fn is_of(&self, entry: EntryRef, csn: Csn, key: &[u8]) -> bool;
+    /// Hash of the key of the entry there; `None` if it is not of this version (a broken invariant).
+    fn hash_of(&self, entry: EntryRef, csn: Csn, hash: &HashKey) -> Option<Hash>;
+}
+
+/// How to build an index.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Kind of slots.
+    pub slots: SlotKind,
+    /// How records are replaced.
+    pub discipline: Discipline,
+    /// Items to have room for before the first growth.
+    pub expected_items: u64,
+    /// Key of the placing hash, drawn at random.
+    pub hash_key: u64,
+}
+
+/// No slot is free for this key: call [`Owner::make_room`] and try again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoRoom;
+
+/// The table cannot grow: the memory limit is reached, or too many tables are still being moved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the hash index cannot grow within the memory limit")]
+pub struct Full;
+
+/// A table in use, with what only its owner knows.
+pub(super) struct Live {
+    pub(super) table: Table,
+    /// Groups handed out of the pool.
+    pub(super) groups: AtomicU64,
+    /// Pairs that have added groups.
+    pub(super) extended: AtomicU64,
+    /// First pair that the background move has not visited.
+    pub(super) cursor: AtomicU64,
+}
+
+pub(super) struct State {
+    pub(super) geometry: Geometry,
+    pub(super) live: Vec<Arc<Live>>,
+}
+
+type Publish = Box<dyn Fn(&Geometry) + Send + Sync>;
+
+/// Owner of all hash tables of a region.
+pub struct Owner<M: OwnedWords, E: Entries> {
+    pub(super) memory: M,
+    pub(super) entries: E,
+    pub(super) sums: SumKey,
+    pub(super) hash: HashKey,
+    pub(super) budget: Arc<Budget>,
+    pub(super) options: Options,
+    pub(super) state: RwLock<State>,
+    /// Tables out of use, and since when.
+    pub(super) retired: Mutex<Vec<(Table, Nanos)>>,
+    pub(super) publish: Publish,
+    pub(super) next_id: AtomicU64,
+    items: AtomicU64,
+}
+
+/// A record found under the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub(super) slot: usize,
+    pub(super) kind: SlotKind,
+    pub(super) bytes: [u8; 64],
+}
+
+impl Found {
+    /// The record.
+    pub fn record(&self) -> Record<'_> {
+        match view(self.kind, &self.bytes) {
+            Some(record) => record,
+            None => unreachable!("a found slot was parsed when it was found"),
+        }
+    }
+}
+
+/// Parses a slot that was verified, or needs no verification.
+fn view(kind: SlotKind, bytes: &[u8; 64]) -> Option<Record<'_>> {
+    let parsed = match kind {
+        SlotKind::Inline64 => SlotView::parse_verified(bytes),
+        SlotKind::Pointer16 => SlotView::parse16(bytes[..16].try_into().expect("sixteen bytes")),
+    };
+    match parsed {
+        SlotView::Record(record) => Some(record),
+        _ => None,
+    }
+}
+
+impl<M: OwnedWords, E: Entries> Owner<M, E> {
+    /// An empty index at the start of `memory`, which is zeroed. `publish` is told every geometry before any reader can
+    /// need it, and is called with the index locked.
+    pub fn create(
+        memory: M,
+        entries: E,
+        sums: SumKey,
+        budget: Arc<Budget>,
+        options: Options,
+        publish: impl Fn(&Geometry) + Send + Sync + 'static,
+    ) -> Result<Owner<M, E>, Full> {
+        let shape = Shape::of(options.slots);
+        // Two thirds full at the expected count, below the load at which tables grow.
+        let slots = options.expected_items.saturating_mul(3) / 2;
+        let pairs = slots.div_ceil(shape.base_slots() as u64).max(16);
+        let owner = Owner {
+            memory,
+            entries,
+            sums,
+            hash: HashKey::new(options.hash_key),
+            budget,
+            options,
+            state: RwLock::new(State {
+                geometry: Geometry { epoch: 0, tables: [None; limits::TABLES_MAX], hash_key: options.hash_key },
+                live: Vec::new(),
+            }),
+            retired: Mutex::new(Vec::new()),
+            publish: Box::new(publish),
+            next_id: AtomicU64::new(1),
+            items: AtomicU64::new(0),
+        };
+        owner.add_table(pairs, 0)?;
+        Ok(owner)
+    }
+
+    /// The hash that places keys.
+    pub fn hasher(&self) -> &HashKey {
+        &self.hash
+    }
+
+    /// Number of items.
+    pub fn items(&self) -> u64 {
+        // Relaxed: a counter that publishes nothing else.
+        self.items.load(Ordering::Relaxed)
+    }
+
+    /// The tables in use.
+    pub fn geometry(&self) -> Geometry {
+        self.state.read().expect("index state").geometry
+    }
+
+    /// Locks the pair where a key of this hash belongs, following moved pairs.
+    pub fn lock(&self, hash: Hash) -> Pair<'_, M, E> {
+        let state = self.state.read().expect("index state");
+        for at in 0..state.live.len() {
+            let table = state.live[at].table;
+            let (pair, odd) = table.home(hash);
+            let header = self.lock_pair(&table, pair);
+            if !header.moved() {
+                return Pair { owner: self, state, at, pair, mask: table.shape.home_mask(odd), odd, hash, header };
+            }
+            self.unlock_pair(&table, pair);
+        }
+        unreachable!("the newest table has a moved pair");
+    }
+
+    /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has moved.
+    pub fn lock_nth(&self, at: usize, pair: u64) -> Option<Pair<'_, M, E>> {
+        let state = self.state.read().expect("index state");
+        let table = state.live.get(at)?.table;
+        if pair >= table.pairs {
+            return None;
+        }
+        let header = self.lock_pair(&table, pair);
+        if header.moved() {
+            self.unlock_pair(&table, pair);
+            return None;
+        }
+        Some(Pair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
+    }
+
+    pub(super) fn lock_pair(&self, table: &Table, pair: u64) -> Header {
+        let at = table.header_at(pair);
+        let id = u64::from(table.id) << 32;
+        let mut tries = 0u32;
+        loop {
+            let word = self.memory.load(at + header::OWNER);
+            let free = word == id || word == 0;
+            assert!(free || word == id | 1, "pair {pair} of table {} has owner word {word:#x}", table.id);
+            if free && self.memory.compare_exchange(at + header::OWNER, word, id | 1).is_ok() {
+                break;
+            }
+            tries += 1;
+            if tries.is_multiple_of(64) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        self.header(table, pair)
+    }
+
+    pub(super) fn unlock_pair(&self, table: &Table, pair: u64) {
+        self.memory.store(table.header_at(pair) + header::OWNER, u64::from(table.id) << 32);
+    }
+
+    pub(super) fn header(&self, table: &Table, pair: u64) -> Header {
+        let mut line = [0; 64];
+        self.memory.copy_out(table.header_at(pair), &mut line);
+        Header::parse(&line)
+    }
+
+    /// Reads and verifies an occupied slot of a locked pair.
+    pub(super) fn read_slot(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> Found {
+        let at = self.slot_place(table, pair, slot, header);
+        let mut bytes = [0; 64];
+        let kind = table.shape.kind;
+        self.memory.copy_out(at, &mut bytes[..table.shape.slot_bytes() as usize]);
+        let sound = match kind {
+            SlotKind::Inline64 => {
+                matches!(SlotView::parse64(&bytes, &self.sums, seed(table.id, at)), SlotView::Record(_))
+            }
+            SlotKind::Pointer16 => view(kind, &bytes).is_some(),
+        };
+        assert!(sound, "slot {slot} of pair {pair} in table {} does not verify: {bytes:02x?}", table.id);
+        Found { slot, kind, bytes }
+    }
+
+    fn slot_place(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> u64 {
+        table.slot_at(pair, slot, &header.groups).expect("an existing slot has a place")
+    }
+
+    /// Writes a record into a slot; the last store makes it verify.
+    fn write_slot(&self, table: &Table, pair: u64, slot: usize, header: &Header, record: &Record<'_>) {
+        let inline = matches!(record, Record::Inline { .. });
+        assert!(!inline || table.discipline == Discipline::InPlace, "out of place, every item has an entry");
+        let at = self.slot_place(table, pair, slot, header);
+        match table.shape.kind {
+            SlotKind::Inline64 => self.memory.copy_in(at, &record.pack64(&self.sums, seed(table.id, at))),
+            SlotKind::Pointer16 => {
+                let (csn, place) = record.pack16();
+                self.memory.store(at + 8, place);
+                self.memory.store(at, csn);
+            }
+        }
+        if table.discipline == Discipline::OutOfPlace {
+            self.memory.flush(at, table.shape.slot_bytes());
+            self.memory.fence();
+        }
+    }
+
+    pub(super) fn wipe_slot(&self, table: &Table, pair: u64, slot: usize, header: &Header) {
+        let at = self.slot_place(table, pair, slot, header);
+        let csn_at = if table.shape.kind == SlotKind::Inline64 { at + 8 } else { at };
+        self.memory.store(csn_at, 0);
+        for word in (at..at + table.shape.slot_bytes()).step_by(8) {
+            self.memory.store(word, 0);
+        }
+    }
+
+    pub(super) fn set_indicator(&self, table: &Table, pair: u64, header: &mut Header, word: u64) {
+        let at = table.header_at(pair);
+        header.indicator = word.wrapping_add(indicator::STEP);
+        self.memory.store(at + header::INDICATOR, header.indicator);
+        if table.discipline == Discipline::OutOfPlace {
+            self.memory.flush(at, header::BYTES);
+            self.memory.fence();
+        }
+    }
+
+    /// Puts a new record into a free slot of a locked pair, adding a group where that is allowed.
+    pub(super) fn insert(
+        &self,
+        live: &Live,
+        pair: u64,
+        header: &mut Header,
+        hash: Hash,
+        record: &Record<'_>,
+    ) -> Result<usize, NoRoom> {
+        let table = &live.table;
+        let (_, odd) = table.home(hash);
+        let slot = self.free_slot(live, pair, header, odd)?;
+        self.set_fingerprint(table, pair, header, slot, hash.fingerprint());
+        let bit = header.indicator | 1 << slot;
+        match table.discipline {
+            Discipline::InPlace => {
+                self.set_indicator(table, pair, header, bit);
+                self.write_slot(table, pair, slot, header, record);
+            }
+            Discipline::OutOfPlace => {
+                self.write_slot(table, pair, slot, header, record);
+                self.set_indicator(table, pair, header, bit);
+            }
+        }
+        Ok(slot)
+    }
+
+    fn set_fingerprint(&self, table: &Table, pair: u64, header: &mut Header, slot: usize, byte: u8) {
+        let word = &mut header.fingerprints[slot / 8];
+        let shift = 8 * (slot % 8);
+        *word = *word & !(0xFF << shift) | u64::from(byte) << shift;
+        self.memory.store(table.header_at(pair) + header::FINGERPRINTS + (slot / 8 * 8) as u64, *word);
+    }
+
+    /// A free slot for a key of this parity: the home bucket first, then the shared ones from the near end (continuity
+    /// hashing III.C: left to right for even, right to left for odd), then added groups.
+    fn free_slot(&self, live: &Live, pair: u64, header: &mut Header, odd: bool) -> Result<usize, NoRoom> {
+        let shape = &live.table.shape;
+        let free = |header: &Header| shape.home_mask(odd) & header.existing(shape) & !header.occupied();
+        let bits = free(header);
+        let base = bits & ((1u32 << shape.base_slots()) - 1);
+        if base != 0 {
+            return Ok(if odd { 31 - base.leading_zeros() } else { base.trailing_zeros() } as usize);
+        }
+        if bits == 0 {
+            self.add_group(live, pair, header)?;
+        }
+        Ok(free(header).trailing_zeros() as usize)
+    }
+
+    fn add_group(&self, live: &Live, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
+        let table = &live.table;
+        let have = header.existing(&table.shape).count_ones() as usize - table.shape.base_slots();
+        let next = have / GROUP_SLOTS;
+        if next == GROUPS_MAX {
+            return Err(NoRoom);
+        }
+        // Relaxed: counters that publish nothing else.
+        if next == 0 && live.extended.load(Ordering::Relaxed) * EXTENDED_SHARE >= table.pairs {
+            return Err(NoRoom);
+        }
+        let taken = live.groups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            (used < table.groups).then_some(used + 1)
+        });
+        let Ok(group) = taken else { return Err(NoRoom) };
+        if next == 0 {
+            // Relaxed: as above.
+            live.extended.fetch_add(1, Ordering::Relaxed);
+        }
+        header.groups[next] = group as u32 + 1;
+        let word = next / 2;
+        let value = u64::from(header.groups[word * 2]) | u64::from(header.groups[word * 2 + 1]) << 32;
+        self.memory.store(table.header_at(pair) + header::GROUPS + word as u64 * 8, value);
+        self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
+        Ok(())
+    }
+}
+
+/// One locked pair, and the slots where a key of one hash can be. Unlocks when dropped.
+pub struct Pair<'a, M: OwnedWords, E: Entries> {
+    owner: &'a Owner<M, E>,
+    state: RwLockReadGuard<'a, State>,
+    at: usize,
+    pair: u64,
+    mask: u32,
+    odd: bool,
+    hash: Hash,
+    header: Header,
+}
+
+impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
+    fn live(&self) -> &Live {
+        &self.state.live[self.at]
+    }
+
+    /// Kind of the table's slots.
+    pub fn kind(&self) -> SlotKind {
+        self.live().table.shape.kind
+    }
+
+    /// The record of `key`, which has the hash the pair was locked with.
+    pub fn find(&self, key: &[u8]) -> Option<Found> {
+        let table = &self.live().table;
+        let mut candidates = self.header.matching(self.hash.fingerprint()) & self.header.occupied() & self.mask;
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            candidates &= candidates - 1;
+            let found = self.owner.read_slot(table, self.pair, slot, &self.header);
+            let same = match found.record() {
+                Record::Inline { key: have, .. } => have == key,
+                Record::Entry { csn, entry, hash, .. } => {
+                    let maybe = match found.kind {
+                        SlotKind::Inline64 => hash == self.hash,
+                        SlotKind::Pointer16 => hash.tag() == self.hash.tag(),
+                    };
+                    maybe && self.owner.entries.is_of(entry, csn, key)
+                }
+            };
+            if same {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// All records of the pair.
+    pub fn all(&self) -> Vec<Found> {
+        let table = &self.live().table;
+        let mut found = Vec::new();
+        let mut bits = self.header.occupied();
+        while bits != 0 {
+            let slot = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            found.push(self.owner.read_slot(table, self.pair, slot, &self.header));
+        }
+        found
+    }
+
+    /// Makes sure that a following insert (or the replace of `found`) has its slot; changes nothing a reader accepts.
+    pub fn reserve(&mut self, found: Option<&Found>) -> Result<(), NoRoom> {
+        let live = self.state.live[self.at].clone();
+        if found.is_some() && live.table.discipline == Discipline::InPlace {
+            return Ok(());
+        }
+        self.owner.free_slot(&live, self.pair, &mut self.header, self.odd).map(|_| ())
+    }
+
+    /// Adds a record for a key that [`find`](Self::find) did not find.
+    pub fn insert(&mut self, record: &Record<'_>) -> Result<(), NoRoom> {
+        let live = self.state.live[self.at].clone();
+        self.owner.insert(&live, self.pair, &mut self.header, self.hash, record)?;
+        // Relaxed: a counter that publishes nothing else.
+        self.owner.items.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Replaces the found record of the same key. Out of place that takes a free slot of the pair.
+    pub fn replace(&mut self, found: &Found, record: &Record<'_>) -> Result<(), NoRoom> {
+        let live = self.state.live[self.at].clone();
+        let (table, owner) = (&live.table, self.owner);
+        match table.discipline {
+            Discipline::InPlace => owner.write_slot(table, self.pair, found.slot, &self.header, record),
+            Discipline::OutOfPlace => {
+                let slot = owner.free_slot(&live, self.pair, &mut self.header, self.odd)?;
+                let byte = self.header.fingerprints[found.slot / 8] >> (8 * (found.slot % 8));
+                owner.set_fingerprint(table, self.pair, &mut self.header, slot, byte as u8);
+                owner.write_slot(table, self.pair, slot, &self.header, record);
+                let flipped = self.header.indicator ^ (1 << slot | 1 << found.slot);
+                owner.set_indicator(table, self.pair, &mut self.header, flipped);
+                owner.wipe_slot(table, self.pair, found.slot, &self.header);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the found record.
+    pub fn remove(&mut self, found: &Found) {
+        let table = self.live().table;
+        let cleared = self.header.indicator & !(1 << found.slot);
+        if table.discipline == Discipline::InPlace {
+            self.owner.wipe_slot(&table, self.pair, found.slot, &self.header);
+            self.owner.set_indicator(&table, self.pair, &mut self.header, cleared);
+        } else {
+            self.owner.set_indicator(&table, self.pair, &mut self.header, cleared);
+            self.owner.wipe_slot(&table, self.pair, found.slot, &self.header);
+        }
+        // Relaxed: a counter that publishes nothing else.
+        self.owner.items.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<M: OwnedWords, E: Entries> Drop for Pair<'_, M, E> {
+    fn drop(&mut self) {
+        self.owner.unlock_pair(&self.state.live[self.at].table, self.pair);
+    }
+}

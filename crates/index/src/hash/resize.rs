@@ -1,0 +1,288 @@
+//! Growth: a larger table beside the old one, and the move of pairs between them (continuity hashing III.C, VERIFY M11).
+//!
+//! A pair moves as one step: under its lock its records are put into the next table, then one store sets MOVED and
+//! clears all bits, then its slots are wiped. Readers follow MOVED; they know the next table because its geometry is
+//! published before the first pair moves. An old table's memory is given back when every lease that names it is over.
+//! Where even the next table has no room for a key, another table follows it, up to `limits::TABLES_MAX`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longarm_base::limits::{PAIR_SLOTS_MAX, TABLES_MAX};
+use longarm_base::{Csn, Nanos};
+use longarm_memory::{Hash, OwnedWords};
+
+use super::layout::{EXTENDED_SHARE, Shape, Table, indicator};
+use super::owner::{Entries, Full, Live, NoRoom, Owner, State};
+use super::slot::Record;
+
+/// Tables below this size double; larger ones grow by a third, which keeps the memory of an item below that of Redis.
+const DOUBLE_BELOW: u64 = 16 << 20;
+/// Small tables grow faster, so that a burst of inserts does not outrun the moves.
+const QUADRUPLE_BELOW: u64 = 1 << 20;
+/// Pairs that a writer without room moves at a time.
+const HELP_PAIRS: u64 = 256;
+
+/// What a step of the background move found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moved {
+    /// No move is going on.
+    Idle,
+    /// There is more to move.
+    More,
+    /// The next table cannot take a pair and no further table is to be had: memory is full.
+    Blocked,
+}
+
+impl<M: OwnedWords, E: Entries> Owner<M, E> {
+    /// Appends a table of `pairs` pairs if the newest is still `after` (an id; 0 for none).
+    pub(super) fn add_table(&self, pairs: u64, after: u32) -> Result<(), Full> {
+        let mut state = self.state.write().expect("index state");
+        if state.live.last().map_or(0, |live| live.table.id) != after {
+            return Ok(());
+        }
+        if state.live.len() == TABLES_MAX {
+            return Err(Full);
+        }
+        let shape = Shape::of(self.options.slots);
+        let bytes = Table::bytes_for(shape, pairs);
+        let base = self.free_extent(&state, bytes).ok_or(Full)?;
+        if !self.budget.take(bytes) {
+            return Err(Full);
+        }
+        // Relaxed: the state's lock orders ids.
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed) as u32;
+        let discipline = self.options.discipline;
+        let table = Table { id, shape, discipline, base, pairs, groups: Table::groups_for(pairs) };
+        let counter = || AtomicU64::new(0);
+        state.live.push(Arc::new(Live { table, groups: counter(), extended: counter(), cursor: counter() }));
+        self.republish(&mut state);
+        Ok(())
+    }
+
+    fn republish(&self, state: &mut State) {
+        state.geometry.epoch += 1;
+        state.geometry.tables = [None; TABLES_MAX];
+        for (place, live) in state.geometry.tables.iter_mut().zip(&state.live) {
+            *place = Some(live.table);
+        }
+        (self.publish)(&state.geometry);
+    }
+
+    /// First fit between the tables that are live or still in quarantine.
+    fn free_extent(&self, state: &State, bytes: u64) -> Option<u64> {
+        let retired = self.retired.lock().expect("retired tables");
+        let live = state.live.iter().map(|live| live.table);
+        let mut taken: Vec<_> =
+            live.chain(retired.iter().map(|(table, _)| *table)).map(|t| (t.base, t.base + t.bytes())).collect();
+        taken.sort_unstable();
+        let mut at = 0;
+        for (from, to) in taken {
+            if at + bytes <= from {
+                return Some(at);
+            }
+            at = at.max(to);
+        }
+        (at + bytes <= self.memory.bytes()).then_some(at)
+    }
+
+    /// Makes room for a key for which an insert found none: grows the table and moves the key's pair now.
+    /// Where as many tables are live as may be, it first helps to finish the oldest move.
+    pub fn make_room(&self, hash: Hash, now: Nanos) -> Result<(), Full> {
+        // Each round moves the pair, adds a table, or retires one; other writers' rounds may undo ours, rarely.
+        for _ in 0..4 * TABLES_MAX {
+            while self.state.read().expect("index state").live.len() == TABLES_MAX {
+                if self.move_some(HELP_PAIRS, now) == Moved::Blocked {
+                    return Err(Full);
+                }
+            }
+            let newest = {
+                let state = self.state.read().expect("index state");
+                let at = self.table_of(&state, hash);
+                let (pair, _) = state.live[at].table.home(hash);
+                if at + 1 < state.live.len() && self.move_pair(&state, at, pair).is_ok() {
+                    return Ok(());
+                }
+                state.live.last().expect("an index has a table").table
+            };
+            self.add_table(Self::grown(&newest), newest.id)?;
+        }
+        Err(Full)
+    }
+
+    fn grown(table: &Table) -> u64 {
+        match table.bytes() {
+            bytes if bytes < QUADRUPLE_BELOW => table.pairs * 4,
+            bytes if bytes < DOUBLE_BELOW => table.pairs * 2,
+            _ => table.pairs + table.pairs / 3,
+        }
+    }
+
+    fn table_of(&self, state: &State, hash: Hash) -> usize {
+        let moved = |live: &Arc<Live>| {
+            let (pair, _) = live.table.home(hash);
+            self.header(&live.table, pair).moved()
+        };
+        state.live.iter().position(|live| !moved(live)).expect("the newest table has a moved pair")
+    }
+
+    /// Whether so many pairs have added groups that the table should grow (and none is growing yet).
+    pub fn should_grow(&self) -> bool {
+        let state = self.state.read().expect("index state");
+        let live = &state.live[state.live.len() - 1];
+        // Relaxed: a counter that publishes nothing else.
+        state.live.len() == 1 && live.extended.load(Ordering::Relaxed) * EXTENDED_SHARE >= live.table.pairs
+    }
+
+    /// Starts to grow. Writers go on; [`move_some`](Self::move_some) does the work.
+    pub fn grow(&self) -> Result<(), Full> {
+        let newest = self.state.read().expect("index state").live.last().expect("an index has a table").table;
+        self.add_table(Self::grown(&newest), newest.id)
+    }
+
+    /// Moves up to `pairs` pairs out of the oldest table; retires it when that was the last.
+    pub fn move_some(&self, pairs: u64, now: Nanos) -> Moved {
+        let done = {
+            let state = self.state.read().expect("index state");
+            if state.live.len() < 2 {
+                return Moved::Idle;
+            }
+            let oldest = &state.live[0];
+            // Relaxed: several threads may move the same pairs; the pair locks make that harmless.
+            let from = oldest.cursor.load(Ordering::Relaxed);
+            let to = (from + pairs).min(oldest.table.pairs);
+            for pair in from..to {
+                if self.move_pair(&state, 0, pair).is_err() {
+                    drop(state);
+                    return if self.grow().is_ok() { Moved::More } else { Moved::Blocked };
+                }
+                // Relaxed: as above.
+                oldest.cursor.store(pair + 1, Ordering::Relaxed);
+            }
+            (to == oldest.table.pairs).then_some(oldest.table.id)
+        };
+        let mut state = self.state.write().expect("index state");
+        // A writer that helps may have retired it already.
+        if done == Some(state.live[0].table.id) && state.live.len() > 1 {
+            let oldest = state.live.remove(0);
+            self.retired.lock().expect("retired tables").push((oldest.table, now));
+            self.republish(&mut state);
+        }
+        Moved::More
+    }
+
+    /// Gives back the memory of tables that have been out of use for `quarantine`; returns how many are left.
+    pub fn reclaim(&self, now: Nanos, quarantine: Nanos) -> usize {
+        let mut retired = self.retired.lock().expect("retired tables");
+        retired.retain(|(table, since)| {
+            let keep = now.since(*since) < quarantine;
+            if !keep {
+                self.memory.discard(table.base, table.bytes());
+                self.budget.give(table.bytes());
+            }
+            keep
+        });
+        retired.len()
+    }
+
+    /// Moves one pair of table `at` into the next. On failure nothing has changed that a reader could see.
+    fn move_pair(&self, state: &State, at: usize, pair: u64) -> Result<(), NoRoom> {
+        let table = &state.live[at].table;
+        let mut header = self.lock_pair(table, pair);
+        let mut copies = Vec::new();
+        let mut outcome = Ok(());
+        let mut bits = if header.moved() { 0 } else { header.occupied() };
+        while bits != 0 && outcome.is_ok() {
+            let slot = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            let found = self.read_slot(table, pair, slot, &header);
+            let record = found.record();
+            match self.put_into_next(state, at + 1, self.hash_of(&record), &record) {
+                Ok(()) => copies.push((self.hash_of(&record), record.csn())),
+                Err(NoRoom) => outcome = Err(NoRoom),
+            }
+        }
+        match outcome {
+            Ok(()) if !header.moved() => {
+                let occupied = header.occupied();
+                let moved = header.indicator & !indicator::OCCUPIED | indicator::MOVED;
+                self.set_indicator(table, pair, &mut header, moved);
+                for slot in 0..PAIR_SLOTS_MAX {
+                    if occupied & 1 << slot != 0 {
+                        self.wipe_slot(table, pair, slot, &header);
+                    }
+                }
+            }
+            Ok(()) => {}
+            Err(NoRoom) => self.take_back(state, at + 1, &copies),
+        }
+        self.unlock_pair(table, pair);
+        outcome
+    }
+
+    fn hash_of(&self, record: &Record<'_>) -> Hash {
+        match record {
+            Record::Inline { key, .. } => self.hash.hash(key),
+            Record::Entry { csn, entry, .. } => self
+                .entries
+                .hash_of(*entry, *csn, &self.hash)
+                .unwrap_or_else(|| panic!("slot names entry {entry:?} of csn {csn:?}, which is not there")),
+        }
+    }
+
+    /// Copies a record into table `at` or a later one.
+    fn put_into_next(&self, state: &State, at: usize, hash: Hash, record: &Record<'_>) -> Result<(), NoRoom> {
+        let record = rehashed(record, hash);
+        for at in at..state.live.len() {
+            let live = &state.live[at];
+            let (pair, _) = live.table.home(hash);
+            let mut header = self.lock_pair(&live.table, pair);
+            let outcome = if header.moved() {
+                None
+            } else {
+                Some(self.insert(live, pair, &mut header, hash, &record))
+            };
+            self.unlock_pair(&live.table, pair);
+            match outcome {
+                Some(Ok(_)) => return Ok(()),
+                // The next table has no room here either: its pair moves on, then its successor takes the record.
+                Some(Err(NoRoom)) if at + 1 < state.live.len() => self.move_pair(state, at, pair)?,
+                Some(Err(NoRoom)) => return Err(NoRoom),
+                None => {}
+            }
+        }
+        Err(NoRoom)
+    }
+
+    /// Removes copies that a move which failed had made; readers never looked at them (their pair has not MOVED).
+    /// A copy may itself have moved on, so it is looked up by its version, which is used once.
+    fn take_back(&self, state: &State, at: usize, copies: &[(Hash, Csn)]) {
+        for &(hash, csn) in copies {
+            let found = (at..state.live.len()).any(|at| {
+                let table = &state.live[at].table;
+                let (pair, _) = table.home(hash);
+                let mut header = self.lock_pair(table, pair);
+                let copy = (0..PAIR_SLOTS_MAX).find(|&slot| {
+                    header.occupied() & 1 << slot != 0
+                        && self.read_slot(table, pair, slot, &header).record().csn() == csn
+                });
+                if let Some(slot) = copy {
+                    self.wipe_slot(table, pair, slot, &header);
+                    let cleared = header.indicator & !(1 << slot);
+                    self.set_indicator(table, pair, &mut header, cleared);
+                }
+                self.unlock_pair(table, pair);
+                copy.is_some()
+            });
+            assert!(found, "the copy of csn {csn:?} is gone");
+        }
+    }
+}
+
+/// The record with its full hash, of which a 16-byte slot keeps only the tag.
+fn rehashed<'r>(record: &Record<'r>, hash: Hash) -> Record<'r> {
+    match *record {
+        Record::Entry { csn, entry, expiry, .. } => Record::Entry { csn, entry, hash, expiry },
+        inline => inline,
+    }
+}

@@ -1,0 +1,153 @@
+//! Tests of the hash table: a model twin, every cut of every READ, growth, and the searches' READ counts.
+
+mod cuts;
+mod grow;
+mod model;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longarm_base::{Csn, Nanos, UnixMillis};
+use longarm_memory::{Budget, Hash, HashKey, Journal, OwnedWords, SumKey, Words};
+
+use super::*;
+
+/// The entry store's stand-in: what is where. Entries are immutable, so a map is the whole truth.
+#[derive(Default)]
+pub struct Book {
+    entries: Mutex<HashMap<u64, (Csn, Vec<u8>)>>,
+}
+
+impl Entries for Arc<Book> {
+    fn is_of(&self, entry: EntryRef, csn: Csn, key: &[u8]) -> bool {
+        let entries = self.entries.lock().expect("book");
+        entries.get(&entry.offset).is_some_and(|(have, k)| *have == csn && k == key)
+    }
+    fn hash_of(&self, entry: EntryRef, csn: Csn, hash: &HashKey) -> Option<Hash> {
+        let entries = self.entries.lock().expect("book");
+        entries.get(&entry.offset).filter(|(have, _)| *have == csn).map(|(_, key)| hash.hash(key))
+    }
+}
+
+/// A table over journalled or mapped memory, with helpers that speak of keys and values.
+pub struct Bed<M: OwnedWords> {
+    pub memory: Arc<M>,
+    pub owner: Owner<Arc<M>, Arc<Book>>,
+    pub book: Arc<Book>,
+    pub sums: SumKey,
+    pub published: Arc<Mutex<Option<Geometry>>>,
+    csn: AtomicU64,
+}
+
+pub fn bed<M: OwnedWords>(memory: M, slots: SlotKind, discipline: Discipline, items: u64) -> Bed<M> {
+    let memory = Arc::new(memory);
+    let book = Arc::new(Book::default());
+    let published = Arc::new(Mutex::new(None));
+    let options = Options { slots, discipline, expected_items: items, hash_key: 7 };
+    let sums = SumKey::new(99);
+    let sink = published.clone();
+    let owner = Owner::create(
+        memory.clone(),
+        book.clone(),
+        sums.clone(),
+        Arc::new(Budget::new(memory.bytes())),
+        options,
+        move |g| *sink.lock().expect("published") = Some(*g),
+    )
+    .expect("room for the first table");
+    Bed { memory, owner, book, sums, published, csn: AtomicU64::new(1) }
+}
+
+/// The kinds of table that exist: out of place, every item has an entry.
+pub const KINDS: [(SlotKind, Discipline); 3] = [
+    (SlotKind::Inline64, Discipline::InPlace),
+    (SlotKind::Pointer16, Discipline::InPlace),
+    (SlotKind::Pointer16, Discipline::OutOfPlace),
+];
+
+impl<M: OwnedWords> Bed<M> {
+    pub fn hash(&self, key: &[u8]) -> Hash {
+        self.owner.hasher().hash(key)
+    }
+
+    /// Stores a value and returns its version. Inline where that fits, else as an entry of its own.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Csn {
+        // Relaxed: one thread a bed, or a counter that publishes nothing else.
+        let csn = Csn(self.csn.fetch_add(1, Ordering::Relaxed));
+        let geometry = self.owner.geometry();
+        let table = geometry.live().next().expect("table");
+        let inline = table.discipline == Discipline::InPlace
+            && Record::fits_inline(table.shape.kind, key.len(), value.len(), UnixMillis::NEVER);
+        let entry = EntryRef { offset: csn.0 * 64, len: 64 };
+        let (hash, expiry) = (self.hash(key), UnixMillis::NEVER);
+        let record = if inline {
+            Record::Inline { csn, key, value, expiry }
+        } else {
+            self.book.entries.lock().expect("book").insert(entry.offset, (csn, key.to_vec()));
+            Record::Entry { csn, entry, hash, expiry }
+        };
+        for _ in 0..100 {
+            let mut pair = self.owner.lock(hash);
+            let done = match pair.find(key) {
+                Some(found) => pair.replace(&found, &record),
+                None => pair.insert(&record),
+            };
+            drop(pair);
+            if done.is_ok() {
+                return csn;
+            }
+            self.owner.make_room(hash, Nanos(0)).expect("memory for a larger table");
+        }
+        panic!("no room after a hundred growths");
+    }
+
+    pub fn remove(&self, key: &[u8]) -> bool {
+        let mut pair = self.owner.lock(self.hash(key));
+        let found = pair.find(key);
+        if let Some(found) = &found {
+            pair.remove(found);
+        }
+        found.is_some()
+    }
+
+    /// A GET with atomic READs; returns the version and the number of READs.
+    pub fn get(&self, key: &[u8], look: Look) -> (Option<Csn>, usize) {
+        let geometry = self.published.lock().expect("published").expect("a geometry was published");
+        let (mut search, mut step) = Search::start(self.hash(key), &geometry, look);
+        for reads in 0..100 {
+            step = match step {
+                Step::Read(place) => {
+                    let mut bytes = vec![0; place.len as usize];
+                    self.memory.copy_out(place.offset, &mut bytes);
+                    search.feed(key, &bytes, &geometry, &self.sums)
+                }
+                Step::Found { csn, .. } => return (Some(csn), reads),
+                Step::Entry { entry, csn } if self.book.clone().is_of(entry, csn, key) => {
+                    return (Some(csn), reads);
+                }
+                Step::Entry { csn, .. } => search.not_it(csn),
+                Step::Absent => return (None, reads),
+                Step::Torn | Step::Stale => panic!("{step:?} with nobody writing"),
+            };
+        }
+        panic!("a search that does not end");
+    }
+
+    pub fn check(&self) -> Report {
+        let geometry = self.owner.geometry();
+        let report = verify(&*self.memory, &geometry, &self.sums, |record| match record {
+            Record::Entry { csn, entry, .. } => {
+                self.book.clone().hash_of(*entry, *csn, self.owner.hasher()).ok_or("no such entry".into())
+            }
+            Record::Inline { .. } => unreachable!("inline records carry their key"),
+        });
+        assert_eq!(report.problem_count, 0, "{:#?}", report.problems);
+        assert_eq!(report.items, self.owner.items());
+        report
+    }
+}
+
+pub fn journal_bed(slots: SlotKind, discipline: Discipline) -> Bed<Journal> {
+    bed(Journal::new(1 << 20), slots, discipline, 1)
+}

@@ -1,0 +1,205 @@
+//! A full check of a hash table from its bytes alone, and a walk over its items.
+//!
+//! Used by tests, the simulator and `longarm inspect`. On a live table a pair may be changing while it is copied: the
+//! walk copies it until two looks at its indicator agree, a bounded number of times.
+
+use longarm_memory::{HashKey, SumKey, Words};
+
+use super::layout::{Geometry, Header, SlotKind, Table, header, indicator};
+use super::slot::{Record, SlotView, seed};
+
+/// How often a pair that keeps changing is copied again before it counts as a problem.
+const TRIES: usize = 1000;
+/// Problems described in full; further ones are only counted.
+const PROBLEMS_SHOWN: usize = 100;
+
+/// What a check found.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Tables in the geometry.
+    pub tables: usize,
+    /// Pairs, over all tables.
+    pub pairs: u64,
+    /// Pairs whose records are in a later table.
+    pub moved: u64,
+    /// Pairs with added groups.
+    pub extended: u64,
+    /// Slots, added ones included.
+    pub slots: u64,
+    /// Items.
+    pub items: u64,
+    /// Items that are inline.
+    pub inline: u64,
+    /// Broken invariants, the first of them in words.
+    pub problems: Vec<String>,
+    /// Number of broken invariants.
+    pub problem_count: u64,
+}
+
+impl Report {
+    fn problem(&mut self, text: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_SHOWN {
+            self.problems.push(text);
+        }
+    }
+}
+
+/// One pair, copied while its indicator stood still.
+struct Copied {
+    header: Header,
+    slots: Vec<(usize, u64, [u8; 64])>,
+}
+
+fn copy_pair(
+    words: &(impl Words + ?Sized),
+    table: &Table,
+    pair: u64,
+    sums: &SumKey,
+) -> Result<Copied, String> {
+    let mut line = [0; 64];
+    let mut torn = false;
+    for _ in 0..TRIES {
+        words.copy_out(table.header_at(pair), &mut line);
+        let before = Header::parse(&line);
+        let mut slots = Vec::new();
+        for slot in (0..32).filter(|slot| before.occupied() & 1 << slot != 0) {
+            let at = table
+                .slot_at(pair, slot, &before.groups)
+                .filter(|at| at + table.shape.slot_bytes() <= words.bytes())
+                .ok_or_else(|| format!("pair {pair} of table {}: slot {slot} has no place", table.id))?;
+            let mut bytes = [0; 64];
+            words.copy_out(at, &mut bytes[..table.shape.slot_bytes() as usize]);
+            slots.push((slot, at, bytes));
+        }
+        words.copy_out(table.header_at(pair), &mut line);
+        let after = Header::parse(&line);
+        // A record replaced in place leaves the header as it is: every record must verify too.
+        torn = slots.iter().any(|(_, at, bytes)| !matches!(view(table, *at, bytes, sums), SlotView::Record(_)));
+        if (before.indicator, before.groups, before.fingerprints) == (after.indicator, after.groups, after.fingerprints)
+            && !torn
+        {
+            return Ok(Copied { header: before, slots });
+        }
+    }
+    let what = if torn { "has a slot that does not verify" } else { "did not stand still" };
+    Err(format!("pair {pair} of table {} {what}, in {TRIES} looks", table.id))
+}
+
+/// Checks every pair of every table: ids, homes, fingerprints, checksums, no key twice, MOVED pairs empty.
+/// `hash_of` gives the hash of an entry's key, or why the entry is not sound.
+pub fn verify(
+    words: &(impl Words + ?Sized),
+    geometry: &Geometry,
+    sums: &SumKey,
+    mut hash_of: impl FnMut(&Record<'_>) -> Result<longarm_memory::Hash, String>,
+) -> Report {
+    let mut report = Report::default();
+    let hasher = HashKey::new(geometry.hash_key);
+    let live: Vec<Table> = geometry.live().copied().collect();
+    report.tables = live.len();
+    for (at, table) in live.iter().enumerate() {
+        if table.base + table.bytes() > words.bytes() {
+            report.problem(format!("table {} ends past the region", table.id));
+            continue;
+        }
+        for pair in 0..table.pairs {
+            report.pairs += 1;
+            match copy_pair(words, table, pair, sums) {
+                Ok(copied) => {
+                    let newest = at + 1 == live.len();
+                    check_pair(&mut report, table, pair, &copied, newest, sums, &hasher, &mut hash_of)
+                }
+                Err(problem) => report.problem(problem),
+            }
+        }
+    }
+    report
+}
+
+#[allow(clippy::too_many_arguments, reason = "one call, and a struct for it would only rename the arguments")]
+fn check_pair(
+    report: &mut Report,
+    table: &Table,
+    pair: u64,
+    copied: &Copied,
+    newest: bool,
+    sums: &SumKey,
+    hasher: &HashKey,
+    hash_of: &mut impl FnMut(&Record<'_>) -> Result<longarm_memory::Hash, String>,
+) {
+    let header = &copied.header;
+    let here = format!("pair {pair} of table {}", table.id);
+    if header.table != table.id && (header.table != 0 || header.indicator != 0) {
+        return report.problem(format!("{here} says it is of table {}", header.table));
+    }
+    let existing = header.existing(&table.shape);
+    report.slots += u64::from(existing.count_ones());
+    report.moved += u64::from(header.moved());
+    report.extended += u64::from(header.indicator & indicator::EXTENDED != 0);
+    if header.moved() && (newest || header.occupied() != 0) {
+        report.problem(format!("{here} is MOVED but {}", if newest { "newest" } else { "not empty" }));
+    }
+    if header.occupied() & !existing != 0 {
+        report.problem(format!("{here} has bits of slots that do not exist"));
+    }
+    let mut hashes = Vec::new();
+    for (slot, at, bytes) in &copied.slots {
+        let record = match view(table, *at, bytes, sums) {
+            SlotView::Record(record) => record,
+            SlotView::Torn | SlotView::Empty => {
+                report.problem(format!("{here}: slot {slot} does not verify"));
+                continue;
+            }
+        };
+        report.items += 1;
+        report.inline += u64::from(matches!(record, Record::Inline { .. }));
+        let hash = match record {
+            Record::Inline { key, .. } => hasher.hash(key),
+            Record::Entry { .. } => match hash_of(&record) {
+                Ok(hash) => hash,
+                Err(why) => {
+                    report.problem(format!("{here}: slot {slot}: {why}"));
+                    continue;
+                }
+            },
+        };
+        let (home, odd) = table.home(hash);
+        let fits = home == pair && table.shape.home_mask(odd) & 1 << slot != 0;
+        let byte = (header.fingerprints[slot / 8] >> (8 * (slot % 8))) as u8;
+        if !fits || byte != hash.fingerprint() {
+            report.problem(format!("{here}: slot {slot} holds a key of another home or fingerprint"));
+        }
+        if hashes.contains(&hash) {
+            report.problem(format!("{here}: a key stands in two slots"));
+        }
+        hashes.push(hash);
+    }
+}
+
+fn view<'b>(table: &Table, at: u64, bytes: &'b [u8; 64], sums: &SumKey) -> SlotView<'b> {
+    match table.shape.kind {
+        SlotKind::Inline64 => SlotView::parse64(bytes, sums, seed(table.id, at)),
+        SlotKind::Pointer16 => SlotView::parse16(bytes[..16].try_into().expect("sixteen bytes")),
+    }
+}
+
+/// Calls `each` with every record of one pair, looked at one-sidedly; used by dumps. Returns `false` if the pair has
+/// moved, and a problem in words if it would not stand still.
+pub fn items(
+    words: &(impl Words + ?Sized),
+    table: &Table,
+    pair: u64,
+    sums: &SumKey,
+    mut each: impl FnMut(&Record<'_>),
+) -> Result<bool, String> {
+    let copied = copy_pair(words, table, pair, sums)?;
+    for (_, at, bytes) in &copied.slots {
+        if let SlotView::Record(record) = view(table, *at, bytes, sums) {
+            each(&record);
+        }
+    }
+    Ok(!copied.header.moved())
+}
+
+const _: () = assert!(header::BYTES == 64);

@@ -1,0 +1,106 @@
+//! What client and server say once, when they connect.
+
+use crate::PROTOCOL;
+use crate::codec::{Bad, Fields};
+
+/// First words of a client.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hello {
+    /// Names the client's session; kept over reconnects, so that its retries are recognised.
+    pub session: u64,
+    /// Bytes of the ring it lends for answers.
+    pub ring_bytes: u64,
+    /// For `stats` and logs, at most 64 bytes.
+    pub name: String,
+}
+
+/// Longest name of a client.
+const NAME_MAX: usize = 64;
+
+impl Hello {
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut name = self.name.clone();
+        while name.len() > NAME_MAX {
+            name.pop();
+        }
+        let mut bytes = Vec::with_capacity(32 + name.len());
+        bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
+        bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.session.to_le_bytes());
+        bytes.extend_from_slice(&self.ring_bytes.to_le_bytes());
+        bytes.extend_from_slice(name.as_bytes());
+        bytes
+    }
+
+    /// Takes received bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<Hello, Bad> {
+        let mut fields = Fields(bytes);
+        if fields.u32()? != PROTOCOL {
+            return Err(Bad("client and server speak different versions of the protocol"));
+        }
+        let name_len = fields.u32()? as usize;
+        let (session, ring_bytes) = (fields.u64()?, fields.u64()?);
+        if name_len > NAME_MAX {
+            return Err(Bad("client name longer than 64 bytes"));
+        }
+        let name = String::from_utf8_lossy(fields.bytes(name_len)?).into_owned();
+        fields.end()?;
+        Ok(Hello { session, ring_bytes, name })
+    }
+}
+
+/// The server's answer: what a client must know to read its memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Welcome {
+    /// Drawn when the server started; every heartbeat repeats it.
+    pub boot: u64,
+    /// Key of the record checksums.
+    pub sum_key: u64,
+    /// The server's monotonic clock, in nanoseconds, read after the hello arrived.
+    pub stamp: u64,
+    /// How long a heartbeat vouches for the memory, in nanoseconds.
+    pub lease: u64,
+    /// Longest READ that may count, in nanoseconds.
+    pub read_bound: u64,
+    /// Bytes of the ring lent for requests.
+    pub ring_bytes: u64,
+    /// Process id of the server.
+    pub pid: u64,
+}
+
+impl Welcome {
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        let words = [
+            u64::from(PROTOCOL),
+            self.boot,
+            self.sum_key,
+            self.stamp,
+            self.lease,
+            self.read_bound,
+            self.ring_bytes,
+            self.pid,
+        ];
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// Takes received bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<Welcome, Bad> {
+        let mut fields = Fields(bytes);
+        if fields.u64()? != u64::from(PROTOCOL) {
+            return Err(Bad("client and server speak different versions of the protocol"));
+        }
+        let welcome = Welcome {
+            boot: fields.u64()?,
+            sum_key: fields.u64()?,
+            stamp: fields.u64()?,
+            lease: fields.u64()?,
+            read_bound: fields.u64()?,
+            ring_bytes: fields.u64()?,
+            pid: fields.u64()?,
+        };
+        fields.end()?;
+        Ok(welcome)
+    }
+}

@@ -1,0 +1,149 @@
+//! Requests: a 40-byte header, the key, the value.
+//!
+//! `[kind u8 | condition u8 | flags u16 | key length u32][value length u32 | 0][operation][argument][ttl ms]`
+
+use longarm_base::limits::{KEY_MAX, VALUE_MAX};
+
+use crate::codec::{Bad, Fields};
+
+/// What is asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum RequestKind {
+    /// Nothing but an answer, which renews the lease.
+    Ping = 0,
+    /// Store a value.
+    Put = 1,
+    /// Remove a key.
+    Delete = 2,
+    /// Add the argument (an i64) to a decimal value; a missing key counts as 0.
+    Increment = 3,
+    /// Change the expiry only.
+    Touch = 4,
+    /// Read through the server, where one-sided READs do not come to an end.
+    Get = 5,
+    /// Statistics as JSON.
+    Stats = 6,
+    /// Hashes of keys that were read, as value: eight bytes each. Not answered.
+    Hints = 7,
+}
+
+/// When a PUT or DELETE takes effect.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Condition {
+    /// Always.
+    Always = 0,
+    /// Only if the key is not there.
+    Absent = 1,
+    /// Only if the key is there.
+    Present = 2,
+    /// Only if the key's version is the argument.
+    Version = 3,
+}
+
+/// A request; key and value are borrowed from the message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Request<'a> {
+    /// What is asked.
+    pub kind: RequestKind,
+    /// When it takes effect.
+    pub condition: Condition,
+    /// Keep the expiry that the item has, instead of setting one.
+    pub keep_ttl: bool,
+    /// Number of the operation in the client's session, ascending from 1; zero for those that may run twice.
+    pub operation: u64,
+    /// Version of a condition, or the number to add.
+    pub argument: u64,
+    /// Time to live in milliseconds from now; zero for ever.
+    pub ttl_ms: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// Bytes of a request's header.
+const HEADER: usize = 40;
+const KEEP_TTL: u16 = 1;
+
+impl<'a> Request<'a> {
+    /// A request of this kind with nothing else set.
+    pub fn new(kind: RequestKind, operation: u64) -> Request<'a> {
+        Request {
+            kind,
+            condition: Condition::Always,
+            keep_ttl: false,
+            operation,
+            argument: 0,
+            ttl_ms: 0,
+            key: &[],
+            value: &[],
+        }
+    }
+
+    /// The header; key and value follow it in the message.
+    pub fn header(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[0] = self.kind as u8;
+        bytes[1] = self.condition as u8;
+        let flags = if self.keep_ttl { KEEP_TTL } else { 0 };
+        bytes[2..4].copy_from_slice(&flags.to_le_bytes());
+        bytes[4..8].copy_from_slice(&(self.key.len() as u32).to_le_bytes());
+        bytes[8..12].copy_from_slice(&(self.value.len() as u32).to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.operation.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.argument.to_le_bytes());
+        bytes[32..40].copy_from_slice(&self.ttl_ms.to_le_bytes());
+        bytes
+    }
+
+    /// Takes a received message apart.
+    pub fn decode(message: &'a [u8]) -> Result<Request<'a>, Bad> {
+        let mut fields = Fields(message);
+        let head = fields.bytes(4)?;
+        let kind = match head[0] {
+            0 => RequestKind::Ping,
+            1 => RequestKind::Put,
+            2 => RequestKind::Delete,
+            3 => RequestKind::Increment,
+            4 => RequestKind::Touch,
+            5 => RequestKind::Get,
+            6 => RequestKind::Stats,
+            7 => RequestKind::Hints,
+            _ => return Err(Bad("unknown kind of request")),
+        };
+        let condition = match head[1] {
+            0 => Condition::Always,
+            1 => Condition::Absent,
+            2 => Condition::Present,
+            3 => Condition::Version,
+            _ => return Err(Bad("unknown condition")),
+        };
+        let flags = u16::from_le_bytes([head[2], head[3]]);
+        if flags & !KEEP_TTL != 0 {
+            return Err(Bad("unknown flags"));
+        }
+        let (key_len, value_len) = (fields.u32()? as usize, fields.u32()? as usize);
+        fields.u32()?;
+        let (operation, argument, ttl_ms) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        if key_len > KEY_MAX || value_len > VALUE_MAX {
+            return Err(Bad("key or value longer than allowed"));
+        }
+        let (key, value) = (fields.bytes(key_len)?, fields.bytes(value_len)?);
+        fields.end()?;
+        let keyless = matches!(kind, RequestKind::Ping | RequestKind::Stats | RequestKind::Hints);
+        if key.is_empty() != keyless {
+            return Err(Bad("a key where none belongs, or none where one does"));
+        }
+        if kind == RequestKind::Hints && !value.len().is_multiple_of(8) {
+            return Err(Bad("hints are eight bytes each"));
+        }
+        let keep_ttl = flags & KEEP_TTL != 0;
+        Ok(Request { kind, condition, keep_ttl, operation, argument, ttl_ms, key, value })
+    }
+}
+
+/// The hashes in a Hints request.
+pub fn hints(value: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    value.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight bytes")))
+}
