@@ -1,0 +1,229 @@
+//! The transport chosen at run time, by the address.
+//!
+//! An enum and not a `dyn`: a branch that is always taken the same way costs nothing next to the work.
+
+use std::time::Duration;
+
+use crate::shm::{Shm, ShmIncoming, ShmListener, ShmQp};
+use crate::tcp::{Tcp, TcpIncoming, TcpListener, TcpQp};
+use crate::{
+    Address, Broken, Channel, Completions, ConnectRequest, Connected, Grant, Granted, Incoming,
+    ListenOptions, Listener, Op, PeerInfo, PostError, QueuePair, SetupError, Ticket, Transport,
+};
+
+/// The transport that an address names, with the settings of each that has any.
+#[derive(Clone, Debug, Default)]
+pub struct Any {
+    /// Settings of TCP.
+    pub tcp: Tcp,
+}
+
+/// A queue pair of any transport.
+#[non_exhaustive]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made once and kept; a box would be one more load for each request"
+)]
+pub enum AnyQp {
+    /// Shared memory.
+    Shm(ShmQp),
+    /// TCP.
+    Tcp(TcpQp),
+}
+
+/// A listener of any transport.
+#[non_exhaustive]
+pub enum AnyListener {
+    /// Shared memory.
+    Shm(ShmListener),
+    /// TCP.
+    Tcp(TcpListener),
+}
+
+/// A peer of any transport that waits to be let in.
+#[non_exhaustive]
+#[allow(clippy::large_enum_variant, reason = "one is alive at a time, for a moment")]
+pub enum AnyIncoming {
+    /// Shared memory.
+    Shm(ShmIncoming),
+    /// TCP.
+    Tcp(TcpIncoming),
+}
+
+/// Connects over the transport that the address names, with the usual settings.
+pub fn connect(address: &Address, request: ConnectRequest<'_>) -> Result<Connected<AnyQp>, SetupError> {
+    Any::default().connect(address, request)
+}
+
+/// Listens on the transport that the address names, with the usual settings.
+pub fn listen(address: &Address, options: ListenOptions) -> Result<AnyListener, SetupError> {
+    Any::default().listen(address, options)
+}
+
+fn not_built(address: &Address) -> SetupError {
+    SetupError::Unsupported(format!("{} transport is not built yet", address.transport()))
+}
+
+impl Transport for Any {
+    type Qp = AnyQp;
+    type Listener = AnyListener;
+
+    fn listen(&self, address: &Address, options: ListenOptions) -> Result<AnyListener, SetupError> {
+        match address {
+            Address::Shm(_) => Shm.listen(address, options).map(AnyListener::Shm),
+            Address::Tcp(_) => self.tcp.listen(address, options).map(AnyListener::Tcp),
+            Address::Verbs(_) => Err(not_built(address)),
+        }
+    }
+
+    fn connect(
+        &self,
+        address: &Address,
+        request: ConnectRequest<'_>,
+    ) -> Result<Connected<AnyQp>, SetupError> {
+        match address {
+            Address::Shm(_) => {
+                let Connected { qp, welcome } = Shm.connect(address, request)?;
+                Ok(Connected { qp: AnyQp::Shm(qp), welcome })
+            }
+            Address::Tcp(_) => {
+                let Connected { qp, welcome } = self.tcp.connect(address, request)?;
+                Ok(Connected { qp: AnyQp::Tcp(qp), welcome })
+            }
+            Address::Verbs(_) => Err(not_built(address)),
+        }
+    }
+}
+
+/// The same expression for whichever it is.
+macro_rules! either {
+    ($enum:ident, $self:expr, $it:ident => $do:expr) => {
+        match $self {
+            $enum::Shm($it) => $do,
+            $enum::Tcp($it) => $do,
+        }
+    };
+}
+
+impl QueuePair for AnyQp {
+    #[inline]
+    fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
+        either!(AnyQp, self, qp => qp.post(op, ticket))
+    }
+    #[inline]
+    fn ring(&mut self) {
+        either!(AnyQp, self, qp => qp.ring())
+    }
+    #[inline]
+    fn poll(&mut self, done: &mut Completions) -> usize {
+        either!(AnyQp, self, qp => qp.poll(done))
+    }
+    #[inline]
+    fn landing(&self, at: u32, len: u32) -> &[u8] {
+        either!(AnyQp, self, qp => qp.landing(at, len))
+    }
+    fn message(&self, buffer: u16, len: u32) -> &[u8] {
+        either!(AnyQp, self, qp => qp.message(buffer, len))
+    }
+    fn release(&mut self, buffer: u16) {
+        either!(AnyQp, self, qp => qp.release(buffer))
+    }
+    fn arm(&mut self) -> bool {
+        either!(AnyQp, self, qp => qp.arm())
+    }
+    fn wait(&mut self, timeout: Duration) {
+        either!(AnyQp, self, qp => qp.wait(timeout))
+    }
+    fn state(&self) -> Result<(), Broken> {
+        either!(AnyQp, self, qp => qp.state())
+    }
+    fn granted(&self) -> &[Granted] {
+        either!(AnyQp, self, qp => qp.granted())
+    }
+    fn revoke(&mut self) -> Result<(), SetupError> {
+        either!(AnyQp, self, qp => qp.revoke())
+    }
+    fn describe(&self) -> String {
+        either!(AnyQp, self, qp => qp.describe())
+    }
+}
+
+impl Listener for AnyListener {
+    type Qp = AnyQp;
+    type Incoming = AnyIncoming;
+
+    fn accept(&mut self, timeout: Duration) -> Result<Option<AnyIncoming>, SetupError> {
+        match self {
+            AnyListener::Shm(listener) => Ok(listener.accept(timeout)?.map(AnyIncoming::Shm)),
+            AnyListener::Tcp(listener) => Ok(listener.accept(timeout)?.map(AnyIncoming::Tcp)),
+        }
+    }
+    fn address(&self) -> Address {
+        either!(AnyListener, self, listener => listener.address())
+    }
+    fn failures(&mut self) -> Vec<String> {
+        either!(AnyListener, self, listener => listener.failures())
+    }
+}
+
+impl Incoming for AnyIncoming {
+    type Qp = AnyQp;
+
+    fn hello(&self) -> &[u8] {
+        either!(AnyIncoming, self, incoming => incoming.hello())
+    }
+    fn peer(&self) -> PeerInfo {
+        either!(AnyIncoming, self, incoming => incoming.peer())
+    }
+    fn accept(
+        self,
+        welcome: &[u8],
+        grants: Vec<Grant>,
+        landing: u32,
+        channel: &Channel,
+    ) -> Result<AnyQp, SetupError> {
+        match self {
+            AnyIncoming::Shm(incoming) => incoming.accept(welcome, grants, landing, channel).map(AnyQp::Shm),
+            AnyIncoming::Tcp(incoming) => incoming.accept(welcome, grants, landing, channel).map(AnyQp::Tcp),
+        }
+    }
+    fn reject(self, reason: &str) {
+        either!(AnyIncoming, self, incoming => incoming.reject(reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance;
+    use crate::conformance::Setup;
+
+    struct OverAny;
+
+    impl Setup for OverAny {
+        type Transport = Any;
+        const SUITE: &'static str = module_path!();
+
+        fn transport() -> Any {
+            Any::default()
+        }
+        fn address() -> Address {
+            crate::shm::tests::fresh_address()
+        }
+    }
+
+    conformance!(OverAny);
+
+    #[test]
+    fn the_address_chooses() {
+        let tcp: Address = "tcp://127.0.0.1:0".parse().expect("an address");
+        let listener = listen(&tcp, ListenOptions::default()).expect("listen");
+        assert!(matches!(listener, AnyListener::Tcp(_)));
+        assert!(matches!(listener.address(), Address::Tcp(host) if !host.ends_with(":0")));
+        let verbs: Address = "verbs://127.0.0.1:1".parse().expect("an address");
+        let error = listen(&verbs, ListenOptions::default()).map(|_| ()).expect_err("not built");
+        assert_eq!(error.to_string(), "transport not available: verbs transport is not built yet");
+        let request = conformance::harness::request(Vec::new());
+        assert!(matches!(connect(&verbs, request), Err(SetupError::Unsupported(_))));
+    }
+}

@@ -1,0 +1,112 @@
+//! The one suite that every transport passes: each numbered rule of [`contract`](crate::contract), and what
+//! lies between.
+//!
+//! A transport implements [`Setup`] in a test module and says `conformance!(ItsSetup)`; all get the identical
+//! list. The tests are generic functions, so they also run over wrappers and over transports of other crates.
+
+#[allow(missing_docs, reason = "the names are sentences")]
+mod access;
+pub mod child;
+#[allow(missing_docs, reason = "the names are sentences")]
+mod death;
+pub(crate) mod harness;
+#[allow(missing_docs, reason = "the names are sentences")]
+mod ops;
+#[allow(missing_docs, reason = "the names are sentences")]
+mod order;
+#[allow(missing_docs, reason = "the names are sentences")]
+mod revoke;
+#[allow(missing_docs, reason = "the names are sentences")]
+mod setup;
+#[allow(missing_docs, reason = "the names are sentences")]
+mod sleep;
+
+use crate::{Address, Transport};
+
+/// How the suite comes by a transport.
+pub trait Setup: 'static {
+    /// The transport under test.
+    type Transport: Transport;
+    /// `module_path!()` of the module that says `conformance!`: child processes are started through it.
+    const SUITE: &'static str;
+    /// The transport.
+    fn transport() -> Self::Transport;
+    /// An address where nobody listens yet, another one at each call. A TCP port may be 0.
+    fn address() -> Address;
+}
+
+/// The tests, for the macro.
+#[doc(hidden)]
+pub mod list {
+    pub use super::access::*;
+    pub use super::death::*;
+    pub use super::ops::*;
+    pub use super::order::*;
+    pub use super::revoke::*;
+    pub use super::setup::*;
+    pub use super::sleep::*;
+}
+
+/// The tests of the suite for one [`Setup`](crate::conformance::Setup), in a module of their own.
+#[macro_export]
+macro_rules! conformance {
+    ($setup:ty) => {
+        $crate::conformance! { @each $setup:
+            every_operation_round_trips
+            sizes_odd_and_longest_come_back
+            malformed_requests_change_nothing
+            the_listener_side_operates_too
+            atomics_of_two_queue_pairs_add_up
+            compare_and_swap_counts_exactly
+            completions_come_in_posting_order_up_to_the_depth
+            silent_requests_report_nothing
+            writes_take_effect_in_order
+            arrivals_follow_their_bytes_and_all_earlier_ones
+            atomics_and_writes_keep_their_order
+            a_read_racing_with_stores_sees_whole_words
+            messages_arrive_and_buffers_push_back
+            arrivals_push_back_and_none_is_lost
+            completions_beyond_the_room_wait
+            requests_not_allowed_break_only_their_queue_pair
+            before_a_violation_all_completes_and_after_it_nothing
+            a_closed_peer_is_told_from_a_lost_one
+            what_was_outstanding_completes_exactly_once
+            a_killed_client_is_noticed
+            a_killed_server_is_noticed
+            nothing_takes_effect_after_revoke
+            nothing_of_another_process_takes_effect_after_revoke
+            a_revoked_reader_is_cut_off
+            waiting_ends_by_news_or_by_time
+            no_wake_up_is_lost_by_wait
+            no_wake_up_is_lost_by_the_channel
+            the_channel_tells_of_a_peer_that_left
+            arming_with_news_asks_nothing
+            what_is_lent_is_known_to_the_other_side
+            hello_and_welcome_have_limits
+            a_rejected_peer_learns_why
+            nobody_listening_is_said
+            an_address_taken_is_said
+            a_secret_is_demanded_from_both
+            strangers_are_answered_and_forgotten
+            a_dawdling_peer_holds_up_nobody
+            an_unanswered_connect_ends_in_time
+            accept_ends_in_time
+            two_hundred_connections_to_one_listener
+            connections_outlive_their_listener
+        }
+
+        /// Entry of the child processes that other tests start; on its own it does nothing.
+        #[test]
+        fn child() {
+            $crate::conformance::child::enter::<$setup>();
+        }
+    };
+    (@each $setup:ty: $($name:ident)*) => {
+        $(
+            #[test]
+            fn $name() {
+                $crate::conformance::list::$name::<$setup>();
+            }
+        )*
+    };
+}

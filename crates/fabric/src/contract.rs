@@ -1,0 +1,479 @@
+//! What a transport promises, in the words of RDMA verbs.
+//!
+//! A [`QueuePair`] is one end of a reliable connection (RC). The rules, which the conformance suite checks on
+//! every transport:
+//!
+//! 1. `post` neither blocks nor allocates; it copies outgoing bytes. A full queue answers [`PostError::Full`] and
+//!    changes nothing. Nothing needs to move before [`ring`](QueuePair::ring) (the doorbell) is called.
+//! 2. Completions come in posting order, exactly one for each signalled request, success or not. A request posted
+//!    with [`Ticket::SILENT`] completes only on failure.
+//! 3. WRITE, WRITE_WITH_IMM, SEND and atomics of one queue pair take effect in posting order. A READ samples each
+//!    aligned word once, each cache line at a moment of its own between post and completion, in any order: nothing
+//!    more. Different queue pairs are unordered.
+//! 4. An arrival ([`Completion::Arrived`]) means that its bytes, and those of every earlier WRITE of that queue pair,
+//!    are visible to the receiver.
+//! 5. A request outside a region, to a region that was not granted, or beyond its rights completes with
+//!    [`WorkError::Access`] and changes nothing; that queue pair (no other) is then broken at both ends.
+//! 6. A broken queue pair completes everything outstanding with [`WorkError::Flushed`]; a WRITE or atomic so
+//!    completed may have taken effect or not. Later posts answer [`PostError::Broken`].
+//! 7. Remote atomics are atomic among each other, not against CPU stores of the owner.
+//! 8. [`revoke`](QueuePair::revoke) returns only when no operation of the peer can take effect any more.
+//! 9. Every wait has a bound; a dead peer is noticed within [`PEER_DEATH`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Place, RegionId};
+use longarm_memory::Region;
+
+use crate::{Address, Channel};
+
+/// A queue pair notices the death of its peer's process within this time of the next post, poll or wait.
+pub const PEER_DEATH: Duration = Duration::from_secs(2);
+/// Longest application payload of the connection handshake, each way.
+pub const HELLO_MAX: usize = 4096;
+/// Longest body of a SEND.
+pub const SEND_MAX: usize = 4096;
+/// Longest WRITE or WRITE_WITH_IMM.
+pub const WRITE_MAX: usize = 64 << 10;
+/// Receive buffers of a queue pair: SENDs that may be unreceived before the sender gets [`PostError::Full`].
+pub const RECEIVES: usize = 16;
+
+/// What a peer may do with a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// READ.
+    pub const READ: Rights = Rights(1);
+    /// WRITE and WRITE_WITH_IMM.
+    pub const WRITE: Rights = Rights(2);
+    /// CAS and FAA.
+    pub const ATOMIC: Rights = Rights(4);
+
+    /// Both sets together.
+    pub const fn and(self, more: Rights) -> Rights {
+        Rights(self.0 | more.0)
+    }
+    /// Whether everything in `wanted` is granted.
+    pub const fn allow(self, wanted: Rights) -> bool {
+        self.0 & wanted.0 == wanted.0
+    }
+    /// Whether the peer can change the region.
+    pub const fn can_change(self) -> bool {
+        self.0 & (Rights::WRITE.0 | Rights::ATOMIC.0) != 0
+    }
+    /// The set as bits, for the handshake.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+    /// The set from bits of the handshake; unknown bits are an error.
+    pub const fn from_bits(bits: u8) -> Option<Rights> {
+        if bits <= 7 { Some(Rights(bits)) } else { None }
+    }
+}
+
+/// A region lent to one peer.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// Name under which the peer addresses it; unique on this connection.
+    pub id: RegionId,
+    /// The memory.
+    pub region: Arc<Region>,
+    /// What the peer may do.
+    pub rights: Rights,
+}
+
+/// A region that the peer lent to us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Granted {
+    /// Its name in [`Place`]s.
+    pub id: RegionId,
+    /// Its size.
+    pub bytes: u64,
+    /// What we may do.
+    pub rights: Rights,
+}
+
+/// Names a work request in its completion. The poster chooses it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+impl Ticket {
+    /// Unsignalled: a success is not reported.
+    pub const SILENT: Ticket = Ticket(u64::MAX);
+}
+
+/// A work request.
+#[derive(Clone, Copy, Debug)]
+pub enum Op<'a> {
+    /// Fetches `from` into the landing buffer at byte `into` (a multiple of 8).
+    Read {
+        /// The bytes wanted.
+        from: Place,
+        /// Where they land, in bytes from the start of the landing buffer.
+        into: u32,
+    },
+    /// Stores `bytes` (a multiple of 8 of them) at the place.
+    Write {
+        /// Region of the peer.
+        region: RegionId,
+        /// Byte offset, a multiple of 8.
+        offset: u64,
+        /// What to store.
+        bytes: &'a [u8],
+    },
+    /// A WRITE that also tells the receiver: it gets [`Completion::Arrived`].
+    WriteImm {
+        /// Region of the peer.
+        region: RegionId,
+        /// Byte offset, a multiple of 8.
+        offset: u64,
+        /// What to store.
+        bytes: &'a [u8],
+        /// Four bytes for the receiver.
+        imm: u32,
+    },
+    /// A message of at most [`SEND_MAX`] bytes into one of the receiver's buffers.
+    Send {
+        /// The message.
+        bytes: &'a [u8],
+    },
+    /// Compare-and-swap of one word; completes with the word before.
+    CompareSwap {
+        /// Region of the peer.
+        region: RegionId,
+        /// Byte offset, a multiple of 8.
+        offset: u64,
+        /// Swap if the word is this.
+        expected: u64,
+        /// The new word.
+        new: u64,
+    },
+    /// Fetch-and-add of one word; completes with the word before.
+    FetchAdd {
+        /// Region of the peer.
+        region: RegionId,
+        /// Byte offset, a multiple of 8.
+        offset: u64,
+        /// What to add, wrapping.
+        add: u64,
+    },
+}
+
+/// Why a request could not be posted. Nothing was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum PostError {
+    /// As many requests are outstanding as the queue holds, or the peer is not draining its receives: poll, then post again.
+    #[error("the queue is full: poll for completions first")]
+    Full,
+    /// The connection is gone.
+    #[error("the queue pair is broken")]
+    Broken,
+    /// The request is longer than its kind allows, unaligned, or lands outside the landing buffer.
+    #[error("the request is malformed: too long, unaligned, or outside the landing buffer")]
+    Malformed,
+}
+
+/// Why a posted request failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum WorkError {
+    /// Out of bounds, not granted, or beyond the rights. It had no effect.
+    #[error("remote access error: outside the region, or beyond the rights granted")]
+    Access,
+    /// The connection broke before the answer came. A WRITE, SEND or atomic may have taken effect.
+    #[error("flushed: the connection broke before the answer came")]
+    Flushed,
+}
+
+/// Something that happened on a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Completion {
+    /// A request of ours is over; atomics give the word before.
+    Done(Ticket, Result<u64, WorkError>),
+    /// A WRITE_WITH_IMM of the peer arrived: its immediate and its length in bytes.
+    Arrived {
+        /// The four bytes the peer sent along.
+        imm: u32,
+        /// Length of the WRITE.
+        len: u32,
+    },
+    /// A SEND of the peer arrived in receive buffer `buffer`; hand it back with [`QueuePair::release`].
+    Message {
+        /// Which buffer.
+        buffer: u16,
+        /// Length in bytes.
+        len: u32,
+    },
+}
+
+/// Why a queue pair is broken.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Broken {
+    /// The peer closed the connection in good order.
+    #[error("the peer closed the connection")]
+    Closed,
+    /// The peer's process is gone, or its connection was cut.
+    #[error("the peer is gone: {0}")]
+    PeerLost(String),
+    /// The peer (or we) broke the rules; the text names which.
+    #[error("protocol error: {0}")]
+    Protocol(String),
+    /// We revoked the peer.
+    #[error("revoked")]
+    Revoked,
+}
+
+/// Completions of one poll: a bounded buffer the caller keeps and reuses.
+#[derive(Debug)]
+pub struct Completions {
+    items: Vec<Completion>,
+    limit: usize,
+}
+
+impl Completions {
+    /// Room for `limit` completions.
+    pub fn new(limit: usize) -> Completions {
+        Completions { items: Vec::with_capacity(limit), limit }
+    }
+    /// Free places; a transport pushes at most so many.
+    pub fn room(&self) -> usize {
+        self.limit - self.items.len()
+    }
+    /// Adds one. The transport checked [`room`](Self::room).
+    #[inline]
+    pub fn push(&mut self, completion: Completion) {
+        debug_assert!(self.items.len() < self.limit);
+        self.items.push(completion);
+    }
+    /// Takes all, oldest first.
+    pub fn drain(&mut self) -> impl Iterator<Item = Completion> + '_ {
+        self.items.drain(..)
+    }
+    /// All that is there.
+    pub fn as_slice(&self) -> &[Completion] {
+        &self.items
+    }
+    /// Forgets all.
+    pub fn clear(&mut self) {
+        self.items.clear()
+    }
+}
+
+/// One end of a reliable connection. It belongs to one thread at a time.
+pub trait QueuePair: Send {
+    /// Queues a request (rule 1).
+    fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError>;
+
+    /// The doorbell: everything posted starts.
+    fn ring(&mut self);
+
+    /// Moves what has completed or arrived into `done`, up to its room; returns how many. Never blocks.
+    /// On a broken queue pair it yields the flushed requests and then nothing.
+    fn poll(&mut self, done: &mut Completions) -> usize;
+
+    /// Bytes that a completed READ left in the landing buffer; valid until the next READ into them is posted.
+    fn landing(&self, at: u32, len: u32) -> &[u8];
+
+    /// The first `len` bytes of a receive buffer that [`Completion::Message`] named.
+    fn message(&self, buffer: u16, len: u32) -> &[u8];
+
+    /// Hands a receive buffer back.
+    fn release(&mut self, buffer: u16);
+
+    /// Asks that the channel be notified of the next completion or arrival. Returns `true`, and asks nothing, if
+    /// there is something to poll already (as `req_notify_cq` followed by one more poll).
+    fn arm(&mut self) -> bool;
+
+    /// Sleeps until there is something to poll or the time is over; the caller polls in either case.
+    fn wait(&mut self, timeout: Duration);
+
+    /// `Ok` while the connection stands.
+    fn state(&self) -> Result<(), Broken>;
+
+    /// What the peer lent to us.
+    fn granted(&self) -> &[Granted];
+
+    /// Fences the peer (rule 8) and breaks the connection.
+    fn revoke(&mut self) -> Result<(), SetupError>;
+
+    /// The transport really in use and its peer, for people: `shm /run/longarm.sock pid 42`.
+    fn describe(&self) -> String;
+}
+
+/// Who a connecting process says it is, and what it asks for.
+pub struct ConnectRequest<'a> {
+    /// Application bytes for the listener, at most [`HELLO_MAX`].
+    pub hello: &'a [u8],
+    /// Regions lent to the listener's side (a client: the ring its answers are written to).
+    pub grants: Vec<Grant>,
+    /// Size of the landing buffer for READs.
+    pub landing: u32,
+    /// Proof of identity, where the listener asks for it.
+    pub login: Login,
+    /// Bound on the whole handshake.
+    pub timeout: Duration,
+}
+
+/// How a client proves who it is, before any key is handed out.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub enum Login {
+    /// By nothing (shm still checks the user id; mTLS proves it below this).
+    #[default]
+    None,
+    /// By a secret both sides have; it never travels (challenge and HMAC-SHA-256 answer, in both directions).
+    Secret(Arc<[u8]>),
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Login::None => "Login::None",
+            Login::Secret(_) => "Login::Secret(..)",
+        })
+    }
+}
+
+/// A fresh connection.
+#[derive(Debug)]
+pub struct Connected<Q> {
+    /// Our end.
+    pub qp: Q,
+    /// The listener's application bytes.
+    pub welcome: Vec<u8>,
+}
+
+/// Who is at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerInfo {
+    /// For logs: an address, or a process id.
+    pub name: String,
+    /// The peer's process, where the transport knows it (shm).
+    pub pid: Option<u32>,
+    /// The peer's user, where the transport knows it (shm).
+    pub uid: Option<u32>,
+}
+
+/// Why a connection could not be set up, taken down, or accepted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// Nobody listens there.
+    #[error("nobody listens at {address}: {source}; is the server running?")]
+    Unreachable {
+        /// Where.
+        address: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The handshake took longer than its bound.
+    #[error("no answer from {0} within the time allowed")]
+    Timeout(String),
+    /// The listener refused, and said why.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// Login failed.
+    #[error("not authenticated: {0}")]
+    Login(String),
+    /// The other side does not speak this protocol, or another version of it.
+    #[error("protocol error: {0}")]
+    Protocol(String),
+    /// A transport that this machine or build lacks.
+    #[error("transport not available: {0}")]
+    Unsupported(String),
+    /// The system refused something.
+    #[error("{0}: {1}")]
+    Os(&'static str, std::io::Error),
+    /// Memory for the connection.
+    #[error(transparent)]
+    Region(#[from] RegionFailure),
+}
+
+/// A region that could not be made, mapped or registered.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RegionFailure(pub longarm_memory::RegionError);
+
+impl From<longarm_memory::RegionError> for SetupError {
+    fn from(e: longarm_memory::RegionError) -> SetupError {
+        SetupError::Region(RegionFailure(e))
+    }
+}
+
+/// What a listener demands of those who connect.
+#[derive(Clone, Debug)]
+pub struct ListenOptions {
+    /// The secret clients must prove, if any.
+    pub login: Login,
+    /// Bound on one handshake; a peer that dawdles is dropped and holds up nobody else.
+    pub handshake: Duration,
+    /// Handshakes in progress at once.
+    pub pending: usize,
+    /// shm: mode of the socket file.
+    pub mode: u32,
+}
+
+impl Default for ListenOptions {
+    fn default() -> ListenOptions {
+        ListenOptions { login: Login::None, handshake: Duration::from_secs(5), pending: 64, mode: 0o600 }
+    }
+}
+
+/// A way to reach peers.
+pub trait Transport: Send + Sync + 'static {
+    /// Its queue pairs.
+    type Qp: QueuePair + 'static;
+    /// Its listening side.
+    type Listener: Listener<Qp = Self::Qp>;
+
+    /// Starts listening. Connections live on after the listener is dropped.
+    fn listen(&self, address: &Address, options: ListenOptions) -> Result<Self::Listener, SetupError>;
+
+    /// Connects, logs in, exchanges hello and welcome, and maps or registers what was granted.
+    fn connect(
+        &self,
+        address: &Address,
+        request: ConnectRequest<'_>,
+    ) -> Result<Connected<Self::Qp>, SetupError>;
+}
+
+/// The listening side of a transport.
+pub trait Listener: Send {
+    /// Its queue pairs.
+    type Qp: QueuePair + 'static;
+    /// A peer that has logged in and said hello.
+    type Incoming: Incoming<Qp = Self::Qp>;
+
+    /// The next peer that has logged in and said hello, or `None` when the time is over.
+    /// Peers that fail the handshake are answered, logged by `describe_failures` and forgotten here.
+    fn accept(&mut self, timeout: Duration) -> Result<Option<Self::Incoming>, SetupError>;
+
+    /// Where it really listens (a TCP port of 0 is resolved).
+    fn address(&self) -> Address;
+
+    /// Handshakes that failed since the last call, one line each, at most a bounded number.
+    fn failures(&mut self) -> Vec<String>;
+}
+
+/// A peer that has logged in and waits to be let in.
+pub trait Incoming: Send {
+    /// The queue pair it becomes.
+    type Qp: QueuePair + 'static;
+
+    /// Its hello.
+    fn hello(&self) -> &[u8];
+    /// Who it is.
+    fn peer(&self) -> PeerInfo;
+    /// Lets it in: lends it `grants`, sends `welcome`, and reports its completions to `channel`.
+    /// `landing` is the size of our own landing buffer for READs of its memory.
+    fn accept(
+        self,
+        welcome: &[u8],
+        grants: Vec<Grant>,
+        landing: u32,
+        channel: &Channel,
+    ) -> Result<Self::Qp, SetupError>;
+    /// Sends it away with a reason it can show its user.
+    fn reject(self, reason: &str);
+}

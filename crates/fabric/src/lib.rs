@@ -1,0 +1,23 @@
+//! One contract, several transports: verbs semantics over shared memory, TCP and (later) RDMA NICs and the simulator.
+//!
+//! [`contract`] says what a queue pair does; [`shm`] and [`tcp`] do it; [`hook`] wraps any of them to count,
+//! trace or break it; `conformance` is the one suite that all of them pass. [`Any`] chooses at run time.
+//! [`ring`] carries two-sided messages by WRITE_WITH_IMM into the receiver's ring.
+
+pub mod address;
+pub mod any;
+pub mod channel;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
+pub mod contract;
+pub mod deadline;
+pub mod handshake;
+pub mod hook;
+pub mod ring;
+pub mod shm;
+pub mod tcp;
+
+pub use address::Address;
+pub use any::{Any, AnyIncoming, AnyListener, AnyQp};
+pub use channel::Channel;
+pub use contract::*;

@@ -1,0 +1,144 @@
+//! WRITE, WRITE_WITH_IMM, SEND and the atomics: done on the spot by the poster's CPU, so in posting order.
+//!
+//! Every change goes through [`ShmQp::change`], which checks region, bounds and rights first and, for a peer
+//! in this same process, stands between the change and a revocation (`queue.rs`: busy, revoked). A peer in
+//! another process is fenced by being killed.
+
+use longarm_base::RegionId;
+use longarm_memory::{Mapped, OwnedWords};
+
+use super::qp::ShmQp;
+use super::queue::News;
+use crate::{Broken, PostError, Rights, SEND_MAX, Ticket, WRITE_MAX};
+
+impl ShmQp {
+    pub(super) fn post_write(
+        &mut self,
+        (region, offset): (RegionId, u64),
+        bytes: &[u8],
+        imm: Option<u32>,
+        ticket: Ticket,
+    ) -> Result<(), PostError> {
+        if !offset.is_multiple_of(8) || !bytes.len().is_multiple_of(8) || bytes.len() > WRITE_MAX {
+            return Err(PostError::Malformed);
+        }
+        if imm.is_some() {
+            self.need_room()?;
+        }
+        let len = bytes.len() as u32;
+        self.change((region, offset, len), Rights::WRITE, ticket, |memory| {
+            memory.copy_in(offset, bytes);
+            u64::from(len)
+        })?;
+        if let (Some(imm), Ok(())) = (imm, self.broken_or_ok()) {
+            self.outbox.push(News::Write(imm, len));
+            self.unrung = true;
+        }
+        Ok(())
+    }
+
+    pub(super) fn post_send(&mut self, bytes: &[u8], ticket: Ticket) -> Result<(), PostError> {
+        if bytes.len() > SEND_MAX {
+            return Err(PostError::Malformed);
+        }
+        self.need_room()?;
+        let buffer = self.outbox.free_buffer().ok_or(PostError::Full)?;
+        if !self.enter() {
+            return Err(PostError::Broken);
+        }
+        self.outbox.fill(buffer, bytes);
+        self.outbox.push(News::Send(buffer, bytes.len() as u32));
+        self.leave();
+        self.unrung = true;
+        self.succeed(ticket, bytes.len() as u64);
+        Ok(())
+    }
+
+    pub(super) fn post_compare_swap(
+        &mut self,
+        (region, offset): (RegionId, u64),
+        expected: u64,
+        new: u64,
+        ticket: Ticket,
+    ) -> Result<(), PostError> {
+        if !offset.is_multiple_of(8) {
+            return Err(PostError::Malformed);
+        }
+        self.change((region, offset, 8), Rights::ATOMIC, ticket, |memory| {
+            match memory.compare_exchange(offset, expected, new) {
+                Ok(()) => expected,
+                Err(before) => before,
+            }
+        })
+    }
+
+    pub(super) fn post_fetch_add(
+        &mut self,
+        (region, offset): (RegionId, u64),
+        add: u64,
+        ticket: Ticket,
+    ) -> Result<(), PostError> {
+        if !offset.is_multiple_of(8) {
+            return Err(PostError::Malformed);
+        }
+        self.change((region, offset, 8), Rights::ATOMIC, ticket, |memory| memory.fetch_add(offset, add))
+    }
+
+    /// Changes the peer's memory if that is allowed, and completes the request either way.
+    #[inline]
+    fn change(
+        &mut self,
+        (region, offset, len): (RegionId, u64, u32),
+        wanted: Rights,
+        ticket: Ticket,
+        act: impl FnOnce(&Mapped) -> u64,
+    ) -> Result<(), PostError> {
+        let found = self.remotes.find(region).map(|(_, remote)| remote);
+        let allowed = found.filter(|remote| remote.allows(offset, u64::from(len), wanted));
+        let Some(memory) = allowed.and_then(|remote| remote.change.as_ref()) else {
+            let name = if wanted == Rights::ATOMIC { "atomic" } else { "WRITE" };
+            return self.refuse(ticket, name, region, offset, len);
+        };
+        if self.same_process && !self.outbox.enter() {
+            self.break_off(Broken::PeerLost("it revoked us".into()));
+            return Err(PostError::Broken);
+        }
+        let result = act(memory);
+        self.leave();
+        self.succeed(ticket, result);
+        Ok(())
+    }
+
+    /// [`Full`](PostError::Full) unless one more arrival fits.
+    fn need_room(&mut self) -> Result<(), PostError> {
+        match self.outbox.has_room() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(PostError::Full),
+            Err(what) => {
+                self.break_off(Broken::Protocol(format!("the peer wrote {what} into the queue page")));
+                Err(PostError::Broken)
+            }
+        }
+    }
+
+    fn enter(&mut self) -> bool {
+        let allowed = !self.same_process || self.outbox.enter();
+        if !allowed {
+            self.break_off(Broken::PeerLost("it revoked us".into()));
+        }
+        allowed
+    }
+
+    fn leave(&self) {
+        if self.same_process {
+            self.outbox.leave();
+        }
+    }
+
+    #[inline]
+    fn succeed(&mut self, ticket: Ticket, result: u64) {
+        if ticket != Ticket::SILENT {
+            self.pending.push_done(ticket, Ok(result));
+        }
+    }
+}

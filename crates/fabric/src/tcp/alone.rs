@@ -1,0 +1,186 @@
+//! The connecting side: no thread of its own. Its user's calls read, execute the peer's requests and write.
+
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::buffer::Buffer;
+use super::codec::{Codec, Flushed, INPUT};
+use super::inbox::{Deliver, Inbox};
+use super::session::Session;
+use super::socket::{self, Received};
+use crate::{Completions, Op, PostError, Ticket};
+
+/// Reads of one poll: the peer cannot keep a user inside.
+const READS: usize = 8;
+
+/// A connection whose NIC is the thread that uses it.
+#[derive(Debug)]
+pub struct Alone {
+    socket: TcpStream,
+    pub(super) session: Session,
+    codec: Codec,
+    raw: Buffer,
+    pub(super) inbox: Inbox,
+    /// `out` holds bytes that may go: the doorbell was rung, or they are answers.
+    rung: bool,
+    stuck: bool,
+    spin: Duration,
+}
+
+impl Alone {
+    /// A connection over a socket whose handshake is over.
+    pub fn new(socket: TcpStream, codec: Codec, session: Session, landing: u32, spin: Duration) -> Alone {
+        let (raw, inbox) = (Buffer::new(INPUT), Inbox::new(landing));
+        Alone { socket, session, codec, raw, inbox, rung: false, stuck: false, spin }
+    }
+
+    /// [`QueuePair::post`](crate::QueuePair::post).
+    pub fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
+        self.session.post(op, ticket, self.inbox.landing_len(), self.inbox.own(), 0)
+    }
+
+    /// [`QueuePair::ring`](crate::QueuePair::ring).
+    pub fn ring(&mut self) {
+        self.rung = true;
+        self.flush();
+    }
+
+    /// [`QueuePair::poll`](crate::QueuePair::poll).
+    pub fn poll(&mut self, done: &mut Completions) -> usize {
+        // Something for the caller needs no look at the socket; one without room polls for the sake of the
+        // peer.
+        if self.inbox.is_empty() || done.room() == 0 {
+            self.pump();
+        }
+        let count = self.inbox.take(done);
+        if self.stuck && count > 0 {
+            self.pump();
+        }
+        count
+    }
+
+    /// [`QueuePair::release`](crate::QueuePair::release).
+    pub fn release(&mut self, buffer: u16) {
+        self.inbox.release(buffer);
+        self.session.release();
+        self.ring();
+    }
+
+    /// Whether there is something to poll, after looking once.
+    pub fn ready(&mut self) -> bool {
+        if self.inbox.is_empty() {
+            self.pump();
+        }
+        !self.inbox.is_empty()
+    }
+
+    /// [`QueuePair::wait`](crate::QueuePair::wait).
+    pub fn wait(&mut self, timeout: Duration) {
+        let start = Instant::now();
+        self.ring();
+        let spin = self.spin.min(timeout);
+        while !self.ready() && self.session.broken().is_none() {
+            let spent = start.elapsed();
+            if spent < spin {
+                // The peer may need this very core to answer.
+                std::thread::yield_now();
+                continue;
+            }
+            let left = timeout.saturating_sub(spent);
+            if left.is_zero() {
+                return;
+            }
+            let blocked = self.rung && !self.session.out.is_empty() || self.codec.wants_write();
+            let what = if blocked { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+            let limit = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos() as i64 };
+            // An interrupted sleep is a short one: the loop looks again.
+            let _ = rustix::event::poll(&mut [PollFd::new(&self.socket, what)], Some(&limit));
+        }
+    }
+
+    /// [`QueuePair::revoke`](crate::QueuePair::revoke): requests are executed by this thread alone, so none
+    /// is now.
+    pub fn revoke(&mut self) {
+        self.session.revoke(&mut self.inbox);
+        self.ring();
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
+
+    /// Reads, executes and answers what is there, at most [`READS`] times.
+    fn pump(&mut self) {
+        for _ in 0..READS {
+            if self.session.broken().is_some() {
+                return;
+            }
+            // What came with the handshake, or was left for lack of room, comes first.
+            let mut last = !self.intake();
+            if !last {
+                match socket::receive(&self.socket, &mut self.raw, INPUT) {
+                    // A short read was all there is; another call would only say so.
+                    Received::Bytes(n) => last = !self.intake() || n < socket::READ_LEAST,
+                    Received::Empty => last = true,
+                    Received::Gone(why) => self.session.lose(&why, &mut self.inbox),
+                }
+            }
+            self.answer();
+            let room_again = self.stuck && !self.inbox.is_full() && self.session.out.is_empty();
+            if last && !room_again {
+                return;
+            }
+        }
+    }
+
+    /// Gives the session what was received; whether it took everything and goes on.
+    fn intake(&mut self) -> bool {
+        self.stuck = self.codec.intake(&mut self.raw, &mut self.session, &mut self.inbox);
+        !self.stuck && self.session.broken().is_none()
+    }
+
+    /// Answers that the intake produced need no doorbell.
+    fn answer(&mut self) {
+        if !self.session.out.is_empty() || self.codec.wants_write() {
+            self.rung = true;
+            self.flush();
+        }
+        if self.session.broken().is_some() {
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.rung {
+            return;
+        }
+        match self.codec.flush(&self.socket, &mut self.session.out) {
+            Flushed::All => self.rung = false,
+            Flushed::Blocked => {}
+            Flushed::Failed(why) => self.fail(&why),
+        }
+    }
+
+    /// Writing failed: the peer may have said why before it left.
+    fn fail(&mut self, why: &str) {
+        self.rung = false;
+        self.session.out.consume(self.session.out.len());
+        while let Received::Bytes(_) = socket::receive(&self.socket, &mut self.raw, INPUT) {
+            if self.codec.intake(&mut self.raw, &mut self.session, &mut self.inbox)
+                || self.session.broken().is_some()
+            {
+                break;
+            }
+        }
+        self.session.lose(why, &mut self.inbox);
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.session.close(&mut self.inbox);
+        self.rung = true;
+        let _ = self.codec.flush(&self.socket, &mut self.session.out);
+        let _ = self.socket.shutdown(Shutdown::Write);
+        socket::drain(&self.socket);
+    }
+}

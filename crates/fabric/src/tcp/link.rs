@@ -1,0 +1,311 @@
+//! The accepting side of one connection, shared by the user's queue pair and the NIC thread.
+//!
+//! Writes: the NIC thread ([`Link::serve`]) and the user, both under `state`. Only the NIC thread reads the
+//! socket.
+//! (1) Whatever is executed for the peer is executed under the lock, by the NIC thread: a user who holds the
+//!     lock knows that nothing is being executed, and what it marks holds from then on (`revoke`).
+//! (2) No wake-up is lost: "nothing is here" and "armed" are one step under the lock, as are "something is
+//!     here" and "take the arming away, notify". The notification itself may come after the unlock, as it is
+//!     remembered.
+//! (3) `news` only saves polls the lock. It is set after each addition, under the lock; a poll that misses it
+//!     is a poll that came earlier. Arming does not rely on it.
+
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::EventFlags;
+
+use super::buffer::Buffer;
+use super::codec::{Codec, Flushed};
+use super::inbox::{Deliver, Inbox, Relay};
+use super::nic::Nic;
+use super::session::Session;
+use super::socket::{self, Received};
+use crate::{Broken, Channel, Op, PostError, Ticket};
+
+/// Most bytes of one read, so that one connection does not keep the NIC from the others.
+const READ_CHUNK: usize = 128 << 10;
+
+/// A connection with a NIC thread.
+#[derive(Debug)]
+pub struct Link {
+    pub(super) socket: Arc<TcpStream>,
+    pub(super) token: u64,
+    nic: Arc<Nic>,
+    channel: Channel,
+    news: AtomicBool,
+    state: Mutex<State>,
+    moved: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    session: Session,
+    codec: Codec,
+    relay: Relay,
+    /// The channel is to be notified.
+    armed: bool,
+    /// The user sleeps on `moved`.
+    sleeping: bool,
+    /// The session waits for room: the NIC reads no more.
+    stuck: bool,
+    /// Events the NIC waits for.
+    interest: EventFlags,
+    /// The kernel takes no bytes for now.
+    blocked: bool,
+    /// The break was told to the user by `news`.
+    told: bool,
+}
+
+/// What the NIC does with a link next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// Goes on, having moved bytes.
+    Busy,
+    /// Goes on; there was nothing.
+    Idle,
+    /// Forgets the link.
+    Forget,
+}
+
+impl Link {
+    /// A link; give it to [`Nic::enter`].
+    pub fn new(
+        nic: &Arc<Nic>,
+        socket: Arc<TcpStream>,
+        codec: Codec,
+        session: Session,
+        channel: &Channel,
+    ) -> Arc<Link> {
+        let state = State {
+            session,
+            codec,
+            relay: Relay::default(),
+            armed: false,
+            sleeping: false,
+            stuck: false,
+            // Writable at once: so the NIC looks at what came along with the handshake.
+            interest: EventFlags::IN | EventFlags::OUT,
+            blocked: false,
+            told: false,
+        };
+        Arc::new(Link {
+            socket,
+            token: nic.token(),
+            nic: nic.clone(),
+            channel: channel.clone(),
+            news: AtomicBool::new(false),
+            state: Mutex::new(state),
+            moved: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // A panic under the lock is a broken invariant of ours, reported by the thread that had it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// NIC thread: reads once, executes, writes.
+    pub fn serve(&self, raw: &mut Buffer, events: EventFlags) -> Next {
+        let may_read =
+            events.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP);
+        let mut received = Received::Empty;
+        // Outside the lock: nobody else reads this socket.
+        if may_read && raw.room() > 0 {
+            received = socket::receive(&self.socket, raw, READ_CHUNK);
+        }
+        let mut state = self.lock();
+        let moved = received != Received::Empty || state.blocked || state.stuck;
+        let was_broken = state.session.broken().is_some();
+        state.take(raw);
+        self.flush(&mut state);
+        // Answers filled the out buffer, and the kernel took them.
+        while state.has_room_again() {
+            state.take(raw);
+            self.flush(&mut state);
+        }
+        if let Received::Gone(why) = &received {
+            let State { session, relay, .. } = &mut *state;
+            session.lose(why, relay);
+        }
+        let ended = state.session.broken().is_some() && !state.blocked;
+        let forget = ended || (was_broken && matches!(received, Received::Gone(_)));
+        if forget {
+            let _ = self.socket.shutdown(Shutdown::Write);
+            socket::drain(&self.socket);
+        } else {
+            self.watch(&mut state);
+        }
+        self.tell(state);
+        match (forget, moved) {
+            (true, _) => Next::Forget,
+            (false, true) => Next::Busy,
+            (false, false) => Next::Idle,
+        }
+    }
+
+    /// Tells epoll what the link waits for, if that changed.
+    fn watch(&self, state: &mut State) {
+        let mut wanted = EventFlags::empty();
+        if !state.stuck && state.session.broken().is_none() {
+            wanted |= EventFlags::IN;
+        }
+        if state.blocked {
+            wanted |= EventFlags::OUT;
+        }
+        if wanted != state.interest {
+            state.interest = wanted;
+            self.nic.watch(self, wanted);
+        }
+    }
+
+    /// Makes the NIC look at the link.
+    fn kick(&self, state: &mut State) {
+        state.interest |= EventFlags::OUT;
+        self.nic.watch(self, state.interest);
+    }
+
+    fn flush(&self, state: &mut State) {
+        if state.session.out.is_empty() && !state.codec.wants_write() {
+            state.blocked = false;
+            return;
+        }
+        match state.codec.flush(&self.socket, &mut state.session.out) {
+            Flushed::All => state.blocked = false,
+            Flushed::Blocked => state.blocked = true,
+            Flushed::Failed(_) => {
+                // The NIC reads on to the end of the stream, where it may find why the peer left.
+                state.blocked = false;
+                let unsent = state.session.out.len();
+                state.session.out.consume(unsent);
+            }
+        }
+    }
+
+    /// Wakes the user if there is something for it. Consumes the lock: notifications come after the unlock.
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        let broke = state.session.broken().is_some() && !state.told;
+        if state.relay.is_empty() && !broke {
+            return;
+        }
+        state.told |= broke;
+        // Release: pairs with the Acquire of `has_news`; the lock orders the relay itself.
+        self.news.store(true, Ordering::Release);
+        let notify = std::mem::take(&mut state.armed);
+        let wake = state.sleeping;
+        drop(state);
+        if notify {
+            self.channel.notify();
+        }
+        if wake {
+            self.moved.notify_one();
+        }
+    }
+
+    /// Whether a poll may find something new.
+    pub fn has_news(&self) -> bool {
+        // Acquire: pairs with the Release of `tell`.
+        self.news.load(Ordering::Acquire)
+    }
+
+    /// User: queues a request.
+    pub fn post(&self, op: Op<'_>, ticket: Ticket, inbox: &Inbox) -> Result<(), PostError> {
+        let mut state = self.lock();
+        let (waiting, held) = (inbox.own() + state.relay.own(), state.relay.held());
+        state.session.post(op, ticket, inbox.landing_len(), waiting, held)
+    }
+
+    /// User: writes what is queued, unless the kernel is full: then the NIC goes on.
+    pub fn ring(&self) {
+        let mut state = self.lock();
+        if !state.blocked {
+            self.flush(&mut state);
+            self.watch(&mut state);
+        }
+    }
+
+    /// User: exchanges the (empty) relay for what happened since.
+    pub fn take(&self, empty: &mut Relay) {
+        debug_assert!(empty.is_empty(), "the relay handed in was replayed");
+        let mut state = self.lock();
+        std::mem::swap(&mut state.relay, empty);
+        // Relaxed: only `tell` sets it, under this lock.
+        self.news.store(false, Ordering::Relaxed);
+        if state.stuck {
+            self.kick(&mut state);
+        }
+    }
+
+    /// User: a receive buffer is free again.
+    pub fn release(&self) {
+        let mut state = self.lock();
+        state.session.release();
+        drop(state);
+        self.ring();
+    }
+
+    /// User: asks for a notification; `true` if there is something already.
+    pub fn arm(&self) -> bool {
+        let mut state = self.lock();
+        // Relaxed: under the lock that `tell` holds.
+        if self.news.load(Ordering::Relaxed) {
+            return true;
+        }
+        state.armed = true;
+        false
+    }
+
+    /// User: sleeps until there is something, the connection is broken, or the time is over.
+    pub fn wait(&self, timeout: Duration) {
+        let until = Instant::now() + timeout;
+        let mut state = self.lock();
+        state.sleeping = true;
+        // Relaxed: under the lock that `tell` holds.
+        while !self.news.load(Ordering::Relaxed) && state.session.broken().is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        state.sleeping = false;
+    }
+
+    /// Why the connection is over, if it is.
+    pub fn broken(&self) -> Option<Broken> {
+        self.lock().session.broken().cloned()
+    }
+
+    /// User: fences the peer (invariant 1). The NIC forgets the link when it next looks.
+    pub fn revoke(&self) {
+        let mut state = self.lock();
+        let State { session, relay, .. } = &mut *state;
+        session.revoke(relay);
+        self.flush(&mut state);
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.kick(&mut state);
+        self.tell(state);
+    }
+
+    /// User: leaves in good order. What the kernel does not take now the NIC sends later.
+    pub fn close(&self) {
+        let mut state = self.lock();
+        let State { session, relay, .. } = &mut *state;
+        session.close(relay);
+        self.flush(&mut state);
+        self.kick(&mut state);
+    }
+}
+
+impl State {
+    fn take(&mut self, raw: &mut Buffer) {
+        self.stuck = self.codec.intake(raw, &mut self.session, &mut self.relay);
+    }
+
+    /// Whether a stuck session can go on without the user.
+    fn has_room_again(&self) -> bool {
+        self.stuck && !self.blocked && !self.relay.is_full()
+    }
+}

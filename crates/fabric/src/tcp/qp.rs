@@ -1,0 +1,176 @@
+//! The queue pair: the contract over either side of a connection.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::alone::Alone;
+use super::inbox::{Deliver, Inbox, Relay};
+use super::link::Link;
+use crate::{Broken, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket};
+
+/// A queue pair over TCP.
+#[derive(Debug)]
+pub struct TcpQp {
+    side: Side,
+    granted: Vec<Granted>,
+    /// `tcp host:port` or `tls host:port`.
+    name: String,
+}
+
+#[derive(Debug)]
+enum Side {
+    Alone(Box<Alone>),
+    Linked(Box<Linked>),
+}
+
+/// The user's part of an accepted connection.
+#[derive(Debug)]
+struct Linked {
+    link: Arc<Link>,
+    inbox: Inbox,
+    /// Empty; exchanged for the link's at each poll.
+    spare: Relay,
+    spin: Duration,
+}
+
+impl TcpQp {
+    pub(super) fn alone(alone: Alone, granted: Vec<Granted>, name: String) -> TcpQp {
+        TcpQp { side: Side::Alone(Box::new(alone)), granted, name }
+    }
+
+    pub(super) fn linked(
+        link: Arc<Link>,
+        landing: u32,
+        spin: Duration,
+        granted: Vec<Granted>,
+        name: String,
+    ) -> TcpQp {
+        let linked = Linked { link, inbox: Inbox::new(landing), spare: Relay::default(), spin };
+        TcpQp { side: Side::Linked(Box::new(linked)), granted, name }
+    }
+
+    fn inbox(&self) -> &Inbox {
+        match &self.side {
+            Side::Alone(alone) => &alone.inbox,
+            Side::Linked(linked) => &linked.inbox,
+        }
+    }
+}
+
+impl Linked {
+    fn poll(&mut self, done: &mut Completions) -> usize {
+        self.fetch();
+        self.inbox.take(done)
+    }
+
+    /// Takes over what the NIC put down, once all that was taken before is polled.
+    fn fetch(&mut self) {
+        if self.inbox.is_empty() && self.link.has_news() {
+            self.link.take(&mut self.spare);
+            self.spare.replay(&mut self.inbox);
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        let start = Instant::now();
+        self.link.ring();
+        while self.inbox.is_empty() && !self.link.has_news() {
+            let spent = start.elapsed();
+            if spent >= self.spin.min(timeout) {
+                self.link.wait(timeout.saturating_sub(spent));
+                return;
+            }
+            // The NIC thread may need this very core.
+            std::thread::yield_now();
+        }
+    }
+}
+
+impl Drop for Linked {
+    fn drop(&mut self) {
+        self.link.close();
+    }
+}
+
+impl QueuePair for TcpQp {
+    #[inline]
+    fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
+        match &mut self.side {
+            Side::Alone(alone) => alone.post(op, ticket),
+            Side::Linked(linked) => linked.link.post(op, ticket, &linked.inbox),
+        }
+    }
+
+    fn ring(&mut self) {
+        match &mut self.side {
+            Side::Alone(alone) => alone.ring(),
+            Side::Linked(linked) => linked.link.ring(),
+        }
+    }
+
+    fn poll(&mut self, done: &mut Completions) -> usize {
+        match &mut self.side {
+            Side::Alone(alone) => alone.poll(done),
+            Side::Linked(linked) => linked.poll(done),
+        }
+    }
+
+    fn landing(&self, at: u32, len: u32) -> &[u8] {
+        self.inbox().landing(at, len)
+    }
+
+    fn message(&self, buffer: u16, len: u32) -> &[u8] {
+        self.inbox().receive(buffer, len)
+    }
+
+    fn release(&mut self, buffer: u16) {
+        match &mut self.side {
+            Side::Alone(alone) => alone.release(buffer),
+            Side::Linked(linked) => {
+                linked.inbox.release(buffer);
+                linked.link.release();
+            }
+        }
+    }
+
+    fn arm(&mut self) -> bool {
+        match &mut self.side {
+            Side::Alone(alone) => alone.ready(),
+            Side::Linked(linked) => !linked.inbox.is_empty() || linked.link.arm(),
+        }
+    }
+
+    fn wait(&mut self, timeout: Duration) {
+        match &mut self.side {
+            Side::Alone(alone) => alone.wait(timeout),
+            Side::Linked(linked) => linked.wait(timeout),
+        }
+    }
+
+    fn state(&self) -> Result<(), Broken> {
+        let broken = match &self.side {
+            Side::Alone(alone) => alone.session.broken().cloned(),
+            Side::Linked(linked) => linked.link.broken(),
+        };
+        broken.map_or(Ok(()), Err)
+    }
+
+    fn granted(&self) -> &[Granted] {
+        &self.granted
+    }
+
+    fn revoke(&mut self) -> Result<(), SetupError> {
+        match &mut self.side {
+            Side::Alone(alone) => alone.revoke(),
+            Side::Linked(linked) => {
+                linked.link.revoke();
+                linked.inbox.fence();
+            }
+        }
+        Ok(())
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
