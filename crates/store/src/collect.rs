@@ -1,0 +1,172 @@
+//! Collection: frees dead segments and finds live entries to move out of nearly dead ones (LoLKV 4, "Garbage
+//! Collection"; VERIFY L11, L12, L14, M9). No I/O, no clock: the caller passes the time and does the moving.
+//!
+//! For every [`Work::Move`] the server reads the entry, copies it with `Writer::draft_move` and `finish`
+//! under the same csn, and under the lock of the key switches the slot if it still names exactly this place
+//! and csn. It then supersedes the old entry; if the slot named something else it supersedes the copy
+//! instead. An entry it cannot move now is simply left: the segment is looked at again later. Large entries
+//! in runs are never moved. Several workers may each have a collector; a segment is walked by one at a time.
+
+use std::sync::Arc;
+
+use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_base::{Csn, Nanos};
+use longarm_memory::OwnedWords;
+
+use crate::object::{self, layout};
+use crate::segment::Phase;
+use crate::segment::layout::segment_at;
+use crate::{EntryPlace, Store};
+
+/// Runs and segments freed in one call.
+const RELEASES: u32 = 4;
+/// Rooms looked at in one call.
+const ROOMS: u32 = 512;
+/// A scan over all segments that found nothing is not repeated before this.
+const SCAN_EVERY: Nanos = Nanos::from_millis(10);
+/// When memory is short, segments are worth collecting up to this live share.
+const SHORT_PERCENT: u32 = 75;
+
+/// What there is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Work {
+    /// Move this live entry, then ask again.
+    Move {
+        /// Where it is.
+        place: EntryPlace,
+        /// Its version, which the copy keeps.
+        csn: Csn,
+    },
+    /// A bounded piece of work is done; ask again when convenient.
+    Again,
+    /// Nothing to do now; something may be at that time, if one is named.
+    Idle(Option<Nanos>),
+}
+
+/// Where the collector stands in a segment.
+#[derive(Clone, Copy, Debug)]
+struct Walk {
+    segment: u32,
+    generation: u32,
+    stride: u64,
+    next: u64,
+    end: u64,
+}
+
+/// Finds what to move and frees what is dead.
+pub struct Collector<M: OwnedWords> {
+    store: Arc<Store<M>>,
+    walk: Option<Walk>,
+    scan_at: Nanos,
+}
+
+impl<M: OwnedWords> Collector<M> {
+    /// A collector for the store.
+    pub fn new(store: Arc<Store<M>>) -> Collector<M> {
+        Collector { store, walk: None, scan_at: Nanos::default() }
+    }
+
+    /// The next piece of work: dead segments enter quarantine, those past it are freed, and live entries of
+    /// sealed segments whose live share is below `threshold` percent (lowest first; any worth it when memory
+    /// is short) are named one by one.
+    pub fn next_work(&mut self, now: Nanos, threshold: u32) -> Work {
+        self.store.bury(now);
+        let freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+        if let Some(walk) = self.walk {
+            return self.step(walk, now);
+        }
+        let short = self.store.is_short();
+        if self.scan_at <= now {
+            let worth = if short { threshold.max(SHORT_PERCENT) } else { threshold };
+            self.walk = self.store.victim(now, worth);
+            if let Some(walk) = self.walk {
+                return self.step(walk, now);
+            }
+            self.scan_at = now + SCAN_EVERY;
+        }
+        if freed > 0 { Work::Again } else { Work::Idle(self.store.next_release()) }
+    }
+
+    /// Goes on with the walk to the next live entry.
+    fn step(&mut self, mut walk: Walk, now: Nanos) -> Work {
+        for _ in 0..ROOMS {
+            if walk.next >= walk.end {
+                self.walk = None;
+                self.store.rest(walk.segment, walk.generation, now + self.store.options.quarantine);
+                return Work::Again;
+            }
+            let offset = segment_at(walk.segment) + walk.next;
+            walk.next += walk.stride;
+            if let Some((place, csn)) = self.live(offset, walk.generation) {
+                self.walk = Some(walk);
+                return Work::Move { place, csn };
+            }
+        }
+        self.walk = Some(walk);
+        Work::Again
+    }
+
+    /// The live entry at `offset`, judged by its header: the owner's own memory, which only it writes.
+    fn live(&self, offset: u64, generation: u32) -> Option<(EntryPlace, Csn)> {
+        let memory = &self.store.memory;
+        if memory.load(offset + layout::SUM) == 0 {
+            return None;
+        }
+        // A generation that went on means that the segment died and was claimed since the walk began.
+        if memory.load(offset + layout::MARK) != layout::mark_word(generation) {
+            return None;
+        }
+        let mut line = [0; LINE as usize];
+        memory.copy_out(offset, &mut line);
+        let len = object::total_len(&line).ok()?;
+        let (csn, ..) = layout::split_version(memory.load(offset + layout::VERSION));
+        Some((EntryPlace { offset, len }, csn))
+    }
+}
+
+impl<M: OwnedWords> Drop for Collector<M> {
+    fn drop(&mut self) {
+        if let Some(walk) = self.walk {
+            self.store.rest(walk.segment, walk.generation, Nanos::default());
+        }
+    }
+}
+
+impl<M: OwnedWords> std::fmt::Debug for Collector<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Collector").field("walk", &self.walk).finish_non_exhaustive()
+    }
+}
+
+impl<M: OwnedWords> Store<M> {
+    /// The sealed segment with the least live bytes, if they are under the share and no draft is left in it.
+    fn victim(&self, now: Nanos, percent: u32) -> Option<Walk> {
+        let most = SEGMENT_BYTES * percent as u64 / 100;
+        let mut ledger = self.ledger.lock();
+        let (_, segment) = (self.table..self.segments)
+            .filter(|&i| {
+                let known = &ledger.segments[i as usize];
+                known.phase == Phase::Sealed && !known.collecting && known.rest <= now
+            })
+            .filter_map(|i| {
+                let load = self.tallies[i as usize].load();
+                (load.pending == 0 && load.units * LINE < most).then_some((load.units, i))
+            })
+            .min()?;
+        let known = &mut ledger.segments[segment as usize];
+        known.collecting = true;
+        let line = known.line;
+        let (stride, end) = (line.stride as u64, line.tail as u64);
+        Some(Walk { segment, generation: line.generation, stride, next: 0, end })
+    }
+
+    /// The walk is over; the segment is left alone until then.
+    fn rest(&self, segment: u32, generation: u32, until: Nanos) {
+        let mut ledger = self.ledger.lock();
+        let known = &mut ledger.segments[segment as usize];
+        if known.line.generation == generation {
+            known.collecting = false;
+            known.rest = until;
+        }
+    }
+}

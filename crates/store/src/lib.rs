@@ -1,0 +1,35 @@
+//! The entry and segment store: where keys and values that do not fit a slot live (LoLKV 3.1, 4).
+//!
+//! An arena is one region of equal segments. The first of them hold the segment table, one cache line a
+//! segment; all others hold entries. An entry is written once, verifies itself, and is named by an
+//! [`EntryPlace`] and its csn; only its superseded bit ever changes.
+//!
+//! - [`object`]: one entry: bytes, writing, one-sided reading, checking.
+//! - [`segment`]: segments: the table, claims, live bytes, and the check of a whole arena.
+//! - [`Store`] is shared by the workers, a [`Writer`] belongs to one of them, and a [`Collector`] finds
+//!   what to move so that dead segments can be reused.
+//!
+//! Absent: this crate does not know the index, draws no csn, reads no clock and does no I/O. Who may name an
+//! entry, and when, is the server's business; the order it must keep is written down in `store.rs`.
+#![forbid(unsafe_code)]
+
+mod class;
+mod collect;
+pub mod object;
+mod options;
+mod place;
+pub mod segment;
+mod store;
+mod sync;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use collect::{Collector, Work};
+pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
+pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
+pub use place::EntryPlace;
+pub use segment::{Report, verify, verify_with};
+pub use store::{Counters, Store};
+pub use writer::Writer;

@@ -1,0 +1,16 @@
+//! One entry: its bytes, who writes them, how a one-sided reader judges them, and the check of a room.
+
+pub mod layout;
+mod owner;
+mod reader;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+pub use layout::{Kind, Session};
+pub use owner::{Draft, EntryMeta};
+pub use reader::{Entry, EntryError, read, total_len};
+
+pub(crate) use owner::{Returns, Room, begin, fill, finish, supersede};
+pub(crate) use verify::{RoomState, check_room};

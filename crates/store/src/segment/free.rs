@@ -1,0 +1,141 @@
+//! The free segments: extents by address, and which of them still hold pages and old bytes.
+//!
+//! Single segments come from the low end and runs from the high end, so that neither breaks up the other's
+//! space.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Default)]
+pub(crate) struct FreeMap {
+    /// First segment to length of every maximal free extent.
+    extents: BTreeMap<u32, u32>,
+    /// Free segments whose pages were kept; claimed first.
+    kept: BTreeSet<u32>,
+    total: u32,
+}
+
+impl FreeMap {
+    pub(crate) fn new(first: u32, len: u32) -> FreeMap {
+        FreeMap { extents: BTreeMap::from([(first, len)]), kept: BTreeSet::new(), total: len }
+    }
+
+    pub(crate) fn total(&self) -> u32 {
+        self.total
+    }
+
+    pub(crate) fn kept(&self) -> u32 {
+        self.kept.len() as u32
+    }
+
+    pub(crate) fn longest(&self) -> u32 {
+        self.extents.values().copied().max().unwrap_or(0)
+    }
+
+    /// Takes one segment: one with pages if there is any, else the lowest.
+    pub(crate) fn take_one(&mut self) -> Option<u32> {
+        let one = self.kept.first().copied().or_else(|| self.extents.keys().next().copied())?;
+        self.cut(one, 1);
+        Some(one)
+    }
+
+    /// Takes the highest run of `len` segments.
+    pub(crate) fn take_run(&mut self, len: u32) -> Option<u32> {
+        let (&start, &room) = self.extents.iter().rev().find(|&(_, &room)| room >= len)?;
+        let first = start + room - len;
+        self.cut(first, len);
+        Some(first)
+    }
+
+    /// Removes `len` segments from the extent that holds them.
+    fn cut(&mut self, first: u32, len: u32) {
+        let (&start, &room) =
+            self.extents.range(..=first).next_back().expect("a free segment lies in an extent");
+        assert!(first + len <= start + room, "segments {first}+{len} are not all free");
+        self.extents.remove(&start);
+        if first > start {
+            self.extents.insert(start, first - start);
+        }
+        if first + len < start + room {
+            self.extents.insert(first + len, start + room - first - len);
+        }
+        for segment in first..first + len {
+            self.kept.remove(&segment);
+        }
+        self.total -= len;
+    }
+
+    /// Gives segments back; `kept` says whether their pages were.
+    pub(crate) fn put(&mut self, first: u32, len: u32, kept: bool) {
+        let (mut start, mut room) = (first, len);
+        if let Some((&before, &its)) = self.extents.range(..first).next_back() {
+            assert!(before + its <= first, "segment {first} was freed twice");
+            if before + its == first {
+                self.extents.remove(&before);
+                (start, room) = (before, its + len);
+            }
+        }
+        if let Some((&after, &its)) = self.extents.range(first..).next() {
+            assert!(after >= first + len, "segment {after} was freed twice");
+            if after == first + len {
+                self.extents.remove(&after);
+                room += its;
+            }
+        }
+        self.extents.insert(start, room);
+        if kept {
+            self.kept.extend(first..first + len);
+        }
+        self.total += len;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Against a plain set of numbers.
+        #[test]
+        fn is_a_set_of_segments(ops in proptest::collection::vec((0u8..4, 1u32..9, any::<usize>()), 0..80)) {
+            let mut map = FreeMap::new(1, 40);
+            let mut model: BTreeSet<u32> = (1..41).collect();
+            let mut held: Vec<(u32, u32)> = Vec::new();
+            for (op, len, pick) in ops {
+                match op {
+                    0 => {
+                        let one = map.take_one();
+                        prop_assert_eq!(one.is_some(), !model.is_empty());
+                        if let Some(one) = one {
+                            prop_assert!(model.remove(&one));
+                            held.push((one, 1));
+                        }
+                    }
+                    1 => {
+                        let fits = |s: &u32| (*s..s + len).all(|x| model.contains(&x));
+                        let best = model.iter().copied().rfind(fits);
+                        prop_assert_eq!(map.take_run(len), best);
+                        if let Some(first) = best {
+                            (first..first + len).for_each(|s| { model.remove(&s); });
+                            held.push((first, len));
+                        }
+                    }
+                    _ if !held.is_empty() => {
+                        let (first, len) = held.swap_remove(pick % held.len());
+                        map.put(first, len, op == 2);
+                        model.extend(first..first + len);
+                    }
+                    _ => {}
+                }
+                prop_assert_eq!(map.total() as usize, model.len());
+                prop_assert!(map.kept() <= map.total() && map.longest() <= map.total());
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "freed twice")]
+    fn freeing_a_free_segment_is_a_crash() {
+        FreeMap::new(1, 4).put(2, 1, false);
+    }
+}

@@ -1,0 +1,98 @@
+//! Segment table: one cache line a segment, in the first segments of the arena. Frozen: inspectors, saved
+//! arenas and later followers depend on it.
+//!
+//! Line 0 describes the arena: `checksum, magic, version, segments, table segments, segment bytes, 0, 0`.
+//! Line i, once segment i has been claimed (all zero before):
+//! ```text
+//!  0  checksum of the next five words, seeded with the line's offset
+//!  8  generation u32 << 32 | stream u16 << 16 | lane u8 << 8 | state u8
+//! 16  run u32 << 32 | stride u32 (bytes; zero in a run)
+//! 24  claim csn: the stable point when it was claimed
+//! 32  claim number: counts the claims of the arena
+//! 40  zero
+//! 48  tail: bytes of the segment handed out as rooms; outside the checksum
+//! 56  zero
+//! ```
+//! `run` of a run's head is its length in segments, of its body the distance to the head, otherwise 1.
+//! Writes: whoever claims, seals or frees the segment (one at a time: `owner.rs`); the tail: the writer that
+//! owns the segment. Reads: `verify.rs` and inspectors, at any moment; clients never.
+//! (1) A line says Active only after every room of the segment has a zero checksum word (VERIFY L4).
+//! (2) Generation and claim number grow with every claim; nothing written under an older generation verifies
+//!     as an entry of a younger one.
+//! (3) A segment belongs to one stream from its claim until it is free (LoLKV 3.1.1).
+
+use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
+
+/// "longarm" and a zero byte.
+pub const MAGIC: u64 = 0x006D_7261_676E_6F6C;
+/// Version of entry and segment layout.
+pub const VERSION: u64 = 1;
+/// Offset of the tail in a line.
+pub const TAIL: u64 = 48;
+/// Segment lines of one table segment.
+pub const LINES: u64 = SEGMENT_BYTES / LINE;
+
+const _: () = {
+    assert!(TAIL.is_multiple_of(8) && TAIL + 16 == LINE);
+    assert!(SEGMENTS_MAX < 1 << 32);
+    assert!(SEGMENT_BYTES < 1 << 32);
+};
+
+/// What a segment is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum State {
+    /// Nothing: it may be claimed.
+    Free = 0,
+    /// Its stream adds entries.
+    Active = 1,
+    /// Full; entries only die.
+    Sealed = 2,
+    /// First segment of a run that one large entry fills.
+    RunHead = 3,
+    /// Any other segment of a run.
+    RunBody = 4,
+    /// Every entry is dead; waits until no READ of it can still be accepted.
+    Quarantined = 5,
+}
+
+impl State {
+    /// The state of these bits.
+    pub const fn from_bits(bits: u64) -> Option<State> {
+        Some(match bits {
+            0 => State::Free,
+            1 => State::Active,
+            2 => State::Sealed,
+            3 => State::RunHead,
+            4 => State::RunBody,
+            5 => State::Quarantined,
+            _ => return None,
+        })
+    }
+}
+
+/// Who fills a segment. Survivors of collection stand apart from new entries: they live longer, and what came
+/// out of the reserve is not used up by writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum Lane {
+    /// New entries.
+    Write = 0,
+    /// Moved ones.
+    Move = 1,
+}
+
+/// Offset of the line of a segment.
+pub const fn line_at(segment: u32) -> u64 {
+    segment as u64 * LINE
+}
+
+/// Offset of a segment.
+pub const fn segment_at(segment: u32) -> u64 {
+    segment as u64 * SEGMENT_BYTES
+}
+
+/// Segments that the table of an arena of `segments` takes.
+pub const fn table_segments(segments: u64) -> u64 {
+    segments.div_ceil(LINES)
+}

@@ -1,0 +1,19 @@
+//! Segments: the table that describes them, who claims and frees them, how much of each is alive, and the
+//! check of a whole arena from its bytes.
+
+mod free;
+pub mod layout;
+mod owner;
+mod reader;
+mod tally;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+pub use layout::{Lane, State};
+pub use reader::{Geometry, Line, LineError};
+pub use verify::{Report, SegmentReport, verify, verify_with};
+
+pub(crate) use owner::{Claimed, Ledger, Phase, Want, write_header, write_line, write_tail};
+pub(crate) use tally::Tally;

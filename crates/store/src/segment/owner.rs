@@ -1,0 +1,238 @@
+//! Claiming, sealing and freeing segments: the ledger behind the store's one lock, and the lines it writes.
+//!
+//! The ledger is plain memory of the owner and the truth for it; the table in the arena says the same for
+//! others and is never read back. The lock is held for the ledger only, never for a copy, a wipe or a
+//! discard. Order of a claim: ledger, wipe of the rooms, line, rooms. Order of a release: last entry dead,
+//! quarantine, pages discarded, line, ledger. So a line never says more than is true.
+
+use std::collections::VecDeque;
+
+use longarm_base::Nanos;
+use longarm_base::limits::SEGMENT_BYTES;
+use longarm_memory::{Budget, OwnedWords, SumKey};
+
+use super::free::FreeMap;
+use super::layout::{self, Lane, State};
+use super::reader::{Line, line_sum};
+use crate::options::StoreFull;
+
+/// What the ledger knows of a segment. Bodies of runs follow their head.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    Free,
+    Active,
+    Sealed,
+    Run,
+    Body,
+    /// Dead and not yet in quarantine, or in it.
+    Dead,
+    /// Its pages are on their way back to the system.
+    Leaving,
+}
+
+/// One segment in the ledger.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub phase: Phase,
+    pub line: Line,
+    /// Holds bytes of an earlier use.
+    pub dirty: bool,
+    /// A collector walks it.
+    pub collecting: bool,
+    /// Collection looks at it again only then.
+    pub rest: Nanos,
+}
+
+/// What a writer asks for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Want {
+    /// One segment for rooms of so many bytes.
+    Shared { stride: u32 },
+    /// So many neighbouring segments for one entry.
+    Run { segments: u32 },
+}
+
+/// What a writer got.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claimed {
+    pub segment: u32,
+    pub line: Line,
+    /// Bytes of an earlier use must be voided first.
+    pub dirty: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub segments: Vec<Segment>,
+    pub free: FreeMap,
+    /// Segments of the reserve that are free: paid for in advance, and kept for moves.
+    pub credit: u32,
+    reserve: u32,
+    claims: u64,
+    /// Died since the collector last looked.
+    pub dead: VecDeque<u32>,
+    /// Reusable from that time on, oldest first.
+    pub quarantine: VecDeque<(Nanos, u32)>,
+    /// A claim failed since a segment was last freed.
+    pub pressed: bool,
+}
+
+impl Ledger {
+    pub(crate) fn new(table: u32, segments: u32, reserve: u32) -> Ledger {
+        let fresh = Segment {
+            phase: Phase::Free,
+            line: Line::FREE,
+            dirty: false,
+            collecting: false,
+            rest: Nanos::default(),
+        };
+        Ledger {
+            segments: vec![fresh; segments as usize],
+            free: FreeMap::new(table, segments - table),
+            credit: reserve,
+            reserve,
+            claims: 0,
+            dead: VecDeque::new(),
+            quarantine: VecDeque::new(),
+            pressed: false,
+        }
+    }
+
+    /// Segments that writes may still take, as far as the arena goes.
+    pub(crate) fn claimable(&self) -> u32 {
+        self.free.total().saturating_sub(self.credit)
+    }
+
+    /// Takes segments for a stream and pays for them.
+    pub(crate) fn claim(
+        &mut self,
+        budget: &Budget,
+        (lane, stream): (Lane, u16),
+        claim_csn: longarm_base::Csn,
+        want: Want,
+    ) -> Result<Claimed, StoreFull> {
+        let claimed = self.choose(budget, lane, want);
+        let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
+        let run = if let Want::Run { segments } = want { segments } else { 1 };
+        self.claims += 1;
+        let mut dirty = false;
+        for i in 0..run {
+            let segment = &mut self.segments[(first + i) as usize];
+            assert_eq!(segment.phase, Phase::Free, "segment {} was free and claimed at once", first + i);
+            let (state, phase) = match want {
+                Want::Shared { .. } => (State::Active, Phase::Active),
+                Want::Run { .. } if i == 0 => (State::RunHead, Phase::Run),
+                Want::Run { .. } => (State::RunBody, Phase::Body),
+            };
+            dirty |= segment.dirty;
+            segment.phase = phase;
+            segment.dirty = true;
+            segment.rest = Nanos::default();
+            segment.line = Line {
+                state,
+                // After 2^32 claims the numbers start over. Rooms are wiped at every claim, so the numbers
+                // only have to differ between neighbours in time; zero is left to segments that were never
+                // claimed.
+                generation: segment.line.generation.wrapping_add(1).max(1),
+                stream,
+                lane,
+                stride: if let Want::Shared { stride } = want { stride } else { 0 },
+                run: if i == 0 { run } else { i },
+                claim_csn,
+                claim: self.claims,
+                tail: 0,
+            };
+        }
+        Ok(Claimed { segment: first, line: self.segments[first as usize].line, dirty })
+    }
+
+    fn choose(&mut self, budget: &Budget, lane: Lane, want: Want) -> Result<u32, StoreFull> {
+        let run = if let Want::Run { segments } = want { segments } else { 1 };
+        let total = self.segments.len() as u32;
+        let from_reserve = match lane {
+            Lane::Write if self.claimable() < run => return Err(StoreFull::Segments { total }),
+            Lane::Write => false,
+            Lane::Move => self.claimable() < run,
+        };
+        if self.free.total() < run {
+            return Err(StoreFull::Segments { total });
+        }
+        if run > 1 && self.free.longest() < run {
+            return Err(StoreFull::Run { wanted: run, longest: self.free.longest() });
+        }
+        let bytes = run as u64 * SEGMENT_BYTES;
+        if from_reserve || !budget.take(bytes) {
+            // The reserve is paid for already.
+            if lane == Lane::Write {
+                return Err(StoreFull::Budget { limit: budget.limit(), used: budget.used() });
+            }
+            if self.credit < run {
+                return Err(StoreFull::Segments { total });
+            }
+            self.credit -= run;
+        }
+        let taken = if run == 1 { self.free.take_one() } else { self.free.take_run(run) };
+        Ok(taken.expect("a run this long was free"))
+    }
+
+    /// Whether segment `first` may be given back: it is the head of so many dead segments.
+    pub(crate) fn begin_release(&mut self, first: u32) -> u32 {
+        let run = self.segments[first as usize].line.run;
+        for segment in first..first + run {
+            self.segments[segment as usize].phase = Phase::Leaving;
+        }
+        run
+    }
+
+    /// Gives back what [`begin_release`](Self::begin_release) announced; the reserve is filled up first.
+    pub(crate) fn release(&mut self, budget: &Budget, first: u32, run: u32, kept: bool) {
+        for segment in &mut self.segments[first as usize..(first + run) as usize] {
+            segment.phase = Phase::Free;
+            segment.dirty = kept;
+            segment.collecting = false;
+        }
+        self.free.put(first, run, kept);
+        let refilled = run.min(self.reserve - self.credit);
+        self.credit += refilled;
+        budget.give((run - refilled) as u64 * SEGMENT_BYTES);
+        self.pressed = false;
+    }
+}
+
+/// Writes the arena's line 0.
+pub(crate) fn write_header<M: OwnedWords>(memory: &M, sums: &SumKey, segments: u32, table: u32) {
+    let mut words = [0, layout::MAGIC, layout::VERSION, segments as u64, table as u64, SEGMENT_BYTES, 0, 0];
+    words[0] = line_sum(sums, 0, &words);
+    store_words(memory, 0, &words);
+}
+
+/// Writes the line of a segment, its tail included.
+pub(crate) fn write_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32, line: &Line) {
+    let mut words = [
+        0,
+        (line.generation as u64) << 32
+            | (line.stream as u64) << 16
+            | (line.lane as u64) << 8
+            | line.state as u64,
+        (line.run as u64) << 32 | line.stride as u64,
+        line.claim_csn.0,
+        line.claim,
+        0,
+        line.tail as u64,
+        0,
+    ];
+    words[0] = line_sum(sums, segment, &words);
+    store_words(memory, segment, &words);
+}
+
+/// Stores the tail of a segment; only its writer does.
+pub(crate) fn write_tail<M: OwnedWords>(memory: &M, segment: u32, tail: u32) {
+    memory.store(layout::line_at(segment) + layout::TAIL, tail as u64);
+}
+
+fn store_words<M: OwnedWords>(memory: &M, segment: u32, words: &[u64; 8]) {
+    let at = layout::line_at(segment);
+    for i in (0..8).rev() {
+        memory.store(at + i as u64 * 8, words[i]);
+    }
+}

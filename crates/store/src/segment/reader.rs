@@ -1,0 +1,171 @@
+//! Reading the segment table from bytes that may be torn, stale, or never have been an arena.
+
+use longarm_base::Csn;
+use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
+use longarm_memory::{SumKey, Words};
+
+use super::layout::{self, Lane, State};
+use crate::class::is_stride;
+
+/// A look at a line that changes is repeated so often before it counts as broken.
+const LOOKS: u32 = 64;
+
+/// Why a line cannot be believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LineError {
+    /// The region is no arena of this version, or the checksum key is another one.
+    #[error("not an arena of this version, or another checksum key: {0}")]
+    Arena(&'static str),
+    /// The checksum of the line does not hold.
+    #[error("the checksum of its line does not hold")]
+    Torn,
+    /// A field has a value that no line has.
+    #[error("its line has a {0} out of range")]
+    Malformed(&'static str),
+}
+
+/// The shape of an arena.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Geometry {
+    /// All segments, the table's included.
+    pub segments: u32,
+    /// Segments that hold the table.
+    pub table: u32,
+}
+
+impl Geometry {
+    /// The shape that line 0 of an arena names.
+    pub fn read(memory: &dyn Words, sums: &SumKey) -> Result<Geometry, LineError> {
+        if memory.bytes() < SEGMENT_BYTES {
+            return Err(LineError::Arena("the region is smaller than a segment"));
+        }
+        let words = read_words(memory, 0);
+        if words[1] != layout::MAGIC {
+            return Err(LineError::Arena("wrong magic number"));
+        }
+        if words[2] != layout::VERSION || words[5] != SEGMENT_BYTES {
+            return Err(LineError::Arena("another layout version or segment size"));
+        }
+        if words[0] != line_sum(sums, 0, &words) {
+            return Err(LineError::Arena("the checksum of the header does not hold"));
+        }
+        let (segments, table) = (words[3], words[4]);
+        let whole = segments <= SEGMENTS_MAX && segments * SEGMENT_BYTES <= memory.bytes();
+        if !whole || table == 0 || table >= segments || table != layout::table_segments(segments) {
+            return Err(LineError::Arena("the region is shorter than the arena"));
+        }
+        Ok(Geometry { segments: segments as u32, table: table as u32 })
+    }
+}
+
+/// What the table says of one segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// Its use.
+    pub state: State,
+    /// How often it was claimed, without zero.
+    pub generation: u32,
+    /// The stream it belongs to.
+    pub stream: u16,
+    /// Who fills it.
+    pub lane: Lane,
+    /// Distance of its rooms in bytes; zero in a run.
+    pub stride: u32,
+    /// Length of the run (head), distance to the head (body), otherwise 1.
+    pub run: u32,
+    /// The stable point when it was claimed.
+    pub claim_csn: Csn,
+    /// Number of the claim.
+    pub claim: u64,
+    /// Bytes handed out as rooms.
+    pub tail: u32,
+}
+
+impl Line {
+    /// A segment that was never claimed.
+    pub const FREE: Line = Line {
+        state: State::Free,
+        generation: 0,
+        stream: 0,
+        lane: Lane::Write,
+        stride: 0,
+        run: 1,
+        claim_csn: Csn::NONE,
+        claim: 0,
+        tail: 0,
+    };
+
+    /// Reads the line of a segment of a live or saved arena. A change in progress is waited out, with a
+    /// bound.
+    pub fn read(memory: &dyn Words, sums: &SumKey, segment: u32) -> Result<Line, LineError> {
+        let mut looked = Line::parse(&read_words(memory, segment), sums, segment);
+        for _ in 1..LOOKS {
+            if looked.is_ok() {
+                break;
+            }
+            looked = Line::parse(&read_words(memory, segment), sums, segment);
+        }
+        looked
+    }
+
+    /// The line in eight copied words.
+    pub fn parse(words: &[u64; 8], sums: &SumKey, segment: u32) -> Result<Line, LineError> {
+        if *words == [0; 8] {
+            return Ok(Line::FREE);
+        }
+        if words[0] != line_sum(sums, segment, words) {
+            return Err(LineError::Torn);
+        }
+        let state = State::from_bits(words[1] & 0xFF).ok_or(LineError::Malformed("state"))?;
+        let lane = match words[1] >> 8 & 0xFF {
+            0 => Lane::Write,
+            1 => Lane::Move,
+            _ => return Err(LineError::Malformed("lane")),
+        };
+        let line = Line {
+            state,
+            generation: (words[1] >> 32) as u32,
+            stream: (words[1] >> 16) as u16,
+            lane,
+            stride: words[2] as u32,
+            run: (words[2] >> 32) as u32,
+            claim_csn: Csn(words[3]),
+            claim: words[4],
+            tail: u32::try_from(words[6]).map_err(|_| LineError::Malformed("tail"))?,
+        };
+        let shared = line.stride != 0;
+        if shared && !is_stride(line.stride) {
+            return Err(LineError::Malformed("stride"));
+        }
+        let alone = matches!(state, State::RunHead | State::RunBody);
+        if alone == shared && state != State::Free && state != State::Quarantined {
+            return Err(LineError::Malformed("stride for its state"));
+        }
+        if line.run == 0 || (shared && line.run != 1) {
+            return Err(LineError::Malformed("run"));
+        }
+        if line.tail as u64 > SEGMENT_BYTES || (shared && !line.tail.is_multiple_of(line.stride)) {
+            return Err(LineError::Malformed("tail"));
+        }
+        if line.generation == 0 {
+            return Err(LineError::Malformed("generation"));
+        }
+        Ok(line)
+    }
+}
+
+fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
+    let mut bytes = [0; LINE as usize];
+    memory.copy_out(layout::line_at(segment), &mut bytes);
+    let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
+    std::array::from_fn(word)
+}
+
+/// Checksum of words 1 to 5 of a line.
+pub(super) fn line_sum(sums: &SumKey, segment: u32, words: &[u64; 8]) -> u64 {
+    let mut bytes = [0; 40];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(&words[1..6]) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    sums.sum(layout::line_at(segment), &bytes).max(1)
+}

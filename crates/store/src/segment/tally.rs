@@ -1,0 +1,72 @@
+//! How much of a segment is alive: one word, so that every change is one step and death happens exactly once.
+//!
+//! Changes: the writer that owns the segment (drafts, finishes, seals), and whoever supersedes one of its
+//! entries.
+//! (1) A draft counts as pending from its room to its end; finishing turns pending into live in one step.
+//! (2) Once sealed a segment gets no new drafts, so pending and live only fall; the one step that brings both
+//!     to zero while sealed is told so, and that caller reports the segment dead. Nobody else does, and
+//!     nobody twice.
+
+use crate::sync::Counter;
+
+const ENTRY: u64 = 1 << 24;
+const PENDING: u64 = 1 << 40;
+const SEALED: u64 = 1 << 63;
+
+const _: () = {
+    assert!(crate::object::layout::ENTRY_MAX as u64 / 64 + 1 < ENTRY, "live lines have 24 bits");
+    assert!((crate::class::SEGMENT_UNITS as u64) < PENDING / ENTRY, "entries have 16 bits");
+};
+
+/// The tally of one segment; of a run, that of its head.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Counter);
+
+/// What a tally says at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Load {
+    /// Cache lines of live entries.
+    pub units: u64,
+    /// Live entries.
+    pub entries: u64,
+    /// Drafts in the making.
+    pub pending: u64,
+}
+
+impl Tally {
+    pub(crate) fn load(&self) -> Load {
+        let word = self.0.get();
+        Load { units: word % ENTRY, entries: word / ENTRY % (1 << 16), pending: word / PENDING % (1 << 16) }
+    }
+
+    /// Starts over, for a segment that was claimed; a run is sealed from the start.
+    pub(crate) fn reset(&self, sealed: bool) {
+        self.0.set(if sealed { SEALED } else { 0 });
+    }
+
+    pub(crate) fn drafted(&self) {
+        self.0.add(PENDING);
+    }
+
+    pub(crate) fn finished(&self, units: u32) {
+        self.0.add((ENTRY + units as u64).wrapping_sub(PENDING));
+    }
+
+    /// `true` if this was the death of the segment.
+    #[must_use]
+    pub(crate) fn abandoned(&self) -> bool {
+        self.0.add(PENDING.wrapping_neg()) == SEALED
+    }
+
+    /// `true` if this was the death of the segment.
+    #[must_use]
+    pub(crate) fn superseded(&self, units: u32) -> bool {
+        self.0.add((ENTRY + units as u64).wrapping_neg()) == SEALED
+    }
+
+    /// `true` if this was the death of the segment.
+    #[must_use]
+    pub(crate) fn sealed(&self) -> bool {
+        self.0.add(SEALED) == SEALED
+    }
+}

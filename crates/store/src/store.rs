@@ -1,0 +1,387 @@
+//! The store: the segments of one arena, shared by the workers.
+//!
+//! Writes: each worker's [`Writer`](crate::Writer) into its own segments; any worker the superseded bit,
+//! under the lock of the key; whoever claims, seals or frees a segment its line. Reads: anyone
+//! (`object/reader.rs`).
+//!
+//! The order that callers keep, and why one-sided readers are then never wrong:
+//! (1) *Whole before named*: the index learns a place from `Writer::finish`, after the entry's last store.
+//! (2) *Superseded before replaced*: a worker that replaces an entry, under the lock of its key, sets the old
+//!     entry's superseded bit BEFORE it switches the slot, and answers after both. So a client that reads
+//!     a cached place and finds csn and checksum right and the bit clear sampled the mark before that store,
+//!     hence before the switch, when the slot still named this entry: it has the current value of a moment
+//!     within its READ. Whoever sees the bit set looks at the index again, and loses time only.
+//! (3) *Moves change no value*: the copy has the csn of the original, so the order of bit and switch does not
+//!     matter; but the switch compares the exact old slot, place and csn (VERIFY L12), and a copy that
+//!     lost is superseded at once.
+//! (4) *Dead before freed*: a segment dies when its last entry is superseded and no draft is left in it. Then
+//!     no slot names it, and after the quarantine (longer than any READ that may be accepted) nobody reads it
+//!     (L14).
+//! (5) *Wiped before reused*: a claim voids every room before the table names the new use, so no bytes of
+//!     an earlier use, not even ones crafted by a client, ever verify as an entry of the new one (L4, L5).
+//! (6) *Claims are numbered*, and carry the stable point: a tombstone may go once its csn is below the
+//!     watermark, the least claim csn of all segments in use (L3, L10, M9).
+
+use std::sync::Arc;
+
+use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
+use longarm_base::{Csn, Nanos};
+use longarm_memory::{Budget, OwnedWords, SumKey};
+
+use crate::object::{self, Entry, EntryError};
+use crate::segment::layout::{segment_at, table_segments};
+use crate::segment::{
+    Claimed, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
+};
+use crate::sync::{Counter, Mutex};
+use crate::writer::{StreamState, Writer};
+use crate::{CreateError, EntryPlace, StoreFull, StoreOptions};
+
+/// The segment table is charged in pages: it is only as large in memory as the part that is used.
+const PAGE: u64 = 4096;
+
+/// The entry and segment store of one arena. See the head of `store.rs` for the order its callers keep.
+pub struct Store<M> {
+    pub(crate) memory: M,
+    pub(crate) sums: SumKey,
+    pub(crate) options: StoreOptions,
+    pub(crate) segments: u32,
+    pub(crate) table: u32,
+    pub(crate) tallies: Box<[Tally]>,
+    pub(crate) ledger: Mutex<Ledger>,
+    streams: Mutex<Vec<Option<StreamState>>>,
+    stable: Counter,
+    budget: Arc<Budget>,
+}
+
+/// What the store holds, counted at one moment per segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Entries that are not superseded.
+    pub entries: u64,
+    /// Their bytes, in whole cache lines.
+    pub live_bytes: u64,
+    /// Bytes of all segments in use.
+    pub used_bytes: u64,
+    /// Drafts in the making.
+    pub drafts: u64,
+    /// Segments that may hold entries.
+    pub segments: u32,
+    /// Free segments, the reserve included.
+    pub free: u32,
+    /// Segments that a stream adds entries to.
+    pub active: u32,
+    /// Full segments, and those of runs.
+    pub sealed: u32,
+    /// Dead segments that wait.
+    pub quarantined: u32,
+    /// Free segments that only collection may take.
+    pub reserve: u32,
+}
+
+impl<M: OwnedWords> Store<M> {
+    /// Lays out an empty arena in fresh (zeroed) memory and takes the table and the reserve from the budget.
+    pub fn create(
+        memory: M,
+        budget: Arc<Budget>,
+        options: StoreOptions,
+        sums: SumKey,
+    ) -> Result<Store<M>, CreateError> {
+        let bytes = memory.bytes();
+        let segments = bytes / SEGMENT_BYTES;
+        let table = table_segments(segments);
+        let least = table.max(1) + options.reserve as u64 + 1;
+        if !bytes.is_multiple_of(SEGMENT_BYTES) || segments < least || segments > SEGMENTS_MAX {
+            return Err(CreateError::Size { bytes, least, most: SEGMENTS_MAX });
+        }
+        if options.streams == 0 {
+            return Err(CreateError::Streams);
+        }
+        if (0..LINE).step_by(8).any(|at| memory.load(at) != 0) {
+            return Err(CreateError::NotEmpty);
+        }
+        let wanted = (segments * LINE).next_multiple_of(PAGE) + options.reserve as u64 * SEGMENT_BYTES;
+        if !budget.take(wanted) {
+            return Err(CreateError::Budget { wanted, limit: budget.limit(), used: budget.used() });
+        }
+        let (segments, table) = (segments as u32, table as u32);
+        write_header(&memory, &sums, segments, table);
+        Ok(Store {
+            memory,
+            sums,
+            options,
+            segments,
+            table,
+            tallies: (0..segments).map(|_| Tally::default()).collect(),
+            ledger: Mutex::new(Ledger::new(table, segments, options.reserve)),
+            streams: Mutex::new(
+                (0..options.streams)
+                    .map(|_| Some(StreamState::new(segments - table, options.streams)))
+                    .collect(),
+            ),
+            stable: Counter::default(),
+            budget,
+        })
+    }
+
+    /// The writer of a stream. A stream has one writer at a time; a writer that is dropped leaves its open
+    /// segments and its position to the next.
+    pub fn writer(self: &Arc<Store<M>>, stream: u16) -> Writer<M> {
+        let state = self.streams.lock().get_mut(stream as usize).map(Option::take);
+        let state = state.unwrap_or_else(|| panic!("stream {stream} of {} streams", self.options.streams));
+        Writer::new(
+            self.clone(),
+            stream,
+            state.unwrap_or_else(|| panic!("stream {stream} has a writer already")),
+        )
+    }
+
+    pub(crate) fn return_stream(&self, stream: u16, state: StreamState) {
+        self.streams.lock()[stream as usize] = Some(state);
+    }
+
+    /// The memory of the arena.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// The key of the checksums.
+    pub fn sums(&self) -> &SumKey {
+        &self.sums
+    }
+
+    /// Reads and verifies the entry of version `csn` at `place` into `bytes`.
+    pub fn read<'a>(
+        &self,
+        place: EntryPlace,
+        csn: Csn,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Entry<'a>, EntryError> {
+        let EntryPlace { offset, len } = place;
+        let end = self.segments as u64 * SEGMENT_BYTES;
+        let fits = offset < end && len as u64 <= end - offset;
+        if offset < segment_at(self.table) || !fits || !offset.is_multiple_of(LINE) {
+            return Err(EntryError::Outside { offset, len });
+        }
+        bytes.resize(len as usize, 0);
+        self.memory.copy_out(offset, bytes);
+        let entry = object::read(bytes, offset, &self.sums)?;
+        if entry.csn == csn { Ok(entry) } else { Err(EntryError::Other(entry.csn)) }
+    }
+
+    /// Marks the entry as replaced. Idempotent: it is accounted once, and `true` is said to that one caller.
+    /// The caller holds the lock of the key, and calls this before it lets the index name something else.
+    pub fn supersede(&self, place: EntryPlace, csn: Csn) -> bool {
+        assert!(place.offset >= segment_at(self.table), "{place:?} lies in the segment table");
+        let Some(units) = object::supersede(&self.memory, place, csn) else { return false };
+        let segment = (place.offset / SEGMENT_BYTES) as u32;
+        if self.tallies[segment as usize].superseded(units) {
+            self.died(segment);
+        }
+        true
+    }
+
+    /// Everything up to `csn` is applied or aborted. Claims carry it.
+    pub fn set_stable(&self, csn: Csn) {
+        self.stable.raise(csn.0);
+    }
+
+    /// The least claim csn of all segments in use: no segment holds an entry that a tombstone below it hides.
+    /// `None` if nothing is in use.
+    pub fn watermark(&self) -> Option<Csn> {
+        let ledger = self.ledger.lock();
+        ledger.segments.iter().filter(|s| s.phase != Phase::Free).map(|s| s.line.claim_csn).min()
+    }
+
+    /// What the store holds.
+    pub fn counters(&self) -> Counters {
+        let mut counters = Counters { segments: self.segments - self.table, ..Counters::default() };
+        {
+            let ledger = self.ledger.lock();
+            counters.free = ledger.free.total();
+            counters.reserve = ledger.credit;
+            for segment in &ledger.segments[self.table as usize..] {
+                // Bodies of a run count with its head, while there is one.
+                match segment.phase {
+                    Phase::Free | Phase::Body => {}
+                    Phase::Active => counters.active += 1,
+                    Phase::Sealed | Phase::Run => counters.sealed += segment.line.run,
+                    Phase::Dead => counters.quarantined += segment.line.run,
+                    Phase::Leaving => counters.quarantined += 1,
+                }
+            }
+        }
+        counters.used_bytes = (counters.segments - counters.free) as u64 * SEGMENT_BYTES;
+        for tally in &self.tallies[self.table as usize..] {
+            let load = tally.load();
+            counters.entries += load.entries;
+            counters.live_bytes += load.units * LINE;
+            counters.drafts += load.pending;
+        }
+        counters
+    }
+
+    /// What part of the memory is still to be had: the shift s where at most one 2^s-th of it is, at most 3.
+    pub(crate) fn scarcity(&self) -> u32 {
+        let limit = self.budget.limit();
+        let left = limit.saturating_sub(self.budget.used()) / SEGMENT_BYTES;
+        let room = left.min(self.ledger.lock().claimable() as u64);
+        let whole = (limit / SEGMENT_BYTES).min((self.segments - self.table) as u64);
+        (0..3).find(|shift| room << (shift + 1) > whole).unwrap_or(3)
+    }
+
+    /// Takes and prepares segments for a stream.
+    pub(crate) fn claim(&self, owner: (crate::segment::Lane, u16), want: Want) -> Result<Claimed, StoreFull> {
+        let stable = Csn(self.stable.get());
+        let claimed = self.ledger.lock().claim(&self.budget, owner, stable, want)?;
+        let base = segment_at(claimed.segment);
+        let (stride, run) = match want {
+            Want::Shared { stride } => (stride as u64, 1),
+            Want::Run { segments } => (SEGMENT_BYTES, segments),
+        };
+        self.tallies[claimed.segment as usize].reset(matches!(want, Want::Run { .. }));
+        if claimed.dirty {
+            for room in 0..SEGMENT_BYTES / stride {
+                self.memory.store(base + room * stride + object::layout::SUM, 0);
+            }
+        }
+        for distance in (1..run).rev() {
+            let segment = claimed.segment + distance;
+            let line = self.ledger.lock().segments[segment as usize].line;
+            write_line(&self.memory, &self.sums, segment, &line);
+        }
+        write_line(&self.memory, &self.sums, claimed.segment, &claimed.line);
+        Ok(claimed)
+    }
+
+    /// The stream adds nothing more to the segment, `tail` bytes of which were handed out.
+    pub(crate) fn seal(&self, segment: u32, tail: u32) {
+        let line = {
+            let mut ledger = self.ledger.lock();
+            let sealed = &mut ledger.segments[segment as usize];
+            assert_eq!(sealed.phase, Phase::Active, "segment {segment} is sealed by its writer, once");
+            sealed.phase = Phase::Sealed;
+            sealed.line.state = State::Sealed;
+            sealed.line.tail = tail;
+            sealed.line
+        };
+        // The line first: from the tally's step on the segment may be dead, and its line another's to write.
+        write_line(&self.memory, &self.sums, segment, &line);
+        if self.tallies[segment as usize].sealed() {
+            self.died(segment);
+        }
+    }
+
+    pub(crate) fn abandoned(&self, segment: u32) {
+        if self.tallies[segment as usize].abandoned() {
+            self.died(segment);
+        }
+    }
+
+    /// Told once for each death, by whoever made the last step.
+    fn died(&self, segment: u32) {
+        let mut ledger = self.ledger.lock();
+        let dead = &mut ledger.segments[segment as usize];
+        assert!(
+            matches!(dead.phase, Phase::Sealed | Phase::Run),
+            "segment {segment} died as {:?}",
+            dead.phase
+        );
+        dead.phase = Phase::Dead;
+        ledger.dead.push_back(segment);
+    }
+
+    /// Begins the quarantine of what died.
+    pub(crate) fn bury(&self, now: Nanos) {
+        loop {
+            let (segment, line) = {
+                let mut ledger = self.ledger.lock();
+                let Some(segment) = ledger.dead.pop_front() else { return };
+                let line = &mut ledger.segments[segment as usize].line;
+                line.state = State::Quarantined;
+                (segment, *line)
+            };
+            write_line(&self.memory, &self.sums, segment, &line);
+            // Only now may another collector free it.
+            self.ledger.lock().quarantine.push_back((now + self.options.quarantine, segment));
+        }
+    }
+
+    /// Frees the oldest segment or run of the quarantine, if its time is over.
+    pub(crate) fn release_one(&self, now: Nanos) -> bool {
+        let (first, run, kept) = {
+            let mut ledger = self.ledger.lock();
+            let Some(&(until, first)) = ledger.quarantine.front() else { return false };
+            if until > now {
+                return false;
+            }
+            ledger.quarantine.pop_front();
+            let run = ledger.begin_release(first);
+            (first, run, ledger.free.kept() + run <= self.options.pool)
+        };
+        if !kept {
+            self.memory.discard(segment_at(first), run as u64 * SEGMENT_BYTES);
+        }
+        for segment in first..first + run {
+            let line = {
+                let line = &mut self.ledger.lock().segments[segment as usize].line;
+                *line = Line { generation: line.generation, claim: line.claim, ..Line::FREE };
+                *line
+            };
+            write_line(&self.memory, &self.sums, segment, &line);
+        }
+        self.ledger.lock().release(&self.budget, first, run, kept);
+        true
+    }
+
+    /// When the next segment can be freed.
+    pub(crate) fn next_release(&self) -> Option<Nanos> {
+        self.ledger.lock().quarantine.front().map(|&(until, _)| until)
+    }
+
+    /// Whether writes will soon find no segment, or did so already.
+    pub(crate) fn is_short(&self) -> bool {
+        let ledger = self.ledger.lock();
+        ledger.pressed
+            || ledger.claimable() < 2
+            || self.budget.limit() - self.budget.used().min(self.budget.limit()) < 2 * SEGMENT_BYTES
+    }
+
+    /// Checks the whole arena from its bytes, and the accounting against what was found. For moments at which
+    /// nobody writes; on a live arena use [`verify`](crate::verify).
+    pub fn check(&self) -> Report {
+        let mut report = verify(&self.memory, &self.sums);
+        if report.by_segment.len() != self.segments as usize {
+            return report;
+        }
+        for segment in self.table..self.segments {
+            let known = self.ledger.lock().segments[segment as usize];
+            let found = report.by_segment[segment as usize];
+            let load = self.tallies[segment as usize].load();
+            if (load.units * LINE, load.entries) != (found.live_bytes, found.live_entries) {
+                report.problem(format!("segment {segment}: accounted {load:?}, found {found:?}"));
+            }
+            if load.pending > found.unfinished {
+                report.problem(format!("segment {segment}: {load:?} drafts, found {found:?}"));
+            }
+            match Line::read(&self.memory, &self.sums, segment) {
+                Ok(line) if (Line { tail: 0, ..line }) == (Line { tail: 0, ..known.line }) => {}
+                line => report.problem(format!("segment {segment}: line {line:?}, ledger {:?}", known.line)),
+            }
+        }
+        let counters = self.counters();
+        if report.states[State::Free as usize] != counters.free {
+            report.problem(format!("{counters:?}, found {:?}", report.states));
+        }
+        if self.budget.used() < counters.used_bytes {
+            report.problem(format!("{counters:?}, charged only {} bytes", self.budget.used()));
+        }
+        report
+    }
+}
+
+impl<M> std::fmt::Debug for Store<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store").field("segments", &self.segments).field("options", &self.options).finish()
+    }
+}

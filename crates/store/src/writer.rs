@@ -1,0 +1,343 @@
+//! A worker's side of the store: rooms for its entries, in segments that only it fills.
+//!
+//! The writer keeps one open segment a size class and lane, opened when first needed. In a large arena
+//! nothing else matters. In a small one, open segments could use up the memory before it holds much; so once
+//! a writer has its share of them open, an entry of a further class goes into the nearest open class of at
+//! most four times its size (up to 32 times as memory gets scarce), and only then opens one more. Where no
+//! segment can be had, any open one whose rooms hold the entry will do; and if there is none, the writer
+//! seals those that are mostly dead or empty, so that collection can make segments of them that hold the
+//! entry when it is tried again.
+
+use std::sync::Arc;
+
+use longarm_base::Csn;
+use longarm_base::limits::{KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
+use longarm_memory::OwnedWords;
+
+use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
+use crate::object::{self, Draft, Entry, EntryMeta, Kind, Returns, Room};
+use crate::segment::layout::segment_at;
+use crate::segment::{Lane, Want, write_tail};
+use crate::{DraftError, EntryPlace, FillError, Store, StoreFull};
+
+/// Segments a lane may have open before entries share classes, however small the arena.
+const OPEN_MIN: u32 = 2;
+
+/// A segment that a writer fills.
+#[derive(Debug)]
+struct Open {
+    segment: u32,
+    generation: u32,
+    stride: u32,
+    /// Bytes handed out.
+    tail: u32,
+    /// Rooms that drafts left again.
+    spare: Vec<u64>,
+}
+
+impl Open {
+    fn is_full(&self) -> bool {
+        self.spare.is_empty() && (self.tail + self.stride) as u64 > SEGMENT_BYTES
+    }
+}
+
+/// The open segments of one lane, by class.
+#[derive(Debug)]
+struct Opens {
+    by_class: Vec<Option<Open>>,
+    count: u32,
+    allowed: u32,
+}
+
+impl Opens {
+    fn new(allowed: u32) -> Opens {
+        Opens { by_class: (0..CLASSES).map(|_| None).collect(), count: 0, allowed }
+    }
+
+    /// The nearest open class from `class` on whose rooms have at most `units_max` cache lines.
+    fn nearest(&self, class: usize, units_max: u32) -> Option<usize> {
+        (class..CLASSES).take_while(|&c| stride_units(c) <= units_max).find(|&c| self.by_class[c].is_some())
+    }
+
+    fn close(&mut self, class: usize) -> Open {
+        self.count -= 1;
+        self.by_class[class].take().expect("an open class")
+    }
+}
+
+/// Where an entry of the lane may go when memory is scarce. Survivors may fill up segments of new entries;
+/// the other way round writes would use up what came out of the reserve.
+fn lanes_for(lane: Lane) -> &'static [Lane] {
+    match lane {
+        Lane::Write => &[Lane::Write],
+        Lane::Move => &[Lane::Move, Lane::Write],
+    }
+}
+
+/// What a stream is between two writers.
+#[derive(Debug)]
+pub(crate) struct StreamState {
+    next_position: u64,
+    lanes: [Opens; 2],
+    returns: Arc<Returns>,
+}
+
+impl StreamState {
+    pub(crate) fn new(segments: u32, streams: u16) -> StreamState {
+        let share = segments / (8 * streams as u32);
+        StreamState {
+            next_position: 0,
+            lanes: [Opens::new(share.max(OPEN_MIN)), Opens::new((share / 2).max(OPEN_MIN / 2))],
+            returns: Arc::default(),
+        }
+    }
+}
+
+/// The one party that adds entries to a stream. It belongs to one worker.
+pub struct Writer<M: OwnedWords> {
+    store: Arc<Store<M>>,
+    stream: u16,
+    /// Always there but while the writer is dropped.
+    state: Option<StreamState>,
+    scratch: Vec<u8>,
+}
+
+impl<M: OwnedWords> Writer<M> {
+    pub(crate) fn new(store: Arc<Store<M>>, stream: u16, state: StreamState) -> Writer<M> {
+        Writer { store, stream, state: Some(state), scratch: Vec::new() }
+    }
+
+    fn state(&mut self) -> &mut StreamState {
+        self.state.as_mut().expect("a writer has its state until it is dropped")
+    }
+
+    /// The store it writes to.
+    pub fn store(&self) -> &Arc<Store<M>> {
+        &self.store
+    }
+
+    /// Its stream.
+    pub fn stream(&self) -> u16 {
+        self.stream
+    }
+
+    /// Writes key and value of a new entry into a room of its own; it needs only its csn to be valid.
+    pub fn draft(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
+        let mut draft = self.draft_streamed(key, value.len(), meta)?;
+        self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
+        Ok(draft)
+    }
+
+    /// Begins an entry whose value arrives in pieces, straight into its room: see [`fill`](Self::fill).
+    pub fn draft_streamed(
+        &mut self,
+        key: &[u8],
+        value_len: usize,
+        meta: EntryMeta,
+    ) -> Result<Draft, DraftError> {
+        self.begin(Lane::Write, key, value_len, meta)
+    }
+
+    /// Begins the copy of a live entry that collection moves: same key, value and csn (which
+    /// [`finish`](Self::finish) is to be given), and a position of its own in this stream (VERIFY L11).
+    pub fn draft_move(&mut self, entry: &Entry<'_>) -> Result<Draft, DraftError> {
+        let kind = if entry.kind == Kind::Put { Kind::Move } else { entry.kind };
+        let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };
+        let mut draft = self.begin(Lane::Move, entry.key, entry.value.len(), meta)?;
+        self.fill(&mut draft, 0, entry.value).expect("the whole value fits the length it has");
+        Ok(draft)
+    }
+
+    fn begin(
+        &mut self,
+        lane: Lane,
+        key: &[u8],
+        value_len: usize,
+        meta: EntryMeta,
+    ) -> Result<Draft, DraftError> {
+        if key.len() > KEY_MAX || (key.is_empty() && meta.kind != Kind::Noop) {
+            return Err(DraftError::Key(key.len()));
+        }
+        if value_len > VALUE_MAX {
+            return Err(DraftError::Value(value_len));
+        }
+        self.take_returns();
+        let len = object::layout::entry_len(meta.flags(), key.len(), value_len);
+        let units = len.div_ceil(LINE as usize) as u32;
+        let room =
+            if units <= SHARED_UNITS { self.shared_room(lane, units)? } else { self.run_room(lane, len)? };
+        let returns = self.state().returns.clone();
+        let (memory, sums) = (&self.store.memory, &self.store.sums);
+        Ok(object::begin(memory, sums, room, (self.stream, &returns), (key, value_len), meta))
+    }
+
+    /// Writes the next piece of a value: `at` is what was written so far.
+    pub fn fill(&mut self, draft: &mut Draft, at: u64, bytes: &[u8]) -> Result<(), FillError> {
+        object::fill(&self.store.memory, &self.store.sums, draft, at, bytes, &mut self.scratch)
+    }
+
+    /// Makes the entry valid under its csn, as the next of its stream. A few dozen nanoseconds, whatever its
+    /// length. The value must be complete.
+    pub fn finish(&mut self, draft: Draft, csn: Csn) -> EntryPlace {
+        let state = self.state();
+        let position = state.next_position;
+        state.next_position += 1;
+        let room = draft.room;
+        let place = object::finish(&self.store.memory, &self.store.sums, draft, csn, position);
+        self.store.tallies[room.segment as usize].finished(place.units());
+        place
+    }
+
+    /// Gives the draft up. Dropping it does the same.
+    pub fn abandon(&mut self, draft: Draft) {
+        drop(draft);
+        self.take_returns();
+    }
+
+    /// Seals every open segment, so that collection may have them.
+    pub fn seal_all(&mut self) {
+        self.take_returns();
+        for lane in [Lane::Write, Lane::Move] {
+            for class in 0..CLASSES {
+                if self.state().lanes[lane as usize].by_class[class].is_some() {
+                    self.seal(lane, class);
+                }
+            }
+        }
+    }
+
+    fn seal(&mut self, lane: Lane, class: usize) {
+        let open = self.state().lanes[lane as usize].close(class);
+        self.store.seal(open.segment, open.tail);
+    }
+
+    /// Rooms of dropped drafts are used again while their segment is open.
+    fn take_returns(&mut self) {
+        let returns = self.state().returns.clone();
+        if returns.waiting.get() == 0 {
+            return;
+        }
+        let rooms = std::mem::take(&mut *returns.rooms.lock());
+        returns.waiting.add((rooms.len() as u64).wrapping_neg());
+        for room in rooms {
+            let open = room
+                .class
+                .and_then(|class| self.state().lanes[room.lane as usize].by_class[class as usize].as_mut());
+            if let Some(open) = open
+                && (open.segment, open.generation) == (room.segment, room.generation)
+            {
+                open.spare.push(room.offset);
+            }
+            self.store.abandoned(room.segment);
+        }
+    }
+
+    /// A run of whole segments for one large entry.
+    fn run_room(&mut self, lane: Lane, len: usize) -> Result<Room, StoreFull> {
+        let segments = (len as u64).div_ceil(SEGMENT_BYTES) as u32;
+        let claimed = self.store.claim((lane, self.stream), Want::Run { segments })?;
+        self.store.tallies[claimed.segment as usize].drafted();
+        Ok(Room {
+            offset: segment_at(claimed.segment),
+            segment: claimed.segment,
+            generation: claimed.line.generation,
+            lane,
+            class: None,
+        })
+    }
+
+    /// A room in an open segment; see the head of this file.
+    fn shared_room(&mut self, lane: Lane, units: u32) -> Result<Room, StoreFull> {
+        let class = class_of(units);
+        let opens = &self.state().lanes[lane as usize];
+        if opens.by_class[class].is_some() {
+            return Ok(self.take_room(lane, class));
+        }
+        let crowded = opens.count >= opens.allowed;
+        let scarcity = self.store.scarcity();
+        // A move that wasted more would win nothing.
+        let stretch = if lane == Lane::Move { 2 } else { 4 << scarcity };
+        if crowded || (lane == Lane::Move && scarcity > 0) {
+            for &lane in lanes_for(lane) {
+                if let Some(near) = self.state().lanes[lane as usize].nearest(class, stretch * units) {
+                    return Ok(self.take_room(lane, near));
+                }
+            }
+        }
+        let stride = stride_units(class) * LINE as u32;
+        match self.store.claim((lane, self.stream), Want::Shared { stride }) {
+            Ok(claimed) => {
+                let opens = &mut self.state().lanes[lane as usize];
+                opens.count += 1;
+                opens.by_class[class] = Some(Open {
+                    segment: claimed.segment,
+                    generation: claimed.line.generation,
+                    stride,
+                    tail: 0,
+                    spare: Vec::new(),
+                });
+                Ok(self.take_room(lane, class))
+            }
+            Err(full) => self.room_under_pressure(lane, class).ok_or(full),
+        }
+    }
+
+    /// No segment is to be had: any open room that is large enough will do, for a move also one for new
+    /// entries. Failing that, open segments that hold little are sealed, so that they can become something
+    /// else.
+    fn room_under_pressure(&mut self, lane: Lane, class: usize) -> Option<Room> {
+        for &lane in lanes_for(lane) {
+            if let Some(larger) = self.state().lanes[lane as usize].nearest(class, SHARED_UNITS) {
+                return Some(self.take_room(lane, larger));
+            }
+        }
+        if lane == Lane::Move {
+            // What collection just put together is not taken apart again: the entry stays where it is.
+            return None;
+        }
+        for class in 0..CLASSES {
+            let little = |open: &Open| {
+                let load = self.store.tallies[open.segment as usize].load();
+                load.pending == 0 && load.units < SEGMENT_UNITS as u64 / 2
+            };
+            if self.state.as_ref()?.lanes[lane as usize].by_class[class].as_ref().is_some_and(little) {
+                self.seal(lane, class);
+            }
+        }
+        None
+    }
+
+    /// Takes a room of an open class, and seals the segment if that was the last.
+    fn take_room(&mut self, lane: Lane, class: usize) -> Room {
+        let state = self.state.as_mut().expect("a writer has its state until it is dropped");
+        let open = state.lanes[lane as usize].by_class[class].as_mut().expect("an open class");
+        let offset = open.spare.pop().unwrap_or_else(|| {
+            let offset = segment_at(open.segment) + open.tail as u64;
+            open.tail += open.stride;
+            write_tail(&self.store.memory, open.segment, open.tail);
+            offset
+        });
+        let (segment, generation) = (open.segment, open.generation);
+        let full = open.is_full();
+        // Pending before sealed, so that a full segment does not die under its last draft.
+        self.store.tallies[segment as usize].drafted();
+        if full {
+            self.seal(lane, class);
+        }
+        Room { offset, segment, generation, lane, class: Some(class as u16) }
+    }
+}
+
+impl<M: OwnedWords> Drop for Writer<M> {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.store.return_stream(self.stream, state);
+        }
+    }
+}
+
+impl<M: OwnedWords> std::fmt::Debug for Writer<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("stream", &self.stream).finish_non_exhaustive()
+    }
+}
