@@ -1,0 +1,220 @@
+//! Longarm: GETs that read the server's memory, PUTs that are requests to it, over any of its transports.
+
+use std::time::Duration;
+
+use longarm_client::{Address, Client, Error, Options, Reply, Ticket, Transports, Write};
+use serde_json::Value;
+
+use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
+
+/// Writes under way at once; half of what a client allows.
+const WRITES_MAX: usize = 128;
+/// Keys removed between two walks when a store is cleared.
+const CLEAR_KEYS: usize = 1 << 20;
+/// Walks until a store is empty; each removes [`CLEAR_KEYS`] items, or all that are left.
+const CLEAR_WALKS: usize = 4096;
+
+/// One connection.
+pub struct Longarm {
+    client: Client,
+    /// Writes without an answer, oldest first, with their number in the batch.
+    open: std::collections::VecDeque<(Ticket, usize)>,
+}
+
+impl Longarm {
+    /// Connects within the timeout of `options`, which also bounds every operation.
+    pub fn connect(
+        address: &Address,
+        transports: &Transports,
+        options: &Options,
+    ) -> Result<Longarm, TargetError> {
+        let client = Client::connect_over(transports.clone(), address, options.clone());
+        let failed =
+            |e: Error| TargetError::lost(format!("cannot connect to {address}: {e} (is the server running there?)"));
+        Ok(Longarm { client: client.map_err(failed)?, open: Default::default() })
+    }
+
+    /// Takes answers until at most `left` writes are open.
+    fn settle(&mut self, left: usize, seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
+        while self.open.len() > left {
+            let (ticket, outcome) = match self.client.poll() {
+                Some(done) => done,
+                None => {
+                    let (oldest, _) = self.open[0];
+                    (oldest, self.client.wait(oldest))
+                }
+            };
+            // Answers come in the order of the requests, so this looks at the first only.
+            let Some(at) = self.open.iter().position(|(open, _)| *open == ticket) else {
+                return Err(TargetError::lost("the client reported a write that was not submitted"));
+            };
+            let (_, i) = self.open.remove(at).expect("just found");
+            match outcome.map_err(failure) {
+                Ok(Reply::Done(_)) => seen(i, Seen::Stored),
+                Ok(other) => return Err(TargetError::lost(format!("the server answered {other:?} to a PUT"))),
+                Err(TargetError::Refused(text)) => seen(i, Seen::Refused(&text)),
+                Err(lost) => return Err(lost),
+            }
+        }
+        Ok(())
+    }
+
+    fn submit(
+        &mut self,
+        i: usize,
+        op: &OpRef<'_>,
+        seen: &mut dyn FnMut(usize, Seen<'_>),
+    ) -> Result<(), TargetError> {
+        if self.open.len() >= WRITES_MAX {
+            self.settle(WRITES_MAX / 2, seen)?;
+        }
+        match self.client.submit(&Write::put(op.key, op.value)).map_err(failure) {
+            Ok(ticket) => self.open.push_back((ticket, i)),
+            Err(TargetError::Refused(text)) => seen(i, Seen::Refused(&text)),
+            Err(lost) => return Err(lost),
+        }
+        Ok(())
+    }
+
+    /// Removes all items.
+    fn clear(&mut self) -> Result<(), TargetError> {
+        for _ in 0..CLEAR_WALKS {
+            let mut keys = Vec::new();
+            let walked = self.client.walk(|item| {
+                keys.push(item.key);
+                keys.len() < CLEAR_KEYS
+            });
+            walked.map_err(failure)?;
+            if keys.is_empty() {
+                return Ok(());
+            }
+            for some in keys.chunks(WRITES_MAX) {
+                let tickets: Result<Vec<_>, _> =
+                    some.iter().map(|key| self.client.submit(&Write::delete(key))).collect();
+                for ticket in tickets.map_err(failure)? {
+                    // NotFound is as good as Done: an item may be walked over twice while the index grows.
+                    self.client.wait(ticket).map_err(failure)?;
+                }
+            }
+        }
+        Err(TargetError::lost("the store does not get empty: somebody else writes into it"))
+    }
+}
+
+/// Refusals leave the connection good; after anything else it is of no use to a benchmark.
+fn failure(error: Error) -> TargetError {
+    match error {
+        Error::OutOfMemory | Error::Closing => TargetError::Refused(error.to_string()),
+        other => TargetError::Lost(other.to_string()),
+    }
+}
+
+/// The key, so that a run of GETs is a multi-GET as it stands.
+impl AsRef<[u8]> for OpRef<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.key
+    }
+}
+
+impl Target for Longarm {
+    #[inline]
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, TargetError> {
+        self.client.get_into(key, value).map_err(failure)
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), TargetError> {
+        self.client.put(key, value).map(drop).map_err(failure)
+    }
+
+    fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
+        let mut at = 0;
+        while at < ops.len() {
+            let run = ops[at..].iter().take_while(|op| op.verb == Verb::Get).count();
+            if run == 0 {
+                self.submit(at, &ops[at], seen)?;
+                at += 1;
+                continue;
+            }
+            // The writes before are under way meanwhile.
+            let shown = self.client.multi_get(&ops[at..at + run], |i, found| match found {
+                Some((value, _)) => seen(at + i, Seen::Hit(value)),
+                None => seen(at + i, Seen::Miss),
+            });
+            shown.map_err(failure)?;
+            at += run;
+        }
+        self.settle(0, seen)
+    }
+}
+
+/// Makes connections to one Longarm server.
+pub struct LongarmFactory {
+    label: String,
+    address: Address,
+    transports: Transports,
+    options: Options,
+}
+
+impl LongarmFactory {
+    /// Connections to `address` with the settings of `transports`, each wait bounded by the timeouts of
+    /// `options`.
+    pub fn new(label: String, address: Address, transports: Transports, options: Options) -> LongarmFactory {
+        LongarmFactory { label, address, transports, options }
+    }
+
+    /// Connections with the usual settings.
+    pub fn plain(label: String, address: Address, timeout: Duration) -> LongarmFactory {
+        let options = Options { timeout, connect_timeout: timeout, ..Options::default() };
+        LongarmFactory::new(label, address, Transports::default(), options)
+    }
+
+    fn open(&self, name: &str) -> Result<Longarm, TargetError> {
+        let options = Options { name: name.into(), ..self.options.clone() };
+        Longarm::connect(&self.address, &self.transports, &options)
+    }
+}
+
+impl TargetFactory for LongarmFactory {
+    fn label(&self) -> String {
+        self.label.clone()
+    }
+
+    fn connect(&self, client: usize) -> Result<Box<dyn Target>, TargetError> {
+        Ok(Box::new(self.open(&format!("bench-{client}"))?))
+    }
+
+    fn describe(&self) -> Result<ServerInfo, TargetError> {
+        let mut longarm = self.open("bench")?;
+        let text = longarm.client.stats().map_err(failure)?;
+        let stats: Value = serde_json::from_str(&text)
+            .map_err(|e| TargetError::lost(format!("the statistics of {} are not JSON: {e}", self.address)))?;
+        let mut settings = vec![("transport".to_string(), longarm.client.describe())];
+        for (name, at) in [("workers", "/workers"), ("slots", "/slots"), ("limit", "/memory/limit")] {
+            if let Some(value) = stats.pointer(at) {
+                settings.push((name.to_string(), value.to_string().trim_matches('"').to_string()));
+            }
+        }
+        // The process id is of the server's machine: over a network it names nothing here.
+        let near = matches!(self.address, Address::Shm(_)) || self.is_loopback();
+        let version = stats.pointer("/version").and_then(Value::as_str).unwrap_or(env!("CARGO_PKG_VERSION"));
+        Ok(ServerInfo {
+            version: format!("longarm {version}"),
+            pids: longarm.client.server_pid().filter(|_| near).into_iter().collect(),
+            items: stats.pointer("/items").and_then(Value::as_u64),
+            used_memory: stats.pointer("/memory/used").and_then(Value::as_u64),
+            settings,
+        })
+    }
+
+    fn clear(&self) -> Result<(), TargetError> {
+        self.open("bench")?.clear()
+    }
+}
+
+impl LongarmFactory {
+    fn is_loopback(&self) -> bool {
+        let Address::Tcp(host) = &self.address else { return false };
+        let resolved = std::net::ToSocketAddrs::to_socket_addrs(host.as_str());
+        resolved.is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()))
+    }
+}

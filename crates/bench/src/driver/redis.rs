@@ -1,0 +1,165 @@
+//! Redis, and whatever else speaks RESP2: GET and SET over one connection, pipelined.
+
+use std::time::Duration;
+
+use super::resp::{self, Reply, seen};
+use super::socket::{Socket, UNANSWERED_MAX};
+use super::url::Url;
+use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
+use crate::run::cpu;
+
+/// One connection.
+pub struct Redis {
+    socket: Socket,
+}
+
+impl Redis {
+    /// Connects within `timeout`, which also bounds every later wait.
+    pub fn connect(url: &Url, timeout: Duration) -> Result<Redis, TargetError> {
+        Ok(Redis { socket: Socket::connect(&url.address, &url.to_string(), timeout)? })
+    }
+
+    /// Sends one command and takes its reply.
+    pub fn command(&mut self, parts: &[&[u8]]) -> Result<Reply<'_>, TargetError> {
+        resp::encode(&mut self.socket.output, parts);
+        self.socket.send()?;
+        resp::reply(&mut self.socket)
+    }
+
+    fn text(&mut self, parts: &[&[u8]]) -> Result<String, TargetError> {
+        match self.command(parts)? {
+            Reply::Bulk(text) | Reply::Simple(text) => Ok(String::from_utf8_lossy(text).into_owned()),
+            Reply::Number(number) => Ok(number.to_string()),
+            Reply::Nil => Ok(String::new()),
+            Reply::Error(text) => Err(refused(text)),
+        }
+    }
+}
+
+fn refused(text: &[u8]) -> TargetError {
+    TargetError::Refused(String::from_utf8_lossy(text).into_owned())
+}
+
+fn unexpected(reply: &str) -> TargetError {
+    TargetError::lost(format!("the Redis server answered {reply} where that has no meaning"))
+}
+
+impl Target for Redis {
+    fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, TargetError> {
+        value.clear();
+        match self.command(&[b"GET", key])? {
+            Reply::Bulk(found) => {
+                value.extend_from_slice(found);
+                Ok(true)
+            }
+            Reply::Nil => Ok(false),
+            Reply::Error(text) => Err(refused(text)),
+            other => Err(unexpected(&format!("{other:?} to GET"))),
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), TargetError> {
+        match self.command(&[b"SET", key, value])? {
+            Reply::Simple(b"OK") => Ok(()),
+            Reply::Error(text) => Err(refused(text)),
+            other => Err(unexpected(&format!("{other:?} to SET"))),
+        }
+    }
+
+    fn batch(
+        &mut self,
+        ops: &[OpRef<'_>],
+        answer: &mut dyn FnMut(usize, Seen<'_>),
+    ) -> Result<(), TargetError> {
+        let mut sent = 0;
+        while sent < ops.len() {
+            let first = sent;
+            while sent < ops.len() && (sent == first || self.socket.output.len() < UNANSWERED_MAX) {
+                match ops[sent] {
+                    OpRef { verb: Verb::Get, key, .. } => {
+                        resp::encode(&mut self.socket.output, &[b"GET", key]);
+                    }
+                    // A large value starts its own group, so that a group is short or a single request.
+                    OpRef { value, .. } if sent > first && value.len() > UNANSWERED_MAX / 4 => break,
+                    OpRef { key, value, .. } => resp::encode(&mut self.socket.output, &[b"SET", key, value]),
+                }
+                sent += 1;
+            }
+            self.socket.send()?;
+            for (i, op) in ops.iter().enumerate().take(sent).skip(first) {
+                let reply = resp::reply(&mut self.socket)?;
+                match (seen(reply), op.verb) {
+                    (Some(Seen::Stored), Verb::Get)
+                    | (Some(Seen::Hit(_) | Seen::Miss), Verb::Put)
+                    | (None, _) => {
+                        return Err(unexpected(&format!("{reply:?} to {:?}", op.verb)));
+                    }
+                    (Some(found), _) => answer(i, found),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Makes connections to one Redis server.
+pub struct RedisFactory {
+    label: String,
+    url: Url,
+    timeout: Duration,
+    /// Process of the server where it is known (a server we started).
+    pid: Option<u32>,
+}
+
+impl RedisFactory {
+    /// Connections to `url`, each wait bounded by `timeout`.
+    pub fn new(label: String, url: Url, timeout: Duration, pid: Option<u32>) -> RedisFactory {
+        RedisFactory { label, url, timeout, pid }
+    }
+}
+
+/// The value of `field` in the answer to INFO.
+fn field<'a>(info: &'a str, field: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':')).map(str::trim)
+}
+
+impl TargetFactory for RedisFactory {
+    fn label(&self) -> String {
+        self.label.clone()
+    }
+
+    fn connect(&self, _client: usize) -> Result<Box<dyn Target>, TargetError> {
+        Ok(Box::new(Redis::connect(&self.url, self.timeout)?))
+    }
+
+    fn describe(&self) -> Result<ServerInfo, TargetError> {
+        let mut redis = Redis::connect(&self.url, self.timeout)?;
+        let info = redis.text(&[b"INFO"])?;
+        let items = match redis.command(&[b"DBSIZE"])? {
+            Reply::Number(items) => u64::try_from(items).ok(),
+            _ => None,
+        };
+        let name = if field(&info, "valkey_version").is_some() { "valkey" } else { "redis" };
+        let version = field(&info, "valkey_version").or(field(&info, "redis_version")).unwrap_or("unknown");
+        let mut settings = vec![("transport".to_string(), self.url.to_string())];
+        for name in
+            ["maxmemory_human", "maxmemory_policy", "aof_enabled", "io_threads_active", "mem_allocator"]
+        {
+            if let Some(value) = field(&info, name) {
+                settings.push((name.to_string(), value.to_string()));
+            }
+        }
+        Ok(ServerInfo {
+            version: format!("{name} {version}"),
+            pids: self.pid.or_else(|| cpu::listener(&self.url.address)).into_iter().collect(),
+            items,
+            used_memory: field(&info, "used_memory").and_then(|bytes| bytes.parse().ok()),
+            settings,
+        })
+    }
+
+    fn clear(&self) -> Result<(), TargetError> {
+        let mut redis = Redis::connect(&self.url, self.timeout)?;
+        redis.text(&[b"FLUSHDB", b"SYNC"]).map(drop)
+    }
+}

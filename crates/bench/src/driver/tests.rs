@@ -1,0 +1,211 @@
+//! URLs, the two protocols against scripted servers, and against the real ones where they are installed.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use super::*;
+use crate::peer::{PeerKind, PeerOptions};
+
+#[test]
+fn urls_are_read_printed_and_refused() {
+    for text in [
+        "redis://127.0.0.1:6379",
+        "redis://[::1]:7000",
+        "memcached://host:1",
+        "redis+unix:///run/redis.sock",
+        "memcached+unix:///tmp/m",
+    ] {
+        assert_eq!(text.parse::<Url>().expect(text).to_string(), text);
+    }
+    assert_eq!("redis://localhost".parse::<Url>().unwrap().to_string(), "redis://localhost:6379");
+    assert_eq!("memcached://localhost/".parse::<Url>().unwrap().to_string(), "memcached://localhost:11211");
+    for text in [
+        "redis",
+        "http://x:1",
+        "redis://",
+        "redis://:1",
+        "redis://x:0",
+        "redis://x:99999",
+        "redis://x:y",
+        "redis://u:p@x:1",
+        "redis://x:1/3",
+        "redis+unix://relative",
+        "redis://[::1",
+    ] {
+        let error = text.parse::<Url>().expect_err(text);
+        assert!(error.contains("redis://HOST:PORT"), "{error}");
+    }
+}
+
+/// A server that reads something and answers `script`, once.
+fn scripted(script: &'static [u8]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let got = stream.read(&mut request).unwrap();
+        // In pieces, so that every reader meets an answer that is cut.
+        for piece in script.chunks(3) {
+            stream.write_all(piece).unwrap();
+            stream.flush().unwrap();
+        }
+        got
+    });
+    port
+}
+
+fn get(scheme: &str, script: &'static [u8]) -> Result<Option<Vec<u8>>, TargetError> {
+    let url = format!("{scheme}://127.0.0.1:{}", scripted(script));
+    let options = TargetOptions { timeout: Duration::from_millis(500), ..TargetOptions::default() };
+    let mut target = open(&url, &options).unwrap().connect(0)?;
+    let mut value = Vec::new();
+    target.get(b"k", &mut value).map(|found| found.then_some(value))
+}
+
+#[test]
+fn redis_answers_are_understood_and_nonsense_ends_the_connection() {
+    assert_eq!(get("redis", b"$5\r\nhe\r\no\r\n"), Ok(Some(b"he\r\no".to_vec())));
+    assert_eq!(get("redis", b"$0\r\n\r\n"), Ok(Some(vec![])));
+    assert_eq!(get("redis", b"$-1\r\n"), Ok(None));
+    assert_eq!(get("redis", b"-NOAUTH no\r\n"), Err(TargetError::Refused("NOAUTH no".into())));
+    let nonsense: [&[u8]; 10] = [
+        b"",
+        b"\r\n",
+        b"$",
+        b"$-2\r\n",
+        b"$x\r\n",
+        b"$3\r\nabcdef\r\n",
+        b"$99999999999\r\n",
+        b"+OK\r\n",
+        b":x\r\n",
+        b"HTTP/1.1 400\r\n",
+    ];
+    for script in nonsense {
+        let result = get("redis", script);
+        assert!(matches!(result, Err(TargetError::Lost(_))), "{script:?} gave {result:?}");
+    }
+}
+
+#[test]
+fn memcached_answers_are_understood_and_nonsense_ends_the_connection() {
+    assert_eq!(get("memcached", b"VALUE k 0 3\r\na\nb\r\nEND\r\n"), Ok(Some(b"a\nb".to_vec())));
+    assert_eq!(get("memcached", b"VALUE k 0 0 77\r\n\r\nEND\r\n"), Ok(Some(vec![])));
+    assert_eq!(get("memcached", b"END\r\n"), Ok(None));
+    assert!(matches!(get("memcached", b"SERVER_ERROR oom\r\n"), Err(TargetError::Refused(_))));
+    let nonsense: [&[u8]; 8] = [
+        b"",
+        b"VALUE j 0 3\r\nabc\r\nEND\r\n",
+        b"VALUE k 0\r\n",
+        b"VALUE k 0 x\r\n",
+        b"VALUE k 0 3\r\nabcdef\r\n",
+        b"VALUE k 0 3\r\nabc\r\nVALUE j 0 3\r\n",
+        b"ERROR\r\n",
+        b"STORED\r\n",
+    ];
+    for script in nonsense {
+        let result = get("memcached", script);
+        assert!(matches!(result, Err(TargetError::Lost(_))), "{script:?} gave {result:?}");
+    }
+}
+
+#[test]
+fn a_silent_or_missing_server_is_noticed() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let options = TargetOptions { timeout: Duration::from_millis(50), ..TargetOptions::default() };
+    let mut target = open(&format!("redis://127.0.0.1:{port}"), &options).unwrap().connect(0).unwrap();
+    let error = target.get(b"k", &mut Vec::new()).unwrap_err().to_string();
+    assert!(error.contains("nothing moved for 50ms"), "{error}");
+    drop(listener);
+    let Err(error) = open(&format!("memcached://127.0.0.1:{port}"), &options).unwrap().connect(0) else {
+        panic!("connected to a closed port");
+    };
+    assert!(error.to_string().contains("is the server running"), "{error}");
+    assert!(open("mysql", &options).is_err());
+}
+
+/// Starts a real server, or says that the test was skipped.
+pub fn real(kind: PeerKind) -> Option<Box<dyn TargetFactory>> {
+    if let Err(hint) = kind.find() {
+        eprintln!("SKIPPED: {hint}");
+        return None;
+    }
+    let peer = PeerOptions { memory: 256 << 20, threads: 1, value_max: 4 << 20 };
+    Some(
+        open(kind.name(), &TargetOptions { peer, ..TargetOptions::default() })
+            .expect("an installed server starts"),
+    )
+}
+
+fn exercise(kind: PeerKind) {
+    let Some(factory) = real(kind) else { return };
+    let info = factory.describe().unwrap();
+    assert!(info.version.starts_with(kind.name()) && info.version.len() > kind.name().len() + 2, "{info:?}");
+    assert!(info.items == Some(0) && info.pids.len() == 1 && info.used_memory.is_some(), "{info:?}");
+    // The same process, found by whoever listens at the port.
+    let address = info.settings.iter().find(|(name, _)| name == "transport").unwrap();
+    let url: Url = address.1.parse().unwrap();
+    assert_eq!(crate::run::cpu::listener(&url.address), Some(info.pids[0]));
+
+    let mut target = factory.connect(0).unwrap();
+    let mut value = b"rubbish".to_vec();
+    assert_eq!(target.get(b"absent", &mut value), Ok(false));
+    assert!(value.is_empty());
+    // Larger than every buffer, and with the bytes that frame answers.
+    let large: Vec<u8> = (0..3 << 20).map(|i| b"\r\nEND\r\n$-1\r\n"[i % 12]).collect();
+    for written in [&b""[..], b"\r\n", &large] {
+        assert_eq!(target.put(b"key", written), Ok(()));
+        assert_eq!(target.get(b"key", &mut value), Ok(true));
+        assert!(value == written);
+    }
+    // A batch of large and small, puts and gets: far more bytes both ways than sockets hold.
+    let keys: Vec<String> = (0..200).map(|i| format!("key{i}")).collect();
+    let medium = &large[..30_000];
+    // Gets in long and short runs, of the same key twice, with absent ones at both ends of a run.
+    target.put(b"a", b"A").unwrap();
+    let asked: Vec<&[u8]> = (0..300).map(|i| [&b"absent"[..], b"a", b"a", b"absent"][i % 4]).collect();
+    let ops: Vec<OpRef<'_>> = asked.iter().map(|key| OpRef { verb: Verb::Get, key, value: &[] }).collect();
+    let mut hits = Vec::new();
+    target.batch(&ops, &mut |i, seen| hits.push((i, seen == Seen::Hit(b"A")))).unwrap();
+    hits.sort();
+    assert!(
+        hits.len() == 300
+            && hits.iter().enumerate().all(|(n, &(i, hit))| i == n && hit == (asked[n] == b"a"))
+    );
+    let ops: Vec<OpRef<'_>> = (0..600)
+        .map(|i| match i % 3 {
+            0 => OpRef { verb: Verb::Put, key: keys[i / 3].as_bytes(), value: medium },
+            1 => OpRef { verb: Verb::Get, key: keys[i / 3].as_bytes(), value: &[] },
+            _ => OpRef { verb: Verb::Get, key: b"absent", value: &[] },
+        })
+        .collect();
+    let mut seen = vec![0; ops.len()];
+    let show = &mut |i: usize, answer: Seen<'_>| {
+        seen[i] += 1;
+        match i % 3 {
+            0 => assert_eq!(answer, Seen::Stored),
+            1 => assert!(answer == Seen::Hit(medium)),
+            _ => assert_eq!(answer, Seen::Miss),
+        }
+    };
+    target.batch(&ops, show).unwrap();
+    assert!(seen.iter().all(|&times| times == 1));
+    assert_eq!(factory.describe().unwrap().items, Some(202));
+    factory.clear().unwrap();
+    assert_eq!(target.get(b"key", &mut value), Ok(false));
+    let pid = info.pids[0];
+    drop((target, factory));
+    assert!(crate::run::cpu::seconds_of(&[pid]).is_none(), "the server is gone");
+}
+
+#[test]
+fn the_real_redis_is_driven() {
+    exercise(PeerKind::Redis);
+}
+
+#[test]
+fn the_real_memcached_is_driven() {
+    exercise(PeerKind::Memcached);
+}

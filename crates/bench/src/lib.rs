@@ -1,0 +1,27 @@
+//! Load generation and reports: the same workload, keys and clients against any number of stores, in one run.
+//!
+//! A [`Plan`] says what to do, [`driver::open`] (or a [`TargetFactory`] of one's own) to whom; [`run`] does
+//! it and returns a [`Report`], which prints itself as a table, as JSON, as `.hgrm` files and as SVG.
+//! [`raw`] measures what the machine could do at best on the same kind of memory.
+//!
+//! What makes a figure honest here: latencies of open loops count from the intended start (coordinated
+//! omission), warm-up is excluded, runs are repeated and interleaved between the targets, values are checked,
+//! CPU time of both sides is counted, and the report carries settings, seed, machine and versions.
+#![forbid(unsafe_code)]
+
+pub mod driver;
+pub mod peer;
+mod plan;
+pub mod random;
+pub mod raw;
+pub mod report;
+mod run;
+pub mod workload;
+
+pub use driver::{Target, TargetFactory};
+pub use plan::{Pace, Plan, Setting, Sweep};
+pub use report::{Report, Style};
+pub use run::{BenchError, Counts, LoadResult, Record, run, run_with};
+
+#[cfg(test)]
+mod testing;

@@ -1,0 +1,229 @@
+//! Results as values, and what is made of them: tables, percentile files, drawings.
+
+pub mod hgrm;
+mod machine;
+pub mod plot;
+mod table;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+pub use machine::Machine;
+pub use table::{Style, raw_table};
+
+use crate::driver::ServerInfo;
+use crate::plan::{Plan, Setting};
+use crate::raw::RawReport;
+use crate::run::{Counts, LoadResult, Record};
+use crate::workload::OpKind;
+
+/// Everything a benchmark found, with everything needed to repeat it.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// What was asked for.
+    pub plan: Plan,
+    /// Where it ran.
+    pub machine: Machine,
+    /// One point, or one a value of the sweep.
+    pub points: Vec<Point>,
+    /// Limits of the machine on the same kind of memory, where they were measured too.
+    pub raw: Option<RawReport>,
+}
+
+/// All targets at one setting.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Point {
+    /// The swept setting.
+    pub setting: Option<Setting>,
+    /// One a target, in the order given.
+    pub results: Vec<TargetResult>,
+}
+
+/// One target at one setting.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct TargetResult {
+    /// Label of the target.
+    pub target: String,
+    /// Its server, after loading.
+    pub server: ServerInfo,
+    /// Resident bytes of the server's processes after the runs.
+    pub resident: Option<u64>,
+    /// How loading went.
+    pub load: Option<LoadResult>,
+    /// Medians over the runs.
+    pub summary: Summary,
+    /// The runs.
+    pub runs: Vec<RunResult>,
+    /// Histograms of all runs together; they are written as `.hgrm` files, not as JSON.
+    #[serde(skip)]
+    pub record: Record,
+}
+
+/// Latencies in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Latency {
+    /// How many were measured.
+    pub count: u64,
+    /// Mean.
+    pub mean: f64,
+    /// Smallest.
+    pub min: u64,
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+impl Latency {
+    /// Of a histogram of nanoseconds.
+    pub fn of(histogram: &Histogram<u64>) -> Latency {
+        let at = |quantile| histogram.value_at_quantile(quantile);
+        Latency {
+            count: histogram.len(),
+            mean: histogram.mean(),
+            min: histogram.min(),
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max(),
+        }
+    }
+}
+
+/// One run.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct RunResult {
+    /// Operations a second.
+    pub throughput: f64,
+    /// Seconds measured.
+    pub seconds: f64,
+    /// Outcomes.
+    pub counts: Counts,
+    /// Of all operations, each once. In an open loop from the intended start.
+    pub latency: Latency,
+    /// By kind; reads and updates include those inside read-modify-writes.
+    pub kinds: Vec<(String, Latency)>,
+    /// From sending to answer, in an open loop.
+    pub service: Option<Latency>,
+    /// CPU seconds of this process.
+    pub client_cpu: f64,
+    /// CPU seconds of the server's processes, where they are known.
+    pub server_cpu: Option<f64>,
+}
+
+impl RunResult {
+    /// From what the clients recorded.
+    pub fn new(
+        record: &Record,
+        throughput: f64,
+        seconds: f64,
+        client_cpu: f64,
+        server_cpu: Option<f64>,
+    ) -> RunResult {
+        let kinds = OpKind::ALL.into_iter().map(|kind| (kind, record.of(kind)));
+        RunResult {
+            throughput,
+            seconds,
+            counts: record.counts,
+            latency: Latency::of(&record.all()),
+            kinds: kinds
+                .filter(|(_, histogram)| !histogram.is_empty())
+                .map(|(kind, histogram)| (kind.name().to_string(), Latency::of(&histogram)))
+                .collect(),
+            service: Some(record.services()).filter(|service| !service.is_empty()).map(Latency::of),
+            client_cpu,
+            server_cpu,
+        }
+    }
+}
+
+/// A median and what the runs spread over.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Spread {
+    /// Median of the runs.
+    pub median: f64,
+    /// Smallest.
+    pub min: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// Of at least one figure (none: all zero).
+    pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
+        let mut sorted: Vec<f64> = figures.into_iter().collect();
+        sorted.sort_by(f64::total_cmp);
+        let Some((&min, &max)) = sorted.first().zip(sorted.last()) else { return Spread::default() };
+        let middle = sorted.len() / 2;
+        let median = match sorted.len() % 2 {
+            0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
+            _ => sorted[middle],
+        };
+        Spread { median, min, max }
+    }
+}
+
+/// The runs of one target in one line.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Summary {
+    /// Operations a second.
+    pub throughput: Spread,
+    /// Nanoseconds.
+    pub p50: Spread,
+    /// Nanoseconds.
+    pub p99: Spread,
+    /// Nanoseconds.
+    pub p999: Spread,
+    /// CPU seconds of the client process in one run.
+    pub client_cpu: Spread,
+    /// CPU seconds of the server in one run.
+    pub server_cpu: Option<Spread>,
+    /// Outcomes of all runs together.
+    pub counts: Counts,
+    /// Points of the percentile curve of all runs together: quantile and nanoseconds.
+    pub curve: Vec<(f64, u64)>,
+}
+
+impl Summary {
+    /// Of the runs and their common histograms.
+    pub fn of(runs: &[RunResult], record: &Record) -> Summary {
+        let spread = |figure: &dyn Fn(&RunResult) -> f64| Spread::of(runs.iter().map(figure));
+        let known = runs.iter().all(|run| run.server_cpu.is_some());
+        Summary {
+            throughput: spread(&|run| run.throughput),
+            p50: spread(&|run| run.latency.p50 as f64),
+            p99: spread(&|run| run.latency.p99 as f64),
+            p999: spread(&|run| run.latency.p999 as f64),
+            client_cpu: spread(&|run| run.client_cpu),
+            server_cpu: known.then(|| spread(&|run| run.server_cpu.unwrap_or(0.0))),
+            counts: record.counts,
+            curve: hgrm::curve(&record.all()),
+        }
+    }
+}
+
+impl Report {
+    /// Whether every value that was read was right and nothing was refused or missing. A report that is not
+    /// clean says why under its table, and its figures are not to be quoted.
+    pub fn is_clean(&self) -> bool {
+        self.points.iter().flat_map(|point| &point.results).all(|result| {
+            let counts = &result.summary.counts;
+            counts.wrong == 0 && counts.refused == 0 && counts.misses == 0
+        })
+    }
+
+    /// As JSON, all of it except the histograms.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report has no map with keys that are not strings")
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,217 @@
+//! Runs a plan against targets: loads them, warms up, measures, repeats, and adds up.
+//!
+//! Runs of different targets are interleaved, so that a machine that gets slower or faster over the minutes
+//! does so for all of them.
+
+mod client;
+pub mod cpu;
+mod load;
+mod once;
+mod record;
+mod schedule;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use load::LoadResult;
+#[cfg(test)]
+pub(crate) use record::histogram;
+pub use record::{Counts, Record};
+
+use crate::driver::{ServerInfo, TargetError, TargetFactory};
+use crate::plan::Plan;
+use crate::report::{Machine, Point, Report, RunResult, Summary, TargetResult};
+use crate::workload::{Chooser, Inserts, StreamStart, Values};
+
+/// Why a benchmark has no report.
+#[derive(Debug)]
+pub enum BenchError {
+    /// The plan or the list of targets cannot be run.
+    Plan(String),
+    /// A target failed.
+    Target {
+        /// Its label.
+        label: String,
+        /// What was under way.
+        step: &'static str,
+        /// What happened.
+        error: TargetError,
+    },
+}
+
+impl std::fmt::Display for BenchError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            BenchError::Plan(text) => f.write_str(text),
+            BenchError::Target { label, step, error } => write!(f, "{label}: {step}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BenchError {}
+
+/// Sleeps; the one place of this crate that does.
+#[allow(clippy::disallowed_methods, reason = "a load generator paces itself")]
+pub fn pause(time: Duration) {
+    std::thread::sleep(time);
+}
+
+/// A target and what this benchmark put into it.
+struct Entry<'a> {
+    factory: &'a dyn TargetFactory,
+    label: String,
+    /// Whether it held nothing when we came, so that all it holds is ours.
+    was_empty: bool,
+    inserts: Arc<Inserts>,
+    load: Option<LoadResult>,
+    server: ServerInfo,
+}
+
+impl Entry<'_> {
+    fn failed(&self, step: &'static str) -> impl FnOnce(TargetError) -> BenchError + '_ {
+        move |error| BenchError::Target { label: self.label.clone(), step, error }
+    }
+}
+
+/// Runs `plan` against all `targets`; ratios in the report are to the first.
+pub fn run(plan: &Plan, targets: &[Box<dyn TargetFactory>]) -> Result<Report, BenchError> {
+    run_with(plan, targets, &|_| {})
+}
+
+/// As [`run`], and tells `progress` what is about to happen.
+pub fn run_with(
+    plan: &Plan,
+    targets: &[Box<dyn TargetFactory>],
+    progress: &dyn Fn(&str),
+) -> Result<Report, BenchError> {
+    plan.check().map_err(BenchError::Plan)?;
+    let points = plan.points().map_err(BenchError::Plan)?;
+    let labels: HashSet<String> = targets.iter().map(|target| target.label()).collect();
+    if targets.is_empty() || labels.len() != targets.len() {
+        return Err(BenchError::Plan("give at least one target, and each target once".into()));
+    }
+    let mut entries =
+        targets.iter().map(|target| enter(plan, target.as_ref())).collect::<Result<Vec<_>, _>>()?;
+    let measured = measure_all(&points, &mut entries, progress);
+    for entry in &entries {
+        // Only a store that was empty: there, everything is ours.
+        if plan.load && entry.was_empty {
+            let cleared = entry.factory.clear().map_err(entry.failed("removing the records"));
+            // After a failure the store may be gone too; the first failure is the one to report.
+            if measured.is_ok() {
+                cleared?;
+            }
+        }
+    }
+    Ok(Report { plan: plan.clone(), machine: Machine::look(), points: measured?, raw: None })
+}
+
+fn enter<'a>(plan: &Plan, factory: &'a dyn TargetFactory) -> Result<Entry<'a>, BenchError> {
+    let label = factory.label();
+    let server = factory.describe().map_err(|error| BenchError::Target {
+        label: label.clone(),
+        step: "asking the server about itself",
+        error,
+    })?;
+    let was_empty = server.items == Some(0);
+    if plan.load && !was_empty && server.items.is_some() && !plan.into_nonempty {
+        let items = server.items.unwrap_or(0);
+        return Err(BenchError::Plan(format!(
+            "{label} holds {items} items already: benchmark records would overwrite keys of the same name \
+             and stay behind. Use an empty server, or allow it explicitly (into_nonempty)"
+        )));
+    }
+    let inserts = Arc::new(Inserts::new(plan.records));
+    Ok(Entry { factory, label, was_empty, inserts, load: None, server })
+}
+
+fn measure_all(
+    points: &[(Option<crate::plan::Setting>, Plan)],
+    entries: &mut [Entry<'_>],
+    progress: &dyn Fn(&str),
+) -> Result<Vec<Point>, BenchError> {
+    let mut loaded_bytes = None;
+    let mut results = Vec::new();
+    for (setting, plan) in points {
+        let values = Values::new(plan.value_bytes, plan.seed);
+        if plan.load && loaded_bytes != Some(plan.value_bytes) {
+            for entry in entries.iter_mut() {
+                progress(&format!(
+                    "{}: loading {} records of {} bytes",
+                    entry.label, plan.records, plan.value_bytes
+                ));
+                fill(plan, &values, entry)?;
+            }
+            loaded_bytes = Some(plan.value_bytes);
+        }
+        results.push(measure_point(setting.clone(), plan, &values, entries, progress)?);
+    }
+    Ok(results)
+}
+
+/// Loads the records of a plan into a target.
+fn fill(plan: &Plan, values: &Values, entry: &mut Entry<'_>) -> Result<(), BenchError> {
+    if entry.was_empty {
+        entry.factory.clear().map_err(entry.failed("removing earlier records"))?;
+    }
+    let load = load::fill(plan, values, entry.factory).map_err(entry.failed("loading"))?;
+    entry.load = Some(load);
+    entry.inserts = Arc::new(Inserts::new(plan.records));
+    entry.server = entry.factory.describe().map_err(entry.failed("asking the server about itself"))?;
+    match entry.server.items {
+        Some(items) if items < plan.records => Err(BenchError::Plan(format!(
+            "{} kept only {items} of {} records: give it more memory, or load fewer",
+            entry.label, plan.records
+        ))),
+        _ => Ok(()),
+    }
+}
+
+fn measure_point(
+    setting: Option<crate::plan::Setting>,
+    plan: &Plan,
+    values: &Values,
+    entries: &mut [Entry<'_>],
+    progress: &dyn Fn(&str),
+) -> Result<Point, BenchError> {
+    let expected_new = plan.mix.shares().insert * plan.operations.unwrap_or(0) as f64 * 2.0;
+    let start = StreamStart {
+        shares: plan.mix.shares(),
+        chooser: Chooser::new(plan.distribution(), plan.records, expected_new as u64),
+        seed: plan.seed,
+    };
+    let mut runs: Vec<Vec<RunResult>> = entries.iter().map(|_| Vec::new()).collect();
+    let mut merged: Vec<Record> = entries.iter().map(|_| Record::new()).collect();
+    for number in 1..=plan.runs {
+        // Each run has its own order of operations; all targets have the same.
+        let start =
+            StreamStart { seed: plan.seed.wrapping_add(number as u64 * 0x9E37_79B9), ..start.clone() };
+        for (at, entry) in entries.iter_mut().enumerate() {
+            let point = setting.as_ref().map(|s| format!(", {} {}", s.name, s.value)).unwrap_or_default();
+            progress(&format!("{}: run {number} of {}{point}", entry.label, plan.runs));
+            let shared = client::Shared { plan, values, start: &start, inserts: entry.inserts.clone() };
+            let pids = &entry.server.pids;
+            let once = once::run(&shared, entry.factory, pids).map_err(entry.failed("running"))?;
+            drop(shared);
+            merged[at].add(&once.record);
+            runs[at].push(once.result());
+            if let Some(inserts) = Arc::get_mut(&mut entry.inserts) {
+                inserts.settle();
+            }
+        }
+    }
+    let results = entries.iter().zip(runs).zip(merged).map(|((entry, runs), record)| TargetResult {
+        target: entry.label.clone(),
+        server: entry.server.clone(),
+        resident: cpu::resident_of(&entry.server.pids),
+        load: entry.load.clone(),
+        summary: Summary::of(&runs, &record),
+        runs,
+        record,
+    });
+    Ok(Point { setting, results: results.collect() })
+}
+
+#[cfg(test)]
+mod tests;

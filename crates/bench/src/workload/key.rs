@@ -1,0 +1,111 @@
+//! Keys of records: from a record number to the bytes a store sees.
+
+use serde::{Deserialize, Serialize};
+
+use crate::random::mix64;
+
+/// How a record number becomes a key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KeyFormat {
+    /// YCSB's hashed insert order: `user` and the decimal FNV-64 hash of the record number (5 to 23 bytes).
+    Ycsb,
+    /// YCSB's ordered insert order with zero padding to 20 digits: 24 bytes, ascending with the record
+    /// number.
+    YcsbOrdered,
+    /// Sixteen hexadecimal digits of a bijective mix of the record number: 16 bytes, no order, no collision.
+    Hex16,
+}
+
+/// Longest key that any format makes.
+pub const KEY_BYTES_MAX: usize = 24;
+
+/// A key in place, so that streams of operations allocate nothing.
+#[derive(Clone, Copy)]
+pub struct Key {
+    len: u8,
+    bytes: [u8; KEY_BYTES_MAX],
+}
+
+impl Key {
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len as usize]
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.bytes()))
+    }
+}
+
+impl KeyFormat {
+    /// The key of record `record`.
+    #[inline]
+    pub fn key(self, record: u64) -> Key {
+        match self {
+            KeyFormat::Ycsb => user_key(fnv_hash(record), 1),
+            KeyFormat::YcsbOrdered => user_key(record, 20),
+            KeyFormat::Hex16 => hex_key(mix64(record)),
+        }
+    }
+
+    /// Short name for tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            KeyFormat::Ycsb => "ycsb",
+            KeyFormat::YcsbOrdered => "ycsb-ordered",
+            KeyFormat::Hex16 => "hex16",
+        }
+    }
+}
+
+impl std::str::FromStr for KeyFormat {
+    type Err = String;
+    fn from_str(name: &str) -> Result<KeyFormat, String> {
+        [KeyFormat::Ycsb, KeyFormat::YcsbOrdered, KeyFormat::Hex16]
+            .into_iter()
+            .find(|format| format.name() == name)
+            .ok_or_else(|| format!("unknown key format '{name}': use ycsb, ycsb-ordered or hex16"))
+    }
+}
+
+/// YCSB's `Utils.fnvhash64`: FNV-1a over the eight octets from the lowest, then the absolute value.
+#[inline]
+pub fn fnv_hash(value: u64) -> u64 {
+    let mut hash: u64 = 0xCBF2_9CE4_8422_2325;
+    for octet in value.to_le_bytes() {
+        hash = (hash ^ octet as u64).wrapping_mul(1_099_511_628_211);
+    }
+    (hash as i64).unsigned_abs()
+}
+
+fn user_key(number: u64, digits_min: usize) -> Key {
+    let mut bytes = [b'0'; KEY_BYTES_MAX];
+    let mut at = KEY_BYTES_MAX;
+    let mut rest = number;
+    loop {
+        at -= 1;
+        bytes[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    // A u64 has at most 20 digits, so "user" always fits before them.
+    let start = at.min(KEY_BYTES_MAX - digits_min) - 4;
+    bytes[start..start + 4].copy_from_slice(b"user");
+    bytes.copy_within(start.., 0);
+    Key { len: (KEY_BYTES_MAX - start) as u8, bytes }
+}
+
+fn hex_key(word: u64) -> Key {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut bytes = [0; KEY_BYTES_MAX];
+    for (i, byte) in bytes[..16].iter_mut().enumerate() {
+        *byte = DIGITS[(word >> (60 - 4 * i)) as usize & 15];
+    }
+    Key { len: 16, bytes }
+}

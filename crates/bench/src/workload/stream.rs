@@ -1,0 +1,115 @@
+//! The operations of one client, one after another, determined by the seed and the client's number.
+//!
+//! The draws (kinds, ranks, variants) depend on nothing else. Which record a rank of `latest` means, and the
+//! number of a new record, depend on what all clients have inserted so far, as in YCSB; with one client the
+//! whole stream is determined.
+
+use std::sync::Arc;
+
+use super::{Chooser, Inserts, Shares};
+use crate::random::Random;
+
+/// Kind of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum OpKind {
+    /// Read of an existing record.
+    Read,
+    /// Replacement of an existing record.
+    Update,
+    /// A new record.
+    Insert,
+    /// Read, then replacement of the same record.
+    ReadModifyWrite,
+}
+
+impl OpKind {
+    /// All kinds, in the order of reports.
+    pub const ALL: [OpKind; 4] = [OpKind::Read, OpKind::Update, OpKind::Insert, OpKind::ReadModifyWrite];
+
+    /// Name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            OpKind::Read => "read",
+            OpKind::Update => "update",
+            OpKind::Insert => "insert",
+            OpKind::ReadModifyWrite => "read-modify-write",
+        }
+    }
+}
+
+/// One operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Op {
+    /// What to do.
+    pub kind: OpKind,
+    /// Which record.
+    pub record: u64,
+    /// Which value a write writes.
+    pub variant: u64,
+}
+
+/// What the streams of all clients of a run share: built once, since sums of millions of terms are in it.
+#[derive(Clone)]
+pub struct StreamStart {
+    /// Shares of the kinds.
+    pub shares: Shares,
+    /// Chooser of records in its first state.
+    pub chooser: Chooser,
+    /// Seed of the run.
+    pub seed: u64,
+}
+
+/// Operations of one client.
+pub struct Stream {
+    /// Cumulated shares as 64-bit thresholds, in the order of [`OpKind::ALL`]; the last kind takes the rest.
+    thresholds: [u64; 3],
+    chooser: Chooser,
+    kinds: Random,
+    records: Random,
+    inserts: Arc<Inserts>,
+}
+
+impl Stream {
+    /// The stream of client number `client`.
+    pub fn new(start: &StreamStart, client: u64, inserts: Arc<Inserts>) -> Stream {
+        let shares = &start.shares;
+        let sums = [shares.read, shares.read + shares.update, shares.read + shares.update + shares.insert];
+        // A sum of one means "always"; sums that rounding left just below one are closed here.
+        let thresholds =
+            sums.map(|sum| if sum > 1.0 - 1e-12 { u64::MAX } else { (sum * 2f64.powi(64)) as u64 });
+        Stream {
+            thresholds,
+            chooser: start.chooser.clone(),
+            kinds: Random::new(start.seed, 2 * client + 1),
+            records: Random::new(start.seed, 2 * client + 2),
+            inserts,
+        }
+    }
+
+    /// The next operation.
+    #[inline]
+    pub fn draw(&mut self) -> Op {
+        let draw = self.kinds.bits();
+        // u64::MAX as a threshold means "always".
+        let under = |threshold: u64| draw < threshold || threshold == u64::MAX;
+        let kind = match self.thresholds {
+            [read, ..] if under(read) => OpKind::Read,
+            [_, update, _] if under(update) => OpKind::Update,
+            [_, _, insert] if under(insert) => OpKind::Insert,
+            _ => OpKind::ReadModifyWrite,
+        };
+        let record = match kind {
+            OpKind::Insert => self.inserts.take(),
+            _ => self.chooser.next(&mut self.records, &self.inserts),
+        };
+        Op { kind, record, variant: draw >> 7 }
+    }
+
+    /// Tells the stream that the store answered an insert.
+    #[inline]
+    pub fn answered(&mut self, op: &Op) {
+        if op.kind == OpKind::Insert {
+            self.inserts.acknowledge(op.record);
+        }
+    }
+}
