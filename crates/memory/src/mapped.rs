@@ -31,7 +31,7 @@ impl Mapping {
     /// `base` must be the page-aligned start of a live mapping of `len` bytes that nobody else unmaps and whose
     /// file cannot shrink (sealed, or owned by us).
     pub(crate) unsafe fn new(base: *mut u8, len: usize, page: u64) -> Mapping {
-        assert!(base as usize % 4096 == 0 && len % 8 == 0, "mapping is page aligned and whole words");
+        assert!((base as usize).is_multiple_of(4096) && len.is_multiple_of(8), "mapping is page aligned and whole words");
         Mapping { base, len, page }
     }
 
@@ -45,7 +45,7 @@ impl Mapping {
 
     #[inline(always)]
     fn word(&self, at: u64) -> &AtomicU64 {
-        assert!(at % 8 == 0 && at < self.len as u64, "word {at:#x} outside a region of {:#x} bytes", self.len);
+        assert!(at.is_multiple_of(8) && at < self.len as u64, "word {at:#x} outside a region of {:#x} bytes", self.len);
         // SAFETY: in bounds (at is a multiple of 8 below len, itself a multiple of 8), aligned, alive while
         // `self` is; AtomicU64 permits concurrent change by other threads and processes.
         unsafe { &*(self.base.add(at as usize) as *const AtomicU64) }
@@ -54,7 +54,7 @@ impl Mapping {
     #[inline(always)]
     fn check(&self, at: u64, len: usize) {
         assert!(
-            at % 8 == 0 && at <= self.len as u64 && len as u64 <= self.len as u64 - at,
+            at.is_multiple_of(8) && at <= self.len as u64 && len as u64 <= self.len as u64 - at,
             "bytes {at:#x}+{len:#x} outside a region of {:#x} bytes",
             self.len
         );
@@ -78,6 +78,7 @@ impl Mapping {
         }
         let rest = chunks.into_remainder();
         if !rest.is_empty() {
+            // Relaxed: as above.
             let word = self.word(offset).load(Ordering::Relaxed).to_le_bytes();
             rest.copy_from_slice(&word[..rest.len()]);
         }
@@ -102,6 +103,7 @@ impl Mapping {
         let rest = &bytes[whole..];
         if !rest.is_empty() {
             let last = self.word(at + whole as u64);
+            // Relaxed: only the owner stores here, and that is this thread.
             let mut word = last.load(Ordering::Relaxed).to_le_bytes();
             word[..rest.len()].copy_from_slice(rest);
             // Release: the store rule of the crate; pairs with the Acquire of Words::load.

@@ -350,6 +350,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         if next == 0 && live.extended.load(Ordering::Relaxed) * EXTENDED_SHARE >= table.pairs {
             return Err(NoRoom);
         }
+        // Relaxed: as above.
         let taken = live.groups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             (used < table.groups).then_some(used + 1)
         });

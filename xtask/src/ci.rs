@@ -1,0 +1,178 @@
+//! `cargo x ci`: the steps of CI, one after another, with their times; ends with "N passed, N failed".
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// One named check.
+struct Step {
+    name: &'static str,
+    program: &'static str,
+    args: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+}
+
+const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
+    Step { name, program: "cargo", args, env: &[] }
+}
+
+/// The order is: what fails fastest first.
+const STEPS: &[Step] = &[
+    cargo("fmt", &["fmt", "--all", "--check"]),
+    cargo("tidy", &["run", "--quiet", "--package", "xtask", "--", "tidy"]),
+    cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    cargo("tests", &["test", "--workspace", "--no-fail-fast"]),
+    Step {
+        // The pages are for those who work on the code: links to private items lead somewhere.
+        env: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")],
+        ..cargo("doc", &["doc", "--workspace", "--no-deps", "--all-features", "--document-private-items"])
+    },
+    // The crates whose races and copies look different when optimised.
+    cargo(
+        "release",
+        &[
+            "test",
+            "--release",
+            "--no-fail-fast",
+            "-p",
+            "longarm-memory",
+            "-p",
+            "longarm-store",
+            "-p",
+            "longarm-index",
+            "-p",
+            "longarm-fabric",
+        ],
+    ),
+    cargo("man", &["run", "--quiet", "--package", "longarm", "--", "man", "target/man"]),
+];
+
+/// What became of a step.
+struct Outcome {
+    name: &'static str,
+    good: bool,
+    time: Duration,
+    passed: u64,
+    failed: u64,
+}
+
+/// Runs the steps that `args` do not leave out; `Ok(true)` if all were good.
+pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
+    let without = without(args)?;
+    let mut outcomes = Vec::new();
+    for step in STEPS.iter().filter(|step| !without.contains(&step.name)) {
+        println!("== {}: {} {}", step.name, step.program, step.args.join(" "));
+        outcomes.push(execute(root, step)?);
+    }
+    print!("{}", summary(&outcomes));
+    Ok(outcomes.iter().all(|outcome| outcome.good))
+}
+
+fn without<'a>(args: &[&'a str]) -> Result<Vec<&'a str>, String> {
+    let mut names = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match (*arg, args.next()) {
+            ("--without", Some(name)) if STEPS.iter().any(|step| step.name == *name) => names.push(*name),
+            ("--without", Some(name)) => return Err(format!("no step is called {name}")),
+            ("--without", None) => return Err("--without names a step".into()),
+            (other, _) => return Err(format!("unknown argument {other}")),
+        }
+    }
+    Ok(names)
+}
+
+/// Runs one step; its stdout is shown and searched for the test harness's result lines.
+fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
+    let start = Instant::now();
+    let mut child = Command::new(step.program)
+        .args(step.args)
+        .envs(step.env.iter().copied())
+        .current_dir(root)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot run {}: {error}", step.program))?;
+    let (mut passed, mut failed) = (0, 0);
+    for line in BufReader::new(child.stdout.take().expect("piped")).split(b'\n') {
+        let line = line
+            .map(|line| String::from_utf8_lossy(&line).into_owned())
+            .map_err(|error| format!("cannot read the output of {}: {error}", step.name))?;
+        if let Some((more_passed, more_failed)) = counts(&line) {
+            passed += more_passed;
+            failed += more_failed;
+        }
+        println!("{line}");
+    }
+    let status = child.wait().map_err(|error| format!("cannot wait for {}: {error}", step.name))?;
+    // A step that fails without naming a test is one failure; one that has no tests is one check.
+    let good = status.success();
+    match (good, passed + failed) {
+        (true, 0) => passed = 1,
+        (false, _) if failed == 0 => failed = 1,
+        _ => {}
+    }
+    Ok(Outcome { name: step.name, good, time: start.elapsed(), passed, failed })
+}
+
+/// The numbers of a line such as `test result: ok. 5 passed; 0 failed; ...`.
+fn counts(line: &str) -> Option<(u64, u64)> {
+    let rest = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let mut parts = rest.split("; ");
+    let passed = parts.next()?.strip_suffix(" passed")?.parse().ok()?;
+    let failed = parts.next()?.strip_suffix(" failed")?.parse().ok()?;
+    Some((passed, failed))
+}
+
+fn summary(outcomes: &[Outcome]) -> String {
+    let mut text = format!("\n{:<10} {:>6} {:>9} {:>7} {:>7}\n", "step", "", "seconds", "passed", "failed");
+    for outcome in outcomes {
+        let verdict = if outcome.good { "ok" } else { "FAILED" };
+        let seconds = outcome.time.as_secs_f64();
+        text.push_str(&format!(
+            "{:<10} {verdict:>6} {seconds:>9.1} {:>7} {:>7}\n",
+            outcome.name, outcome.passed, outcome.failed
+        ));
+    }
+    let passed: u64 = outcomes.iter().map(|outcome| outcome.passed).sum();
+    let failed: u64 = outcomes.iter().map(|outcome| outcome.failed).sum();
+    text.push_str(&format!("{passed} passed, {failed} failed\n"));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_lines_are_counted_and_others_are_not() {
+        let line = "test result: FAILED. 41 passed; 1 failed; 0 ignored; 0 measured";
+        assert_eq!(counts(line), Some((41, 1)));
+        assert_eq!(counts("test result_of_something ... ok"), None);
+        assert_eq!(counts("running 5 tests"), None);
+    }
+
+    #[test]
+    fn the_summary_ends_with_the_plain_line() {
+        let outcome =
+            |good, passed, failed| Outcome { name: "x", good, time: Duration::ZERO, passed, failed };
+        let text = summary(&[outcome(true, 3, 0), outcome(false, 4, 2)]);
+        assert!(text.ends_with("\n7 passed, 2 failed\n"), "{text}");
+        assert!(text.contains("FAILED"));
+    }
+
+    #[test]
+    fn steps_can_be_left_out_by_their_names_only() {
+        assert_eq!(without(&["--without", "tests", "--without", "doc"]), Ok(vec!["tests", "doc"]));
+        assert!(without(&["--without", "nonsense"]).is_err());
+        assert!(without(&["--without"]).is_err());
+        assert!(without(&["tests"]).is_err());
+    }
+
+    #[test]
+    fn a_failing_step_counts_as_a_failure() {
+        let step = Step { name: "bad", program: "sh", args: &["-c", "exit 3"], env: &[] };
+        let outcome = execute(Path::new("/"), &step).expect("sh is there");
+        assert_eq!((outcome.good, outcome.passed, outcome.failed), (false, 0, 1));
+    }
+}

@@ -1,0 +1,48 @@
+//! `cargo x`: the checks of the workspace in one program. `cargo x help` lists them.
+
+mod ci;
+mod tidy;
+mod wrap;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+const HELP: &str = "\
+cargo x ci [--without STEP]...  run every check, with times
+                                (fmt, tidy, clippy, tests, doc, release, man)
+cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
+cargo x layout --accept         note the present layout.rs files in docs/layout.md, once its
+                                drawings are revised
+cargo x wrap FILE...            break comment lines over 110 columns
+cargo x help                    print this
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = root();
+    let done = match words.as_slice() {
+        ["ci", rest @ ..] => ci::run(&root, rest),
+        ["tidy"] => tidy::run(&root),
+        ["wrap", files @ ..] if !files.is_empty() => wrap::run(files),
+        ["layout", "--accept"] => tidy::layout::accept(&root),
+        ["help" | "--help" | "-h"] | [] => {
+            print!("{HELP}");
+            Ok(true)
+        }
+        _ => Err(format!("unknown command: {}\n{HELP}", words.join(" "))),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The workspace: this crate's parent.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is inside the workspace").to_path_buf()
+}

@@ -1,0 +1,58 @@
+//! Documents that name source files name files that exist.
+
+use super::Finding;
+use super::tree::Tree;
+
+/// The pages that guide through the sources.
+const PAGES: [&str; 5] =
+    ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/layout.md", "docs/paths.md", "docs/protocol.md"];
+/// First parts of a path that make a word in backticks one of ours.
+const ROOTS: [&str; 7] = ["crates/", "docs/", "xtask/", "fuzz/", "lab/", "scripts/", ".ci/"];
+
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let pages = tree.files.iter().filter(|file| PAGES.contains(&file.path.as_str()) || is_claims(&file.path));
+    for file in pages {
+        for (i, line) in file.text.lines().enumerate() {
+            for path in named(line) {
+                if !exists(tree, path) {
+                    findings.push(Finding::new(&file.path, i + 1, format!("{path} does not exist")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+fn is_claims(path: &str) -> bool {
+    path.starts_with("docs/papers/") && path.ends_with(".md")
+}
+
+/// A star stands for any one name: `crates/*/Cargo.toml`.
+fn exists(tree: &Tree, path: &str) -> bool {
+    match path.split_once('*') {
+        None => tree.has(path),
+        Some((before, after)) => tree.files.iter().any(|file| {
+            let rest = file.path.strip_prefix(before);
+            rest.is_some_and(|rest| {
+                after.is_empty() || rest.split_once('/').is_some_and(|(_, rest)| after[1..] == *rest)
+            })
+        }),
+    }
+}
+
+/// Words in backticks that look like paths of ours.
+fn named(line: &str) -> impl Iterator<Item = &str> {
+    let quoted = line.split('`').skip(1).step_by(2);
+    quoted.filter(|word| ROOTS.iter().any(|root| word.starts_with(root)) && !word.contains(['{', ' ', '<']))
+}
+
+#[test]
+fn a_path_that_is_gone_is_found() {
+    let tree = |text: &str| Tree::of(&[("docs/paths.md", text), ("crates/a/src/get.rs", "")]);
+    let count = |text: &str| check(&tree(text)).len();
+    assert_eq!(count("then `crates/a/src/put.rs`"), 1);
+    assert_eq!(count("then `crates/a/src/get.rs` in `crates/a`, `fn get`, `crates/*/src/get.rs`"), 0);
+    assert_eq!(count("`crates/*/src/put.rs`"), 1);
+    assert_eq!(count("crates/not/quoted.rs"), 0);
+}
