@@ -1,0 +1,190 @@
+//! GET: READs under a lease, tried again within a deadline.
+
+use longarm_base::limits::{KEY_MAX, RETRIES_MAX};
+use longarm_base::{Csn, Nanos};
+use longarm_fabric::{QueuePair, Transport};
+use longarm_memory::Hash;
+
+use crate::cache::Located;
+use crate::clock::now;
+use crate::error::Error;
+use crate::link::{Link, Trouble};
+use crate::lookup::{Lookup, Want};
+use crate::pipeline::Client;
+
+/// How one attempt ended.
+pub(crate) enum Attempt<R> {
+    Value(R),
+    Missing,
+    Again,
+}
+
+impl<T: Transport> Client<T> {
+    /// The value of a key, or `None`. One READ if it is inline, two if it is an entry, none of them served by a CPU.
+    pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        self.get_with(key, |value, _| value.to_vec())
+    }
+
+    /// The value and its version, or `None`.
+    pub fn get_versioned(&mut self, key: &[u8]) -> Result<Option<(Vec<u8>, Csn)>, Error> {
+        self.get_with(key, |value, csn| (value.to_vec(), csn))
+    }
+
+    /// Copies the value into `into` (replacing what is there); `false` if there is no such key.
+    pub fn get_into(&mut self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, Error> {
+        let found = self.get_with(key, |value, _| {
+            into.clear();
+            into.extend_from_slice(value);
+        })?;
+        Ok(found.is_some())
+    }
+
+    /// Whether the key is there. Costs the same READs as a GET of an inline item.
+    pub fn exists(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.get_with(key, |_, _| ())?.is_some())
+    }
+
+    /// Shows the value where it landed, without a copy, and its version.
+    pub fn get_with<R>(&mut self, key: &[u8], show: impl FnOnce(&[u8], Csn) -> R) -> Result<Option<R>, Error> {
+        check_key(key)?;
+        let deadline = self.deadline();
+        let mut show = Some(show);
+        for tries in 0..RETRIES_MAX {
+            let shown = |value: &[u8], csn| (show.take().expect("a value is shown once"))(value, csn);
+            match self.try_get(key, deadline, shown) {
+                Ok(Attempt::Value(value)) => return Ok(Some(value)),
+                Ok(Attempt::Missing) => return Ok(None),
+                Ok(Attempt::Again) if tries > 8 => {
+                    // Somebody writes faster than we read: let them, briefly.
+                    let waited = self.link()?.wait_a_little(deadline);
+                    waited.or_else(|trouble| self.recover(trouble, deadline))?;
+                }
+                Ok(Attempt::Again) => {}
+                Err(trouble) => self.recover(trouble, deadline)?,
+            }
+        }
+        Err(Error::Contended(RETRIES_MAX))
+    }
+
+    fn try_get<R>(
+        &mut self,
+        key: &[u8],
+        deadline: Nanos,
+        show: impl FnOnce(&[u8], Csn) -> R,
+    ) -> Result<Attempt<R>, Trouble> {
+        let begin = self.ensure_lease(deadline)?;
+        let Client { link, cache, large, .. } = self;
+        let link = link.as_mut().expect("a lease has a link");
+        let hash = link.hasher.hash(key);
+        let located = cache.find(hash);
+        let into = Link::<T::Qp>::slot(0);
+        let (mut lookup, mut want) = Lookup::start(hash, link.look, located, &link.view());
+        let mut whole = false;
+        loop {
+            match want {
+                Want::Read(place) => {
+                    link.post_read(place, into)?;
+                    link.finish_reads(deadline)?;
+                    whole = false;
+                    want = lookup.feed(key, link.qp.landing(into, place.len), &link.view());
+                }
+                Want::Large { entry } => {
+                    link.fetch(entry.offset, entry.len, large, deadline)?;
+                    whole = true;
+                    want = lookup.feed(key, large, &link.view());
+                }
+                Want::Hit { csn, at, len, expiry, located: found } => {
+                    let end = now();
+                    // A large value is whole by its checksum; only its lease is of time.
+                    let begin = if whole { end } else { begin };
+                    if !link.trusted(begin, end) {
+                        self.began = Nanos(0);
+                        return Ok(Attempt::Again);
+                    }
+                    self.began = end;
+                    if expiry.expired(link.unix_now(end)) {
+                        return Ok(Attempt::Missing);
+                    }
+                    let bytes = if whole { &large[at as usize..(at + len) as usize] } else { link.qp.landing(into + at, len) };
+                    let value = show(bytes, csn);
+                    self.found(hash, located, found);
+                    return Ok(Attempt::Value(value));
+                }
+                Want::Miss => {
+                    let end = now();
+                    let counts = link.trusted(begin, end);
+                    self.began = if counts { end } else { Nanos(0) };
+                    return Ok(if counts { Attempt::Missing } else { Attempt::Again });
+                }
+                Want::Again => {
+                    link.counters.torn += 1;
+                    cache.forget(hash);
+                    return Ok(Attempt::Again);
+                }
+                Want::Refresh => {
+                    link.look_at_heartbeat(deadline)?;
+                    return Ok(Attempt::Again);
+                }
+            }
+        }
+    }
+
+    /// Remembers where a key was found, and notes it for the server's eviction now and then.
+    #[inline]
+    pub(crate) fn found(&mut self, hash: Hash, before: Option<Located>, found: Located) {
+        if before == Some(found) {
+            if let Some(link) = &mut self.link {
+                link.counters.cache_hits += 1;
+            }
+        } else {
+            self.cache.remember(hash, found);
+        }
+        if self.options.hint_every > 0 {
+            self.hint_in -= 1;
+            if self.hint_in == 0 {
+                self.note_hint(hash);
+            }
+        }
+    }
+
+    /// A valid lease, and the moment from which READs count.
+    #[inline]
+    pub(crate) fn ensure_lease(&mut self, deadline: Nanos) -> Result<Nanos, Trouble> {
+        // The last reading of the clock serves as the beginning where calls follow each other: it is only earlier.
+        let mut begin = if self.began == Nanos(0) { now() } else { self.began };
+        if self.connected()?.should_renew(begin) {
+            begin = self.renew(deadline)?;
+        }
+        Ok(begin)
+    }
+
+    /// Looks at the heartbeat until the lease is valid.
+    fn renew(&mut self, deadline: Nanos) -> Result<Nanos, Trouble> {
+        let mut asked = false;
+        loop {
+            let link = self.connected()?;
+            link.look_at_heartbeat(deadline)?;
+            let begin = now();
+            if link.has_lease(begin) {
+                return Ok(begin);
+            }
+            // A loose anchor (a slow connect), or a server that makes no progress: an answer tells which.
+            if !asked {
+                self.ping().map_err(|_| Trouble::Unresponsive)?;
+                asked = true;
+            }
+            let link = self.connected()?;
+            match link.wait_a_little(deadline) {
+                Err(Trouble::Late) => return Err(Trouble::Unresponsive),
+                other => other?,
+            }
+            link.pump();
+        }
+    }
+}
+
+/// A key has 1 to 1,024 bytes.
+#[inline]
+pub(crate) fn check_key(key: &[u8]) -> Result<(), Error> {
+    if key.is_empty() || key.len() > KEY_MAX { Err(Error::KeyLength(key.len())) } else { Ok(()) }
+}

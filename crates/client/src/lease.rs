@@ -1,0 +1,124 @@
+//! The reader's lease, as arithmetic: until when the server's memory may be trusted, on the client's clock.
+//!
+//! The server stores a stamp of its clock while it makes progress (control page). A stamp vouches for its memory for the
+//! lease's length D. Clocks of two machines are never compared (VERIFY M7, X4): from one request and its answer the client
+//! learns that the stamp `s0` in the answer was taken not before it sent, at `t0`; so server time `s` is not earlier than
+//! `t0 + (s - s0)(1 - rho)` on the client's clock, and a result that was complete before that plus D counts. On shared
+//! memory both sides read one clock, and the bound is exact.
+//! (1) `end` never promises more than D after a moment at which the server was alive.
+//! (2) Only rates are assumed: two clocks drift apart by at most one part in [`DRIFT`].
+
+use longarm_base::Nanos;
+
+/// Clocks drift apart by at most one part in so many (200 ppm).
+const DRIFT: i128 = 5000;
+
+/// One client's lease on one server's memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    length: Nanos,
+    /// Client time minus server time, at most; `None` until anchored.
+    offset: Option<i128>,
+    exact: bool,
+    anchored: Nanos,
+    end: Nanos,
+}
+
+impl Lease {
+    pub(crate) fn new(length: Nanos) -> Lease {
+        Lease { length, offset: None, exact: false, anchored: Nanos(0), end: Nanos(0) }
+    }
+
+    /// Both sides read the same clock.
+    pub(crate) fn same_clock(&mut self) {
+        (self.offset, self.exact) = (Some(0), true);
+    }
+
+    /// An answer to something sent at `sent` carried the server's clock.
+    pub(crate) fn anchor(&mut self, sent: Nanos, stamp: Nanos) {
+        if self.exact {
+            return;
+        }
+        let candidate = i128::from(sent.0) - i128::from(stamp.0);
+        let kept = self.offset.map(|offset| offset - i128::from(sent.since(self.anchored).0) / DRIFT);
+        if kept.is_none_or(|kept| candidate > kept) {
+            self.offset = Some(candidate);
+            self.anchored = sent;
+        }
+    }
+
+    /// The server was alive at `stamp` of its clock; `now` is the client's.
+    pub(crate) fn observe(&mut self, stamp: Nanos, now: Nanos) {
+        let Some(offset) = self.offset else { return };
+        let drift = if self.exact { 0 } else { i128::from(now.since(self.anchored).0) / DRIFT };
+        let length = i128::from(self.length.0) * (DRIFT - 1) / DRIFT;
+        let end = i128::from(stamp.0) + offset - drift + length;
+        let end = Nanos(u64::try_from(end.max(0)).unwrap_or(u64::MAX));
+        // A stamp from the future of the bound is a broken clock: it earns no more than a fresh one.
+        self.end = self.end.max(end).min(now + self.length);
+    }
+
+    /// Forgets all trust, as after a broken connection.
+    pub(crate) fn forget(&mut self) {
+        self.end = Nanos(0);
+    }
+
+    /// Whether a result that was complete at `now` counts.
+    #[inline(always)]
+    pub(crate) fn valid(&self, now: Nanos) -> bool {
+        now < self.end
+    }
+
+    /// Whether it is time to look at the stamp again.
+    #[inline(always)]
+    pub(crate) fn should_renew(&self, now: Nanos) -> bool {
+        now.0 + self.length.0 / 2 >= self.end.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Two clocks with any offset and a drift within the bound: the lease never outlives D after the stamp's true
+        /// moment (VERIFY I9, in the client's part).
+        #[test]
+        fn never_longer_than_the_length_after_the_server_lived(
+            skew in -1_000_000_000_000i64..1_000_000_000_000, ppm in -190i64..190,
+            round_trips in proptest::collection::vec((0u64..5_000_000, 0u64..5_000_000, 1u64..50_000_000), 1..20),
+        ) {
+            let length = Nanos::from_millis(10);
+            // True time; the client's clock is true, the server's runs at another rate from another start.
+            let server = |t: u64| Nanos((2_000_000_000_000i128 + i128::from(t) + i128::from(skew)
+                + i128::from(t) * i128::from(ppm) / 1_000_000) as u64);
+            let mut lease = Lease::new(length);
+            let mut t = 1_000_000_000u64;
+            let mut last_beat = 0;
+            for (out, back, gap) in round_trips {
+                let (sent, seen) = (t, t + out);
+                lease.anchor(Nanos(sent), server(seen));
+                t = seen + back + gap;
+                // A beat happened at some true moment between the answer and now.
+                let beat = seen + (back + gap) / 2;
+                lease.observe(server(beat), Nanos(t));
+                last_beat = last_beat.max(beat);
+                prop_assert!(!lease.valid(Nanos(last_beat + length.0)), "outlives the beat by more than the lease");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tight_round_trip_makes_a_useful_lease() {
+        let mut lease = Lease::new(Nanos::from_millis(10));
+        lease.observe(Nanos(5), Nanos(5));
+        assert!(!lease.valid(Nanos(5)), "not anchored");
+        lease.anchor(Nanos(1_000_000), Nanos(77_000_000));
+        lease.observe(Nanos(77_050_000), Nanos(1_100_000));
+        assert!(lease.valid(Nanos(10_000_000)) && !lease.valid(Nanos(11_060_000)));
+        lease.forget();
+        assert!(!lease.valid(Nanos(1_100_000)));
+    }
+}

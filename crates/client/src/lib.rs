@@ -1,0 +1,44 @@
+//! The client: it reads the server's memory itself and asks the server only to write.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), longarm_client::Error> {
+//! use longarm_client::{Client, Options};
+//! let mut client = Client::connect(&"shm:/tmp/longarm.sock".parse().expect("an address"), Options::default())?;
+//! client.put(b"key", b"value")?;
+//! assert_eq!(client.get(b"key")?.as_deref(), Some(&b"value"[..]));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Client`] belongs to one thread; make one a thread, hundreds per server. GETs ([`Client::get`],
+//! [`Client::multi_get`]) are one-sided READs under a lease: see `lookup.rs` for what is read, `lease.rs` for when it
+//! counts. Writes go through the server, blocking ([`Client::put`]) or pipelined ([`Client::submit`]); each has an
+//! operation number, so that a retry after a broken connection is never executed twice, and one whose answer never came
+//! is reported as [`Error::InDoubt`], never as failed.
+#![forbid(unsafe_code)]
+
+mod cache;
+mod clock;
+mod error;
+mod get;
+mod lease;
+mod link;
+mod lookup;
+mod multi_get;
+mod options;
+mod pipeline;
+mod walk;
+mod write;
+
+pub use error::Error;
+pub use link::Counters;
+pub use longarm_base::Csn;
+pub use longarm_fabric::{Address, Login};
+pub use longarm_wire::Condition;
+pub use options::Options;
+pub use pipeline::{Client, Reply, Ticket};
+pub use walk::Item;
+pub use write::{Put, Write};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,395 @@
+//! One connection: the queue pair, the message rings, the landing areas of READs, the lease and the geometry.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Csn, Nanos, Place, UnixMillis, limits};
+use longarm_fabric::ring::Mailbox;
+use longarm_fabric::{
+    Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError, Ticket,
+    Transport, WorkError,
+};
+use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
+use longarm_index::hash::layout::INDEX_REGION;
+use longarm_index::hash::{Geometry, Look};
+use longarm_memory::{Backing, HashKey, Region, RegionOptions, SumKey};
+use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Status, Welcome};
+
+use crate::clock::now;
+use crate::lease::Lease;
+use crate::lookup::View;
+use crate::options::Options;
+
+/// Lookups in flight at once.
+pub(crate) const BATCH: usize = 64;
+/// Landing bytes of one lookup: a segment, or an entry of up to this size.
+pub(crate) const SLOT: u32 = 4096;
+const CONTROL_AT: u32 = 0;
+const SLOTS_AT: u32 = SLOT;
+/// Landing bytes for entries that are fetched in pieces.
+const LARGE_AT: u32 = SLOTS_AT + BATCH as u32 * SLOT;
+const LARGE_PIECES: u32 = 4;
+const LANDING: u32 = LARGE_AT + LARGE_PIECES * limits::READ_MAX;
+
+/// Why a step on the connection did not end well.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The connection is of no more use: connect again.
+    Broken(String),
+    /// The deadline came first.
+    Late,
+    /// The server makes no progress.
+    Unresponsive,
+}
+
+/// What happened on a client, for people and tests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// READs posted, heartbeats included.
+    pub reads: u64,
+    /// GETs that had to start again because bytes were of different moments.
+    pub torn: u64,
+    /// GETs answered by a remembered place.
+    pub cache_hits: u64,
+    /// Looks at the server's heartbeat.
+    pub renewals: u64,
+    /// Times the geometry was fetched.
+    pub geometries: u64,
+    /// Connections made after the first.
+    pub reconnects: u64,
+    /// Requests sent.
+    pub requests: u64,
+}
+
+/// An answer, copied out of the ring.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: Status,
+    pub(crate) operation: u64,
+    pub(crate) csn: Csn,
+    pub(crate) number: i64,
+    pub(crate) value: Vec<u8>,
+}
+
+pub(crate) struct Link<Q> {
+    pub(crate) qp: Q,
+    pub(crate) mailbox: Mailbox,
+    pub(crate) welcome: Welcome,
+    pub(crate) sums: SumKey,
+    pub(crate) hasher: HashKey,
+    pub(crate) geometry: Geometry,
+    pub(crate) look: Look,
+    lease: Lease,
+    index_bytes: u64,
+    arena_bytes: u64,
+    unix: UnixMillis,
+    unix_seen: Nanos,
+    done: Completions,
+    reads_open: usize,
+    failed: Option<WorkError>,
+    pub(crate) answers: VecDeque<Answer>,
+    /// When the oldest request without an answer was sent: the anchor of the lease.
+    pub(crate) sent_at: VecDeque<(u64, Nanos)>,
+    pub(crate) counters: Counters,
+}
+
+impl<Q: QueuePair> Link<Q> {
+    /// Connects, learns what is where, and takes a first lease.
+    pub(crate) fn connect<T: Transport<Qp = Q>>(
+        transport: &T,
+        address: &Address,
+        options: &Options,
+        session: u64,
+    ) -> Result<Link<Q>, SetupError> {
+        let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
+        let ring = RegionOptions { name: "longarm-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
+        let ring = Arc::new(Region::create(&ring)?);
+        let hello = Hello { session, ring_bytes, name: options.name.clone() }.encode();
+        let request = ConnectRequest {
+            hello: &hello,
+            grants: vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }],
+            landing: LANDING,
+            login: options.login.clone(),
+            timeout: options.connect_timeout,
+        };
+        let sent = now();
+        let connected = transport.connect(address, request)?;
+        let answered = now();
+        let welcome =
+            Welcome::decode(&connected.welcome).map_err(|bad| SetupError::Protocol(bad.to_string()))?;
+        let granted = |id| {
+            let found = connected.qp.granted().iter().find(|granted| granted.id == id);
+            found.map(|granted| granted.bytes).ok_or_else(|| SetupError::Protocol(format!("{id:?} was not granted")))
+        };
+        let (index_bytes, arena_bytes) = (granted(INDEX_REGION)?, granted(ARENA_REGION)?);
+        let ring_granted = granted(RING_REGION)?;
+        if ring_granted < welcome.ring_bytes || welcome.ring_bytes < 4096 || !welcome.ring_bytes.is_multiple_of(64) {
+            return Err(SetupError::Protocol("the request ring has an impossible size".into()));
+        }
+        let stamp = Nanos(welcome.stamp);
+        let mut lease = Lease::new(Nanos(welcome.lease));
+        lease.anchor(sent, stamp);
+        let local = matches!(address, Address::Shm(_));
+        if local && sent <= stamp && stamp <= answered {
+            lease.same_clock();
+        }
+        let sums = SumKey::new(welcome.sum_key);
+        let mut link = Link {
+            mailbox: Mailbox::new(ring.memory().clone(), RING_REGION, welcome.ring_bytes, MESSAGE_MAX),
+            qp: connected.qp,
+            welcome,
+            sums,
+            hasher: HashKey::new(0),
+            geometry: Geometry { epoch: 0, tables: [None; limits::TABLES_MAX], hash_key: 0 },
+            look: if local { Look::Lines } else { Look::Segment },
+            lease,
+            index_bytes,
+            arena_bytes,
+            unix: UnixMillis(0),
+            unix_seen: Nanos(0),
+            done: Completions::new(limits::QUEUE_DEPTH),
+            reads_open: 0,
+            failed: None,
+            answers: VecDeque::new(),
+            sent_at: VecDeque::new(),
+            counters: Counters::default(),
+        };
+        let deadline = answered + Nanos(options.connect_timeout.as_nanos() as u64);
+        link.look_at_heartbeat(deadline).map_err(|trouble| SetupError::Protocol(format!("{trouble:?}")))?;
+        Ok(link)
+    }
+
+    /// What lookups need to know.
+    #[inline(always)]
+    pub(crate) fn view(&self) -> View<'_> {
+        View { geometry: &self.geometry, sums: &self.sums, arena_bytes: self.arena_bytes, slot_max: SLOT }
+    }
+
+    /// Landing area of lookup `i`.
+    #[inline(always)]
+    pub(crate) fn slot(i: usize) -> u32 {
+        SLOTS_AT + i as u32 * SLOT
+    }
+
+    /// Posts a READ; `start` and `finish` frame a batch.
+    #[inline]
+    pub(crate) fn post_read(&mut self, from: Place, into: u32) -> Result<(), Trouble> {
+        self.counters.reads += 1;
+        match self.qp.post(Op::Read { from, into }, Ticket(into as u64)) {
+            Ok(()) => {
+                self.reads_open += 1;
+                Ok(())
+            }
+            Err(PostError::Full) => {
+                // Requests in flight hold the queue: let some complete, then there is room.
+                self.qp.ring();
+                self.pump();
+                self.qp.post(Op::Read { from, into }, Ticket(into as u64)).map_err(|e| Trouble::Broken(e.to_string()))?;
+                self.reads_open += 1;
+                Ok(())
+            }
+            Err(error) => Err(self.broken(&error.to_string())),
+        }
+    }
+
+    /// Rings the doorbell and waits until every READ posted is complete.
+    #[inline]
+    pub(crate) fn finish_reads(&mut self, deadline: Nanos) -> Result<(), Trouble> {
+        self.qp.ring();
+        self.pump();
+        let mut idle = 0u32;
+        while self.reads_open > 0 {
+            if self.pump() == 0 {
+                idle += 1;
+                if idle > 16 {
+                    self.wait_a_little(deadline)?;
+                }
+            }
+        }
+        match self.failed.take() {
+            None => Ok(()),
+            Some(error) => Err(self.broken(&error.to_string())),
+        }
+    }
+
+    pub(crate) fn broken(&self, what: &str) -> Trouble {
+        match self.qp.state() {
+            Err(reason) => Trouble::Broken(reason.to_string()),
+            Ok(()) => Trouble::Broken(what.to_string()),
+        }
+    }
+
+    /// Sleeps until something happens, for at most a millisecond, and looks at the deadline.
+    pub(crate) fn wait_a_little(&mut self, deadline: Nanos) -> Result<(), Trouble> {
+        if let Err(reason) = self.qp.state() {
+            return Err(Trouble::Broken(reason.to_string()));
+        }
+        if now() >= deadline {
+            return Err(Trouble::Late);
+        }
+        self.qp.wait(Duration::from_millis(1));
+        Ok(())
+    }
+
+    /// Takes what has completed or arrived; returns how much.
+    #[inline]
+    pub(crate) fn pump(&mut self) -> usize {
+        let n = self.qp.poll(&mut self.done);
+        if n == 0 {
+            return 0;
+        }
+        let mut arrived = false;
+        for i in 0..self.done.as_slice().len() {
+            match self.done.as_slice()[i] {
+                Completion::Done(ticket, outcome) => {
+                    if ticket != Ticket::SILENT {
+                        self.reads_open -= 1;
+                    }
+                    if let Err(error) = outcome {
+                        self.failed = Some(error);
+                    }
+                }
+                Completion::Arrived { imm, len } => {
+                    arrived = true;
+                    self.take_answer(imm, len);
+                }
+                Completion::Message { buffer, .. } => self.qp.release(buffer),
+            }
+        }
+        self.done.clear();
+        if arrived || self.mailbox.is_sending() {
+            let _ = self.mailbox.pump(&mut self.qp);
+            self.qp.ring();
+        }
+        n
+    }
+
+    fn take_answer(&mut self, imm: u32, len: u32) {
+        match self.mailbox.receive(imm, len) {
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(_) => {
+                self.failed = Some(WorkError::Flushed);
+                let _ = self.qp.revoke();
+                return;
+            }
+        }
+        let Ok(response) = Response::decode(self.mailbox.message()) else {
+            self.failed = Some(WorkError::Flushed);
+            let _ = self.qp.revoke();
+            return;
+        };
+        while let Some((operation, sent)) = self.sent_at.pop_front() {
+            if operation == response.operation {
+                self.lease.anchor(sent, response.stamp);
+                break;
+            }
+        }
+        self.answers.push_back(Answer {
+            status: response.status,
+            operation: response.operation,
+            csn: response.csn,
+            number: response.number,
+            value: response.value.to_vec(),
+        });
+        self.mailbox.shrink();
+    }
+
+    /// Whether results that are complete at `now` count.
+    #[inline(always)]
+    pub(crate) fn trusted(&self, begin: Nanos, end: Nanos) -> bool {
+        self.lease.valid(end) && end.since(begin).0 <= self.welcome.read_bound
+    }
+
+    #[inline(always)]
+    pub(crate) fn should_renew(&self, now: Nanos) -> bool {
+        self.lease.should_renew(now)
+    }
+
+    pub(crate) fn has_lease(&self, now: Nanos) -> bool {
+        self.lease.valid(now)
+    }
+
+    /// The server's unix clock now, as far as the last heartbeat tells.
+    #[inline(always)]
+    pub(crate) fn unix_now(&self, now: Nanos) -> UnixMillis {
+        UnixMillis(self.unix.0 + now.since(self.unix_seen).0 / 1_000_000)
+    }
+
+    /// READs the heartbeat, renews the lease by it, and follows a changed geometry.
+    pub(crate) fn look_at_heartbeat(&mut self, deadline: Nanos) -> Result<(), Trouble> {
+        self.counters.renewals += 1;
+        let begin = now();
+        self.post_read(HEARTBEAT_PLACE, CONTROL_AT)?;
+        self.finish_reads(deadline)?;
+        let end = now();
+        let beat = Heartbeat::parse(self.qp.landing(CONTROL_AT, 64))
+            .ok_or_else(|| Trouble::Broken("the control page is not one of this layout".into()))?;
+        if beat.boot != self.welcome.boot {
+            return Err(Trouble::Broken("the server is another one than we connected to".into()));
+        }
+        if beat.state == ServerState::Closed {
+            self.lease.forget();
+            return Err(Trouble::Broken("the server said goodbye".into()));
+        }
+        if beat.epoch != self.geometry.epoch {
+            self.fetch_geometry(beat.epoch, deadline)?;
+        }
+        // Half of the bound: a table retired during this READ is kept for the other half and the lease.
+        if end.since(begin).0 <= self.welcome.read_bound / 2 {
+            self.lease.observe(beat.stamp, end);
+            if beat.unix.0 > self.unix.0 {
+                self.unix = beat.unix;
+                self.unix_seen = end;
+            }
+        }
+        Ok(())
+    }
+
+    /// READs the geometry record until it verifies and is at least of this epoch.
+    fn fetch_geometry(&mut self, epoch: u64, deadline: Nanos) -> Result<(), Trouble> {
+        for _ in 0..limits::RETRIES_MAX {
+            self.counters.geometries += 1;
+            self.post_read(GEOMETRY_PLACE, CONTROL_AT + 64)?;
+            self.finish_reads(deadline)?;
+            let bytes = self.qp.landing(CONTROL_AT + 64, GEOMETRY_PLACE.len);
+            if let Some(geometry) = control::geometry(bytes, &self.sums, self.index_bytes)
+                && geometry.epoch >= epoch
+            {
+                self.hasher = HashKey::new(geometry.hash_key);
+                self.geometry = geometry;
+                return Ok(());
+            }
+            self.wait_a_little(deadline)?;
+        }
+        Err(Trouble::Broken("the geometry record never verified".into()))
+    }
+
+    /// Fetches bytes of the arena in pieces, several READs in flight.
+    pub(crate) fn fetch(&mut self, offset: u64, len: u32, into: &mut Vec<u8>, deadline: Nanos) -> Result<(), Trouble> {
+        into.clear();
+        into.reserve(len as usize);
+        let mut at = 0;
+        while at < len {
+            let mut pieces = 0;
+            let first = at;
+            while at < len && pieces < LARGE_PIECES {
+                let piece = (len - at).min(limits::READ_MAX);
+                let from = Place::new(ARENA_REGION, offset + u64::from(at), piece);
+                self.post_read(from, LARGE_AT + pieces * limits::READ_MAX)?;
+                at += piece;
+                pieces += 1;
+            }
+            self.finish_reads(deadline)?;
+            let mut copied = first;
+            for piece in 0..pieces {
+                let part = (at - copied).min(limits::READ_MAX);
+                into.extend_from_slice(self.qp.landing(LARGE_AT + piece * limits::READ_MAX, part));
+                copied += part;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,174 @@
+//! One GET as a value: which bytes to READ next, until there is an answer. No I/O and no clock; the same for one key and
+//! for a batch, for every transport, and in tests.
+//!
+//! A remembered place first (one READ); else the index search, and the entry if the item is not inline.
+
+use longarm_base::{Csn, Place, UnixMillis, limits};
+use longarm_index::hash::{EntryRef, Geometry, Look, Search, Step};
+use longarm_memory::{Hash, SumKey};
+use longarm_store::object;
+use longarm_wire::ARENA_REGION;
+
+use crate::cache::Located;
+
+/// What a lookup wants next, or found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Want {
+    /// READ this and feed it.
+    Read(Place),
+    /// Found: the value is in the bytes just fed.
+    Hit { csn: Csn, at: u32, len: u32, expiry: UnixMillis, located: Located },
+    /// The entry is longer than one landing slot: fetch it apart and feed it whole.
+    Large { entry: EntryRef },
+    /// No such key.
+    Miss,
+    /// The bytes were of different moments, or the memory was reused: start again.
+    Again,
+    /// The geometry is out of date: refresh it, then start again.
+    Refresh,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    CachedSlot { table: u32, place: Place },
+    CachedEntry { entry: EntryRef, csn: Csn },
+    Search,
+    /// Waiting for the first line of an entry whose length the slot does not say.
+    EntryHead { entry: EntryRef, csn: Csn },
+    Entry { entry: EntryRef, csn: Csn },
+}
+
+/// A GET in progress.
+#[derive(Clone, Debug)]
+pub(crate) struct Lookup {
+    hash: Hash,
+    look: Look,
+    stage: Stage,
+    search: Option<Search>,
+}
+
+/// What every step needs to know.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'a> {
+    pub(crate) geometry: &'a Geometry,
+    pub(crate) sums: &'a SumKey,
+    pub(crate) arena_bytes: u64,
+    /// Longest READ into a landing slot.
+    pub(crate) slot_max: u32,
+}
+
+impl Lookup {
+    #[inline]
+    pub(crate) fn start(hash: Hash, look: Look, located: Option<Located>, view: &View<'_>) -> (Lookup, Want) {
+        let mut lookup = Lookup { hash, look, stage: Stage::Search, search: None };
+        let want = match located {
+            Some(Located::Slot { table, place }) if view.geometry.live().any(|t| t.id == table) => {
+                lookup.stage = Stage::CachedSlot { table, place };
+                Want::Read(place)
+            }
+            Some(Located::Entry { entry, csn }) => {
+                lookup.stage = Stage::CachedEntry { entry, csn };
+                lookup.entry_place(entry, view)
+            }
+            _ => lookup.start_search(view),
+        };
+        (lookup, want)
+    }
+
+    /// Hash of the key.
+    #[inline(always)]
+    pub(crate) fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    #[inline]
+    fn start_search(&mut self, view: &View<'_>) -> Want {
+        let (search, step) = Search::start(self.hash, view.geometry, self.look);
+        self.stage = Stage::Search;
+        self.search = Some(search);
+        self.follow(step, view)
+    }
+
+    /// Takes the bytes of the READ (or of the large entry) that the last step asked for.
+    #[inline]
+    pub(crate) fn feed(&mut self, key: &[u8], bytes: &[u8], view: &View<'_>) -> Want {
+        match self.stage {
+            Stage::Search => {
+                let search = self.search.as_mut().expect("a search is on");
+                let step = search.feed(key, bytes, view.geometry, view.sums);
+                self.follow(step, view)
+            }
+            Stage::CachedSlot { table, place } => {
+                let slot = bytes.first_chunk::<64>();
+                let found = slot.and_then(|slot| Search::check_slot(table, place, key, slot, view.sums));
+                match found {
+                    Some(Step::Found { csn, value_at, value_len, expiry, .. }) => {
+                        let located = Located::Slot { table, place };
+                        Want::Hit { csn, at: value_at, len: value_len, expiry, located }
+                    }
+                    _ => self.start_search(view),
+                }
+            }
+            Stage::CachedEntry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
+                Ok(e) if e.csn == csn && e.key == key && !e.superseded => hit(bytes, &e, entry),
+                _ => self.start_search(view),
+            },
+            Stage::EntryHead { entry, csn } => match object::total_len(bytes) {
+                Ok(len) => {
+                    let entry = EntryRef { offset: entry.offset, len: len.next_multiple_of(8) };
+                    self.stage = Stage::Entry { entry, csn };
+                    self.entry_place(entry, view)
+                }
+                Err(_) => Want::Again,
+            },
+            Stage::Entry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
+                Ok(e) if e.csn == csn && e.key == key => hit(bytes, &e, entry),
+                Ok(e) if e.csn == csn => {
+                    let step = self.search.as_mut().expect("a search is on").not_it(csn);
+                    self.stage = Stage::Search;
+                    self.follow(step, view)
+                }
+                _ => Want::Again,
+            },
+        }
+    }
+
+    #[inline]
+    fn follow(&mut self, step: Step, view: &View<'_>) -> Want {
+        match step {
+            Step::Read(place) => Want::Read(place),
+            Step::Found { csn, value_at, value_len, expiry, slot } => {
+                let table = self.search.as_ref().map_or(0, |search| search.table().id);
+                let located = Located::Slot { table, place: slot };
+                Want::Hit { csn, at: value_at, len: value_len, expiry, located }
+            }
+            Step::Entry { entry, csn } => {
+                self.stage =
+                    if entry.len == 0 { Stage::EntryHead { entry, csn } } else { Stage::Entry { entry, csn } };
+                self.entry_place(entry, view)
+            }
+            Step::Absent => Want::Miss,
+            Step::Torn => Want::Again,
+            Step::Stale => Want::Refresh,
+        }
+    }
+
+    /// The READ of an entry, bounds-checked: its place came from remote memory (VERIFY X2).
+    fn entry_place(&self, entry: EntryRef, view: &View<'_>) -> Want {
+        let len = if entry.len == 0 { limits::LINE as u32 } else { entry.len };
+        let inside = entry.offset.checked_add(u64::from(len)).is_some_and(|end| end <= view.arena_bytes);
+        if !inside || len as usize > limits::KEY_MAX + limits::VALUE_MAX + 4096 || !len.is_multiple_of(8) {
+            return Want::Again;
+        }
+        if len > view.slot_max {
+            return Want::Large { entry };
+        }
+        Want::Read(Place::new(ARENA_REGION, entry.offset, len))
+    }
+}
+
+fn hit(bytes: &[u8], entry: &object::Entry<'_>, place: EntryRef) -> Want {
+    let at = entry.value.as_ptr() as usize - bytes.as_ptr() as usize;
+    let located = Located::Entry { entry: place, csn: entry.csn };
+    Want::Hit { csn: entry.csn, at: at as u32, len: entry.value.len() as u32, expiry: entry.expiry, located }
+}

@@ -1,0 +1,151 @@
+//! Multi-GET: many lookups in flight at once. One doorbell a round; on shared memory a round's READs are prefetched
+//! together, elsewhere they share round trips.
+
+use longarm_base::limits::RETRIES_MAX;
+use longarm_base::{Csn, Nanos};
+use longarm_fabric::{QueuePair, Transport};
+
+use crate::clock::now;
+use crate::error::Error;
+use crate::get::check_key;
+use crate::link::{BATCH, Link, Trouble};
+use crate::lookup::{Lookup, Want};
+use crate::pipeline::Client;
+
+/// One key's lookup in a batch.
+pub(crate) struct Flight {
+    key: usize,
+    lookup: Lookup,
+    want: Want,
+}
+
+impl<T: Transport> Client<T> {
+    /// Looks up all keys, pipelined, and shows each value (or `None`) with its key's number, in any order.
+    pub fn multi_get(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        mut show: impl FnMut(usize, Option<(&[u8], Csn)>),
+    ) -> Result<(), Error> {
+        for key in keys {
+            check_key(key.as_ref())?;
+        }
+        let deadline = self.deadline();
+        let mut flights = std::mem::take(&mut self.flights);
+        let mut rest = std::mem::take(&mut self.unfinished);
+        let mut outcome = Ok(());
+        'batches: for first in (0..keys.len()).step_by(BATCH) {
+            rest.clear();
+            rest.extend(first..keys.len().min(first + BATCH));
+            let mut large = Vec::new();
+            let mut tries = 0;
+            while !rest.is_empty() {
+                let tried = self.try_batch(keys, &mut rest, &mut large, &mut flights, deadline, &mut show);
+                tries += 1;
+                let step = match tried {
+                    Ok(()) if tries > RETRIES_MAX => Err(Error::Contended(RETRIES_MAX)),
+                    Ok(()) => Ok(()),
+                    Err(trouble) => self.recover(trouble, deadline),
+                };
+                if step.is_err() {
+                    outcome = step;
+                    break 'batches;
+                }
+            }
+            // Long values one by one: their bytes, not their round trips, are what they cost.
+            for key in large {
+                match self.get_with(keys[key].as_ref(), |value, csn| show(key, Some((value, csn)))) {
+                    Ok(Some(())) => {}
+                    Ok(None) => show(key, None),
+                    Err(error) => {
+                        outcome = Err(error);
+                        break 'batches;
+                    }
+                }
+            }
+        }
+        flights.clear();
+        rest.clear();
+        (self.flights, self.unfinished) = (flights, rest);
+        outcome
+    }
+
+    /// Tries all keys of `rest` once; keeps in `rest` those that must be tried again.
+    fn try_batch(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        rest: &mut Vec<usize>,
+        large: &mut Vec<usize>,
+        flights: &mut Vec<Flight>,
+        deadline: Nanos,
+        show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
+    ) -> Result<(), Trouble> {
+        let begin = self.ensure_lease(deadline)?;
+        let Client { link, cache, .. } = self;
+        let link = link.as_mut().expect("a lease has a link");
+        flights.clear();
+        for &key in rest.iter() {
+            let hash = link.hasher.hash(keys[key].as_ref());
+            let (lookup, want) = Lookup::start(hash, link.look, cache.find(hash), &link.view());
+            flights.push(Flight { key, lookup, want });
+        }
+        // Each round posts every READ that is wanted, then feeds all of them.
+        loop {
+            let mut reading = false;
+            for (i, flight) in flights.iter_mut().enumerate() {
+                if let Want::Read(place) = flight.want {
+                    link.post_read(place, Link::<T::Qp>::slot(i))?;
+                    reading = true;
+                }
+            }
+            if !reading {
+                break;
+            }
+            link.finish_reads(deadline)?;
+            for (i, flight) in flights.iter_mut().enumerate() {
+                if let Want::Read(place) = flight.want {
+                    let bytes = link.qp.landing(Link::<T::Qp>::slot(i), place.len);
+                    flight.want = flight.lookup.feed(keys[flight.key].as_ref(), bytes, &link.view());
+                }
+            }
+        }
+        let end = now();
+        let counts = link.trusted(begin, end);
+        self.began = if counts { end } else { Nanos(0) };
+        self.settle(rest, large, flights, (end, counts), show);
+        if flights.iter().any(|flight| flight.want == Want::Refresh) {
+            self.connected()?.look_at_heartbeat(deadline)?;
+        }
+        Ok(())
+    }
+
+    /// Shows what was found if the READs count, and keeps the rest for another try.
+    fn settle(
+        &mut self,
+        rest: &mut Vec<usize>,
+        large: &mut Vec<usize>,
+        flights: &[Flight],
+        (end, counts): (Nanos, bool),
+        show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
+    ) {
+        rest.clear();
+        for (i, flight) in flights.iter().enumerate() {
+            let link = self.link.as_mut().expect("READs had a link");
+            match flight.want {
+                Want::Hit { expiry, .. } if counts && expiry.expired(link.unix_now(end)) => show(flight.key, None),
+                Want::Hit { csn, at, len, located, .. } if counts => {
+                    show(flight.key, Some((link.qp.landing(Link::<T::Qp>::slot(i) + at, len), csn)));
+                    let hash = flight.lookup.hash();
+                    let before = self.cache.find(hash);
+                    self.found(hash, before, located);
+                }
+                Want::Miss if counts => show(flight.key, None),
+                Want::Large { .. } => large.push(flight.key),
+                other => {
+                    link.counters.torn += u64::from(other == Want::Again);
+                    self.cache.forget(flight.lookup.hash());
+                    rest.push(flight.key);
+                }
+            }
+        }
+    }
+}

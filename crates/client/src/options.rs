@@ -1,0 +1,41 @@
+//! How a client connects and how long it tries.
+
+use std::time::Duration;
+
+use longarm_fabric::Login;
+
+/// Settings of a client.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Shown by the server's `stats`.
+    pub name: String,
+    /// Bound on one operation, retries and reconnects included.
+    pub timeout: Duration,
+    /// Bound on connecting.
+    pub connect_timeout: Duration,
+    /// Proof of identity.
+    pub login: Login,
+    /// Bytes of the ring the server answers in.
+    pub ring_bytes: u64,
+    /// Places remembered, so that a repeat GET is one READ; `None` chooses: none on shared memory, 65,536 elsewhere.
+    pub cache: Option<usize>,
+    /// How long to poll before sleeping for an answer.
+    pub spin: Duration,
+    /// One GET in so many is reported to the server, for eviction; 0 for none.
+    pub hint_every: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            name: String::new(),
+            timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(5),
+            login: Login::None,
+            ring_bytes: 256 << 10,
+            cache: None,
+            spin: Duration::from_micros(50),
+            hint_every: 64,
+        }
+    }
+}
