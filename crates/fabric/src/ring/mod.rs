@@ -208,3 +208,6 @@ impl Mailbox {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! The ring over a queue pair that is nothing but the receiver's memory: messages of any size in any rhythm.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use longarm_memory::{Backing, OwnedWords, Region, RegionOptions};
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Broken, Completions, Granted, SetupError};
+
+/// Delivers WRITE_WITH_IMM into the receiver's ring, and remembers what was announced.
+struct Wire {
+    into: Mapped,
+    arrived: VecDeque<(u32, u32)>,
+    room: usize,
+}
+
+impl QueuePair for Wire {
+    fn post(&mut self, op: Op<'_>, _: Ticket) -> Result<(), PostError> {
+        let Op::WriteImm { offset, bytes, imm, .. } = op else { panic!("a ring only uses WRITE_WITH_IMM") };
+        if self.arrived.len() == self.room {
+            return Err(PostError::Full);
+        }
+        assert!(bytes.len() <= WRITE_MAX && bytes.len().is_multiple_of(8));
+        self.into.copy_in(offset, bytes);
+        self.arrived.push_back((imm, bytes.len() as u32));
+        Ok(())
+    }
+    fn ring(&mut self) {}
+    fn poll(&mut self, _: &mut Completions) -> usize {
+        0
+    }
+    fn landing(&self, _: u32, _: u32) -> &[u8] {
+        &[]
+    }
+    fn message(&self, _: u16, _: u32) -> &[u8] {
+        &[]
+    }
+    fn release(&mut self, _: u16) {}
+    fn arm(&mut self) -> bool {
+        false
+    }
+    fn wait(&mut self, _: Duration) {}
+    fn state(&self) -> Result<(), Broken> {
+        Ok(())
+    }
+    fn granted(&self) -> &[Granted] {
+        &[]
+    }
+    fn revoke(&mut self) -> Result<(), SetupError> {
+        Ok(())
+    }
+    fn describe(&self) -> String {
+        "wire".into()
+    }
+}
+
+fn memory(bytes: u64) -> Mapped {
+    let options = RegionOptions { name: "ring".into(), bytes, backing: Backing::Memory };
+    Region::create(&options).expect("memfd").memory().clone()
+}
+
+/// Two mailboxes and the wires between them.
+fn pair(bytes: u64, room: usize, message_max: usize) -> (Mailbox, Wire, Mailbox, Wire) {
+    let (a, b) = (memory(bytes), memory(bytes));
+    let wire = |into: &Mapped| Wire { into: into.clone(), arrived: VecDeque::new(), room };
+    let (to_b, to_a) = (wire(&b), wire(&a));
+    let mail = |own| Mailbox::new(own, RegionId(16), bytes, message_max);
+    (mail(a), to_b, mail(b), to_a)
+}
+
+proptest! {
+    #[test]
+    fn messages_arrive_whole_and_in_order(
+        sizes in proptest::collection::vec(prop_oneof![1usize..200, 1usize..30_000], 1..60),
+        rhythm in proptest::collection::vec(0usize..5, 1..40),
+        room in 1usize..20,
+    ) {
+        let (mut a, mut to_b, mut b, mut to_a) = pair(4096, room, 40_000);
+        let message = |i: usize| vec![i as u8 ^ 0x5A; sizes[i]];
+        let (mut sent, mut got) = (0, 0);
+        for round in 0.. {
+            prop_assert!(round < 200_000, "no progress: sent {sent}, got {got}");
+            if got == sizes.len() {
+                break;
+            }
+            for _ in 0..=rhythm[round % rhythm.len()] {
+                if sent < sizes.len() {
+                    let body = message(sent);
+                    let (left, right) = body.split_at(body.len() / 2);
+                    match a.send(&mut to_b, &[left, right]) {
+                        Ok(()) => sent += 1,
+                        Err(PostError::Full) => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            a.pump(&mut to_b).expect("pump");
+            for _ in 0..rhythm[(round + 1) % rhythm.len()] + 1 {
+                let Some((imm, len)) = to_b.arrived.pop_front() else { break };
+                if b.receive(imm, len).expect("well formed") {
+                    prop_assert_eq!(b.message(), &message(got)[..]);
+                    got += 1;
+                }
+            }
+            b.pump(&mut to_a).expect("pump");
+            while let Some((imm, len)) = to_a.arrived.pop_front() {
+                prop_assert!(!a.receive(imm, len).expect("credit"), "nothing but credit comes back");
+            }
+        }
+        prop_assert!(!a.is_sending());
+    }
+
+    #[test]
+    fn hostile_frames_are_refused(words in proptest::collection::vec(any::<u64>(), 512), imm in any::<u32>(), len in any::<u32>()) {
+        let own = memory(4096);
+        for (i, word) in words.iter().enumerate() {
+            own.store(i as u64 * 8, *word);
+        }
+        let mut mail = Mailbox::new(own, RegionId(16), 4096, 10_000);
+        for (imm, len) in [(imm, len), (imm % 256, len % 4096), (0, len % 4096), (0, 16)] {
+            if mail.receive(imm, len).is_ok() {
+                prop_assert!(mail.message().len() <= 10_000);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_says_so_and_credit_frees_it() {
+    let (mut a, mut to_b, mut b, mut to_a) = pair(4096, 1000, 10_000);
+    let mut sent = 0;
+    while a.send(&mut to_b, &[&[7; 100]]) == Ok(()) {
+        sent += 1;
+    }
+    assert_eq!(sent, 32, "4096 / (16 + 112)");
+    for _ in 0..sent {
+        let (imm, len) = to_b.arrived.pop_front().expect("announced");
+        assert!(b.receive(imm, len).expect("well formed"));
+    }
+    assert_eq!(a.send(&mut to_b, &[&[7; 100]]), Err(PostError::Full), "no credit came yet");
+    b.send(&mut to_a, &[b"answer"]).expect("room");
+    let (imm, len) = to_a.arrived.pop_front().expect("announced");
+    assert!(a.receive(imm, len).expect("well formed") && a.message() == b"answer");
+    assert_eq!(a.send(&mut to_b, &[&[7; 100]]), Ok(()), "the answer carried the credit");
+}
+
+#[test]
+fn too_long_a_message_is_refused_by_the_receiver() {
+    let (mut a, mut to_b, mut b, _) = pair(4096, 1000, 2000);
+    a.send(&mut to_b, &[&[1; 3000]]).expect("the sender may try");
+    let refused = std::iter::from_fn(|| to_b.arrived.pop_front()).any(|(imm, len)| b.receive(imm, len).is_err());
+    assert!(refused);
+}
