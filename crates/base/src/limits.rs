@@ -21,7 +21,8 @@ pub const ENTRY_SHARED_MAX: u64 = SEGMENT_BYTES / 2;
 /// Largest number of segments in one arena: offsets in slots have 34 bits of cache lines (1 TiB).
 pub const SEGMENTS_MAX: u64 = 1 << 20;
 
-/// Bits of a commit sequence number that a slot can hold (2.2e15 writes: seven years at ten million a second).
+/// Bits of a commit sequence number that a slot can hold (2.2e15 writes: seven years at ten million a
+/// second).
 pub const CSN_BITS: u32 = 51;
 /// Largest commit sequence number.
 pub const CSN_MAX: u64 = (1 << CSN_BITS) - 1;

@@ -21,7 +21,8 @@ impl Place {
         Place { region, offset, len }
     }
 
-    /// First offset after the place; `None` when the sum overflows (such a place came from torn or hostile bytes).
+    /// First offset after the place; `None` when the sum overflows (such a place came from torn or hostile
+    /// bytes).
     pub const fn end(&self) -> Option<u64> {
         self.offset.checked_add(self.len as u64)
     }

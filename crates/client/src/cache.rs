@@ -1,9 +1,10 @@
-//! Location cache: where a key was last found, so that a repeat GET is one READ (HydraDB, nosql-landscape 3.1; DrTM).
+//! Location cache: where a key was last found, so that a repeat GET is one READ (HydraDB, nosql-landscape
+//! 3.1; DrTM).
 //!
 //! Direct-mapped by hash, of fixed size: no allocation after the start, a newer place replaces an older one.
-//! A remembered slot answers by itself: in a table that is updated in place a record that verifies there and has the key
-//! is the current one. A remembered entry answers if its csn and key match and it is not superseded. The cache dies with
-//! the connection.
+//! A remembered slot answers by itself: in a table that is updated in place a record that verifies there and
+//! has the key is the current one. A remembered entry answers if its csn and key match and it is not
+//! superseded. The cache dies with the connection.
 
 use longarm_base::{Csn, Place};
 use longarm_index::hash::EntryRef;
@@ -33,7 +34,9 @@ impl Cache {
         if self.lines.is_empty() {
             return None;
         }
-        self.lines[hash.below(self.lines.len() as u64) as usize].filter(|(h, _)| *h == hash).map(|(_, located)| located)
+        self.lines[hash.below(self.lines.len() as u64) as usize]
+            .filter(|(h, _)| *h == hash)
+            .map(|(_, located)| located)
     }
 
     #[inline]

@@ -11,7 +11,8 @@ pub enum Error {
     /// No connection could be made.
     #[error("{0}")]
     Connect(#[from] SetupError),
-    /// The connection is gone and could not be made again within the timeout. Nothing was changed by this operation.
+    /// The connection is gone and could not be made again within the timeout. Nothing was changed by this
+    /// operation.
     #[error("connection to {address} lost: {reason}")]
     Lost {
         /// Where the server was.
@@ -31,7 +32,10 @@ pub enum Error {
     #[error("in doubt: {0}; the write may have taken effect")]
     InDoubt(String),
     /// The server's memory limit is reached; nothing was stored.
-    #[error("the server is out of memory; nothing was stored. Delete keys, raise its memory limit, or turn eviction on")]
+    #[error(
+        "the server is out of memory; nothing was stored. Delete keys, raise its memory limit,
+            or turn eviction on"
+    )]
     OutOfMemory,
     /// The server is shutting down; nothing was done.
     #[error("the server is shutting down; nothing was done")]

@@ -20,7 +20,8 @@ pub(crate) enum Attempt<R> {
 }
 
 impl<T: Transport> Client<T> {
-    /// The value of a key, or `None`. One READ if it is inline, two if it is an entry, none of them served by a CPU.
+    /// The value of a key, or `None`. One READ if it is inline, two if it is an entry, none of them served by
+    /// a CPU.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.get_with(key, |value, _| value.to_vec())
     }
@@ -45,7 +46,11 @@ impl<T: Transport> Client<T> {
     }
 
     /// Shows the value where it landed, without a copy, and its version.
-    pub fn get_with<R>(&mut self, key: &[u8], show: impl FnOnce(&[u8], Csn) -> R) -> Result<Option<R>, Error> {
+    pub fn get_with<R>(
+        &mut self,
+        key: &[u8],
+        show: impl FnOnce(&[u8], Csn) -> R,
+    ) -> Result<Option<R>, Error> {
         check_key(key)?;
         let deadline = self.deadline();
         let mut show = Some(show);
@@ -105,7 +110,11 @@ impl<T: Transport> Client<T> {
                     if expiry.expired(link.unix_now(end)) {
                         return Ok(Attempt::Missing);
                     }
-                    let bytes = if whole { &large[at as usize..(at + len) as usize] } else { link.qp.landing(into + at, len) };
+                    let bytes = if whole {
+                        &large[at as usize..(at + len) as usize]
+                    } else {
+                        link.qp.landing(into + at, len)
+                    };
                     let value = show(bytes, csn);
                     self.found(hash, located, found);
                     return Ok(Attempt::Value(value));
@@ -150,7 +159,8 @@ impl<T: Transport> Client<T> {
     /// A valid lease, and the moment from which READs count.
     #[inline]
     pub(crate) fn ensure_lease(&mut self, deadline: Nanos) -> Result<Nanos, Trouble> {
-        // The last reading of the clock serves as the beginning where calls follow each other: it is only earlier.
+        // The last reading of the clock serves as the beginning where calls follow each other: it is only
+        // earlier.
         let mut begin = if self.began == Nanos(0) { now() } else { self.began };
         if self.connected()?.should_renew(begin) {
             begin = self.renew(deadline)?;

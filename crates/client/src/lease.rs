@@ -1,10 +1,11 @@
 //! The reader's lease, as arithmetic: until when the server's memory may be trusted, on the client's clock.
 //!
-//! The server stores a stamp of its clock while it makes progress (control page). A stamp vouches for its memory for the
-//! lease's length D. Clocks of two machines are never compared (VERIFY M7, X4): from one request and its answer the client
-//! learns that the stamp `s0` in the answer was taken not before it sent, at `t0`; so server time `s` is not earlier than
-//! `t0 + (s - s0)(1 - rho)` on the client's clock, and a result that was complete before that plus D counts. On shared
-//! memory both sides read one clock, and the bound is exact.
+//! The server stores a stamp of its clock while it makes progress (control page). A stamp vouches for its
+//! memory for the lease's length D. Clocks of two machines are never compared (VERIFY M7, X4): from one
+//! request and its answer the client learns that the stamp `s0` in the answer was taken not before it sent,
+//! at `t0`; so server time `s` is not earlier than
+//! `t0 + (s - s0)(1 - rho)` on the client's clock, and a result that was complete before that plus D counts.
+//! On shared memory both sides read one clock, and the bound is exact.
 //! (1) `end` never promises more than D after a moment at which the server was alive.
 //! (2) Only rates are assumed: two clocks drift apart by at most one part in [`DRIFT`].
 
@@ -83,12 +84,13 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// Two clocks with any offset and a drift within the bound: the lease never outlives D after the stamp's true
-        /// moment (VERIFY I9, in the client's part).
+        /// Two clocks with any offset and a drift within the bound: the lease never outlives D after the
+        /// stamp's true moment (VERIFY I9, in the client's part).
         #[test]
         fn never_longer_than_the_length_after_the_server_lived(
             skew in -1_000_000_000_000i64..1_000_000_000_000, ppm in -190i64..190,
-            round_trips in proptest::collection::vec((0u64..5_000_000, 0u64..5_000_000, 1u64..50_000_000), 1..20),
+            round_trips in proptest::collection::vec((0u64..5_000_000, 0u64..5_000_000,
+                1u64..50_000_000), 1..20),
         ) {
             let length = Nanos::from_millis(10);
             // True time; the client's clock is true, the server's runs at another rate from another start.
@@ -105,7 +107,8 @@ mod tests {
                 let beat = seen + (back + gap) / 2;
                 lease.observe(server(beat), Nanos(t));
                 last_beat = last_beat.max(beat);
-                prop_assert!(!lease.valid(Nanos(last_beat + length.0)), "outlives the beat by more than the lease");
+                prop_assert!(!lease.valid(Nanos(last_beat + length.0)),
+                    "outlives the beat by more than the lease");
             }
         }
     }

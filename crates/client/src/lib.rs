@@ -11,10 +11,10 @@
 //! ```
 //!
 //! A [`Client`] belongs to one thread; make one a thread, hundreds per server. GETs ([`Client::get`],
-//! [`Client::multi_get`]) are one-sided READs under a lease: see `lookup.rs` for what is read, `lease.rs` for when it
-//! counts. Writes go through the server, blocking ([`Client::put`]) or pipelined ([`Client::submit`]); each has an
-//! operation number, so that a retry after a broken connection is never executed twice, and one whose answer never came
-//! is reported as [`Error::InDoubt`], never as failed.
+//! [`Client::multi_get`]) are one-sided READs under a lease: see `lookup.rs` for what is read, `lease.rs` for
+//! when it counts. Writes go through the server, blocking ([`Client::put`]) or pipelined
+//! ([`Client::submit`]); each has an operation number, so that a retry after a broken connection is never
+//! executed twice, and one whose answer never came is reported as [`Error::InDoubt`], never as failed.
 #![forbid(unsafe_code)]
 
 mod cache;
@@ -33,7 +33,7 @@ mod write;
 pub use error::Error;
 pub use link::Counters;
 pub use longarm_base::Csn;
-pub use longarm_fabric::{Address, Login};
+pub use longarm_fabric::{Address, Any, Login};
 pub use longarm_wire::Condition;
 pub use options::Options;
 pub use pipeline::{Client, Reply, Ticket};

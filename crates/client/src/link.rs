@@ -7,8 +7,8 @@ use std::time::Duration;
 use longarm_base::{Csn, Nanos, Place, UnixMillis, limits};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
-    Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError, Ticket,
-    Transport, WorkError,
+    Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError,
+    Ticket, Transport, WorkError,
 };
 use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
 use longarm_index::hash::layout::INDEX_REGION;
@@ -104,7 +104,8 @@ impl<Q: QueuePair> Link<Q> {
         session: u64,
     ) -> Result<Link<Q>, SetupError> {
         let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
-        let ring = RegionOptions { name: "longarm-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
+        let ring =
+            RegionOptions { name: "longarm-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&ring)?);
         let hello = Hello { session, ring_bytes, name: options.name.clone() }.encode();
         let request = ConnectRequest {
@@ -121,11 +122,16 @@ impl<Q: QueuePair> Link<Q> {
             Welcome::decode(&connected.welcome).map_err(|bad| SetupError::Protocol(bad.to_string()))?;
         let granted = |id| {
             let found = connected.qp.granted().iter().find(|granted| granted.id == id);
-            found.map(|granted| granted.bytes).ok_or_else(|| SetupError::Protocol(format!("{id:?} was not granted")))
+            found
+                .map(|granted| granted.bytes)
+                .ok_or_else(|| SetupError::Protocol(format!("{id:?} was not granted")))
         };
         let (index_bytes, arena_bytes) = (granted(INDEX_REGION)?, granted(ARENA_REGION)?);
         let ring_granted = granted(RING_REGION)?;
-        if ring_granted < welcome.ring_bytes || welcome.ring_bytes < 4096 || !welcome.ring_bytes.is_multiple_of(64) {
+        if ring_granted < welcome.ring_bytes
+            || welcome.ring_bytes < 4096
+            || !welcome.ring_bytes.is_multiple_of(64)
+        {
             return Err(SetupError::Protocol("the request ring has an impossible size".into()));
         }
         let stamp = Nanos(welcome.stamp);
@@ -186,7 +192,9 @@ impl<Q: QueuePair> Link<Q> {
                 // Requests in flight hold the queue: let some complete, then there is room.
                 self.qp.ring();
                 self.pump();
-                self.qp.post(Op::Read { from, into }, Ticket(into as u64)).map_err(|e| Trouble::Broken(e.to_string()))?;
+                self.qp
+                    .post(Op::Read { from, into }, Ticket(into as u64))
+                    .map_err(|e| Trouble::Broken(e.to_string()))?;
                 self.reads_open += 1;
                 Ok(())
             }
@@ -368,7 +376,13 @@ impl<Q: QueuePair> Link<Q> {
     }
 
     /// Fetches bytes of the arena in pieces, several READs in flight.
-    pub(crate) fn fetch(&mut self, offset: u64, len: u32, into: &mut Vec<u8>, deadline: Nanos) -> Result<(), Trouble> {
+    pub(crate) fn fetch(
+        &mut self,
+        offset: u64,
+        len: u32,
+        into: &mut Vec<u8>,
+        deadline: Nanos,
+    ) -> Result<(), Trouble> {
         into.clear();
         into.reserve(len as usize);
         let mut at = 0;

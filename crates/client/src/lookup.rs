@@ -1,5 +1,5 @@
-//! One GET as a value: which bytes to READ next, until there is an answer. No I/O and no clock; the same for one key and
-//! for a batch, for every transport, and in tests.
+//! One GET as a value: which bytes to READ next, until there is an answer. No I/O and no clock; the same for
+//! one key and for a batch, for every transport, and in tests.
 //!
 //! A remembered place first (one READ); else the index search, and the entry if the item is not inline.
 
@@ -30,12 +30,24 @@ pub(crate) enum Want {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    CachedSlot { table: u32, place: Place },
-    CachedEntry { entry: EntryRef, csn: Csn },
+    CachedSlot {
+        table: u32,
+        place: Place,
+    },
+    CachedEntry {
+        entry: EntryRef,
+        csn: Csn,
+    },
     Search,
     /// Waiting for the first line of an entry whose length the slot does not say.
-    EntryHead { entry: EntryRef, csn: Csn },
-    Entry { entry: EntryRef, csn: Csn },
+    EntryHead {
+        entry: EntryRef,
+        csn: Csn,
+    },
+    Entry {
+        entry: EntryRef,
+        csn: Csn,
+    },
 }
 
 /// A GET in progress.
@@ -143,8 +155,11 @@ impl Lookup {
                 Want::Hit { csn, at: value_at, len: value_len, expiry, located }
             }
             Step::Entry { entry, csn } => {
-                self.stage =
-                    if entry.len == 0 { Stage::EntryHead { entry, csn } } else { Stage::Entry { entry, csn } };
+                self.stage = if entry.len == 0 {
+                    Stage::EntryHead { entry, csn }
+                } else {
+                    Stage::Entry { entry, csn }
+                };
                 self.entry_place(entry, view)
             }
             Step::Absent => Want::Miss,

@@ -1,5 +1,5 @@
-//! Multi-GET: many lookups in flight at once. One doorbell a round; on shared memory a round's READs are prefetched
-//! together, elsewhere they share round trips.
+//! Multi-GET: many lookups in flight at once. One doorbell a round; on shared memory a round's READs are
+//! prefetched together, elsewhere they share round trips.
 
 use longarm_base::limits::RETRIES_MAX;
 use longarm_base::{Csn, Nanos};
@@ -131,7 +131,9 @@ impl<T: Transport> Client<T> {
         for (i, flight) in flights.iter().enumerate() {
             let link = self.link.as_mut().expect("READs had a link");
             match flight.want {
-                Want::Hit { expiry, .. } if counts && expiry.expired(link.unix_now(end)) => show(flight.key, None),
+                Want::Hit { expiry, .. } if counts && expiry.expired(link.unix_now(end)) => {
+                    show(flight.key, None)
+                }
                 Want::Hit { csn, at, len, located, .. } if counts => {
                     show(flight.key, Some((link.qp.landing(Link::<T::Qp>::slot(i) + at, len), csn)));
                     let hash = flight.lookup.hash();

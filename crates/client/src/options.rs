@@ -17,7 +17,8 @@ pub struct Options {
     pub login: Login,
     /// Bytes of the ring the server answers in.
     pub ring_bytes: u64,
-    /// Places remembered, so that a repeat GET is one READ; `None` chooses: none on shared memory, 65,536 elsewhere.
+    /// Places remembered, so that a repeat GET is one READ; `None` chooses: none on shared memory, 65,536
+    /// elsewhere.
     pub cache: Option<usize>,
     /// How long to poll before sleeping for an answer.
     pub spin: Duration,

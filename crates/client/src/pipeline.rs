@@ -1,8 +1,9 @@
 //! The client itself, and requests in flight: submit, poll, retry, and the truth about what is in doubt.
 //!
-//! Every write has an operation number of the client's session. Requests without an answer are kept, and sent again (same
-//! session, same numbers) after a broken connection; the server answers those it has executed from its records. What is
-//! still unanswered at the deadline, or belongs to a server that lost its memory, is in doubt.
+//! Every write has an operation number of the client's session. Requests without an answer are kept, and sent
+//! again (same session, same numbers) after a broken connection; the server answers those it has executed
+//! from its records. What is still unanswered at the deadline, or belongs to a server that lost its memory,
+//! is in doubt.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
@@ -145,7 +146,9 @@ impl<T: Transport> Client<T> {
 
     pub(crate) fn link(&mut self) -> Result<&mut Link<T::Qp>, Error> {
         let address = &self.address;
-        self.link.as_mut().ok_or_else(|| Error::Lost { address: address.to_string(), reason: "not connected".into() })
+        self.link
+            .as_mut()
+            .ok_or_else(|| Error::Lost { address: address.to_string(), reason: "not connected".into() })
     }
 
     #[inline(always)]
@@ -153,14 +156,18 @@ impl<T: Transport> Client<T> {
         self.link.as_mut().ok_or_else(|| Trouble::Broken("not connected".into()))
     }
 
-    /// Deals with trouble: connects again where that helps and the deadline allows, and sends again what has no answer.
+    /// Deals with trouble: connects again where that helps and the deadline allows, and sends again what has
+    /// no answer.
     #[cold]
     pub(crate) fn recover(&mut self, trouble: Trouble, deadline: Nanos) -> Result<(), Error> {
         self.began = Nanos(0);
         let reason = match trouble {
             Trouble::Broken(reason) => reason,
             Trouble::Unresponsive | Trouble::Late => {
-                return Err(Error::Unresponsive { address: self.address.to_string(), waited: self.options.timeout });
+                return Err(Error::Unresponsive {
+                    address: self.address.to_string(),
+                    waited: self.options.timeout,
+                });
             }
         };
         if let Some(link) = self.link.take() {
@@ -190,7 +197,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Takes a new connection into use: the same server gets the unanswered requests again, another one cannot know them.
+    /// Takes a new connection into use: the same server gets the unanswered requests again, another one
+    /// cannot know them.
     fn adopt(&mut self, link: Link<T::Qp>) {
         let same = link.welcome.boot == self.boot;
         self.boot = link.welcome.boot;
@@ -298,7 +306,9 @@ impl<T: Transport> Client<T> {
                 std::hint::spin_loop();
                 continue;
             }
-            let Some(deadline) = self.open.iter().find(|open| open.operation == ticket.0).map(|open| open.deadline) else {
+            let Some(deadline) =
+                self.open.iter().find(|open| open.operation == ticket.0).map(|open| open.deadline)
+            else {
                 return Err(Error::Invalid("no such request is open"));
             };
             self.await_more(deadline, spin_until, ticket)?;
@@ -422,5 +432,6 @@ fn add(a: Counters, b: Counters) -> Counters {
 
 /// Sixty-four bits from the process's random hash keys.
 fn random() -> u64 {
-    std::collections::hash_map::RandomState::new().build_hasher().finish() ^ u64::from(std::process::id()) << 32
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+        ^ u64::from(std::process::id()) << 32
 }

@@ -1,7 +1,7 @@
 //! All items of a live server, read one-sidedly pair by pair: for dumps and inspection.
 //!
-//! The walk promises what a SCAN of Redis does: an item that is there throughout is seen, one that comes or goes meanwhile
-//! may be. An item may be seen twice if the index grows during the walk.
+//! The walk promises what a SCAN of Redis does: an item that is there throughout is seen, one that comes or
+//! goes meanwhile may be. An item may be seen twice if the index grows during the walk.
 
 use longarm_base::{Csn, Nanos, Place, UnixMillis};
 use longarm_fabric::{QueuePair, Transport};
@@ -88,7 +88,12 @@ impl<T: Transport> Client<T> {
     }
 
     /// One look at a pair: its items, or why it must be looked at again.
-    fn try_pair(&mut self, table: &Table, pair: u64, deadline: Nanos) -> Result<Result<Vec<Item>, String>, Trouble> {
+    fn try_pair(
+        &mut self,
+        table: &Table,
+        pair: u64,
+        deadline: Nanos,
+    ) -> Result<Result<Vec<Item>, String>, Trouble> {
         let link = self.connected()?;
         let size = table.shape.pair_bytes() as u32;
         let into = Link::<T::Qp>::slot(0);
@@ -146,7 +151,10 @@ impl<T: Transport> Client<T> {
         for (i, &group) in header.groups.iter().enumerate().filter(|(_, group)| **group != 0) {
             if let Some(at) = table.slot_at(pair, base + 4 * i, &header.groups) {
                 let landing = Link::<T::Qp>::slot(1 + i);
-                link.post_read(Place::new(INDEX_REGION, at & !63, table.shape.group_bytes() as u32), landing)?;
+                link.post_read(
+                    Place::new(INDEX_REGION, at & !63, table.shape.group_bytes() as u32),
+                    landing,
+                )?;
                 groups.push((at, landing));
             }
             let _ = group;

@@ -3,15 +3,15 @@
 //! A [`QueuePair`] is one end of a reliable connection (RC). The rules, which the conformance suite checks on
 //! every transport:
 //!
-//! 1. `post` neither blocks nor allocates; it copies outgoing bytes. A full queue answers [`PostError::Full`] and
-//!    changes nothing. Nothing needs to move before [`ring`](QueuePair::ring) (the doorbell) is called.
-//! 2. Completions come in posting order, exactly one for each signalled request, success or not. A request posted
-//!    with [`Ticket::SILENT`] completes only on failure.
-//! 3. WRITE, WRITE_WITH_IMM, SEND and atomics of one queue pair take effect in posting order. A READ samples each
-//!    aligned word once, each cache line at a moment of its own between post and completion, in any order: nothing
-//!    more. Different queue pairs are unordered.
-//! 4. An arrival ([`Completion::Arrived`]) means that its bytes, and those of every earlier WRITE of that queue pair,
-//!    are visible to the receiver.
+//! 1. `post` neither blocks nor allocates; it copies outgoing bytes. A full queue answers [`PostError::Full`]
+//!    and changes nothing. Nothing needs to move before [`ring`](QueuePair::ring) (the doorbell) is called.
+//! 2. Completions come in posting order, exactly one for each signalled request, success or not. A request
+//!    posted with [`Ticket::SILENT`] completes only on failure.
+//! 3. WRITE, WRITE_WITH_IMM, SEND and atomics of one queue pair take effect in posting order. A READ samples
+//!    each aligned word once, each cache line at a moment of its own between post and completion, in any
+//!    order: nothing more. Different queue pairs are unordered.
+//! 4. An arrival ([`Completion::Arrived`]) means that its bytes, and those of every earlier WRITE of that
+//!    queue pair, are visible to the receiver.
 //! 5. A request outside a region, to a region that was not granted, or beyond its rights completes with
 //!    [`WorkError::Access`] and changes nothing; that queue pair (no other) is then broken at both ends.
 //! 6. A broken queue pair completes everything outstanding with [`WorkError::Flushed`]; a WRITE or atomic so
@@ -164,7 +164,8 @@ pub enum Op<'a> {
 /// Why a request could not be posted. Nothing was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum PostError {
-    /// As many requests are outstanding as the queue holds, or the peer is not draining its receives: poll, then post again.
+    /// As many requests are outstanding as the queue holds, or the peer is not draining its receives: poll,
+    /// then post again.
     #[error("the queue is full: poll for completions first")]
     Full,
     /// The connection is gone.
@@ -281,8 +282,8 @@ pub trait QueuePair: Send {
     /// Hands a receive buffer back.
     fn release(&mut self, buffer: u16);
 
-    /// Asks that the channel be notified of the next completion or arrival. Returns `true`, and asks nothing, if
-    /// there is something to poll already (as `req_notify_cq` followed by one more poll).
+    /// Asks that the channel be notified of the next completion or arrival. Returns `true`, and asks nothing,
+    /// if there is something to poll already (as `req_notify_cq` followed by one more poll).
     fn arm(&mut self) -> bool;
 
     /// Sleeps until there is something to poll or the time is over; the caller polls in either case.

@@ -1,4 +1,5 @@
-//! One contract, several transports: verbs semantics over shared memory, TCP and (later) RDMA NICs and the simulator.
+//! One contract, several transports: verbs semantics over shared memory, TCP and (later) RDMA NICs and the
+//! simulator.
 //!
 //! [`contract`] says what a queue pair does; [`shm`] and [`tcp`] do it; [`hook`] wraps any of them to count,
 //! trace or break it; `conformance` is the one suite that all of them pass. [`Any`] chooses at run time.

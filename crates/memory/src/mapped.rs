@@ -28,10 +28,13 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// # Safety
-    /// `base` must be the page-aligned start of a live mapping of `len` bytes that nobody else unmaps and whose
-    /// file cannot shrink (sealed, or owned by us).
+    /// `base` must be the page-aligned start of a live mapping of `len` bytes that nobody else unmaps and
+    /// whose file cannot shrink (sealed, or owned by us).
     pub(crate) unsafe fn new(base: *mut u8, len: usize, page: u64) -> Mapping {
-        assert!((base as usize).is_multiple_of(4096) && len.is_multiple_of(8), "mapping is page aligned and whole words");
+        assert!(
+            (base as usize).is_multiple_of(4096) && len.is_multiple_of(8),
+            "mapping is page aligned and whole words"
+        );
         Mapping { base, len, page }
     }
 
@@ -45,7 +48,11 @@ impl Mapping {
 
     #[inline(always)]
     fn word(&self, at: u64) -> &AtomicU64 {
-        assert!(at.is_multiple_of(8) && at < self.len as u64, "word {at:#x} outside a region of {:#x} bytes", self.len);
+        assert!(
+            at.is_multiple_of(8) && at < self.len as u64,
+            "word {at:#x} outside a region of {:#x} bytes",
+            self.len
+        );
         // SAFETY: in bounds (at is a multiple of 8 below len, itself a multiple of 8), aligned, alive while
         // `self` is; AtomicU64 permits concurrent change by other threads and processes.
         unsafe { &*(self.base.add(at as usize) as *const AtomicU64) }
@@ -64,8 +71,8 @@ impl Mapping {
     fn copy_out(&self, at: u64, into: &mut [u8]) {
         self.check(at, into.len());
         if into.len() >= STRING_COPY_MIN {
-            // SAFETY: source checked just above, destination is exclusively ours and as long; they do not overlap
-            // (no reference to the mapping exists, and `into` is a reference).
+            // SAFETY: source checked just above, destination is exclusively ours and as long; they do not
+            // overlap (no reference to the mapping exists, and `into` is a reference).
             unsafe { string_copy(self.base.add(at as usize), into.as_mut_ptr(), into.len()) };
             return;
         }
@@ -129,7 +136,8 @@ impl Mapping {
                 rustix::mm::madvise(start, (to - from) as usize, rustix::mm::Advice::LinuxRemove)
             };
             if gone.is_err() {
-                // A backing that cannot give pages back (some file systems): zeroes are the part that matters.
+                // A backing that cannot give pages back (some file systems): zeroes are the part that
+                // matters.
                 zero(from..to);
             }
         }

@@ -1,10 +1,10 @@
 //! Regions: memory with a file behind it, which another process or a NIC can be given.
 //!
 //! A region is created once at its full size and never changes it. Pages cost memory when first touched, and
-//! [`OwnedWords::discard`](crate::OwnedWords::discard) gives them back. A region is sealed: it can neither shrink nor grow under its readers.
-//! Readers are passed a descriptor that was opened read-only ([`Region::read_only_file`]), so the kernel refuses
-//! them a writable mapping. (`F_SEAL_FUTURE_WRITE` would say the same of the file, but it also forbids its owner
-//! to give pages back: docs/decisions/0002.)
+//! [`OwnedWords::discard`](crate::OwnedWords::discard) gives them back. A region is sealed: it can neither
+//! shrink nor grow under its readers. Readers are passed a descriptor that was opened read-only
+//! ([`Region::read_only_file`]), so the kernel refuses them a writable mapping. (`F_SEAL_FUTURE_WRITE` would
+//! say the same of the file, but it also forbids its owner to give pages back: docs/decisions/0002.)
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -92,7 +92,8 @@ impl Region {
                 Region::memfd(options, true).or_else(|_| Region::memfd(options, false))
             }
             Backing::File(path) => {
-                let os = |step| move |e: rustix::io::Errno| RegionError::Os(step, path.display().to_string(), e);
+                let os =
+                    |step| move |e: rustix::io::Errno| RegionError::Os(step, path.display().to_string(), e);
                 let bytes = options.bytes.next_multiple_of(SMALL_PAGE);
                 let file = rustix::fs::open(
                     path,
@@ -121,7 +122,8 @@ impl Region {
         rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
         if huge {
             // Reserve now: a fault that finds the pool empty later would kill the process.
-            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(os("reserve huge pages"))?;
+            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
+                .map_err(os("reserve huge pages"))?;
         }
         let region = Region::map(options.name.clone(), file, bytes, page)?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
@@ -188,8 +190,12 @@ impl Region {
     /// A descriptor of the file that allows reading and read-only mappings only, to pass to a reader.
     pub fn read_only_file(&self) -> Result<OwnedFd, RegionError> {
         let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&self.file));
-        rustix::fs::open(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC, rustix::fs::Mode::empty())
-            .map_err(|e| RegionError::Os("reopen read-only", self.name.clone(), e))
+        rustix::fs::open(
+            path,
+            rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC,
+            rustix::fs::Mode::empty(),
+        )
+        .map_err(|e| RegionError::Os("reopen read-only", self.name.clone(), e))
     }
 
     /// Size in bytes.
@@ -220,8 +226,8 @@ fn check_size(file: &OwnedFd, bytes: u64) -> Result<(), RegionError> {
 
 fn map_file(file: impl AsFd, bytes: u64, rights: ProtFlags, page: u64) -> Result<Mapping, rustix::io::Errno> {
     let len = usize::try_from(bytes).map_err(|_| rustix::io::Errno::NOMEM)?;
-    // SAFETY: a fresh shared mapping at an address the kernel picks aliases no Rust value; the file is ours, or
-    // sealed against shrinking (check_peer_file), so the pages stay.
+    // SAFETY: a fresh shared mapping at an address the kernel picks aliases no Rust value; the file is ours,
+    // or sealed against shrinking (check_peer_file), so the pages stay.
     unsafe {
         let base = rustix::mm::mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)?;
         // Huge pages for shared memory where the kernel is set to give them on request; a hint, so no error.

@@ -13,7 +13,8 @@ fn region(bytes: u64) -> Region {
 
 proptest! {
     #[test]
-    fn copies_of_any_length_come_back(at in 0u64..64, bytes in proptest::collection::vec(any::<u8>(), 0..2000)) {
+    fn copies_of_any_length_come_back(at in 0u64..64, bytes in proptest::collection::vec(any::<u8>(),
+        0..2000)) {
         let memory = region(4096).memory().clone();
         memory.store(0, u64::MAX);
         memory.copy_in(at * 8, &bytes);

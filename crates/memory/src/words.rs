@@ -12,7 +12,8 @@ pub trait Words: Send + Sync {
     /// One word, with every store that was published before it (`Acquire`; pairs with [`OwnedWords::store`]).
     fn load(&self, at: u64) -> u64;
 
-    /// Copies bytes out. Each aligned word is read once and never tears; different words may be of different moments.
+    /// Copies bytes out. Each aligned word is read once and never tears; different words may be of different
+    /// moments.
     fn copy_out(&self, at: u64, into: &mut [u8]);
 
     /// Asks the CPU to fetch the cache line that holds `at`. A hint without effect on meaning.
@@ -34,8 +35,8 @@ pub trait OwnedWords: Words {
     /// The copy is visible before any later [`store`](Self::store) and after any earlier one.
     fn copy_in(&self, at: u64, bytes: &[u8]);
 
-    /// Zeroes a range and gives its whole pages back to the system, where the backing can. The caller promises
-    /// that no reader accepts bytes of the range any more.
+    /// Zeroes a range and gives its whole pages back to the system, where the backing can. The caller
+    /// promises that no reader accepts bytes of the range any more.
     fn discard(&self, at: u64, len: u64);
 
     /// Writes back the cache lines of a range towards persistence. Nothing on memory that is not persistent.

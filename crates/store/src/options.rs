@@ -27,7 +27,8 @@ impl Default for StoreOptions {
 pub enum CreateError {
     /// The region is no whole number of segments, or has too few or too many.
     #[error(
-        "an arena needs {least} to {most} whole segments of {SEGMENT_BYTES} bytes, this region has {bytes} bytes"
+        "an arena needs {least} to {most} whole segments of {SEGMENT_BYTES} bytes,
+            this region has {bytes} bytes"
     )]
     Size {
         /// Size of the region.
@@ -42,7 +43,8 @@ pub enum CreateError {
     NotEmpty,
     /// The budget cannot hold the table and the reserve.
     #[error(
-        "the memory limit of {limit} bytes ({used} used) leaves no room for the segment table and the reserve \
+        "the memory limit of {limit} bytes ({used} used) \
+         leaves no room for the segment table and the reserve \
          ({wanted} bytes): raise the limit"
     )]
     Budget {

@@ -1,7 +1,7 @@
 //! Two-sided messages between client and server, one file a family.
 //!
-//! All little-endian, fixed headers, lengths checked before use. A message that does not parse is a protocol error of
-//! the peer ([`Bad`]): its connection is dropped with that reason, nothing else happens.
+//! All little-endian, fixed headers, lengths checked before use. A message that does not parse is a protocol
+//! error of the peer ([`Bad`]): its connection is dropped with that reason, nothing else happens.
 #![forbid(unsafe_code)]
 
 mod codec;
@@ -21,7 +21,8 @@ use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 pub const PROTOCOL: u32 = 1;
 /// The region of the segment store.
 pub const ARENA_REGION: RegionId = RegionId(3);
-/// The ring that a client writes requests to (lent by the server), and the one the server answers in (lent by the client).
+/// The ring that a client writes requests to (lent by the server), and the one the server answers in (lent by
+/// the client).
 pub const RING_REGION: RegionId = RegionId(16);
 /// Longest message.
 pub const MESSAGE_MAX: usize = 64 + KEY_MAX + VALUE_MAX;

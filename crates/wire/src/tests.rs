@@ -9,13 +9,15 @@ proptest! {
     #[test]
     fn requests_come_back(
         kind in 1u8..6, condition in 0u8..4, keep_ttl: bool, operation: u64, argument: u64, ttl_ms: u64,
-        key in proptest::collection::vec(any::<u8>(), 1..100), value in proptest::collection::vec(any::<u8>(), 0..300),
+        key in proptest::collection::vec(any::<u8>(), 1..100),
+            value in proptest::collection::vec(any::<u8>(), 0..300),
     ) {
         let mut request = Request::new(RequestKind::Put, operation);
         request.kind = [RequestKind::Put, RequestKind::Delete, RequestKind::Increment, RequestKind::Touch,
             RequestKind::Get][kind as usize - 1];
         request.condition =
-            [Condition::Always, Condition::Absent, Condition::Present, Condition::Version][condition as usize];
+            [Condition::Always, Condition::Absent, Condition::Present,
+                Condition::Version][condition as usize];
         (request.keep_ttl, request.argument, request.ttl_ms) = (keep_ttl, argument, ttl_ms);
         (request.key, request.value) = (&key, &value);
         let message = [&request.header()[..], &key, &value].concat();
@@ -49,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_an_error_or_a_message_that_encodes_to_itself(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
+    fn garbage_is_an_error_or_a_whole_message(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
         let _ = (Hello::decode(&bytes), Welcome::decode(&bytes), Response::decode(&bytes));
         if let Ok(request) = Request::decode(&bytes) {
             prop_assert_eq!([&request.header()[..], request.key, request.value].concat().len(), bytes.len());

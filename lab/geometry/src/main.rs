@@ -1,10 +1,11 @@
 //! Experiment: how many slots should a bucket, the shared buckets and an added group have?
 //!
-//! Continuity hashing (IV.B, V.B) reports "acceptable load factors of about 70%" for its counts. This experiment fills
-//! tables of every shape that a 64-byte header can describe with uniformly hashed keys until the table would have to grow
-//! (a tenth of the pairs has added groups, or one pair is full), and prints the load factor, the bytes of the READ, and
-//! the READs of a hit. It places keys as `crates/index/src/hash/owner.rs` does, without the memory. It measures no time,
-//! so any machine gives the same table: `cargo run --release -p lab-geometry`.
+//! Continuity hashing (IV.B, V.B) reports "acceptable load factors of about 70%" for its counts. This
+//! experiment fills tables of every shape that a 64-byte header can describe with uniformly hashed keys until
+//! the table would have to grow (a tenth of the pairs has added groups, or one pair is full), and prints the
+//! load factor, the bytes of the READ, and the READs of a hit. It places keys as
+//! `crates/index/src/hash/owner.rs` does, without the memory. It measures no time, so any machine gives the
+//! same table: `cargo run --release -p lab-geometry`.
 
 use longarm_index::hash::Shape;
 use longarm_index::hash::layout::{EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX};
@@ -47,7 +48,8 @@ fn next(state: &mut u64) -> u64 {
 fn fill(candidate: Candidate, pairs: usize, seed: u64) -> Outcome {
     let empty = || Pair { home: [0; 2], shared: 0, added: 0, groups: 0 };
     let mut table: Vec<Pair> = std::iter::repeat_with(empty).take(pairs).collect();
-    let (mut state, mut items, mut in_groups, mut groups, mut extended) = (seed, 0usize, 0usize, 0usize, 0usize);
+    let (mut state, mut items, mut in_groups, mut groups, mut extended) =
+        (seed, 0usize, 0usize, 0usize, 0usize);
     let full_pair = loop {
         let hash = next(&mut state);
         let bucket = ((u128::from(hash) * (pairs as u128 * 2)) >> 64) as usize;
@@ -111,7 +113,13 @@ fn best_by_read(slot_bytes: usize, pairs: usize, seed: u64) -> Vec<Outcome> {
 
 fn chosen(shape: Shape) -> Candidate {
     let (group, groups) = (GROUP_SLOTS, GROUPS_MAX);
-    Candidate { slot_bytes: shape.slot_bytes() as usize, bucket: shape.bucket, shared: shape.shared, group, groups }
+    Candidate {
+        slot_bytes: shape.slot_bytes() as usize,
+        bucket: shape.bucket,
+        shared: shape.shared,
+        group,
+        groups,
+    }
 }
 
 #[allow(clippy::print_stdout, reason = "the table is what an experiment is for")]
@@ -146,7 +154,9 @@ fn main() {
         }
         println!();
     }
-    println!("A miss is one READ and a second look at the header (64 bytes), and one READ a matching added slot.");
+    println!(
+        "A miss is one READ and a second look at the header (64 bytes), and one READ a matching added slot."
+    );
 }
 
 #[cfg(test)]

@@ -113,7 +113,8 @@ proptest! {
     }
 
     #[test]
-    fn hostile_frames_are_refused(words in proptest::collection::vec(any::<u64>(), 512), imm in any::<u32>(), len in any::<u32>()) {
+    fn hostile_frames_are_refused(words in proptest::collection::vec(any::<u64>(), 512),
+        imm in any::<u32>(), len in any::<u32>()) {
         let own = memory(4096);
         for (i, word) in words.iter().enumerate() {
             own.store(i as u64 * 8, *word);
@@ -150,6 +151,7 @@ fn a_full_ring_says_so_and_credit_frees_it() {
 fn too_long_a_message_is_refused_by_the_receiver() {
     let (mut a, mut to_b, mut b, _) = pair(4096, 1000, 2000);
     a.send(&mut to_b, &[&[1; 3000]]).expect("the sender may try");
-    let refused = std::iter::from_fn(|| to_b.arrived.pop_front()).any(|(imm, len)| b.receive(imm, len).is_err());
+    let refused =
+        std::iter::from_fn(|| to_b.arrived.pop_front()).any(|(imm, len)| b.receive(imm, len).is_err());
     assert!(refused);
 }

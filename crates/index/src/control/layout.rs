@@ -1,13 +1,14 @@
 //! Bytes of the control page.
 //!
 //! Line 0, the heartbeat: words that each stand for themselves, so it needs no checksum.
-//! `[magic][boot][stamp][state][geometry epoch][unix ms][0][0]`. From byte 64, the geometry record, verified by its
-//! checksum: `[checksum][epoch][hash key]` and four tables of five words `[id | kind << 32 | discipline << 40][base]
-//! [pairs][groups][0]`.
+//! `[magic][boot][stamp][state][geometry epoch][unix ms][0][0]`. From byte 64, the geometry record, verified
+//! by its checksum: `[checksum][epoch][hash key]` and four tables of five words `[id | kind << 32 |
+//! discipline << 40][base] [pairs][groups][0]`.
 //!
-//! Writes: the server's heartbeat (line 0) and whoever changes the tables (the record, then the epoch in line 0).
-//! Reads: every client, one-sidedly.
-//! (1) The stamp is the server's monotonic clock in nanoseconds; it grows while the server makes progress, and only then.
+//! Writes: the server's heartbeat (line 0) and whoever changes the tables (the record, then the epoch in line
+//! 0). Reads: every client, one-sidedly.
+//! (1) The stamp is the server's monotonic clock in nanoseconds; it grows while the server makes progress,
+//!     and only then.
 //! (2) The epoch in line 0 is never newer than the record.
 //! (3) The unix clock is the stamp's moment in milliseconds; it judges expiry.
 

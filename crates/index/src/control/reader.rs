@@ -43,7 +43,8 @@ fn word(bytes: &[u8], at: u64) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// Takes a copied geometry record apart; `None` if it is torn, or names tables outside an index of `index_bytes`.
+/// Takes a copied geometry record apart; `None` if it is torn, or names tables outside an index of
+/// `index_bytes`.
 pub fn geometry(bytes: &[u8], sums: &SumKey, index_bytes: u64) -> Option<Geometry> {
     if bytes.len() != GEOMETRY_WORDS * 8 || word(bytes, 0) != sums.sum(GEOMETRY, &bytes[8..]) {
         return None;
@@ -60,7 +61,8 @@ pub fn geometry(bytes: &[u8], sums: &SumKey, index_bytes: u64) -> Option<Geometr
         let kind = if meta >> 32 & 1 == 1 { SlotKind::Pointer16 } else { SlotKind::Inline64 };
         let discipline = if meta >> 40 & 1 == 1 { Discipline::OutOfPlace } else { Discipline::InPlace };
         let shape = Shape::of(kind);
-        let fits = pairs > 0 && pairs < 1 << 40 && base.is_multiple_of(64) && groups == Table::groups_for(pairs);
+        let fits =
+            pairs > 0 && pairs < 1 << 40 && base.is_multiple_of(64) && groups == Table::groups_for(pairs);
         if !fits || base.checked_add(Table::bytes_for(shape, pairs))? > index_bytes {
             return None;
         }

@@ -27,7 +27,10 @@ fn a_torn_geometry_is_never_accepted() {
     let seen: Vec<_> = cuts.iter().filter_map(|cut| geometry(&cut.bytes, &sums, 1 << 20)).collect();
     assert!(cuts.len() > 10 && seen.contains(&one) && seen.contains(&two));
     assert!(seen.iter().all(|g| *g == one || *g == two), "a mixture verified");
-    assert!(geometry(&journal.at(journal.now(), 64, GEOMETRY_PLACE.len as usize), &sums, 1000).is_none(), "bounds");
+    assert!(
+        geometry(&journal.at(journal.now(), 64, GEOMETRY_PLACE.len as usize), &sums, 1000).is_none(),
+        "bounds"
+    );
 }
 
 #[test]
@@ -39,7 +42,10 @@ fn heartbeats_come_back() {
     let mut line = [0; 64];
     journal.copy_out(0, &mut line);
     let beat = Heartbeat::parse(&line).expect("a heartbeat");
-    assert_eq!((beat.boot, beat.stamp, beat.state, beat.unix), (77, Nanos(5), ServerState::Serving, UnixMillis(6)));
+    assert_eq!(
+        (beat.boot, beat.stamp, beat.state, beat.unix),
+        (77, Nanos(5), ServerState::Serving, UnixMillis(6))
+    );
     journal.store(0, 1);
     journal.copy_out(0, &mut line);
     assert_eq!(Heartbeat::parse(&line), None, "another layout");

@@ -1,9 +1,10 @@
 //! Bytes of the hash table: pairs of buckets that share standby buckets, and the header between them.
 //!
-//! A pair is `[even bucket][header][shared buckets][odd bucket]`, so that either bucket, the header and the shared
-//! buckets are one contiguous range (continuity hashing III.A, equations 2 and 3). Added shared buckets ("SBuckets",
-//! IV.B) are groups of four slots from a pool behind the pairs; a pair takes at most four groups, so one 64-byte
-//! header has a bit and a fingerprint for every slot. The counts come from `lab/geometry` (its table is in
+//! A pair is `[even bucket][header][shared buckets][odd bucket]`, so that either bucket, the header and the
+//! shared buckets are one contiguous range (continuity hashing III.A, equations 2 and 3). Added shared
+//! buckets ("SBuckets", IV.B) are groups of four slots from a pool behind the pairs; a pair takes at most
+//! four groups, so one 64-byte header has a bit and a fingerprint for every slot. The counts come from
+//! `lab/geometry` (its table is in
 //! `docs/papers/continuity-hashing.md`): the smallest READ that still fills 70 % before the table must grow.
 //!
 //! Writes: the server's workers, under the pair's lock (`owner.rs`). Reads: anyone (`reader.rs`).
@@ -57,7 +58,9 @@ const _: () = {
     assert!(header::FINGERPRINTS + PAIR_SLOTS_MAX as u64 == header::BYTES);
     assert!(indicator::OCCUPIED.count_ones() as usize == PAIR_SLOTS_MAX);
     assert!(Shape::INLINE.slots_max() <= PAIR_SLOTS_MAX && Shape::POINTER.slots_max() <= PAIR_SLOTS_MAX);
-    assert!(Shape::INLINE.pair_bytes().is_multiple_of(LINE) && Shape::POINTER.pair_bytes().is_multiple_of(LINE));
+    assert!(
+        Shape::INLINE.pair_bytes().is_multiple_of(LINE) && Shape::POINTER.pair_bytes().is_multiple_of(LINE)
+    );
 };
 
 /// What a slot holds.
@@ -178,7 +181,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Groups that a table of `pairs` pairs sets aside: a tenth of the pairs, some of which take more than one.
+    /// Groups that a table of `pairs` pairs sets aside: a tenth of the pairs, some of which take more than
+    /// one.
     pub const fn groups_for(pairs: u64) -> u64 {
         pairs / 8 + GROUPS_MAX as u64
     }
@@ -226,8 +230,8 @@ impl Table {
         Place::new(INDEX_REGION, self.pair_at(pair) + from, self.shape.segment_bytes())
     }
 
-    /// First byte of a slot of a pair whose header names these groups; `None` if the header names no such group
-    /// (it was torn, or is not a header at all).
+    /// First byte of a slot of a pair whose header names these groups; `None` if the header names no such
+    /// group (it was torn, or is not a header at all).
     #[inline(always)]
     pub fn slot_at(&self, pair: u64, slot: usize, groups: &[u32; GROUPS_MAX]) -> Option<u64> {
         let base = self.shape.base_slots();
@@ -297,7 +301,8 @@ impl Header {
         const SEVEN: u64 = 0x7F7F_7F7F_7F7F_7F7F;
         let mut bits = 0;
         for (i, word) in self.fingerprints.iter().enumerate() {
-            // Exact zero-byte test (no borrow between bytes), then one bit a byte gathered by a multiplication.
+            // Exact zero-byte test (no borrow between bytes), then one bit a byte gathered by a
+            // multiplication.
             let x = word ^ (LOW * byte as u64);
             let zero = !(((x & SEVEN) + SEVEN) | x | SEVEN);
             let gathered = (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;

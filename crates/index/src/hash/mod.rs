@@ -1,7 +1,8 @@
-//! Continuity hash table: one contiguous READ fetches every place a key can be in (papers/continuity-hashing).
+//! Continuity hash table: one contiguous READ fetches every place a key can be in
+//! (papers/continuity-hashing).
 //!
-//! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `resize` moves pairs to
-//! a larger table, `reader` is the one-sided search as a value, `verify` checks a whole table.
+//! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `resize` moves
+//! pairs to a larger table, `reader` is the one-sided search as a value, `verify` checks a whole table.
 
 pub mod layout;
 mod owner;
@@ -11,9 +12,9 @@ mod slot;
 mod verify;
 
 pub use layout::{Discipline, Geometry, Shape, SlotKind, Table};
-pub use resize::Moved;
 pub use owner::{Entries, Found, Full, NoRoom, Options, Owner, Pair};
 pub use reader::{Look, Search, Step};
+pub use resize::Moved;
 pub use slot::{EntryRef, INLINE_MAX, Record, SlotView};
 pub use verify::{Report, items, verify};
 

@@ -2,17 +2,22 @@
 //!
 //! Writes: any worker of the server, one at a time a pair. Reads: anyone, at any moment (`reader.rs`).
 //! The order of stores is the protocol (the store rule of longarm-memory makes it the order of sight):
-//! (1) In place, a record is valid exactly while its slot verifies. INSERT: fingerprint, then bit and version, then the
-//!     record; a reader that misses bit or record ran before it. REMOVE: the record is wiped first, then the bit goes.
-//!     REPLACE: the slot's words change; a reader sees the old record, the new one, or one that does not verify.
-//!     So a record that verified was valid at some moment of the READ, whatever order its lines came in.
-//! (2) Out of place, a record is valid while its bit is set: record, flush, fence, then one store of the indicator
-//!     switches from the old slot to the new (continuity hashing III.C), flush, fence, and only then is the old slot wiped.
+//! (1) In place, a record is valid exactly while its slot verifies. INSERT: fingerprint, then bit and
+//!     version, then the record; a reader that misses bit or record ran before it. REMOVE: the record is
+//!     wiped first, then the bit goes. REPLACE: the slot's words change; a reader sees the old record, the
+//!     new one, or one that does not verify. So a record that verified was valid at some moment of the READ,
+//!     whatever order its lines came in.
+//! (2) Out of place, a record is valid while its bit is set: record, flush, fence, then one store of the
+//!     indicator switches from the old slot to the new (continuity hashing III.C), flush, fence, and only
+//!     then is the old slot wiped.
 //! (3) Every change of the indicator takes one step of its version count.
-//! (4) MOVED is set by the store that clears all bits, after the records stand in the next table; the slots are wiped
-//!     before the lock goes, so no update in the next table can be missed by a reader of a leftover record.
-//! (5) A key is in one slot of one pair (stripe lock per pair: VERIFY C3); the indicator is changed only under the lock (C2).
-//! (6) Locks of pairs are taken in the order of the tables, oldest first; nothing waits on a network while holding one.
+//! (4) MOVED is set by the store that clears all bits, after the records stand in the next table; the slots
+//!     are wiped before the lock goes, so no update in the next table can be missed by a reader of a leftover
+//!     record.
+//! (5) A key is in one slot of one pair (stripe lock per pair: VERIFY C3); the indicator is changed only
+//!     under the lock (C2).
+//! (6) Locks of pairs are taken in the order of the tables, oldest first; nothing waits on a network while
+//!     holding one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
@@ -21,7 +26,8 @@ use longarm_base::{Csn, Nanos, limits};
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
 
 use super::layout::{
-    Discipline, EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header, indicator,
+    Discipline, EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header,
+    indicator,
 };
 use super::slot::{EntryRef, Record, SlotView, seed};
 
@@ -120,8 +126,8 @@ fn view(kind: SlotKind, bytes: &[u8; 64]) -> Option<Record<'_>> {
 }
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
-    /// An empty index at the start of `memory`, which is zeroed. `publish` is told every geometry before any reader can
-    /// need it, and is called with the index locked.
+    /// An empty index at the start of `memory`, which is zeroed. `publish` is told every geometry before any
+    /// reader can need it, and is called with the index locked.
     pub fn create(
         memory: M,
         entries: E,
@@ -142,7 +148,11 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             budget,
             options,
             state: RwLock::new(State {
-                geometry: Geometry { epoch: 0, tables: [None; limits::TABLES_MAX], hash_key: options.hash_key },
+                geometry: Geometry {
+                    epoch: 0,
+                    tables: [None; limits::TABLES_MAX],
+                    hash_key: options.hash_key,
+                },
                 live: Vec::new(),
             }),
             retired: Mutex::new(Vec::new()),
@@ -178,14 +188,24 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             let (pair, odd) = table.home(hash);
             let header = self.lock_pair(&table, pair);
             if !header.moved() {
-                return Pair { owner: self, state, at, pair, mask: table.shape.home_mask(odd), odd, hash, header };
+                return Pair {
+                    owner: self,
+                    state,
+                    at,
+                    pair,
+                    mask: table.shape.home_mask(odd),
+                    odd,
+                    hash,
+                    header,
+                };
             }
             self.unlock_pair(&table, pair);
         }
         unreachable!("the newest table has a moved pair");
     }
 
-    /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has moved.
+    /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has
+    /// moved.
     pub fn lock_nth(&self, at: usize, pair: u64) -> Option<Pair<'_, M, E>> {
         let state = self.state.read().expect("index state");
         let table = state.live.get(at)?.table;
@@ -323,8 +343,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.memory.store(table.header_at(pair) + header::FINGERPRINTS + (slot / 8 * 8) as u64, *word);
     }
 
-    /// A free slot for a key of this parity: the home bucket first, then the shared ones from the near end (continuity
-    /// hashing III.C: left to right for even, right to left for odd), then added groups.
+    /// A free slot for a key of this parity: the home bucket first, then the shared ones from the near end
+    /// (continuity hashing III.C: left to right for even, right to left for odd), then added groups.
     fn free_slot(&self, live: &Live, pair: u64, header: &mut Header, odd: bool) -> Result<usize, NoRoom> {
         let shape = &live.table.shape;
         let free = |header: &Header| shape.home_mask(odd) & header.existing(shape) & !header.occupied();
@@ -393,7 +413,8 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
     /// The record of `key`, which has the hash the pair was locked with.
     pub fn find(&self, key: &[u8]) -> Option<Found> {
         let table = &self.live().table;
-        let mut candidates = self.header.matching(self.hash.fingerprint()) & self.header.occupied() & self.mask;
+        let mut candidates =
+            self.header.matching(self.hash.fingerprint()) & self.header.occupied() & self.mask;
         while candidates != 0 {
             let slot = candidates.trailing_zeros() as usize;
             candidates &= candidates - 1;
@@ -428,7 +449,8 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
         found
     }
 
-    /// Makes sure that a following insert (or the replace of `found`) has its slot; changes nothing a reader accepts.
+    /// Makes sure that a following insert (or the replace of `found`) has its slot; changes nothing a reader
+    /// accepts.
     pub fn reserve(&mut self, found: Option<&Found>) -> Result<(), NoRoom> {
         let live = self.state.live[self.at].clone();
         if found.is_some() && live.table.discipline == Discipline::InPlace {

@@ -2,16 +2,19 @@
 //!
 //! Reads: copied-out bytes of pairs that workers change meanwhile; each cache line may be of another moment.
 //! Why its answers are right (the order of stores is in `owner.rs`; the all-cuts tests enumerate it):
-//! (1) In place, a record that verifies was valid at some moment of its READ: each of its words was in memory at a moment
-//!     of the READ, they are of one version, and a version's words are all there together between its last store and the
-//!     first store of its successor. So a hit is final with one READ.
-//! (2) In place, a key that is there throughout stays in its slot: its bit and fingerprint are seen, and its slot shows the
-//!     record or does not verify (TORN). Only a move to the next table wipes it, which changes the indicator. So a miss is
-//!     final when a second look, posted after the first came, shows the same indicator.
-//! (3) Out of place, what counts is the bit, so header and slot must be of one moment: two equal looks, the second posted
-//!     after the first came. If both show the same indicator (its version count does not repeat within a READ) and the
-//!     same candidate slots (a csn is used once), header and slots stood together at the moment of the first header.
-//! (4) A pair whose owner word is zero was never used; the client's lease proves that its geometry is current.
+//! (1) In place, a record that verifies was valid at some moment of its READ: each of its words was in memory
+//!     at a moment of the READ, they are of one version, and a version's words are all there together between
+//!     its last store and the first store of its successor. So a hit is final with one READ.
+//! (2) In place, a key that is there throughout stays in its slot: its bit and fingerprint are seen, and its
+//!     slot shows the record or does not verify (TORN). Only a move to the next table wipes it, which changes
+//!     the indicator. So a miss is final when a second look, posted after the first came, shows the same
+//!     indicator.
+//! (3) Out of place, what counts is the bit, so header and slot must be of one moment: two equal looks, the
+//!     second posted after the first came. If both show the same indicator (its version count does not repeat
+//!     within a READ) and the same candidate slots (a csn is used once), header and slots stood together at
+//!     the moment of the first header.
+//! (4) A pair whose owner word is zero was never used; the client's lease proves that its geometry is
+//!     current.
 
 use longarm_base::{Csn, Place, UnixMillis};
 use longarm_memory::{Hash, SumKey};
@@ -46,8 +49,8 @@ pub enum Step {
         /// Where the slot stands: a repeat GET may READ it alone and ask [`Search::check_slot`].
         slot: Place,
     },
-    /// The item may be this entry: fetch and verify it, compare csn and key. If it is sound but of another key, go on
-    /// with [`not_it`](Search::not_it); if it does not verify or has another csn, start again.
+    /// The item may be this entry: fetch and verify it, compare csn and key. If it is sound but of another
+    /// key, go on with [`not_it`](Search::not_it); if it does not verify or has another csn, start again.
     Entry {
         /// Where.
         entry: EntryRef,
@@ -58,7 +61,8 @@ pub enum Step {
     Absent,
     /// The bytes are of different moments: start again.
     Torn,
-    /// The key's pair moved to a table this geometry does not name, or the header is of another table: refresh it.
+    /// The key's pair moved to a table this geometry does not name, or the header is of another table:
+    /// refresh it.
     Stale,
 }
 
@@ -190,7 +194,9 @@ impl Search {
         while self.candidates != 0 {
             let slot = self.candidates.trailing_zeros() as usize;
             self.candidates &= self.candidates - 1;
-            let Some(at) = self.table.slot_at(self.pair, slot, &self.header.groups) else { return Step::Torn };
+            let Some(at) = self.table.slot_at(self.pair, slot, &self.header.groups) else {
+                return Step::Torn;
+            };
             if let Some(within) = self.in_segment(slot, bytes) {
                 if let Some(step) = self.look_at(key, slot, at, bytes, within, sums) {
                     return step;
@@ -235,7 +241,15 @@ impl Search {
 
     /// Judges one slot: `None` if the search goes on.
     #[inline(always)]
-    fn look_at(&mut self, key: &[u8], slot: usize, at: u64, bytes: &[u8], within: usize, sums: &SumKey) -> Option<Step> {
+    fn look_at(
+        &mut self,
+        key: &[u8],
+        slot: usize,
+        at: u64,
+        bytes: &[u8],
+        within: usize,
+        sums: &SumKey,
+    ) -> Option<Step> {
         let view = self.view(at, bytes, within, sums);
         let step = match view {
             SlotView::Empty => None,
@@ -315,7 +329,8 @@ impl Search {
         }
     }
 
-    /// A repeat GET of a slot found before: the value, if the slot still holds the key. Tables updated in place only.
+    /// A repeat GET of a slot found before: the value, if the slot still holds the key. Tables updated in
+    /// place only.
     pub fn check_slot(table: u32, slot: Place, key: &[u8], bytes: &[u8; 64], sums: &SumKey) -> Option<Step> {
         match SlotView::parse64(bytes, sums, seed(table, slot.offset)) {
             SlotView::Record(Record::Inline { csn, key: have, value, expiry }) if have == key => {

@@ -1,9 +1,11 @@
-//! Growth: a larger table beside the old one, and the move of pairs between them (continuity hashing III.C, VERIFY M11).
+//! Growth: a larger table beside the old one, and the move of pairs between them (continuity hashing III.C,
+//! VERIFY M11).
 //!
-//! A pair moves as one step: under its lock its records are put into the next table, then one store sets MOVED and
-//! clears all bits, then its slots are wiped. Readers follow MOVED; they know the next table because its geometry is
-//! published before the first pair moves. An old table's memory is given back when every lease that names it is over.
-//! Where even the next table has no room for a key, another table follows it, up to `limits::TABLES_MAX`.
+//! A pair moves as one step: under its lock its records are put into the next table, then one store sets
+//! MOVED and clears all bits, then its slots are wiped. Readers follow MOVED; they know the next table
+//! because its geometry is published before the first pair moves. An old table's memory is given back when
+//! every lease that names it is over. Where even the next table has no room for a key, another table follows
+//! it, up to `limits::TABLES_MAX`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,7 +18,8 @@ use super::layout::{EXTENDED_SHARE, Shape, Table, indicator};
 use super::owner::{Entries, Full, Live, NoRoom, Owner, State};
 use super::slot::Record;
 
-/// Tables below this size double; larger ones grow by a third, which keeps the memory of an item below that of Redis.
+/// Tables below this size double; larger ones grow by a third, which keeps the memory of an item below that
+/// of Redis.
 const DOUBLE_BELOW: u64 = 16 << 20;
 /// Small tables grow faster, so that a burst of inserts does not outrun the moves.
 const QUADRUPLE_BELOW: u64 = 1 << 20;
@@ -73,8 +76,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     fn free_extent(&self, state: &State, bytes: u64) -> Option<u64> {
         let retired = self.retired.lock().expect("retired tables");
         let live = state.live.iter().map(|live| live.table);
-        let mut taken: Vec<_> =
-            live.chain(retired.iter().map(|(table, _)| *table)).map(|t| (t.base, t.base + t.bytes())).collect();
+        let mut taken: Vec<_> = live
+            .chain(retired.iter().map(|(table, _)| *table))
+            .map(|t| (t.base, t.base + t.bytes()))
+            .collect();
         taken.sort_unstable();
         let mut at = 0;
         for (from, to) in taken {
@@ -89,7 +94,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Makes room for a key for which an insert found none: grows the table and moves the key's pair now.
     /// Where as many tables are live as may be, it first helps to finish the oldest move.
     pub fn make_room(&self, hash: Hash, now: Nanos) -> Result<(), Full> {
-        // Each round moves the pair, adds a table, or retires one; other writers' rounds may undo ours, rarely.
+        // Each round moves the pair, adds a table, or retires one; other writers' rounds may undo ours,
+        // rarely.
         for _ in 0..4 * TABLES_MAX {
             while self.state.read().expect("index state").live.len() == TABLES_MAX {
                 if self.move_some(HELP_PAIRS, now) == Moved::Blocked {
@@ -237,15 +243,13 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             let live = &state.live[at];
             let (pair, _) = live.table.home(hash);
             let mut header = self.lock_pair(&live.table, pair);
-            let outcome = if header.moved() {
-                None
-            } else {
-                Some(self.insert(live, pair, &mut header, hash, &record))
-            };
+            let outcome =
+                if header.moved() { None } else { Some(self.insert(live, pair, &mut header, hash, &record)) };
             self.unlock_pair(&live.table, pair);
             match outcome {
                 Some(Ok(_)) => return Ok(()),
-                // The next table has no room here either: its pair moves on, then its successor takes the record.
+                // The next table has no room here either: its pair moves on, then its successor takes the
+                // record.
                 Some(Err(NoRoom)) if at + 1 < state.live.len() => self.move_pair(state, at, pair)?,
                 Some(Err(NoRoom)) => return Err(NoRoom),
                 None => {}
@@ -254,8 +258,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Err(NoRoom)
     }
 
-    /// Removes copies that a move which failed had made; readers never looked at them (their pair has not MOVED).
-    /// A copy may itself have moved on, so it is looked up by its version, which is used once.
+    /// Removes copies that a move which failed had made; readers never looked at them (their pair has not
+    /// MOVED). A copy may itself have moved on, so it is looked up by its version, which is used once.
     fn take_back(&self, state: &State, at: usize, copies: &[(Hash, Csn)]) {
         for &(hash, csn) in copies {
             let found = (at..state.live.len()).any(|at| {

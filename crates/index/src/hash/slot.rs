@@ -1,12 +1,13 @@
 //! Records in slots: packed for the owner, taken apart and verified for a reader.
 //!
 //! Slot of 64 bytes, one cache line:
-//! `[checksum][csn:51 | expires:1 | key length:6 | value length:6][48 bytes]`, the 48 bytes being key, value and (if
-//! it expires) the expiry as last word. Key length 0 means that the item is an entry elsewhere:
+//! `[checksum][csn:51 | expires:1 | key length:6 | value length:6][48 bytes]`, the 48 bytes being key, value
+//! and (if it expires) the expiry as last word. Key length 0 means that the item is an entry elsewhere:
 //! `[..][offset][length][expiry][hash of the key][0][0]`.
-//! Slot of 16 bytes: `[csn][offset/64:34 | length/64:14 | tag:16]`; length 0 means "read the entry's first line".
-//! (1) The checksum covers everything else in the slot and is seeded with table and offset: a record verifies only
-//!     where the owner wrote it, whole (VERIFY L4, L5).
+//! Slot of 16 bytes: `[csn][offset/64:34 | length/64:14 | tag:16]`; length 0 means "read the entry's first
+//! line".
+//! (1) The checksum covers everything else in the slot and is seeded with table and offset: a record verifies
+//!     only where the owner wrote it, whole (VERIFY L4, L5).
 //! (2) A 16-byte slot needs none: the entry it names must carry the slot's csn, and a csn is used once.
 
 use longarm_base::{Csn, UnixMillis, limits};
@@ -29,7 +30,8 @@ const _: () = assert!(limits::CSN_BITS == 51 && 16 + INLINE_MAX == 64);
 pub struct EntryRef {
     /// Offset in the arena, a multiple of 64.
     pub offset: u64,
-    /// Length in bytes, rounded up to a multiple of 8 (a 16-byte slot: of 64); zero if the slot has no room to say.
+    /// Length in bytes, rounded up to a multiple of 8 (a 16-byte slot: of 64); zero if the slot has no room
+    /// to say.
     pub len: u32,
 }
 
@@ -80,7 +82,9 @@ impl Record<'_> {
         let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         match *self {
             Record::Inline { csn, key, value, expiry } => {
-                assert!(Record::fits_inline(SlotKind::Inline64, key.len(), value.len(), expiry) && csn.is_valid());
+                assert!(
+                    Record::fits_inline(SlotKind::Inline64, key.len(), value.len(), expiry) && csn.is_valid()
+                );
                 let lengths = (key.len() as u64) << KEY_SHIFT | (value.len() as u64) << VALUE_SHIFT;
                 let expires = if expiry == UnixMillis::NEVER { 0 } else { EXPIRES };
                 put(8, csn.0 | expires | lengths);
@@ -129,8 +133,8 @@ pub enum SlotView<'a> {
     Empty,
     /// Bytes of different moments, or no record at all: look again.
     Torn,
-    /// A verified record (a 16-byte slot: one whose entry has yet to confirm it). `hash` is known for 64-byte slots;
-    /// for 16-byte ones only its tag is.
+    /// A verified record (a 16-byte slot: one whose entry has yet to confirm it). `hash` is known for 64-byte
+    /// slots; for 16-byte ones only its tag is.
     Record(Record<'a>),
 }
 

@@ -1,7 +1,7 @@
 //! A full check of a hash table from its bytes alone, and a walk over its items.
 //!
-//! Used by tests, the simulator and `longarm inspect`. On a live table a pair may be changing while it is copied: the
-//! walk copies it until two looks at its indicator agree, a bounded number of times.
+//! Used by tests, the simulator and `longarm inspect`. On a live table a pair may be changing while it is
+//! copied: the walk copies it until two looks at its indicator agree, a bounded number of times.
 
 use longarm_memory::{HashKey, SumKey, Words};
 
@@ -75,8 +75,10 @@ fn copy_pair(
         words.copy_out(table.header_at(pair), &mut line);
         let after = Header::parse(&line);
         // A record replaced in place leaves the header as it is: every record must verify too.
-        torn = slots.iter().any(|(_, at, bytes)| !matches!(view(table, *at, bytes, sums), SlotView::Record(_)));
-        if (before.indicator, before.groups, before.fingerprints) == (after.indicator, after.groups, after.fingerprints)
+        torn =
+            slots.iter().any(|(_, at, bytes)| !matches!(view(table, *at, bytes, sums), SlotView::Record(_)));
+        if (before.indicator, before.groups, before.fingerprints)
+            == (after.indicator, after.groups, after.fingerprints)
             && !torn
         {
             return Ok(Copied { header: before, slots });
@@ -184,8 +186,8 @@ fn view<'b>(table: &Table, at: u64, bytes: &'b [u8; 64], sums: &SumKey) -> SlotV
     }
 }
 
-/// Calls `each` with every record of one pair, looked at one-sidedly; used by dumps. Returns `false` if the pair has
-/// moved, and a problem in words if it would not stand still.
+/// Calls `each` with every record of one pair, looked at one-sidedly; used by dumps. Returns `false` if the
+/// pair has moved, and a problem in words if it would not stand still.
 pub fn items(
     words: &(impl Words + ?Sized),
     table: &Table,

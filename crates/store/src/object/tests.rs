@@ -61,13 +61,15 @@ proptest! {
         let journal = Journal::new(8192);
         let session = session.map(|(id, operation)| Session { id, operation });
         let meta = EntryMeta { session, ..EntryMeta::of(kind) }.expiring(UnixMillis(expiry));
-        let mut draft = begin(&journal, &sums(), room(generation), (7, &Arc::default()), (&key, value.len()), meta);
+        let mut draft = begin(&journal, &sums(), room(generation), (7, &Arc::default()), (&key,
+            value.len()), meta);
         // The value in pieces of any length, the same bytes as in one.
         let mut ends: Vec<usize> = cuts.iter().map(|c| c % (value.len() + 1)).chain([value.len()]).collect();
         ends.sort();
         let mut at = 0;
         for end in ends {
-            fill(&journal, &sums(), &mut draft, at as u64, &value[at..end], &mut Vec::new()).expect("in order");
+            fill(&journal, &sums(), &mut draft, at as u64, &value[at..end],
+                &mut Vec::new()).expect("in order");
             at = end;
         }
         let place = finish(&journal, &sums(), draft, Csn(csn), 99);
@@ -96,7 +98,8 @@ proptest! {
         lengths in prop_oneof![
             any::<u64>(),
             (0usize..2048, 0usize..(1 << 27)).prop_map(|(k, v)| layout::lengths_word(k, v, 9)),
-            (0usize..3, 0usize..5).prop_map(|(k, v)| layout::lengths_word(KEY_MAX + k - 1, VALUE_MAX + v - 2, 9)),
+            (0usize..3, 0usize..5).prop_map(|(k, v)| layout::lengths_word(KEY_MAX + k - 1,
+                VALUE_MAX + v - 2, 9)),
             (0usize..300, 0usize..300).prop_map(|(k, v)| layout::lengths_word(k, v, 0)),
         ],
         (kind, flags) in (0u64..16, 0u64..512),

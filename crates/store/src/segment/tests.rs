@@ -37,7 +37,8 @@ proptest! {
 
     /// A line whose checksum is right may still say what no line says: never a panic, and never out of range.
     #[test]
-    fn signed_nonsense_is_refused(mut words in proptest::array::uniform8(any::<u64>()), small in any::<bool>()) {
+    fn signed_nonsense_is_refused(mut words in proptest::array::uniform8(any::<u64>()),
+        small in any::<bool>()) {
         if small {
             words[1] &= 0xFFFF_FFFF_FFFF_0107;
             words[2] &= 0x0000_0003_0000_0FFF;

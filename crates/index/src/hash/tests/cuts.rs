@@ -1,4 +1,5 @@
-//! Every cut of every READ across every kind of change: no search accepts what no atomic look would have given.
+//! Every cut of every READ across every kind of change: no search accepts what no atomic look would have
+//! given.
 //!
 //! VERIFY C1, C2, C4, C5, B1: lines of a READ in any order, each at a moment of its own.
 
@@ -75,7 +76,10 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce()) {
             accepted += 1;
             let (lo, hi) = evidence.interval();
             let allowed = &truth[lo - from..=hi - from];
-            assert!(allowed.contains(&answer), "{look:?} accepted {answer:?} between {lo} and {hi}: {allowed:?}");
+            assert!(
+                allowed.contains(&answer),
+                "{look:?} accepted {answer:?} between {lo} and {hi}: {allowed:?}"
+            );
         }
         assert!(accepted > 0);
     }

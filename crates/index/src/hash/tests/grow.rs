@@ -13,7 +13,8 @@ fn mapped(bytes: u64) -> Mapped {
 /// The paper reports "about 70 %" (V.B); the shapes were chosen to reach it with the smallest READ.
 #[test]
 fn load_factor_at_growth_is_at_least_seventy_percent() {
-    for (slots, discipline) in [(SlotKind::Inline64, Discipline::InPlace), (SlotKind::Pointer16, Discipline::InPlace)]
+    for (slots, discipline) in
+        [(SlotKind::Inline64, Discipline::InPlace), (SlotKind::Pointer16, Discipline::InPlace)]
     {
         let bed = bed(mapped(64 << 20), slots, discipline, 40_000);
         let mut n = 0u64;
@@ -77,7 +78,8 @@ fn out_of_memory_is_said_and_nothing_is_lost() {
     for i in 0..100_000u32 {
         let key = format!("key{i}").into_bytes();
         let hash = bed.hash(&key);
-        let record = Record::Inline { csn: Csn(u64::from(i) + 1), key: &key, value: b"v", expiry: UnixMillis::NEVER };
+        let record =
+            Record::Inline { csn: Csn(u64::from(i) + 1), key: &key, value: b"v", expiry: UnixMillis::NEVER };
         let mut pair = bed.owner.lock(hash);
         if pair.insert(&record).is_ok() {
             stored.push(key);

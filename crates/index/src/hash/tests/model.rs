@@ -66,14 +66,16 @@ proptest! {
 
     /// Whatever stands in memory, a search ends with a step and does not panic (X2).
     #[test]
-    fn garbage_is_never_trusted(lines in proptest::collection::vec(any::<[u8; 32]>(), 1..60), seed in any::<u64>()) {
+    fn garbage_is_never_trusted(lines in proptest::collection::vec(any::<[u8; 32]>(), 1..60),
+        seed in any::<u64>()) {
         for (slots, discipline) in KINDS {
             let bed = bed(Journal::new(256 << 10), slots, discipline, 1);
             let table = *bed.owner.geometry().live().next().expect("table");
             for pair in 0..table.pairs {
                 for at in (0..table.shape.pair_bytes()).step_by(8) {
                     let line = lines[((pair * 7 + at / 64) % lines.len() as u64) as usize];
-                    let word = u64::from_le_bytes(line[(at % 32 / 8 * 8) as usize..][..8].try_into().expect("word"));
+                    let bytes = &line[(at % 32 / 8 * 8) as usize..][..8];
+                    let word = u64::from_le_bytes(bytes.try_into().expect("word"));
                     bed.memory.store(table.pair_at(pair) + at, word);
                 }
                 let id = u64::from(table.id) << 32;
@@ -86,7 +88,8 @@ proptest! {
                 for _ in 0..40 {
                     step = match step {
                         Step::Read(place) => {
-                            prop_assert!(place.end().is_some_and(|end| end <= bed.memory.bytes()), "{:?}", place);
+                            prop_assert!(place.end().is_some_and(|end| end <= bed.memory.bytes()),
+                                "{:?}", place);
                             let mut bytes = vec![0; place.len as usize];
                             bed.memory.copy_out(place.offset, &mut bytes);
                             search.feed(&key, &bytes, &geometry, &bed.sums)
