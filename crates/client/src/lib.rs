@@ -27,6 +27,7 @@ mod lookup;
 mod multi_get;
 mod options;
 mod pipeline;
+mod raw;
 mod walk;
 mod write;
 
@@ -37,6 +38,7 @@ pub use longarm_fabric::{Address, Any, Login};
 pub use longarm_wire::Condition;
 pub use options::Options;
 pub use pipeline::{Client, Reply, Ticket};
+pub use raw::{Raw, RawRegion};
 pub use walk::Item;
 pub use write::{Put, Write};
 

@@ -25,10 +25,12 @@ use crate::options::Options;
 pub(crate) const BATCH: usize = 64;
 /// Landing bytes of one lookup: a segment, or an entry of up to this size.
 pub(crate) const SLOT: u32 = 4096;
+/// From one landing area to the next: one line more, or the first lines of all areas would share one set of the L1 cache.
+const STRIDE: u32 = SLOT + limits::LINE as u32;
 const CONTROL_AT: u32 = 0;
 const SLOTS_AT: u32 = SLOT;
 /// Landing bytes for entries that are fetched in pieces.
-const LARGE_AT: u32 = SLOTS_AT + BATCH as u32 * SLOT;
+const LARGE_AT: u32 = SLOTS_AT + BATCH as u32 * STRIDE;
 const LARGE_PIECES: u32 = 4;
 const LANDING: u32 = LARGE_AT + LARGE_PIECES * limits::READ_MAX;
 
@@ -176,7 +178,7 @@ impl<Q: QueuePair> Link<Q> {
     /// Landing area of lookup `i`.
     #[inline(always)]
     pub(crate) fn slot(i: usize) -> u32 {
-        SLOTS_AT + i as u32 * SLOT
+        SLOTS_AT + i as u32 * STRIDE
     }
 
     /// Posts a READ; `start` and `finish` frame a batch.

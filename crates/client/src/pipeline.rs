@@ -63,7 +63,7 @@ pub struct Client<T: Transport = Any> {
     pub(crate) options: Options,
     pub(crate) link: Option<Link<T::Qp>>,
     session: u64,
-    boot: u64,
+    pub(crate) boot: u64,
     next_operation: u64,
     open: VecDeque<InFlight>,
     spare: Vec<Vec<u8>>,
@@ -121,6 +121,11 @@ impl<T: Transport> Client<T> {
             Some(link) => link.qp.describe(),
             None => format!("{} (not connected)", self.address),
         }
+    }
+
+    /// Where it connects.
+    pub fn address(&self) -> &Address {
+        &self.address
     }
 
     /// Process id of the server.

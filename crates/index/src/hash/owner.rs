@@ -164,6 +164,11 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Ok(owner)
     }
 
+    /// The memory of the tables.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
     /// The hash that places keys.
     pub fn hasher(&self) -> &HashKey {
         &self.hash

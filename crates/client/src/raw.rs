@@ -1,0 +1,155 @@
+//! The server's regions as they lie in its memory, for inspection: words fetched by READs, as any reader may.
+//!
+//! [`Words`] cannot fail, so a READ that does leaves zeroes and the reason in [`Raw::failure`]; whoever walks asks for it
+//! at the end and believes nothing if there is one. A broken connection stays broken: a walk over two servers' memories
+//! would mean nothing. No cache: a walk's second looks must be looks.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use longarm_base::limits::READ_MAX;
+use longarm_base::{Nanos, Place, RegionId, UnixMillis};
+use longarm_fabric::{QueuePair, Transport};
+use longarm_index::hash::Geometry;
+use longarm_memory::{SumKey, Words};
+
+use crate::clock::now;
+use crate::error::Error;
+use crate::link::{Link, Trouble};
+use crate::pipeline::Client;
+
+/// A connected server's memory, read as it lies.
+pub struct Raw<'c, T: Transport> {
+    shared: Mutex<Shared<'c, T>>,
+    sums: SumKey,
+}
+
+struct Shared<'c, T: Transport> {
+    client: &'c mut Client<T>,
+    failure: Option<Error>,
+}
+
+/// One region of it.
+pub struct RawRegion<'r, 'c, T: Transport> {
+    raw: &'r Raw<'c, T>,
+    id: RegionId,
+    bytes: u64,
+}
+
+impl<T: Transport> Client<T> {
+    /// The server's memory as it lies, for inspection.
+    pub fn raw(&mut self) -> Result<Raw<'_, T>, Error> {
+        let sums = self.link()?.sums.clone();
+        Ok(Raw { shared: Mutex::new(Shared { client: self, failure: None }), sums })
+    }
+
+    /// Number the server drew when it started: another one means that its memory began empty again.
+    pub fn server_boot(&self) -> u64 {
+        self.boot
+    }
+
+    /// The server's clock in Unix milliseconds, which judges expiry, as its last heartbeat seen tells.
+    pub fn server_unix(&mut self) -> Result<UnixMillis, Error> {
+        self.began = Nanos(0);
+        let deadline = self.deadline();
+        if let Err(trouble) = self.ensure_lease(deadline) {
+            self.recover(trouble, deadline)?;
+        }
+        Ok(self.link()?.unix_now(now()))
+    }
+}
+
+impl<'c, T: Transport> Raw<'c, T> {
+    /// Key of the record checksums.
+    pub fn sums(&self) -> &SumKey {
+        &self.sums
+    }
+
+    /// The tables in use now, as the control page says.
+    pub fn geometry(&self) -> Result<Geometry, Error> {
+        let client = &mut *self.lock().client;
+        client.began = Nanos(0);
+        let deadline = client.deadline();
+        let looked =
+            client.connected().and_then(|link| link.look_at_heartbeat(deadline).map(|()| link.geometry));
+        looked.map_err(|trouble| error(client, trouble))
+    }
+
+    /// One region; `None` if the server lends no such region.
+    pub fn region(&self, id: RegionId) -> Option<RawRegion<'_, 'c, T>> {
+        let shared = self.lock();
+        let granted = shared.client.link.as_ref()?.qp.granted().iter().find(|granted| granted.id == id)?;
+        Some(RawRegion { raw: self, id, bytes: granted.bytes })
+    }
+
+    /// Why bytes shown so far are not the server's, if a READ failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.lock().failure.take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared<'c, T>> {
+        // What a panicking walker left is a client between two operations.
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Transport> Shared<'_, T> {
+    fn read(&mut self, id: RegionId, at: u64, into: &mut [u8]) {
+        into.fill(0);
+        if self.failure.is_some() {
+            return;
+        }
+        if let Err(trouble) = self.try_read(id, at, into) {
+            self.failure = Some(error(self.client, trouble));
+        }
+    }
+
+    fn try_read(&mut self, id: RegionId, at: u64, into: &mut [u8]) -> Result<(), Trouble> {
+        self.client.began = Nanos(0);
+        let deadline = self.client.deadline();
+        let link = self.client.connected()?;
+        // The landing slots lie side by side: together they hold the longest READ.
+        let landing = Link::<T::Qp>::slot(0);
+        let mut from = at;
+        for piece in into.chunks_mut(READ_MAX as usize) {
+            let len = (piece.len() as u32).next_multiple_of(8);
+            link.post_read(Place::new(id, from, len), landing)?;
+            link.finish_reads(deadline)?;
+            piece.copy_from_slice(&link.qp.landing(landing, len)[..piece.len()]);
+            from += u64::from(len);
+        }
+        Ok(())
+    }
+}
+
+fn error<T: Transport>(client: &Client<T>, trouble: Trouble) -> Error {
+    let address = client.address().to_string();
+    match trouble {
+        Trouble::Broken(reason) => Error::Lost { address, reason },
+        Trouble::Late | Trouble::Unresponsive => {
+            Error::Unresponsive { address, waited: client.options.timeout }
+        }
+    }
+}
+
+impl<T: Transport> Words for RawRegion<'_, '_, T> {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        let mut word = [0; 8];
+        self.copy_out(at, &mut word);
+        u64::from_le_bytes(word)
+    }
+
+    fn copy_out(&self, at: u64, into: &mut [u8]) {
+        let inside = at.checked_add(into.len() as u64).is_some_and(|end| end <= self.bytes);
+        assert!(
+            at.is_multiple_of(8) && inside,
+            "bytes {at:#x}+{:#x} outside region {:?}",
+            into.len(),
+            self.id
+        );
+        self.raw.lock().read(self.id, at, into);
+    }
+}

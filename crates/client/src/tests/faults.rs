@@ -1,0 +1,169 @@
+//! Connections that break, servers that go, and readers among writers.
+
+use std::collections::HashMap;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use longarm_fabric::hook::{Faults, Faulty};
+
+use super::*;
+use crate::{Error, Reply, Write};
+
+/// Every increment is acknowledged and counted once, however often the connection breaks (VERIFY L17, I14).
+#[test]
+fn increments_are_executed_once_over_broken_connections() {
+    let (server, shm, tcp) = serve(|_| {});
+    for (address, seeds) in [(&shm, 0..12u64), (&tcp, 12..24)] {
+        for seed in seeds {
+            let next = AtomicU64::new(0);
+            let transport = Wrapping(move |qp| {
+                // Relaxed: a number that nobody else draws. Every connection breaks at another request.
+                let n = next.fetch_add(1, Ordering::Relaxed);
+                Faulty::new(
+                    qp,
+                    Faults {
+                        seed: seed ^ n,
+                        cut_at: Some(3 + (seed * 7 + n * 13) % 40),
+                        ..Faults::default()
+                    },
+                )
+            });
+            let options = Options { timeout: Duration::from_secs(20), hint_every: 0, ..Options::default() };
+            let mut client = Client::connect_over(transport, address, options).expect("connects");
+            let key = format!("counter {seed}").into_bytes();
+            for i in 1..=150i64 {
+                assert_eq!(client.increment(&key, 1).expect("acknowledged"), i, "seed {seed}");
+            }
+            assert!(client.counters().reconnects > 1, "the fault fired: {:?}", client.counters());
+            let mut sound = super::client(address);
+            assert_eq!(sound.get(&key).expect("get"), Some(b"150".to_vec()));
+        }
+    }
+    stop(server);
+}
+
+#[test]
+fn a_server_that_went_is_an_error_in_time_and_its_return_is_noticed() {
+    let (server, shm, _) = serve(|_| {});
+    let options = Options { timeout: Duration::from_millis(300), ..Options::default() };
+    let mut client = Client::connect(&shm, options).expect("connects");
+    client.put(b"k", b"v").expect("put");
+    stop(server);
+    let start = Instant::now();
+    assert!(matches!(client.get(b"k"), Err(Error::Lost { .. })));
+    let outcome = client.put(b"k", b"w");
+    assert!(matches!(outcome, Err(Error::Lost { .. } | Error::InDoubt(_) | Error::Closing)), "{outcome:?}");
+    assert!(start.elapsed() < Duration::from_secs(5), "within the timeouts");
+    let again = ServerOptions { addresses: vec![shm.clone()], memory: 64 << 20, ..ServerOptions::default() };
+    let server = Server::start(again).expect("a server again");
+    assert_eq!(client.get(b"k").expect("connects again"), None, "its memory was volatile");
+    stop(server);
+}
+
+#[test]
+fn a_goodbye_is_noticed_by_readers_under_a_long_lease() {
+    let (server, shm, tcp) = serve(|options| options.lease = Duration::from_millis(10));
+    let options = Options { timeout: Duration::from_millis(200), ..Options::default() };
+    let mut clients: Vec<Client> =
+        [&shm, &tcp].map(|a| Client::connect(a, options.clone()).expect("connects")).into();
+    for client in &mut clients {
+        client.put(b"k", b"v").expect("put");
+    }
+    stop(server);
+    // Past the lease nothing may be read from memory that is still mapped.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(30) {
+        std::hint::spin_loop();
+    }
+    for client in &mut clients {
+        assert!(client.get(b"k").is_err(), "{}", client.describe());
+    }
+}
+
+/// Readers among writers while the index grows: values are whole, and versions of a key never run backwards (I10, I11).
+#[test]
+fn readers_never_see_a_torn_or_an_older_value() {
+    let (server, shm, tcp) = serve(|options| {
+        options.expected_items = 200;
+        options.lease = Duration::from_millis(10);
+        options.memory = 128 << 20;
+    });
+    let done = AtomicBool::new(false);
+    let value = |key: u32, n: u32| {
+        let len = if key % 3 == 0 { 8 + (n % 700) as usize } else { 8 + (n % 24) as usize };
+        let mut bytes = vec![(key ^ n) as u8; len];
+        bytes[..4].copy_from_slice(&key.to_le_bytes());
+        bytes[4..8].copy_from_slice(&n.to_le_bytes());
+        bytes
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = [(0u32, &shm), (1, &tcp)]
+            .into_iter()
+            .map(|(w, address)| {
+                scope.spawn(move || {
+                    let mut client = client(address);
+                    for n in 0..12_000u32 {
+                        let key = (n * 2 + w) % 4000;
+                        if n % 17 == 0 {
+                            client.delete(&key.to_le_bytes()).expect("delete");
+                        }
+                        client.put(&key.to_le_bytes(), &value(key, n)).expect("put");
+                    }
+                })
+            })
+            .collect();
+        for (seed, address) in [(1u32, &shm), (2, &tcp)] {
+            let done = &done;
+            scope.spawn(move || {
+                let mut client = client(address);
+                let mut newest: HashMap<u32, crate::Csn> = HashMap::new();
+                let mut state = seed;
+                // Relaxed: a flag that publishes nothing else.
+                while !done.load(Ordering::Relaxed) {
+                    let keys: Vec<[u8; 4]> = (0..16)
+                        .map(|_| {
+                            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                            (state >> 8 & 4095).to_le_bytes()
+                        })
+                        .collect();
+                    let mut seen = |i: usize, found: Option<(&[u8], crate::Csn)>| {
+                        let Some((bytes, csn)) = found else { return };
+                        let key = u32::from_le_bytes(keys[i]);
+                        let n = u32::from_le_bytes(bytes[4..8].try_into().expect("n"));
+                        assert_eq!(bytes, value(key, n), "whole, and of this key");
+                        let before = newest.insert(key, csn).unwrap_or(csn);
+                        assert!(before <= csn, "key {key} went back from {before:?} to {csn:?}");
+                    };
+                    client.multi_get(&keys, &mut seen).expect("multi-get");
+                    let single = client.get_versioned(&keys[0]).expect("get");
+                    seen(0, single.as_ref().map(|(bytes, csn)| (&bytes[..], *csn)));
+                }
+            });
+        }
+        let outcomes: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        // Relaxed: as above.
+        done.store(true, Ordering::Relaxed);
+        assert!(outcomes.iter().all(Result::is_ok));
+    });
+    assert!(server.stats().geometry_epoch > 3, "the index grew under way");
+    stop(server);
+}
+
+#[test]
+fn what_is_in_flight_when_a_server_loses_its_memory_is_in_doubt() {
+    let (server, shm, _) = serve(|_| {});
+    let options = Options { timeout: Duration::from_secs(5), ..Options::default() };
+    let mut client = Client::connect(&shm, options).expect("connects");
+    let answered = client.submit(&Write::put(b"a", b"1")).expect("submit");
+    assert!(matches!(client.wait(answered), Ok(Reply::Done(_))));
+    stop(server);
+    let pending = client.submit(&Write::put(b"b", b"2"));
+    let again = ServerOptions { addresses: vec![shm.clone()], memory: 64 << 20, ..ServerOptions::default() };
+    let server = Server::start(again).expect("a server again");
+    if let Ok(ticket) = pending {
+        // Sent to the old server's ring, or sent again to the new one: never reported as failed.
+        assert!(matches!(client.wait(ticket), Ok(Reply::Done(_)) | Err(Error::InDoubt(_))));
+    }
+    client.put(b"c", b"3").expect("goes on");
+    stop(server);
+}

@@ -1,0 +1,171 @@
+//! Every operation, every size, over both transports.
+
+use std::time::Instant;
+
+use longarm_index::hash::SlotKind;
+
+use super::*;
+use crate::{Error, Put, Reply, Write};
+
+fn both(change: impl Fn(&mut ServerOptions), test: impl Fn(&mut Client, &Address)) {
+    let (server, shm, tcp) = serve(change);
+    for address in [shm, tcp] {
+        let mut client = client(&address);
+        test(&mut client, &address);
+    }
+    stop(server);
+}
+
+#[test]
+fn values_of_every_size_come_back() {
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        let change = |options: &mut ServerOptions| {
+            options.slots = slots;
+            options.memory = 256 << 20;
+        };
+        both(change, |client, address| {
+            for size in
+                [0usize, 1, 31, 32, 43, 44, 48, 49, 1000, 4000, 5000, 70_000, 600_000, 3 << 20, 20 << 20]
+            {
+                let key = format!("size {size} over {}", address.transport());
+                let value: Vec<u8> = (0..size).map(|i| (i * 7 + size) as u8).collect();
+                client.put(key.as_bytes(), &value).expect("put");
+                assert!(client.get(key.as_bytes()).expect("get").as_ref() == Some(&value), "{key}");
+                assert!(client.delete(key.as_bytes()).expect("delete"));
+                assert_eq!(client.get(key.as_bytes()).expect("get"), None);
+            }
+        });
+    }
+}
+
+#[test]
+fn limits_are_said() {
+    both(
+        |_| {},
+        |client, address| {
+            assert!(matches!(client.put(b"", b"v"), Err(Error::KeyLength(0))));
+            assert!(matches!(client.get(&[1; 1025]), Err(Error::KeyLength(1025))));
+            assert!(matches!(client.put(b"k", &vec![0; (64 << 20) + 1]), Err(Error::ValueLength(_))));
+            let longest = [address.transport().as_bytes()[0]; 1024];
+            assert_eq!(client.get(&longest).expect("get"), None);
+            client.put(&longest, b"longest key").expect("put");
+            assert_eq!(client.get(&longest).expect("get"), Some(b"longest key".to_vec()));
+        },
+    );
+}
+
+#[test]
+fn conditions_numbers_and_versions() {
+    both(
+        |_| {},
+        |client, address| {
+            let key = address.transport().as_bytes();
+            let Put::Stored(one) = client.put_if_absent(key, b"1").expect("put") else { panic!("absent") };
+            assert_eq!(client.put_if_absent(key, b"2").expect("put"), Put::Mismatch(Some(one)));
+            let Put::Stored(two) = client.compare_and_set(key, one, b"41").expect("cas") else {
+                panic!("same")
+            };
+            assert!(two > one);
+            assert_eq!(client.compare_and_set(key, one, b"3").expect("cas"), Put::Mismatch(Some(two)));
+            assert_eq!(client.increment(key, 1).expect("increment"), 42);
+            assert_eq!(client.get(key).expect("get"), Some(b"42".to_vec()));
+            assert!(matches!(client.increment(key, i64::MAX), Err(Error::Overflow)));
+            client.put(b"text", b"4x").expect("put");
+            assert!(matches!(client.increment(b"text", 1), Err(Error::NotANumber)));
+            let (value, version) = client.get_versioned(key).expect("get").expect("there");
+            assert_eq!(value, b"42");
+            let gone = client.write(&Write::delete(key).if_version(version)).expect("delete");
+            assert!(matches!(gone, Reply::Done(_)));
+            assert!(!client.delete(key).expect("delete") && !client.exists(key).expect("exists"));
+        },
+    );
+}
+
+#[test]
+fn items_expire_for_one_sided_readers_too() {
+    both(
+        |options| options.lease = Duration::from_millis(20),
+        |client, _| {
+            for (key, value) in [(&b"inline"[..], vec![1; 4]), (b"entry", vec![1; 500])] {
+                client.put_for(key, &value, Duration::from_millis(150)).expect("put");
+                assert!(client.exists(key).expect("exists"));
+            }
+            client.put_for(b"kept", b"v", Duration::from_millis(150)).expect("put");
+            assert!(client.touch(b"kept", None).expect("touch"));
+            let start = Instant::now();
+            while client.exists(b"inline").expect("exists") || client.exists(b"entry").expect("exists") {
+                assert!(start.elapsed() < Duration::from_secs(5), "it never expires");
+            }
+            assert!(start.elapsed() > Duration::from_millis(50));
+            assert!(client.exists(b"kept").expect("exists"));
+        },
+    );
+}
+
+#[test]
+fn pipelined_writes_come_back_with_their_tickets() {
+    both(
+        |_| {},
+        |client, _| {
+            let mut open = std::collections::HashMap::new();
+            for i in 0..1000u32 {
+                let (key, value) = (format!("pipe{i}"), i.to_le_bytes());
+                loop {
+                    match client.submit(&Write::put(key.as_bytes(), &value)) {
+                        Ok(ticket) => {
+                            open.insert(ticket, i);
+                            break;
+                        }
+                        Err(Error::Full) => {
+                            if let Some((ticket, outcome)) = client.poll() {
+                                assert!(
+                                    matches!(outcome, Ok(Reply::Done(_))) && open.remove(&ticket).is_some()
+                                );
+                            }
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            let start = Instant::now();
+            while !open.is_empty() {
+                assert!(start.elapsed() < Duration::from_secs(20));
+                if let Some((ticket, outcome)) = client.poll() {
+                    assert!(matches!(outcome, Ok(Reply::Done(_))) && open.remove(&ticket).is_some());
+                }
+            }
+            let keys: Vec<String> = (0..1000).map(|i| format!("pipe{i}")).collect();
+            let mut seen = 0;
+            let check = |i: usize, value: Option<(&[u8], crate::Csn)>| {
+                assert_eq!(value.expect("there").0, (i as u32).to_le_bytes());
+                seen += 1;
+            };
+            client.multi_get(&keys, check).expect("multi-get");
+            assert_eq!(seen, 1000);
+        },
+    );
+}
+
+#[test]
+fn a_walk_sees_everything_once_the_table_stands_still() {
+    both(
+        |options| options.expected_items = 100,
+        |client, address| {
+            let name = |i: u32| format!("{} {i}", address.transport()).into_bytes();
+            for i in 0..3000u32 {
+                let value = vec![i as u8; if i % 5 == 0 { 300 } else { 8 }];
+                client.put(&name(i), &value).expect("put");
+            }
+            let start = Instant::now();
+            loop {
+                let mut seen = std::collections::BTreeMap::new();
+                let walked = client.walk(|item| seen.insert(item.key, item.value).is_none() || true);
+                walked.expect("walk");
+                if (0..3000).all(|i| seen.contains_key(&name(i))) {
+                    break;
+                }
+                assert!(start.elapsed() < Duration::from_secs(10), "items are missing: {}", seen.len());
+            }
+        },
+    );
+}

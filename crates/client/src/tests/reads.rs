@@ -1,0 +1,86 @@
+//! How many READs an operation costs, counted by the hook (DESIGN 4: one, two, cached one).
+
+use super::*;
+
+fn no_cache() -> Options {
+    Options { cache: Some(0), hint_every: 0, ..Options::default() }
+}
+
+#[test]
+fn a_get_of_an_inline_item_is_one_read_of_a_larger_one_two_and_a_miss_two() {
+    let (server, _, tcp) = serve(|_| {});
+    let (mut client, counts) = counted(&tcp, no_cache());
+    client.put(b"small", b"value").expect("put");
+    client.put(b"large", &[7; 1000]).expect("put");
+    let mut cost = |key: &[u8]| {
+        let before = counts.see();
+        let found = client.get(key).expect("get").is_some();
+        let after = counts.see();
+        (
+            found,
+            after.reads - before.reads,
+            after.read_bytes - before.read_bytes,
+            after.write_imms - before.write_imms,
+        )
+    };
+    assert_eq!(cost(b"small"), (true, 1, 704, 0));
+    assert_eq!(cost(b"large"), (true, 2, 704 + 1048, 0));
+    assert_eq!(cost(b"absent"), (false, 2, 704 + 64, 0));
+    drop(client);
+    stop(server);
+}
+
+#[test]
+fn a_repeat_get_is_one_read() {
+    let (server, _, tcp) = serve(|_| {});
+    let (mut client, counts) = counted(&tcp, Options { hint_every: 0, ..Options::default() });
+    client.put(b"small", b"value").expect("put");
+    client.put(b"large", &[7; 1000]).expect("put");
+    for key in [&b"small"[..], b"large"] {
+        client.get(key).expect("get");
+        let before = counts.see();
+        assert!(client.get(key).expect("get").is_some());
+        assert_eq!(counts.see().reads - before.reads, 1, "a remembered place is read alone");
+    }
+    // A newer value is seen at once, whatever was remembered.
+    client.put(b"large", &[8; 1000]).expect("put");
+    client.put(b"small", b"other").expect("put");
+    assert_eq!(client.get(b"large").expect("get"), Some(vec![8; 1000]));
+    assert_eq!(client.get(b"small").expect("get"), Some(b"other".to_vec()));
+    client.delete(b"small").expect("delete");
+    client.delete(b"large").expect("delete");
+    assert_eq!(client.get(b"small").expect("get"), None);
+    assert_eq!(client.get(b"large").expect("get"), None);
+    drop(client);
+    stop(server);
+}
+
+#[test]
+fn a_batch_is_one_doorbell() {
+    let (server, _, tcp) = serve(|_| {});
+    let (mut client, counts) = counted(&tcp, no_cache());
+    let keys: Vec<Vec<u8>> = (0..32).map(|i| format!("key{i}").into_bytes()).collect();
+    for key in &keys {
+        client.put(key, b"v").expect("put");
+    }
+    let before = counts.see();
+    let mut found = 0;
+    client.multi_get(&keys, |_, value| found += usize::from(value.is_some())).expect("multi-get");
+    let after = counts.see();
+    assert_eq!((found, after.reads - before.reads, after.rings - before.rings), (32, 32, 1));
+    drop(client);
+    stop(server);
+}
+
+#[test]
+fn slots_of_sixteen_bytes_cost_two_reads_of_less() {
+    let (server, _, tcp) = serve(|options| options.slots = longarm_index::hash::SlotKind::Pointer16);
+    let (mut client, counts) = counted(&tcp, no_cache());
+    client.put(b"small", b"value").expect("put");
+    let before = counts.see();
+    assert_eq!(client.get(b"small").expect("get"), Some(b"value".to_vec()));
+    let after = counts.see();
+    assert_eq!((after.reads - before.reads, after.read_bytes - before.read_bytes), (2, 256 + 64));
+    drop(client);
+    stop(server);
+}
