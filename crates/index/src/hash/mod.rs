@@ -6,13 +6,15 @@
 
 pub mod layout;
 mod owner;
+mod pair;
 mod reader;
 mod resize;
 mod slot;
 mod verify;
 
 pub use layout::{Discipline, Geometry, Shape, SlotKind, Table};
-pub use owner::{Entries, Found, Full, NoRoom, Options, Owner, Pair};
+pub use owner::{Entries, Full, NoRoom, Options, Owner};
+pub use pair::{Found, Pair};
 pub use reader::{Look, Search, Step};
 pub use resize::Moved;
 pub use slot::{EntryRef, INLINE_MAX, Record, SlotView};

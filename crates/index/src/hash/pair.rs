@@ -1,0 +1,164 @@
+//! One locked pair: what a worker may do with a key while it holds the key's stripe.
+//!
+//! A [`Pair`] is the lock; look-up, compare and write through it are one step to everybody else. The order of stores is in
+//! the head of `owner.rs`, which does them.
+
+use std::sync::RwLockReadGuard;
+use std::sync::atomic::Ordering;
+
+use longarm_memory::{Hash, OwnedWords};
+
+use super::layout::{Discipline, Header, SlotKind};
+use super::owner::{Entries, Live, NoRoom, Owner, State};
+use super::slot::{Record, SlotView};
+
+/// A record found under the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    pub(super) slot: usize,
+    pub(super) kind: SlotKind,
+    pub(super) bytes: [u8; 64],
+}
+
+impl Found {
+    /// The record.
+    pub fn record(&self) -> Record<'_> {
+        match view(self.kind, &self.bytes) {
+            Some(record) => record,
+            None => unreachable!("a found slot was parsed when it was found"),
+        }
+    }
+}
+
+/// Parses a slot that was verified, or needs no verification.
+pub(super) fn view(kind: SlotKind, bytes: &[u8; 64]) -> Option<Record<'_>> {
+    let parsed = match kind {
+        SlotKind::Inline64 => SlotView::parse_verified(bytes),
+        SlotKind::Pointer16 => SlotView::parse16(bytes[..16].try_into().expect("sixteen bytes")),
+    };
+    match parsed {
+        SlotView::Record(record) => Some(record),
+        _ => None,
+    }
+}
+
+/// One locked pair, and the slots where a key of one hash can be. Unlocks when dropped.
+pub struct Pair<'a, M: OwnedWords, E: Entries> {
+    pub(super) owner: &'a Owner<M, E>,
+    pub(super) state: RwLockReadGuard<'a, State>,
+    pub(super) at: usize,
+    pub(super) pair: u64,
+    pub(super) mask: u32,
+    pub(super) odd: bool,
+    pub(super) hash: Hash,
+    pub(super) header: Header,
+}
+
+impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
+    fn live(&self) -> &Live {
+        &self.state.live[self.at]
+    }
+
+    /// Kind of the table's slots.
+    pub fn kind(&self) -> SlotKind {
+        self.live().table.shape.kind
+    }
+
+    /// The record of `key`, which has the hash the pair was locked with.
+    pub fn find(&self, key: &[u8]) -> Option<Found> {
+        let table = &self.live().table;
+        let mut candidates =
+            self.header.matching(self.hash.fingerprint()) & self.header.occupied() & self.mask;
+        while candidates != 0 {
+            let slot = candidates.trailing_zeros() as usize;
+            candidates &= candidates - 1;
+            let found = self.owner.read_slot(table, self.pair, slot, &self.header);
+            let same = match found.record() {
+                Record::Inline { key: have, .. } => have == key,
+                Record::Entry { csn, entry, hash, .. } => {
+                    let maybe = match found.kind {
+                        SlotKind::Inline64 => hash == self.hash,
+                        SlotKind::Pointer16 => hash.tag() == self.hash.tag(),
+                    };
+                    maybe && self.owner.entries.is_of(entry, csn, key)
+                }
+            };
+            if same {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// All records of the pair.
+    pub fn all(&self) -> Vec<Found> {
+        let table = &self.live().table;
+        let mut found = Vec::new();
+        let mut bits = self.header.occupied();
+        while bits != 0 {
+            let slot = bits.trailing_zeros() as usize;
+            bits &= bits - 1;
+            found.push(self.owner.read_slot(table, self.pair, slot, &self.header));
+        }
+        found
+    }
+
+    /// Makes sure that a following insert (or the replace of `found`) has its slot; changes nothing a reader
+    /// accepts.
+    pub fn reserve(&mut self, found: Option<&Found>) -> Result<(), NoRoom> {
+        let live = &self.state.live[self.at];
+        if found.is_some() && live.table.discipline == Discipline::InPlace {
+            return Ok(());
+        }
+        self.owner.free_slot(live, self.pair, &mut self.header, self.odd).map(|_| ())
+    }
+
+    /// Adds a record for a key that [`find`](Self::find) did not find.
+    pub fn insert(&mut self, record: &Record<'_>) -> Result<(), NoRoom> {
+        let live = &self.state.live[self.at];
+        self.owner.insert(live, self.pair, &mut self.header, self.hash, record)?;
+        // Relaxed: a counter that publishes nothing else.
+        self.owner.items.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Replaces the found record of the same key. Out of place that takes a free slot of the pair.
+    pub fn replace(&mut self, found: &Found, record: &Record<'_>) -> Result<(), NoRoom> {
+        let live = &self.state.live[self.at];
+        let (table, owner) = (&live.table, self.owner);
+        match table.discipline {
+            Discipline::InPlace => owner.write_slot(table, self.pair, found.slot, &self.header, record),
+            Discipline::OutOfPlace => {
+                let slot = owner.free_slot(live, self.pair, &mut self.header, self.odd)?;
+                let byte = self.header.fingerprints[found.slot / 8] >> (8 * (found.slot % 8));
+                owner.set_fingerprint(table, self.pair, &mut self.header, slot, byte as u8);
+                owner.write_slot(table, self.pair, slot, &self.header, record);
+                let flipped = self.header.indicator ^ (1 << slot | 1 << found.slot);
+                owner.set_indicator(table, self.pair, &mut self.header, flipped);
+                owner.wipe_slot(table, self.pair, found.slot, &self.header);
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the found record.
+    pub fn remove(&mut self, found: &Found) {
+        let table = self.live().table;
+        let cleared = self.header.indicator & !(1 << found.slot);
+        if table.discipline == Discipline::InPlace {
+            self.owner.wipe_slot(&table, self.pair, found.slot, &self.header);
+            self.owner.set_indicator(&table, self.pair, &mut self.header, cleared);
+        } else {
+            self.owner.set_indicator(&table, self.pair, &mut self.header, cleared);
+            self.owner.wipe_slot(&table, self.pair, found.slot, &self.header);
+        }
+        // Relaxed: a counter that publishes nothing else.
+        self.owner.items.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl<M: OwnedWords, E: Entries> Drop for Pair<'_, M, E> {
+    fn drop(&mut self) {
+        self.owner.unlock_pair(&self.state.live[self.at].table, self.pair);
+    }
+}
