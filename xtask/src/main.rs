@@ -1,6 +1,8 @@
 //! `cargo x`: the checks of the workspace in one program. `cargo x help` lists them.
 
 mod ci;
+mod fuzz;
+mod soak;
 mod tidy;
 mod wrap;
 
@@ -10,7 +12,10 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo x ci [--without STEP]...  run every check, with times
                                 (fmt, tidy, clippy, tests, doc, release, man)
+cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
+cargo x fuzz [TARGET]... [--seconds N]
+                                run fuzz targets (all; 60 s each), with nightly Rust
 cargo x layout --accept         note the present layout.rs files in docs/layout.md, once its
                                 drawings are revised
 cargo x wrap FILE...            break comment lines over 110 columns
@@ -23,7 +28,9 @@ fn main() -> ExitCode {
     let root = root();
     let done = match words.as_slice() {
         ["ci", rest @ ..] => ci::run(&root, rest),
+        ["soak", rest @ ..] => soak::run(&root, rest),
         ["tidy"] => tidy::run(&root),
+        ["fuzz", rest @ ..] => fuzz::run(&root, rest),
         ["wrap", files @ ..] if !files.is_empty() => wrap::run(files),
         ["layout", "--accept"] => tidy::layout::accept(&root),
         ["help" | "--help" | "-h"] | [] => {

@@ -6,11 +6,11 @@ use longarm_fabric::{QueuePair, Transport};
 use longarm_memory::Hash;
 
 use crate::cache::Located;
+use crate::client::Client;
 use crate::clock::now;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, Want};
-use crate::pipeline::Client;
 
 /// How one attempt ended.
 pub(crate) enum Attempt<R> {
@@ -88,8 +88,7 @@ impl<T: Transport> Client<T> {
         loop {
             match want {
                 Want::Read(place) => {
-                    link.post_read(place, into)?;
-                    link.finish_reads(deadline)?;
+                    link.read(place, into, deadline)?;
                     whole = false;
                     want = lookup.feed(key, link.qp.landing(into, place.len), &link.view());
                 }

@@ -17,7 +17,9 @@
 //! executed twice, and one whose answer never came is reported as [`Error::InDoubt`], never as failed.
 #![forbid(unsafe_code)]
 
+mod ask;
 mod cache;
+mod client;
 mod clock;
 mod error;
 mod get;
@@ -31,13 +33,14 @@ mod raw;
 mod walk;
 mod write;
 
+pub use client::Client;
 pub use error::Error;
 pub use link::Counters;
 pub use longarm_base::Csn;
 pub use longarm_fabric::{Address, Any, Login};
 pub use longarm_wire::Condition;
 pub use options::Options;
-pub use pipeline::{Client, Reply, Ticket};
+pub use pipeline::{Reply, Ticket};
 pub use raw::{Raw, RawRegion};
 pub use walk::Item;
 pub use write::{Put, Write};

@@ -25,7 +25,8 @@ use crate::options::Options;
 pub(crate) const BATCH: usize = 64;
 /// Landing bytes of one lookup: a segment, or an entry of up to this size.
 pub(crate) const SLOT: u32 = 4096;
-/// From one landing area to the next: one line more, or the first lines of all areas would share one set of the L1 cache.
+/// From one landing area to the next: one line more, or the first lines of all areas would share one set of
+/// the L1 cache.
 const STRIDE: u32 = SLOT + limits::LINE as u32;
 const CONTROL_AT: u32 = 0;
 const SLOTS_AT: u32 = SLOT;
@@ -179,6 +180,17 @@ impl<Q: QueuePair> Link<Q> {
     #[inline(always)]
     pub(crate) fn slot(i: usize) -> u32 {
         SLOTS_AT + i as u32 * STRIDE
+    }
+
+    /// One READ, complete on return.
+    #[inline(always)]
+    pub(crate) fn read(&mut self, from: Place, into: u32, deadline: Nanos) -> Result<(), Trouble> {
+        if self.qp.read_now(from, into) {
+            self.counters.reads += 1;
+            return Ok(());
+        }
+        self.post_read(from, into)?;
+        self.finish_reads(deadline)
     }
 
     /// Posts a READ; `start` and `finish` frame a batch.

@@ -5,18 +5,20 @@ use longarm_base::limits::RETRIES_MAX;
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{QueuePair, Transport};
 
+use crate::client::Client;
 use crate::clock::now;
 use crate::error::Error;
 use crate::get::check_key;
 use crate::link::{BATCH, Link, Trouble};
 use crate::lookup::{Lookup, Want};
-use crate::pipeline::Client;
 
 /// One key's lookup in a batch.
 pub(crate) struct Flight {
     key: usize,
     lookup: Lookup,
     want: Want,
+    /// The READ wanted is in the queue.
+    posted: bool,
 }
 
 impl<T: Transport> Client<T> {
@@ -86,23 +88,32 @@ impl<T: Transport> Client<T> {
         for &key in rest.iter() {
             let hash = link.hasher.hash(keys[key].as_ref());
             let (lookup, want) = Lookup::start(hash, link.look, cache.find(hash), &link.view());
-            flights.push(Flight { key, lookup, want });
+            flights.push(Flight { key, lookup, want, posted: false });
         }
-        // Each round posts every READ that is wanted, then feeds all of them.
+        // Each round begins every READ that is wanted, then feeds all of them.
         loop {
-            let mut reading = false;
+            let (mut reading, mut posting) = (false, false);
             for (i, flight) in flights.iter_mut().enumerate() {
                 if let Want::Read(place) = flight.want {
-                    link.post_read(place, Link::<T::Qp>::slot(i))?;
+                    flight.posted = !link.qp.prefetch(place);
+                    if flight.posted {
+                        link.post_read(place, Link::<T::Qp>::slot(i))?;
+                        posting = true;
+                    }
                     reading = true;
                 }
             }
             if !reading {
                 break;
             }
-            link.finish_reads(deadline)?;
+            if posting {
+                link.finish_reads(deadline)?;
+            }
             for (i, flight) in flights.iter_mut().enumerate() {
                 if let Want::Read(place) = flight.want {
+                    if !flight.posted {
+                        link.read(place, Link::<T::Qp>::slot(i), deadline)?;
+                    }
                     let bytes = link.qp.landing(Link::<T::Qp>::slot(i), place.len);
                     flight.want = flight.lookup.feed(keys[flight.key].as_ref(), bytes, &link.view());
                 }

@@ -5,27 +5,16 @@
 //! from its records. What is still unanswered at the deadline, or belongs to a server that lost its memory,
 //! is in doubt.
 
-use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher};
-
 use longarm_base::limits::{QUEUE_DEPTH, VALUE_MAX};
 use longarm_base::{Csn, Nanos};
-use longarm_fabric::{Address, Any, PostError, QueuePair, Transport};
-use longarm_memory::Hash;
+use longarm_fabric::{PostError, QueuePair, Transport};
 use longarm_wire::{Request, RequestKind, Status};
 
-use crate::cache::Cache;
+use crate::client::Client;
 use crate::clock::now;
 use crate::error::Error;
 use crate::get::check_key;
-use crate::link::{Answer, Counters, Link, Trouble};
-use crate::multi_get::Flight;
-use crate::options::Options;
-
-/// Places remembered where a round trip costs more than a cache line.
-const CACHE_ENTRIES: usize = 65_536;
-/// Hints sent in one message.
-const HINTS: usize = 32;
+use crate::link::{Answer, Link, Trouble};
 
 /// Names a submitted request until its answer was polled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -48,187 +37,15 @@ pub enum Reply {
 }
 
 /// A request that has no answer yet.
-struct InFlight {
-    operation: u64,
+pub(crate) struct InFlight {
+    pub(crate) operation: u64,
     kind: RequestKind,
-    message: Vec<u8>,
+    pub(crate) message: Vec<u8>,
     deadline: Nanos,
-    abandoned: bool,
-}
-
-/// A connection to one server, for one thread.
-pub struct Client<T: Transport = Any> {
-    transport: T,
-    address: Address,
-    pub(crate) options: Options,
-    pub(crate) link: Option<Link<T::Qp>>,
-    session: u64,
-    pub(crate) boot: u64,
-    next_operation: u64,
-    open: VecDeque<InFlight>,
-    spare: Vec<Vec<u8>>,
-    finished: VecDeque<(Ticket, Result<Reply, Error>)>,
-    counters: Counters,
-    pub(crate) cache: Cache,
-    pub(crate) large: Vec<u8>,
-    pub(crate) flights: Vec<Flight>,
-    pub(crate) unfinished: Vec<usize>,
-    /// The clock when the last operation's READs were judged; zero if the next must read it.
-    pub(crate) began: Nanos,
-    pub(crate) hint_in: u32,
-    hints: Vec<u8>,
-}
-
-impl Client<Any> {
-    /// Connects over the transport the address names.
-    pub fn connect(address: &Address, options: Options) -> Result<Client<Any>, Error> {
-        Client::connect_over(Any::default(), address, options)
-    }
+    pub(crate) abandoned: bool,
 }
 
 impl<T: Transport> Client<T> {
-    /// Connects over a transport with settings of its own.
-    pub fn connect_over(transport: T, address: &Address, options: Options) -> Result<Client<T>, Error> {
-        let session = random();
-        let link = Link::connect(&transport, address, &options, session)?;
-        let local = matches!(address, Address::Shm(_));
-        let entries = options.cache.unwrap_or(if local { 0 } else { CACHE_ENTRIES });
-        Ok(Client {
-            transport,
-            address: address.clone(),
-            session,
-            boot: link.welcome.boot,
-            link: Some(link),
-            next_operation: 1,
-            open: VecDeque::new(),
-            spare: Vec::new(),
-            finished: VecDeque::new(),
-            counters: Counters::default(),
-            cache: Cache::new(entries),
-            large: Vec::new(),
-            flights: Vec::new(),
-            unfinished: Vec::new(),
-            began: Nanos(0),
-            hint_in: options.hint_every.max(1),
-            hints: Vec::new(),
-            options,
-        })
-    }
-
-    /// The transport really in use and its peer.
-    pub fn describe(&self) -> String {
-        match &self.link {
-            Some(link) => link.qp.describe(),
-            None => format!("{} (not connected)", self.address),
-        }
-    }
-
-    /// Where it connects.
-    pub fn address(&self) -> &Address {
-        &self.address
-    }
-
-    /// Process id of the server.
-    pub fn server_pid(&self) -> Option<u32> {
-        self.link.as_ref().and_then(|link| u32::try_from(link.welcome.pid).ok())
-    }
-
-    /// What happened on this client so far.
-    pub fn counters(&self) -> Counters {
-        let now = self.link.as_ref().map_or(Counters::default(), |link| link.counters);
-        add(self.counters, now)
-    }
-
-    /// Requests without an answer yet.
-    pub fn in_flight(&self) -> usize {
-        self.open.len()
-    }
-
-    pub(crate) fn deadline(&self) -> Nanos {
-        let base = if self.began == Nanos(0) { now() } else { self.began };
-        base + Nanos(self.options.timeout.as_nanos() as u64)
-    }
-
-    pub(crate) fn link(&mut self) -> Result<&mut Link<T::Qp>, Error> {
-        let address = &self.address;
-        self.link
-            .as_mut()
-            .ok_or_else(|| Error::Lost { address: address.to_string(), reason: "not connected".into() })
-    }
-
-    #[inline(always)]
-    pub(crate) fn connected(&mut self) -> Result<&mut Link<T::Qp>, Trouble> {
-        self.link.as_mut().ok_or_else(|| Trouble::Broken("not connected".into()))
-    }
-
-    /// Deals with trouble: connects again where that helps and the deadline allows, and sends again what has
-    /// no answer.
-    #[cold]
-    pub(crate) fn recover(&mut self, trouble: Trouble, deadline: Nanos) -> Result<(), Error> {
-        self.began = Nanos(0);
-        let reason = match trouble {
-            Trouble::Broken(reason) => reason,
-            Trouble::Unresponsive | Trouble::Late => {
-                return Err(Error::Unresponsive {
-                    address: self.address.to_string(),
-                    waited: self.options.timeout,
-                });
-            }
-        };
-        if let Some(link) = self.link.take() {
-            self.counters = add(self.counters, link.counters);
-        }
-        self.cache.clear();
-        let mut pause = std::time::Duration::from_millis(1);
-        loop {
-            match Link::connect(&self.transport, &self.address, &self.options, self.session) {
-                Ok(link) => {
-                    self.counters.reconnects += 1;
-                    self.adopt(link);
-                    return Ok(());
-                }
-                Err(error) if now() >= deadline => {
-                    let reason = format!("{reason}; then: {error}");
-                    return Err(Error::Lost { address: self.address.to_string(), reason });
-                }
-                Err(longarm_fabric::SetupError::Login(why)) => {
-                    return Err(Error::Connect(longarm_fabric::SetupError::Login(why)));
-                }
-                Err(_) => {
-                    std::thread::park_timeout(pause);
-                    pause = (pause * 2).min(std::time::Duration::from_millis(50));
-                }
-            }
-        }
-    }
-
-    /// Takes a new connection into use: the same server gets the unanswered requests again, another one
-    /// cannot know them.
-    fn adopt(&mut self, link: Link<T::Qp>) {
-        let same = link.welcome.boot == self.boot;
-        self.boot = link.welcome.boot;
-        self.link = Some(link);
-        if !same {
-            let lost = "the server lost its memory before it answered";
-            for request in std::mem::take(&mut self.open) {
-                if !request.abandoned {
-                    let outcome = Err(Error::InDoubt(lost.into()));
-                    self.finished.push_back((Ticket(request.operation), outcome));
-                }
-            }
-            return;
-        }
-        let open = std::mem::take(&mut self.open);
-        for request in &open {
-            let link = self.link.as_mut().expect("just connected");
-            link.sent_at.push_back((request.operation, now()));
-            // A ring that is too full breaks nothing: the next recovery, or the deadline, deals with it.
-            let _ = link.mailbox.send(&mut link.qp, &[&request.message]);
-        }
-        self.link.as_mut().expect("just connected").qp.ring();
-        self.open = open;
-    }
-
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
     /// At most 256 may be open: then [`Error::Full`]. The doorbell rings by itself on poll and wait.
     pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<Ticket, Error> {
@@ -370,39 +187,6 @@ impl<T: Transport> Client<T> {
             }
         }
     }
-
-    /// A round trip through a worker, which anchors the lease.
-    pub fn ping(&mut self) -> Result<(), Error> {
-        let ticket = self.post(Request::new(RequestKind::Ping, self.next_operation))?;
-        self.wait(ticket).map(|_| ())
-    }
-
-    /// The server's statistics, as JSON.
-    pub fn stats(&mut self) -> Result<String, Error> {
-        let ticket = self.post(Request::new(RequestKind::Stats, self.next_operation))?;
-        match self.wait(ticket)? {
-            Reply::Text(text) => Ok(text),
-            other => Err(Error::Protocol(format!("statistics came as {other:?}"))),
-        }
-    }
-
-    /// Notes a key that was read, and tells the server of a handful at once.
-    #[cold]
-    pub(crate) fn note_hint(&mut self, hash: Hash) {
-        self.hint_in = self.options.hint_every;
-        self.hints.extend_from_slice(&hash.0.to_le_bytes());
-        if self.hints.len() < HINTS * 8 {
-            return;
-        }
-        let mut request = Request::new(RequestKind::Hints, 0);
-        request.value = &self.hints;
-        if let Some(link) = &mut self.link {
-            // A hint that finds no room is lost, and nobody minds.
-            let _ = link.mailbox.send(&mut link.qp, &[&request.header(), request.value]);
-            link.qp.ring();
-        }
-        self.hints.clear();
-    }
 }
 
 fn outcome(kind: RequestKind, answer: Answer) -> Result<Reply, Error> {
@@ -421,22 +205,4 @@ fn outcome(kind: RequestKind, answer: Answer) -> Result<Reply, Error> {
         Status::Forgotten => Err(Error::InDoubt("the server no longer remembers this operation".into())),
         Status::Invalid => Err(Error::Invalid("a limit is exceeded")),
     }
-}
-
-fn add(a: Counters, b: Counters) -> Counters {
-    Counters {
-        reads: a.reads + b.reads,
-        torn: a.torn + b.torn,
-        cache_hits: a.cache_hits + b.cache_hits,
-        renewals: a.renewals + b.renewals,
-        geometries: a.geometries + b.geometries,
-        reconnects: a.reconnects + b.reconnects,
-        requests: a.requests + b.requests,
-    }
-}
-
-/// Sixty-four bits from the process's random hash keys.
-fn random() -> u64 {
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-        ^ u64::from(std::process::id()) << 32
 }

@@ -1,8 +1,8 @@
 //! The server's regions as they lie in its memory, for inspection: words fetched by READs, as any reader may.
 //!
-//! [`Words`] cannot fail, so a READ that does leaves zeroes and the reason in [`Raw::failure`]; whoever walks asks for it
-//! at the end and believes nothing if there is one. A broken connection stays broken: a walk over two servers' memories
-//! would mean nothing. No cache: a walk's second looks must be looks.
+//! [`Words`] cannot fail, so a READ that does leaves zeroes and the reason in [`Raw::failure`]; whoever walks
+//! asks for it at the end and believes nothing if there is one. A broken connection stays broken: a walk over
+//! two servers' memories would mean nothing. No cache: a walk's second looks must be looks.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,10 +12,10 @@ use longarm_fabric::{QueuePair, Transport};
 use longarm_index::hash::Geometry;
 use longarm_memory::{SumKey, Words};
 
+use crate::client::Client;
 use crate::clock::now;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
-use crate::pipeline::Client;
 
 /// A connected server's memory, read as it lies.
 pub struct Raw<'c, T: Transport> {

@@ -10,9 +10,9 @@ use longarm_index::hash::{EntryRef, Record, Table, items};
 use longarm_memory::Words;
 use longarm_store::object;
 
+use crate::client::Client;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
-use crate::pipeline::Client;
 
 /// One item of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]

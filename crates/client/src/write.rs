@@ -7,8 +7,9 @@ use longarm_base::Csn;
 use longarm_fabric::Transport;
 use longarm_wire::{Condition, Request, RequestKind};
 
+use crate::client::Client;
 use crate::error::Error;
-use crate::pipeline::{Client, Reply};
+use crate::pipeline::Reply;
 
 /// A write, ready to be submitted.
 #[derive(Clone, Copy, Debug)]

@@ -20,7 +20,8 @@ use crate::{Client, Options};
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// A server on shared memory and on TCP. Its lease is long, so that READs of the heartbeat do not mix with those counted.
+/// A server on shared memory and on TCP. Its lease is long, so that READs of the heartbeat do not mix with
+/// those counted.
 pub fn serve(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Address) {
     // Relaxed: a number that nobody else draws.
     let n = NEXT.fetch_add(1, Ordering::Relaxed);

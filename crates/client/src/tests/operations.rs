@@ -153,13 +153,16 @@ fn a_walk_sees_everything_once_the_table_stands_still() {
         |client, address| {
             let name = |i: u32| format!("{} {i}", address.transport()).into_bytes();
             for i in 0..3000u32 {
-                let value = vec![i as u8; if i % 5 == 0 { 300 } else { 8 }];
+                let value = vec![i as u8; if i.is_multiple_of(5) { 300 } else { 8 }];
                 client.put(&name(i), &value).expect("put");
             }
             let start = Instant::now();
             loop {
                 let mut seen = std::collections::BTreeMap::new();
-                let walked = client.walk(|item| seen.insert(item.key, item.value).is_none() || true);
+                let walked = client.walk(|item| {
+                    seen.insert(item.key, item.value);
+                    true
+                });
                 walked.expect("walk");
                 if (0..3000).all(|i| seen.contains_key(&name(i))) {
                     break;

@@ -1,0 +1,47 @@
+//! Small questions to the server: a round trip, its statistics, and hints of what was read.
+
+use longarm_fabric::{QueuePair, Transport};
+use longarm_memory::Hash;
+use longarm_wire::{Request, RequestKind};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::pipeline::Reply;
+
+/// Hints sent in one message.
+const HINTS: usize = 32;
+
+impl<T: Transport> Client<T> {
+    /// A round trip through a worker, which anchors the lease.
+    pub fn ping(&mut self) -> Result<(), Error> {
+        let ticket = self.post(Request::new(RequestKind::Ping, self.next_operation))?;
+        self.wait(ticket).map(|_| ())
+    }
+
+    /// The server's statistics, as JSON.
+    pub fn stats(&mut self) -> Result<String, Error> {
+        let ticket = self.post(Request::new(RequestKind::Stats, self.next_operation))?;
+        match self.wait(ticket)? {
+            Reply::Text(text) => Ok(text),
+            other => Err(Error::Protocol(format!("statistics came as {other:?}"))),
+        }
+    }
+
+    /// Notes a key that was read, and tells the server of a handful at once.
+    #[cold]
+    pub(crate) fn note_hint(&mut self, hash: Hash) {
+        self.hint_in = self.options.hint_every;
+        self.hints.extend_from_slice(&hash.0.to_le_bytes());
+        if self.hints.len() < HINTS * 8 {
+            return;
+        }
+        let mut request = Request::new(RequestKind::Hints, 0);
+        request.value = &self.hints;
+        if let Some(link) = &mut self.link {
+            // A hint that finds no room is lost, and nobody minds.
+            let _ = link.mailbox.send(&mut link.qp, &[&request.header(), request.value]);
+            link.qp.ring();
+        }
+        self.hints.clear();
+    }
+}
