@@ -1,0 +1,185 @@
+//! Lets clients in, one thread an address: checks what they say, lends them their regions, and gives each to
+//! the worker with the fewest.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use longarm_base::limits::QUEUE_DEPTH;
+use longarm_fabric::ring::{Mailbox, RING_MIN};
+use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
+use longarm_index::control::CONTROL_REGION;
+use longarm_index::hash::layout::INDEX_REGION;
+use longarm_memory::{Backing, Mapped, Region, RegionOptions};
+use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Welcome};
+
+use crate::connection::Connection;
+use crate::options::RING_MAX;
+use crate::pause::Pause;
+use crate::shared::{Client, Phase, Seat, Shared};
+use crate::worker::Desk;
+
+/// Longest wait for a knock, and so for this thread to see that the server closes.
+const KNOCK: Duration = Duration::from_millis(100);
+/// Pause after the system refused to accept.
+const PAUSE: Duration = Duration::from_millis(50);
+/// Landing buffer of a server's queue pair: it READs nothing of its clients.
+const LANDING: u32 = 0;
+
+/// One address's acceptor.
+pub(crate) struct Acceptor<L: Listener> {
+    pub listener: L,
+    pub shared: Arc<Shared>,
+    pub desks: Vec<Arc<Desk<L::Qp>>>,
+    pub pause: Arc<Pause>,
+}
+
+impl<L: Listener> Acceptor<L> {
+    /// Accepts until the server drains; then nobody listens any more.
+    pub fn run(mut self) {
+        while self.shared.phase() == Phase::Serving {
+            let incoming = self.listener.accept(KNOCK);
+            for failure in self.listener.failures() {
+                self.shared.log(&format!("a client did not get in: {failure}"));
+            }
+            match incoming {
+                Ok(Some(incoming)) if self.shared.phase() != Phase::Serving => {
+                    incoming.reject("the server is closing")
+                }
+                Ok(Some(incoming)) => self.admit(incoming),
+                Ok(None) => {}
+                Err(error) => {
+                    self.shared.log(&format!("cannot accept at {}: {error}", self.listener.address()));
+                    self.pause.sleep(PAUSE);
+                }
+            }
+        }
+    }
+
+    fn admit(&self, incoming: L::Incoming) {
+        let peer = incoming.peer().name;
+        let hello = match Hello::decode(incoming.hello()) {
+            Ok(hello) => hello,
+            Err(bad) => {
+                incoming.reject(&bad.to_string());
+                return self.shared.log(&format!("client at {peer} refused: {bad}"));
+            }
+        };
+        if let Err(reason) = check_ring(hello.ring_bytes) {
+            incoming.reject(&reason);
+            return self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
+        }
+        let Some(seat) = self.shared.take_seat() else {
+            let reason = format!("the server has its limit of {} clients", self.shared.options.max_clients);
+            incoming.reject(&reason);
+            return self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
+        };
+        if let Err(error) = self.welcome(incoming, &hello, &peer, seat) {
+            self.shared.log(&format!("client {:?} ({peer}) did not get in: {error}", hello.name));
+        }
+    }
+
+    fn welcome(
+        &self,
+        incoming: L::Incoming,
+        hello: &Hello,
+        peer: &str,
+        seat: Seat,
+    ) -> Result<(), SetupError> {
+        let options = &self.shared.options;
+        let ring = match Region::create(&RegionOptions {
+            name: "longarm-ring".into(),
+            bytes: options.ring_bytes,
+            backing: Backing::Memory,
+        }) {
+            Ok(ring) => Arc::new(ring),
+            Err(error) => {
+                incoming.reject("the server has no memory for a ring");
+                return Err(error.into());
+            }
+        };
+        let desk = self.least_loaded();
+        let welcome = self.welcome_text().encode();
+        // The old connection of the same client is fenced before the client can know that this one stands.
+        let (session, generation) = self.shared.sessions.open(hello.session);
+        let grants = self.grants(&ring);
+        let accepted = incoming.accept(&welcome, grants, LANDING, &desk.channel);
+        let opened = accepted.and_then(|qp| Ok((mailbox(&qp, hello, ring.memory().clone())?, qp)));
+        let (mailbox, qp) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                let now = self.shared.moment().now;
+                session.lock().expect("a worker panicked with a session").leave(generation, now);
+                return Err(error);
+            }
+        };
+        let client = Arc::new(Client {
+            name: hello.name.clone(),
+            peer: peer.to_string(),
+            transport: qp.describe(),
+            requests: AtomicU64::new(0),
+        });
+        seat.seat(client.clone());
+        // Relaxed: a hint for whoever spreads the load.
+        desk.pulse.load.fetch_add(1, Ordering::Relaxed);
+        desk.put(Connection::new(qp, mailbox, (session, generation), client, seat));
+        Ok(())
+    }
+
+    fn welcome_text(&self) -> Welcome {
+        let options = &self.shared.options;
+        Welcome {
+            boot: self.shared.boot,
+            sum_key: self.shared.sum_key,
+            // Read after the hello came, on the clock of the heartbeats.
+            stamp: self.shared.moment().now.0,
+            lease: options.lease.as_nanos() as u64,
+            read_bound: options.read_bound.as_nanos() as u64,
+            ring_bytes: options.ring_bytes,
+            pid: u64::from(std::process::id()),
+        }
+    }
+
+    fn grants(&self, ring: &Arc<Region>) -> Vec<Grant> {
+        let lent = &self.shared.lent;
+        let grant = |id, region: &Arc<Region>, rights| Grant { id, region: region.clone(), rights };
+        vec![
+            grant(CONTROL_REGION, &lent.control, Rights::READ),
+            grant(INDEX_REGION, &lent.index, Rights::READ),
+            grant(ARENA_REGION, &lent.arena, Rights::READ),
+            grant(RING_REGION, ring, Rights::WRITE),
+        ]
+    }
+
+    fn least_loaded(&self) -> &Arc<Desk<L::Qp>> {
+        // Relaxed: a hint.
+        let load = |desk: &&Arc<Desk<L::Qp>>| desk.pulse.load.load(Ordering::Relaxed);
+        self.desks.iter().min_by_key(load).expect("a server has a worker")
+    }
+}
+
+/// Whether a client's answer ring has a size that can be used.
+fn check_ring(bytes: u64) -> Result<(), String> {
+    if !bytes.is_multiple_of(4096) || !(RING_MIN..=RING_MAX).contains(&bytes) {
+        return Err(format!(
+            "an answer ring of {bytes} bytes: it must be a multiple of 4096, up to {RING_MAX}"
+        ));
+    }
+    Ok(())
+}
+
+/// The mailbox over our ring and the client's, if the client lent what it said.
+fn mailbox(qp: &impl QueuePair, hello: &Hello, own: Mapped) -> Result<Mailbox, SetupError> {
+    let fits = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
+    match qp.granted().iter().find(fits) {
+        Some(lent) if lent.bytes == hello.ring_bytes => {
+            Ok(Mailbox::new(own, RING_REGION, lent.bytes, MESSAGE_MAX))
+        }
+        _ => Err(SetupError::Protocol(format!(
+            "it lent no answer ring (region {}) of the {} bytes it announced",
+            RING_REGION.0, hello.ring_bytes
+        ))),
+    }
+}
+
+const _: () = assert!(QUEUE_DEPTH >= crate::connection::BATCH);

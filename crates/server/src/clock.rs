@@ -1,0 +1,49 @@
+//! The server's two clocks, the only place that reads them. Stamps, leases and heartbeats are of the
+//! monotonic one.
+
+use longarm_base::{Nanos, UnixMillis};
+use rustix::time::{ClockId, clock_gettime};
+
+/// A moment on both clocks; operations take it as an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moment {
+    /// Monotonic.
+    pub now: Nanos,
+    /// Judges expiry.
+    pub unix: UnixMillis,
+}
+
+/// Both clocks, tied together once: the unix clock here is its value at the start and what has passed since,
+/// so it never jumps, and an item's time to live is true whatever happens to the system's date.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    start: Nanos,
+    unix: UnixMillis,
+}
+
+impl Clock {
+    pub fn start() -> Clock {
+        let unix = read(ClockId::Realtime).0 / 1_000_000;
+        Clock { start: read(ClockId::Monotonic), unix: UnixMillis(unix) }
+    }
+
+    #[inline]
+    pub fn moment(&self) -> Moment {
+        let now = read(ClockId::Monotonic);
+        Moment { now, unix: UnixMillis(self.unix.0 + now.since(self.start).0 / 1_000_000) }
+    }
+
+    pub fn started(&self) -> Nanos {
+        self.start
+    }
+}
+
+/// Time that all threads of this process have spent on CPUs.
+pub(crate) fn process_cpu() -> Nanos {
+    read(ClockId::ProcessCPUTime)
+}
+
+fn read(clock: ClockId) -> Nanos {
+    let time = clock_gettime(clock);
+    Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}

@@ -1,0 +1,65 @@
+//! Moves a live entry out of a nearly dead segment (LoLKV 4; VERIFY L11, L12).
+
+use std::sync::atomic::Ordering;
+
+use longarm_base::Csn;
+use longarm_index::hash::Record;
+use longarm_memory::OwnedWords;
+use longarm_store::EntryPlace;
+
+use crate::clock::Moment;
+use crate::engine::{Engine, Hand};
+use crate::item::entry_ref;
+
+/// What became of a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Relocated {
+    /// The entry is elsewhere now, or gone.
+    Done,
+    /// Somebody replaced it first.
+    Lost,
+    /// There is no room for the copy.
+    Full,
+}
+
+impl<M: OwnedWords> Engine<M> {
+    pub(crate) fn relocate(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        place: EntryPlace,
+        csn: Csn,
+    ) -> Relocated {
+        let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
+        let expired = entry.expiry.expired(moment.unix);
+        let hash = self.hash(entry.key);
+        let draft = if expired { None } else { Some(hand.writer.draft_move(&entry)) };
+        let draft = match draft.transpose() {
+            Ok(draft) => draft,
+            Err(_) => return Relocated::Full,
+        };
+        let mut pair = self.index.lock(hash);
+        let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
+        let expiry = match found.record() {
+            Record::Entry { csn: named, entry, expiry, .. }
+                if (named, entry.offset) == (csn, place.offset) =>
+            {
+                expiry
+            }
+            _ => return Relocated::Lost,
+        };
+        let Some(draft) = draft else {
+            self.remove(&mut pair, &found);
+            // Relaxed: a counter.
+            self.counts.expired.fetch_add(1, Ordering::Relaxed);
+            return Relocated::Done;
+        };
+        let copy = entry_ref(hand.writer.finish(draft, csn));
+        self.store.supersede(place, csn);
+        let switched = pair.replace(&found, &Record::Entry { csn, entry: copy, hash, expiry });
+        assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+        // Relaxed: a counter.
+        self.counts.moved.fetch_add(1, Ordering::Relaxed);
+        Relocated::Done
+    }
+}

@@ -1,0 +1,343 @@
+//! One client's connection: its requests in, their answers out, in order and in bounds.
+//!
+//! (1) A turn takes a bounded number of arrivals, so that no client starves the others.
+//! (2) Answers that the client's ring has no room for wait here, at most [`QUEUE_DEPTH`]; requests go on
+//!     being taken, because the client's credit for more answers may stand behind them. A client that asks
+//!     for more without taking answers is dropped.
+//! (3) What waits is small: a GET waits as its key and is executed when its turn comes.
+//! (4) Whatever breaks the protocol ends this connection, with a reason in the log, and nothing else.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+
+use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::{Csn, Nanos};
+use longarm_fabric::ring::{BadFrame, Mailbox};
+use longarm_fabric::{Broken, Completion, Completions, PostError, QueuePair};
+use longarm_wire::{Bad, Request, RequestKind, Response, Status};
+
+use crate::clock::Moment;
+use crate::engine::Outcome;
+use crate::execute::{Context, Executed, execute};
+use crate::session::Session;
+use crate::shared::{Client, Seat};
+
+/// Arrivals taken in one turn.
+pub(crate) const BATCH: usize = 32;
+/// Turns without news between two looks at whether the connection still stands.
+const LOOK_EVERY: u32 = 256;
+/// A message of this size may make its worker look stuck for a while.
+const LONG: usize = 256 << 10;
+
+/// What a turn came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Nothing to do.
+    Idle,
+    /// Something was done.
+    Busy,
+    /// Something waits that no arrival may announce: look again soon.
+    Waiting,
+    /// The connection is over.
+    Gone,
+}
+
+/// Why a connection ends at our end.
+#[derive(Debug, thiserror::Error)]
+enum Fault {
+    #[error("{0}")]
+    Frame(#[from] BadFrame),
+    #[error("{0}")]
+    Message(#[from] Bad),
+    #[error("it sent something that is not a request")]
+    Arrival,
+    #[error("it has more than {QUEUE_DEPTH} requests without taking their answers")]
+    Greedy,
+    #[error("its client connected again")]
+    Fenced,
+    #[error("the connection broke")]
+    Broken,
+}
+
+impl From<PostError> for Fault {
+    fn from(_: PostError) -> Fault {
+        Fault::Broken
+    }
+}
+
+/// An answer that waits for room.
+enum Late {
+    Header([u8; 48]),
+    Get { operation: u64, key: Box<[u8]> },
+    Stats { operation: u64 },
+}
+
+/// A client's connection, owned by one worker.
+pub(crate) struct Connection<Q> {
+    qp: Q,
+    mailbox: Mailbox,
+    /// Arrivals of the last poll, and how many of them were taken.
+    done: Completions,
+    next: usize,
+    late: VecDeque<Late>,
+    /// Until when the write in the mailbox may wait for memory, if it does.
+    stalled: Option<Nanos>,
+    session: Arc<Mutex<Session>>,
+    generation: u64,
+    client: Arc<Client>,
+    quiet: u32,
+    /// Given back when the connection is dropped.
+    _seat: Seat,
+}
+
+impl<Q: QueuePair> Connection<Q> {
+    pub fn new(
+        qp: Q,
+        mailbox: Mailbox,
+        (session, generation): (Arc<Mutex<Session>>, u64),
+        client: Arc<Client>,
+        seat: Seat,
+    ) -> Connection<Q> {
+        let (done, late) = (Completions::new(BATCH), VecDeque::new());
+        let (next, quiet, stalled) = (0, 0, None);
+        Connection { qp, mailbox, done, next, late, stalled, session, generation, client, quiet, _seat: seat }
+    }
+
+    /// Takes what has arrived, executes it, answers.
+    pub fn turn(&mut self, context: &mut Context<'_>) -> Turn {
+        if self.next == self.done.as_slice().len() {
+            self.done.clear();
+            self.next = 0;
+            if self.qp.poll(&mut self.done) == 0 && !self.owes() {
+                return self.quiet_turn(context);
+            }
+        }
+        self.quiet = 0;
+        match self.work(context) {
+            Ok(turn) => turn,
+            Err(fault) => self.end(context, &fault),
+        }
+    }
+
+    /// Whether it has something to send, or to execute, that waits.
+    pub fn owes(&self) -> bool {
+        self.stalled.is_some() || !self.late.is_empty() || self.mailbox.is_sending()
+    }
+
+    fn quiet_turn(&mut self, context: &Context<'_>) -> Turn {
+        self.quiet += 1;
+        if self.quiet.is_multiple_of(LOOK_EVERY) && !self.stands(context) {
+            return Turn::Gone;
+        }
+        Turn::Idle
+    }
+
+    /// Whether the connection still stands; if not, says why in the log.
+    pub fn stands(&self, context: &Context<'_>) -> bool {
+        let Err(why) = self.qp.state() else { return true };
+        if why != Broken::Closed {
+            let Client { name, peer, .. } = &*self.client;
+            context.shared.log(&format!("client {name:?} ({peer}) is gone: {why}"));
+        }
+        false
+    }
+
+    /// Asks for a wake-up; `true` if there is something to do already.
+    pub fn arm(&mut self) -> bool {
+        self.next < self.done.as_slice().len() || self.qp.arm()
+    }
+
+    #[cold]
+    fn end(&mut self, context: &Context<'_>, fault: &Fault) -> Turn {
+        if self.stands(context) {
+            let Client { name, peer, .. } = &*self.client;
+            context.shared.log(&format!("client {name:?} ({peer}) was dropped: {fault}"));
+        }
+        Turn::Gone
+    }
+
+    fn work(&mut self, context: &mut Context<'_>) -> Result<Turn, Fault> {
+        // Read after the poll: every request of this batch had arrived.
+        let moment = context.shared.moment();
+        let before = (self.late.len(), self.next, self.stalled);
+        self.send_late(context, moment)?;
+        let session = self.session.clone();
+        let mut session = session.lock().expect("a worker panicked with a session");
+        if self.stalled.is_none() || self.handle(context, &mut session, moment)? {
+            while let Some(&completion) = self.done.as_slice().get(self.next) {
+                self.next += 1;
+                let (imm, len) = match completion {
+                    Completion::Arrived { imm, len } => (imm, len),
+                    Completion::Done(_, Ok(_)) => continue,
+                    Completion::Done(_, Err(_)) => return Err(Fault::Broken),
+                    Completion::Message { .. } => return Err(Fault::Arrival),
+                };
+                if self.mailbox.receive(imm, len)? && !self.handle(context, &mut session, moment)? {
+                    break;
+                }
+            }
+        }
+        drop(session);
+        self.mailbox.pump(&mut self.qp)?;
+        self.qp.ring();
+        let progress = before != (self.late.len(), self.next, self.stalled);
+        Ok(if progress || !self.owes() { Turn::Busy } else { Turn::Waiting })
+    }
+
+    /// Executes the message in the mailbox and answers it. `false` if it waits for memory; then it is still
+    /// there.
+    #[inline]
+    fn handle(
+        &mut self,
+        context: &mut Context<'_>,
+        session: &mut Session,
+        moment: Moment,
+    ) -> Result<bool, Fault> {
+        if !session.admits(self.generation) {
+            return Err(Fault::Fenced);
+        }
+        let owes_answers = !self.late.is_empty() || self.mailbox.is_sending();
+        let message = self.mailbox.message();
+        let long = message.len() > LONG;
+        if long {
+            // Four nanoseconds a byte is slower than any copy; what takes longer is stuck.
+            context.pulse.be_patient(moment.now + Nanos(message.len() as u64 * 4));
+        }
+        let request = Request::decode(message)?;
+        let (kind, operation) = (request.kind, request.operation);
+        if owes_answers && matches!(kind, RequestKind::Get | RequestKind::Stats) {
+            self.wait_to_read()?;
+        } else {
+            let executed = execute(context, session, &mut self.stalled, moment, &request);
+            if matches!(executed, Executed::Wait) {
+                return Ok(false);
+            }
+            self.answer(context, moment, operation, executed)?;
+        }
+        context.pulse.count(kind);
+        // Relaxed: a counter with one writer.
+        self.client.requests.store(self.client.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        if long {
+            self.mailbox.shrink();
+        }
+        Ok(true)
+    }
+
+    #[inline]
+    fn answer(
+        &mut self,
+        context: &mut Context<'_>,
+        moment: Moment,
+        operation: u64,
+        executed: Executed,
+    ) -> Result<(), Fault> {
+        match executed {
+            Executed::Nothing | Executed::Wait => Ok(()),
+            Executed::Answer(outcome) => {
+                let header = response(moment, operation, outcome, &[]).header();
+                if self.late.is_empty() && self.send(&[&header])? {
+                    return Ok(());
+                }
+                self.push_late(Late::Header(header))
+            }
+            Executed::Value(outcome) => {
+                if self.send_with(moment, operation, outcome, context.hand.value())? {
+                    context.hand.shrink();
+                    return Ok(());
+                }
+                self.wait_to_read()
+            }
+            Executed::Text(text) => {
+                if self.send_with(moment, operation, Outcome::of(Status::Ok), &text)? {
+                    return Ok(());
+                }
+                self.wait_to_read()
+            }
+        }
+    }
+
+    fn send_with(
+        &mut self,
+        moment: Moment,
+        operation: u64,
+        outcome: Outcome,
+        value: &[u8],
+    ) -> Result<bool, Fault> {
+        let header = response(moment, operation, outcome, value).header();
+        self.send(&[&header, value])
+    }
+
+    /// `false` if there is no room.
+    #[inline]
+    fn send(&mut self, parts: &[&[u8]]) -> Result<bool, Fault> {
+        match self.mailbox.send(&mut self.qp, parts) {
+            Ok(()) => Ok(true),
+            Err(PostError::Full) => Ok(false),
+            Err(PostError::Broken) => Err(Fault::Broken),
+            Err(PostError::Malformed) => unreachable!("a mailbox posts well-formed frames"),
+        }
+    }
+
+    /// The GET or STATS in the mailbox is executed when there is room for what it says.
+    fn wait_to_read(&mut self) -> Result<(), Fault> {
+        let request = Request::decode(self.mailbox.message())?;
+        let operation = request.operation;
+        let late = match request.kind {
+            RequestKind::Get => Late::Get { operation, key: request.key.into() },
+            _ => Late::Stats { operation },
+        };
+        self.push_late(late)
+    }
+
+    fn push_late(&mut self, late: Late) -> Result<(), Fault> {
+        if self.late.len() == QUEUE_DEPTH {
+            return Err(Fault::Greedy);
+        }
+        self.late.push_back(late);
+        Ok(())
+    }
+
+    /// Sends what waits, as far as there is room.
+    fn send_late(&mut self, context: &mut Context<'_>, moment: Moment) -> Result<(), Fault> {
+        while let Some(late) = self.late.pop_front() {
+            self.mailbox.pump(&mut self.qp)?;
+            // While a long answer is on its way none can follow: do not execute a GET in vain.
+            let sent = !self.mailbox.is_sending() && self.send_one(context, moment, &late)?;
+            if !sent {
+                self.late.push_front(late);
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_one(&mut self, context: &mut Context<'_>, moment: Moment, late: &Late) -> Result<bool, Fault> {
+        match late {
+            Late::Header(header) => self.send(&[header]),
+            Late::Get { operation, key } => {
+                let request = Request { key, ..Request::new(RequestKind::Get, *operation) };
+                let outcome = context.shared.engine.get(context.hand, moment, &request);
+                let sent = self.send_with(moment, *operation, outcome, context.hand.value())?;
+                context.hand.shrink();
+                Ok(sent)
+            }
+            Late::Stats { operation } => {
+                let text = context.shared.stats().to_json();
+                self.send_with(moment, *operation, Outcome::of(Status::Ok), &text)
+            }
+        }
+    }
+
+    /// The connection is over: the session may be taken up by another.
+    pub fn leave(self, now: Nanos) {
+        self.session.lock().expect("a worker panicked with a session").leave(self.generation, now);
+    }
+}
+
+#[inline]
+fn response(moment: Moment, operation: u64, outcome: Outcome, value: &[u8]) -> Response<'_> {
+    let Outcome { status, csn, number } = outcome;
+    let csn = if csn.is_valid() { csn } else { Csn::NONE };
+    Response { status, operation, csn, number, stamp: moment.now, unix: moment.unix, value }
+}

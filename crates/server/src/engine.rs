@@ -1,0 +1,294 @@
+//! The engine: index, store and csn counter, and what every operation on them shares. One file an operation
+//! beside it.
+//!
+//! It executes under the lock of one pair at a time, takes time as an argument, and knows no connection. The
+//! order of each write: draft the entry (no lock), lock the pair, judge, reserve the slot, draw the csn,
+//! finish the entry, supersede the old one, switch the slot, unlock (store.rs (1) and (2)).
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longarm_base::{Csn, Nanos, UnixMillis};
+use longarm_index::control::Control;
+use longarm_index::hash::{self, Discipline, Found, Owner, Pair, Record, SlotKind};
+use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
+use longarm_store::{EntryPlace, Store, StoreOptions, Writer};
+use longarm_wire::{Condition, Status};
+
+use crate::clock::Moment;
+use crate::entries::Arena;
+use crate::evict::Marks;
+use crate::options::{Eviction, StartError};
+use crate::pause::Pause;
+
+/// How often an operation starts again because another writer came between, or because the index made room.
+/// Each try loses only to a change of the very same pair.
+pub(crate) const ATTEMPTS: u32 = 64;
+/// A finding that nothing can be freed holds so long.
+const EXHAUSTED_FOR: Nanos = Nanos::from_millis(10);
+
+pub(crate) type PairOf<'a, M> = Pair<'a, M, Arena<M>>;
+
+/// What an operation came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Outcome {
+    pub status: Status,
+    pub csn: Csn,
+    pub number: i64,
+}
+
+impl Outcome {
+    pub fn of(status: Status) -> Outcome {
+        Outcome { status, csn: Csn::NONE, number: 0 }
+    }
+
+    pub fn ok(csn: Csn) -> Outcome {
+        Outcome { status: Status::Ok, csn, number: 0 }
+    }
+
+    pub fn mismatch(csn: Csn) -> Outcome {
+        Outcome { status: Status::Mismatch, csn, number: 0 }
+    }
+}
+
+/// There is no memory for the operation; nothing was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Short {
+    /// Some may be freed: try again soon.
+    Wait,
+    /// None can be freed.
+    Refused,
+}
+
+/// What one thread brings along: its writer, and buffers it reuses.
+pub(crate) struct Hand<M: OwnedWords> {
+    pub writer: Writer<M>,
+    /// Holds the entry that was read last.
+    pub bytes: Vec<u8>,
+    /// Where in `bytes` the value of a GET stands.
+    pub value: Range<usize>,
+}
+
+/// Buffers beyond this size are given back once they were used.
+const BYTES_KEPT: usize = 1 << 20;
+
+impl<M: OwnedWords> Hand<M> {
+    pub fn new(writer: Writer<M>) -> Hand<M> {
+        Hand { writer, bytes: Vec::new(), value: 0..0 }
+    }
+
+    pub fn value(&self) -> &[u8] {
+        &self.bytes[self.value.clone()]
+    }
+
+    pub fn shrink(&mut self) {
+        if self.bytes.capacity() > BYTES_KEPT {
+            self.bytes = Vec::new();
+            self.value = 0..0;
+        }
+    }
+}
+
+/// What is counted over all workers. All Relaxed: they publish nothing else.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    pub evicted: AtomicU64,
+    pub expired: AtomicU64,
+    pub refused: AtomicU64,
+    pub moved: AtomicU64,
+}
+
+/// How to build an engine.
+pub(crate) struct EngineOptions {
+    pub workers: u16,
+    pub slots: SlotKind,
+    pub expected_items: u64,
+    pub hash_key: u64,
+    pub eviction: Eviction,
+    pub quarantine: Nanos,
+}
+
+/// Index, store, csn.
+pub(crate) struct Engine<M: OwnedWords> {
+    pub index: Owner<M, Arena<M>>,
+    pub store: Arc<Store<M>>,
+    pub arena: Arena<M>,
+    pub budget: Arc<Budget>,
+    /// Clock bits, where eviction is on.
+    pub marks: Option<Marks>,
+    pub counts: Counts,
+    pub options: EngineOptions,
+    /// Wakes the housekeeper.
+    pub relief: Arc<Pause>,
+    csn: AtomicU64,
+    /// An item with a time to live was ever stored.
+    ttl_used: AtomicBool,
+    /// When the housekeeper last found that nothing can be freed, plus one.
+    exhausted: AtomicU64,
+}
+
+/// What is known of a key's record under the lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Current {
+    pub csn: Csn,
+    pub expiry: UnixMillis,
+    /// Its entry, unless it is inline.
+    pub place: Option<EntryPlace>,
+    /// Its time is over: to clients it is not there.
+    pub gone: bool,
+}
+
+impl<M: OwnedWords + Clone + 'static> Engine<M> {
+    /// An empty index and an empty arena in zeroed memory; every geometry is published on the control page.
+    pub fn create(
+        (index, arena): (M, M),
+        control: Control<M>,
+        sums: SumKey,
+        budget: Arc<Budget>,
+        options: EngineOptions,
+    ) -> Result<Engine<M>, StartError> {
+        let streams = options.workers + 1;
+        let store_options =
+            StoreOptions { streams, quarantine: options.quarantine, ..StoreOptions::default() };
+        let store = Arc::new(Store::create(arena, budget.clone(), store_options, sums.clone())?);
+        let arena = Arena { store: store.clone() };
+        let index_options = hash::Options {
+            slots: options.slots,
+            discipline: Discipline::InPlace,
+            expected_items: options.expected_items,
+            hash_key: options.hash_key,
+        };
+        let publish = move |geometry: &hash::Geometry| control.publish(geometry);
+        let index =
+            Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish).map_err(
+                |hash::Full| StartError::Index { expected: options.expected_items, memory: budget.limit() },
+            )?;
+        let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
+        Ok(Engine {
+            index,
+            store,
+            arena,
+            budget,
+            marks,
+            counts: Counts::default(),
+            options,
+            relief: Arc::default(),
+            csn: AtomicU64::new(0),
+            ttl_used: AtomicBool::new(false),
+            exhausted: AtomicU64::new(0),
+        })
+    }
+}
+
+impl<M: OwnedWords> Engine<M> {
+    /// The hand of a stream; workers have theirs, the housekeeper has the last.
+    pub fn hand(&self, stream: u16) -> Hand<M> {
+        Hand::new(self.store.writer(stream))
+    }
+
+    /// The last csn drawn.
+    pub fn csn(&self) -> Csn {
+        // Relaxed: a counter; writes of a key are ordered by the lock of its pair.
+        Csn(self.csn.load(Ordering::Relaxed))
+    }
+
+    /// Draws a csn; the caller holds the lock of the key, so a key's versions ascend.
+    pub(crate) fn next_csn(&self) -> Csn {
+        // Relaxed: as in `csn`.
+        Csn(self.csn.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    #[inline]
+    pub(crate) fn hash(&self, key: &[u8]) -> Hash {
+        self.index.hasher().hash(key)
+    }
+
+    /// The moment at which an item with this time to live is gone; `None` if no clock reaches so far.
+    pub(crate) fn expiry_in(&self, ttl_ms: u64, moment: Moment) -> Option<UnixMillis> {
+        if ttl_ms == 0 {
+            return Some(UnixMillis::NEVER);
+        }
+        if !self.uses_ttl() {
+            // Relaxed: the pair's lock carries the item, this only spares work while there is none.
+            self.ttl_used.store(true, Ordering::Relaxed);
+        }
+        moment.unix.0.checked_add(ttl_ms).map(UnixMillis)
+    }
+
+    /// Whether any item may expire.
+    pub(crate) fn uses_ttl(&self) -> bool {
+        // Relaxed: as in `expiry_in`.
+        self.ttl_used.load(Ordering::Relaxed)
+    }
+
+    /// What a found record says.
+    #[inline]
+    pub(crate) fn current(&self, found: &Found, moment: Moment) -> Current {
+        let (csn, expiry, place) = match found.record() {
+            Record::Inline { csn, expiry, .. } => (csn, expiry, None),
+            Record::Entry { csn, entry, expiry, .. } => {
+                // A 16-byte slot has no expiry: the entry says it.
+                let silent = self.options.slots == SlotKind::Pointer16 && self.uses_ttl();
+                let expiry = if silent { self.arena.expiry(entry, csn) } else { expiry };
+                (csn, expiry, Some(self.arena.place(entry)))
+            }
+        };
+        Current { csn, expiry, place, gone: expiry.expired(moment.unix) }
+    }
+
+    /// Takes a found record away: its entry is superseded before the slot forgets it.
+    pub(crate) fn remove(&self, pair: &mut PairOf<'_, M>, found: &Found) {
+        if let Record::Entry { csn, entry, .. } = found.record() {
+            self.store.supersede(self.arena.place(entry), csn);
+        }
+        pair.remove(found);
+    }
+
+    /// Makes the index take one more key of this hash.
+    pub(crate) fn make_room(&self, hash: Hash, moment: Moment) -> Result<(), Short> {
+        // The moves that the growth began are the housekeeper's to finish.
+        self.relief.poke();
+        match self.index.make_room(hash, moment.now) {
+            Ok(()) => Ok(()),
+            Err(hash::Full) if self.evict_near(hash) => Ok(()),
+            Err(hash::Full) => Err(self.short(moment)),
+        }
+    }
+
+    /// Says what to do where memory is short.
+    #[cold]
+    pub(crate) fn short(&self, moment: Moment) -> Short {
+        // Relaxed: a hint with a time on it.
+        let exhausted = self.exhausted.load(Ordering::Relaxed);
+        if exhausted != 0 && moment.now.since(Nanos(exhausted - 1)) < EXHAUSTED_FOR {
+            return Short::Refused;
+        }
+        self.relief.poke();
+        Short::Wait
+    }
+
+    /// The housekeeper found at `now` that nothing can be freed.
+    pub(crate) fn set_exhausted(&self, now: Nanos) {
+        // Relaxed: as in `short`.
+        self.exhausted.store(now.0 + 1, Ordering::Relaxed);
+    }
+
+    /// Sets the clock bit of a key.
+    #[inline]
+    pub(crate) fn mark(&self, hash: Hash) {
+        if let Some(marks) = &self.marks {
+            marks.set(hash);
+        }
+    }
+}
+
+/// Whether a condition holds for a key whose version is `csn`, zero if it is not there.
+pub(crate) fn holds(condition: Condition, argument: u64, csn: Csn) -> bool {
+    match condition {
+        Condition::Always => true,
+        Condition::Absent => csn == Csn::NONE,
+        Condition::Present => csn != Csn::NONE,
+        Condition::Version => csn.0 == argument,
+    }
+}

@@ -1,0 +1,36 @@
+//! Expiry in the background. Nobody needs it to be right: readers and writers judge an item's expiry
+//! themselves. It gives the memory back.
+
+use std::sync::atomic::Ordering;
+
+use longarm_memory::OwnedWords;
+
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::evict::Cursor;
+
+impl<M: OwnedWords> Engine<M> {
+    /// Looks at so many pairs; returns how many items were over.
+    pub(crate) fn expire_some(&self, cursor: &mut Cursor, pairs: u64, moment: Moment) -> u64 {
+        let geometry = self.index.geometry();
+        let mut gone = 0;
+        for _ in 0..pairs {
+            let (table, pair) = cursor.step(&geometry);
+            let Some(mut pair) = self.index.lock_nth(table, pair) else { continue };
+            for found in pair.all() {
+                if self.current(&found, moment).gone {
+                    self.remove(&mut pair, &found);
+                    gone += 1;
+                }
+            }
+        }
+        // Relaxed: a counter.
+        self.counts.expired.fetch_add(gone, Ordering::Relaxed);
+        gone
+    }
+
+    /// Pairs of all tables.
+    pub(crate) fn pairs(&self) -> u64 {
+        self.index.geometry().live().map(|table| table.pairs).sum()
+    }
+}

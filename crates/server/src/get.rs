@@ -1,0 +1,79 @@
+//! GET through the server, for clients whose one-sided READs do not come to an end.
+
+use longarm_base::{Csn, UnixMillis};
+use longarm_index::hash::Record;
+use longarm_memory::OwnedWords;
+use longarm_store::EntryPlace;
+use longarm_wire::{Request, Status};
+
+use crate::clock::Moment;
+use crate::engine::{ATTEMPTS, Engine, Hand, Outcome};
+
+impl<M: OwnedWords> Engine<M> {
+    /// The value is left in [`Hand::value`]; `number` is the time to live that is left.
+    pub(crate) fn get(&self, hand: &mut Hand<M>, moment: Moment, request: &Request<'_>) -> Outcome {
+        hand.value = 0..0;
+        let hash = self.hash(request.key);
+        for _ in 0..ATTEMPTS {
+            let pair = self.index.lock(hash);
+            let found = pair.find(request.key);
+            let current = found.as_ref().map(|found| self.current(found, moment));
+            let live = found.as_ref().zip(current).filter(|(_, current)| !current.gone);
+            let Some((found, current)) = live else { return Outcome::of(Status::NotFound) };
+            let outcome = Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) };
+            if let Record::Inline { value, .. } = found.record() {
+                hand.bytes.clear();
+                hand.bytes.extend_from_slice(value);
+                hand.value = 0..value.len();
+                self.mark(hash);
+                return outcome;
+            }
+            drop(pair);
+            let place = current.place.expect("what is not inline has an entry");
+            // Not under the lock: a long copy would keep writers waiting. Afterwards the entry may have been
+            // replaced, which makes this its value of a moment ago; or its room was used again, which shows.
+            if self.read_value(hand, place, current.csn) {
+                self.mark(hash);
+                return outcome;
+            }
+        }
+        // Writers of this key came between every time; the last look is under the lock.
+        self.get_locked(hand, moment, request)
+    }
+
+    fn get_locked(&self, hand: &mut Hand<M>, moment: Moment, request: &Request<'_>) -> Outcome {
+        let pair = self.index.lock(self.hash(request.key));
+        let found = pair.find(request.key);
+        let current = found.as_ref().map(|found| self.current(found, moment)).filter(|current| !current.gone);
+        let Some(current) = current else { return Outcome::of(Status::NotFound) };
+        if let Some(Record::Inline { value, .. }) = found.as_ref().map(|found| found.record()) {
+            hand.bytes.clear();
+            hand.bytes.extend_from_slice(value);
+            hand.value = 0..value.len();
+        } else {
+            let place = current.place.expect("what is not inline has an entry");
+            assert!(
+                self.read_value(hand, place, current.csn),
+                "a slot names {place:?}, which does not verify"
+            );
+        }
+        Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) }
+    }
+
+    fn read_value(&self, hand: &mut Hand<M>, place: EntryPlace, csn: Csn) -> bool {
+        let start = match self.store.read(place, csn, &mut hand.bytes) {
+            Ok(entry) => (entry.value.as_ptr().addr(), entry.value.len()),
+            Err(_) => return false,
+        };
+        let at = start.0 - hand.bytes.as_ptr().addr();
+        hand.value = at..at + start.1;
+        true
+    }
+}
+
+fn left(expiry: UnixMillis, moment: Moment) -> i64 {
+    if expiry == UnixMillis::NEVER {
+        return 0;
+    }
+    i64::try_from(expiry.0.saturating_sub(moment.unix.0)).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,208 @@
+//! The housekeeper: everything that may happen a little later. It grows the index and moves its pairs, frees
+//! tables and segments past their quarantine, collects nearly dead segments, expires, evicts, and forgets
+//! sessions.
+//!
+//! Each pass is bounded. With nothing to do it sleeps longer and longer; whoever runs short of memory pokes
+//! it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::Nanos;
+use longarm_base::limits::SEGMENT_BYTES;
+use longarm_index::hash::Moved;
+use longarm_memory::Mapped;
+use longarm_store::{Collector, Work};
+
+use crate::clock::Moment;
+use crate::collect::Relocated;
+use crate::engine::Hand;
+use crate::evict::Cursor;
+use crate::pause::Pause;
+use crate::shared::Shared;
+
+/// Sleep between passes that found nothing.
+const TICK_MIN: Duration = Duration::from_millis(5);
+const TICK_MAX: Duration = Duration::from_millis(80);
+/// Pairs moved in one step: the index is locked against growing meanwhile.
+const MOVE_PAIRS: u64 = 64;
+/// Steps of moving, and pieces of collection, in one pass.
+const MOVES_A_PASS: u32 = 64;
+const WORKS_A_PASS: u32 = 256;
+/// All pairs are looked at for expired items in this time.
+const EXPIRE_ROUND: Nanos = Nanos::from_millis(60_000);
+const EXPIRE_ROUND_SHORT: Nanos = Nanos::from_millis(5_000);
+const EXPIRE_PAIRS: u64 = 4096;
+/// Pairs an eviction step looks at.
+const EVICT_PAIRS: u64 = 64;
+/// Memory is short, for expiry and eviction, when less than a twentieth of it is left, or fewer than three
+/// segments.
+const SHORT_SHARE: u64 = 20;
+const SHORT_BYTES: u64 = 3 * SEGMENT_BYTES;
+/// Eviction pauses while a tenth of what entries may use is on its way back through the quarantine...
+const COMING_SHARE: u64 = 10;
+/// ...and never takes entries below half of it: what is short then is not theirs to give.
+const LIVE_SHARE: u64 = 2;
+const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
+
+/// The housekeeper's state.
+pub(crate) struct Housekeeper {
+    shared: Arc<Shared>,
+    hand: Hand<Mapped>,
+    collector: Collector<Mapped>,
+    expiry: Cursor,
+    eviction: Cursor,
+    last_pass: Nanos,
+    last_forget: Nanos,
+    /// When something was last freed, or moved so that it will be.
+    last_gain: Nanos,
+    expire_debt: u64,
+}
+
+impl Housekeeper {
+    pub fn new(shared: Arc<Shared>, hand: Hand<Mapped>) -> Housekeeper {
+        let collector = Collector::new(shared.engine.store.clone());
+        let now = shared.moment().now;
+        Housekeeper {
+            shared,
+            hand,
+            collector,
+            expiry: Cursor::default(),
+            eviction: Cursor::default(),
+            last_pass: now,
+            last_forget: now,
+            last_gain: now,
+            expire_debt: 0,
+        }
+    }
+
+    /// Works until stopped.
+    pub fn run(mut self, pause: &Pause) {
+        let mut tick = TICK_MIN;
+        while !pause.is_stopped() {
+            let moment = self.shared.moment();
+            if self.pass(moment) {
+                tick = TICK_MIN;
+                // Workers may need this very core.
+                std::thread::yield_now();
+            } else {
+                let before = self.shared.moment().now;
+                if !pause.sleep(tick) {
+                    return;
+                }
+                let slept = self.shared.moment().now.since(before);
+                let whole = slept.0 >= tick.as_nanos() as u64;
+                tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
+            }
+        }
+    }
+
+    /// One bounded pass; whether there is more to do at once.
+    fn pass(&mut self, moment: Moment) -> bool {
+        let (growing, collecting) = (self.grow(moment), self.collect(moment));
+        let evicting = !collecting && self.evict(moment);
+        let more = [growing, collecting, evicting, self.expire(moment)];
+        if moment.now.since(self.last_forget) >= FORGET_EVERY {
+            self.last_forget = moment.now;
+            self.shared.sessions.forget(moment.now);
+        }
+        self.last_pass = moment.now;
+        let engine = &self.shared.engine;
+        let hope = engine.options.quarantine + Nanos::from_millis(50);
+        if !more.contains(&true) && moment.now.since(self.last_gain) > hope {
+            engine.set_exhausted(moment.now);
+        }
+        more.contains(&true)
+    }
+
+    fn grow(&mut self, moment: Moment) -> bool {
+        let index = &self.shared.engine.index;
+        if index.should_grow() && index.grow().is_err() && self.shared.first_grow_failure() {
+            self.shared
+                .log("the index cannot grow within the memory limit: inserts will be refused or evict");
+        }
+        let mut more = false;
+        for _ in 0..MOVES_A_PASS {
+            match index.move_some(MOVE_PAIRS, moment.now) {
+                Moved::More => more = true,
+                Moved::Idle | Moved::Blocked => {
+                    more = false;
+                    break;
+                }
+            }
+        }
+        if index.reclaim(moment.now, self.shared.engine.options.quarantine) > 0 {
+            self.last_gain = moment.now;
+        }
+        more
+    }
+
+    fn collect(&mut self, moment: Moment) -> bool {
+        let percent = self.shared.options.collect_percent;
+        for _ in 0..WORKS_A_PASS {
+            match self.collector.next_work(moment.now, percent) {
+                Work::Idle(next) => {
+                    // What waits in quarantine will be freed.
+                    if next.is_some() {
+                        self.last_gain = moment.now;
+                    }
+                    return false;
+                }
+                Work::Again => {}
+                Work::Move { place, csn } => {
+                    match self.shared.engine.relocate(&mut self.hand, moment, place, csn) {
+                        Relocated::Done => self.last_gain = moment.now,
+                        Relocated::Lost => {}
+                        Relocated::Full => return false,
+                    }
+                }
+            }
+        }
+        true
+    }
+
+    fn expire(&mut self, moment: Moment) -> bool {
+        let engine = &self.shared.engine;
+        if !engine.uses_ttl() {
+            return false;
+        }
+        let round = if self.is_short() { EXPIRE_ROUND_SHORT } else { EXPIRE_ROUND };
+        let passed = moment.now.since(self.last_pass).0.min(round.0);
+        // Counted in pair nanoseconds, so that short passes over small tables add up.
+        self.expire_debt += engine.pairs() * passed;
+        let pairs = (self.expire_debt / round.0).min(EXPIRE_PAIRS);
+        self.expire_debt = (self.expire_debt - pairs * round.0).min(EXPIRE_PAIRS * round.0);
+        if engine.expire_some(&mut self.expiry, pairs, moment) > 0 {
+            self.last_gain = moment.now;
+        }
+        pairs == EXPIRE_PAIRS
+    }
+
+    fn is_short(&self) -> bool {
+        let budget = &self.shared.engine.budget;
+        let left = budget.limit().saturating_sub(budget.used());
+        left < (budget.limit() / SHORT_SHARE).max(SHORT_BYTES)
+    }
+
+    /// Evicts a little where collection alone gives nothing back. Random items going thin all segments out
+    /// evenly, so this goes on until some are worth collecting.
+    fn evict(&mut self, moment: Moment) -> bool {
+        let engine = &self.shared.engine;
+        if engine.marks.is_none() || !self.is_short() {
+            return false;
+        }
+        let counters = engine.store.counters();
+        let left = engine.budget.limit().saturating_sub(engine.budget.used());
+        let capacity = counters.used_bytes + left;
+        let coming = u64::from(counters.quarantined) * SEGMENT_BYTES;
+        if coming >= (capacity / COMING_SHARE).max(SEGMENT_BYTES)
+            || counters.live_bytes < capacity / LIVE_SHARE
+        {
+            return false;
+        }
+        if engine.evict_some(&mut self.eviction, EVICT_PAIRS) > 0 {
+            self.last_gain = moment.now;
+        }
+        true
+    }
+}

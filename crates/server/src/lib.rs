@@ -1,0 +1,49 @@
+//! The server: it owns the memory that clients read, and executes their writes.
+//!
+//! - [`Server`] starts everything and stops it ([`start`](Server::start), [`stop`](Server::stop)).
+//! - `accept` lets clients in, a `worker` serves many `connection`s, the `engine` executes: one file an
+//!   operation (`put`, `delete`, `increment`, `touch`, `get`).
+//! - `heartbeat` vouches for the memory, `housekeeper` grows, collects, expires and evicts in the background.
+//!
+//! Absent: no thread here takes part in a one-sided GET. Protocol and index are other crates' (`wire`,
+//! `index`, `store`); the engine draws csns and keeps the order of stores that they ask for, and reads no
+//! clock.
+#![forbid(unsafe_code)]
+
+mod accept;
+mod clock;
+mod collect;
+mod connection;
+mod delete;
+mod engine;
+mod entries;
+mod evict;
+mod execute;
+mod expire;
+mod get;
+mod heartbeat;
+mod housekeeper;
+mod increment;
+mod item;
+mod options;
+mod pause;
+mod pulse;
+mod put;
+mod regions;
+mod saved;
+mod session;
+mod shared;
+mod start;
+mod stats;
+mod stop;
+mod touch;
+mod worker;
+
+#[cfg(test)]
+mod tests;
+
+pub use options::{Eviction, Log, Pages, ServerOptions, StartError};
+pub use saved::Saved;
+pub use start::Server;
+pub use stats::{ClientStats, Stats, StoreStats};
+pub use stop::StopReport;

@@ -1,0 +1,219 @@
+//! What a server is asked to be, and why it could not start.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::limits;
+use longarm_fabric::tcp::Tls;
+use longarm_fabric::{Address, Login, RegionFailure, SetupError, ring};
+use longarm_index::hash::SlotKind;
+
+/// What a full memory does to a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Eviction {
+    /// It is refused.
+    #[default]
+    None,
+    /// Items that were not used lately go (approximately: see `evict.rs`).
+    Lru,
+}
+
+/// Pages behind the memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Pages {
+    /// Those of the system.
+    #[default]
+    Ordinary,
+    /// 2 MiB pages of the reserved pool where it has enough, those of the system otherwise.
+    HugeIfAvailable,
+    /// 2 MiB pages of the reserved pool, or no start.
+    Huge,
+}
+
+/// Where lines of the log go.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// How to serve. Start from [`ServerOptions::default`] and name at least one address.
+#[derive(Clone)]
+pub struct ServerOptions {
+    /// Where to listen.
+    pub addresses: Vec<Address>,
+    /// Threads that execute writes.
+    pub workers: usize,
+    /// Limit on the bytes of index and arena together.
+    pub memory: u64,
+    /// How long a heartbeat vouches for the memory.
+    pub lease: Duration,
+    /// How long a worker may make no progress before heartbeats stop.
+    pub stall: Duration,
+    /// Longest one-sided READ that may count.
+    pub read_bound: Duration,
+    /// Kind of index slots.
+    pub slots: SlotKind,
+    /// Items to have room for before the index first grows.
+    pub expected_items: u64,
+    /// Pages behind the memory.
+    pub pages: Pages,
+    /// What a full memory does to a write.
+    pub eviction: Eviction,
+    /// Clients at once.
+    pub max_clients: usize,
+    /// Bytes of the request ring lent to each client.
+    pub ring_bytes: u64,
+    /// How long an idle worker looks again before it sleeps.
+    pub spin: Duration,
+    /// What clients must prove.
+    pub login: Login,
+    /// TLS below the tcp addresses.
+    pub tls: Option<Tls>,
+    /// Mode of the sockets of shm addresses.
+    pub socket_mode: u32,
+    /// Directory of plain files to keep the memory in, so that it can be inspected later.
+    pub arena_dir: Option<PathBuf>,
+    /// Live share, in percent, below which a segment is collected.
+    pub collect_percent: u32,
+    /// How long completions of a client that left are remembered.
+    pub keep_sessions: Duration,
+    /// Told what happens, one line each.
+    pub log: Log,
+}
+
+impl Default for ServerOptions {
+    fn default() -> ServerOptions {
+        ServerOptions {
+            addresses: Vec::new(),
+            workers: 1,
+            memory: 1 << 30,
+            lease: Duration::from_millis(10),
+            stall: Duration::from_millis(100),
+            read_bound: Duration::from_millis(100),
+            slots: SlotKind::Inline64,
+            expected_items: 1 << 16,
+            pages: Pages::Ordinary,
+            eviction: Eviction::None,
+            max_clients: limits::CLIENTS_MAX / 4,
+            ring_bytes: 256 << 10,
+            spin: Duration::from_micros(50),
+            login: Login::None,
+            tls: None,
+            socket_mode: 0o600,
+            arena_dir: None,
+            collect_percent: 50,
+            keep_sessions: Duration::from_secs(60),
+            log: Arc::new(|_| {}),
+        }
+    }
+}
+
+impl std::fmt::Debug for ServerOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerOptions")
+            .field("addresses", &self.addresses)
+            .field("workers", &self.workers)
+            .field("memory", &self.memory)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Smallest memory limit: segment table, reserve, and a few segments that can be written to.
+const MEMORY_MIN: u64 = 16 << 20;
+/// Workers a server may have; each has a stream of the store.
+const WORKERS_MAX: usize = 256;
+/// Largest ring, of either side: an immediate names a frame by its offset in sixteenths.
+pub(crate) const RING_MAX: u64 = 1 << 30;
+
+impl ServerOptions {
+    /// Finds the first thing that makes no sense.
+    pub(crate) fn check(&self) -> Result<(), StartError> {
+        let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });
+        if self.addresses.is_empty() {
+            return wrong("addresses", "none given: name at least one, as shm:/path.sock".into());
+        }
+        if !(1..=WORKERS_MAX).contains(&self.workers) {
+            return wrong("workers", format!("{} given, 1 to {WORKERS_MAX} are possible", self.workers));
+        }
+        if !(MEMORY_MIN..=1 << 40).contains(&self.memory) {
+            let text = format!("{} bytes given, {MEMORY_MIN} bytes to 1 TiB are possible", self.memory);
+            return wrong("memory", text);
+        }
+        let lease_ok = (Duration::from_millis(1)..=Duration::from_secs(60)).contains(&self.lease);
+        if !lease_ok {
+            return wrong("lease", format!("{:?} given, 1 ms to 60 s are possible", self.lease));
+        }
+        let waits = [("read_bound", self.read_bound), ("stall", self.stall)];
+        for (what, time) in waits {
+            if time.is_zero() || time > Duration::from_secs(60) {
+                return wrong(what, format!("{time:?} given, up to 60 s are possible"));
+            }
+        }
+        if !(1..=limits::CLIENTS_MAX).contains(&self.max_clients) {
+            let text = format!("{} given, 1 to {} are possible", self.max_clients, limits::CLIENTS_MAX);
+            return wrong("max_clients", text);
+        }
+        if !self.ring_bytes.is_multiple_of(4096) || !(ring::RING_MIN..=RING_MAX).contains(&self.ring_bytes) {
+            let text = format!("{} given: a multiple of 4096 up to 1 GiB is possible", self.ring_bytes);
+            return wrong("ring_bytes", text);
+        }
+        if self.collect_percent > 95 {
+            return wrong("collect_percent", format!("{} given, up to 95 is possible", self.collect_percent));
+        }
+        Ok(())
+    }
+}
+
+/// Why a server could not start. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// An option makes no sense.
+    #[error("option {what}: {text}")]
+    Option {
+        /// Which.
+        what: &'static str,
+        /// What is wrong and what is possible.
+        text: String,
+    },
+    /// It could not listen.
+    #[error("cannot listen at {address}: {source}")]
+    Listen {
+        /// Where.
+        address: String,
+        /// Why.
+        source: SetupError,
+    },
+    /// Memory could not be had.
+    #[error("cannot have the memory: {0}; lower `memory`, or change `hugepages`")]
+    Region(#[from] RegionFailure),
+    /// The index does not fit the limit.
+    #[error(
+        "an index for {expected} items does not fit a memory limit of {memory} bytes: \
+         raise `memory` or expect fewer items"
+    )]
+    Index {
+        /// Items expected.
+        expected: u64,
+        /// The limit.
+        memory: u64,
+    },
+    /// The arena could not be laid out.
+    #[error("cannot lay out the arena: {0}")]
+    Arena(#[from] longarm_store::CreateError),
+    /// The directory of plain files cannot be used.
+    #[error("arena directory {dir}: {text}")]
+    Directory {
+        /// Which.
+        dir: String,
+        /// What is wrong and what to do.
+        text: String,
+    },
+    /// The system refused something.
+    #[error("{0}: {1}")]
+    Os(&'static str, std::io::Error),
+}
+
+impl From<longarm_memory::RegionError> for StartError {
+    fn from(error: longarm_memory::RegionError) -> StartError {
+        StartError::Region(RegionFailure(error))
+    }
+}

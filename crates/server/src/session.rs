@@ -1,0 +1,206 @@
+//! Exactly once: what each client's operations came to, kept over its reconnects (VERIFY L17).
+//!
+//! A client numbers its writes and repeats one whose answer it did not see. The session remembers the last
+//! [`WINDOW`] completions; a repeated operation is answered from there and never runs twice.
+//! (1) An operation runs, and is recorded, under the mutex of its session.
+//! (2) Each connection of a session has a generation, and only the newest runs anything. So once a client was
+//!     welcomed again, nothing that its old connection still carries can run, and what ran is on record.
+//! (3) A session is forgotten some time after its client left; the client's own bound on retries must be
+//!     shorter.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use longarm_base::{Csn, Nanos};
+use longarm_wire::Status;
+
+use crate::engine::Outcome;
+
+/// Completions remembered; at least twice the requests a client may have in flight.
+pub(crate) const WINDOW: usize = 2 * longarm_base::limits::QUEUE_DEPTH;
+
+/// One completion.
+#[derive(Clone, Copy, Debug)]
+struct Completed {
+    operation: u64,
+    csn: Csn,
+    number: i64,
+    status: Status,
+}
+
+const NEVER: Completed = Completed { operation: 0, csn: Csn::NONE, number: 0, status: Status::Ok };
+
+/// What is known of an operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Recall {
+    /// Nothing: it may run.
+    New,
+    /// It ran, and this came of it.
+    Ran(Outcome),
+    /// It is older than the record reaches.
+    Forgotten,
+}
+
+/// One client's session.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    generation: u64,
+    connected: bool,
+    /// When its last connection ended.
+    left: Nanos,
+    /// Highest operation on record.
+    highest: u64,
+    /// By operation modulo its length; empty until there is something to remember.
+    window: Vec<Completed>,
+}
+
+impl Session {
+    /// Whether this generation is the newest.
+    #[inline]
+    pub fn admits(&self, generation: u64) -> bool {
+        self.generation == generation
+    }
+
+    #[inline]
+    pub fn recall(&self, operation: u64) -> Recall {
+        if operation > self.highest {
+            return Recall::New;
+        }
+        let there = &self.window[operation as usize % WINDOW];
+        if there.operation == operation {
+            return Recall::Ran(Outcome { status: there.status, csn: there.csn, number: there.number });
+        }
+        if self.highest - operation >= WINDOW as u64 { Recall::Forgotten } else { Recall::New }
+    }
+
+    #[inline]
+    pub fn record(&mut self, operation: u64, outcome: Outcome) {
+        if self.window.is_empty() {
+            self.window = vec![NEVER; WINDOW];
+        }
+        let Outcome { status, csn, number } = outcome;
+        self.window[operation as usize % WINDOW] = Completed { operation, csn, number, status };
+        self.highest = self.highest.max(operation);
+    }
+
+    /// The connection of this generation is over.
+    pub fn leave(&mut self, generation: u64, now: Nanos) {
+        if self.generation == generation {
+            self.connected = false;
+            self.left = now;
+        }
+    }
+}
+
+type Shared = Arc<Mutex<Session>>;
+
+/// All sessions, a bounded number.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    all: Mutex<HashMap<u64, Shared>>,
+    limit: usize,
+    keep: Nanos,
+}
+
+impl Sessions {
+    /// At most `limit`, which is more than may be connected; each kept so long after its client left.
+    pub fn new(limit: usize, keep: Nanos) -> Sessions {
+        Sessions { all: Mutex::default(), limit, keep }
+    }
+
+    /// A new connection of a client's session, which fences the one before. Session 0 is nobody's: it is
+    /// never found again.
+    pub fn open(&self, id: u64) -> (Shared, u64) {
+        let session = if id == 0 { Shared::default() } else { self.find_or_make(id) };
+        let mut opened = session.lock().expect("a worker panicked with a session");
+        opened.generation += 1;
+        opened.connected = true;
+        let generation = opened.generation;
+        drop(opened);
+        (session, generation)
+    }
+
+    fn find_or_make(&self, id: u64) -> Shared {
+        let mut all = self.all.lock().expect("nobody panics with the list of sessions");
+        if let Some(session) = all.get(&id) {
+            return session.clone();
+        }
+        if all.len() >= self.limit {
+            let left = |session: &Shared| {
+                let session = session.lock().expect("a worker panicked with a session");
+                (!session.connected).then_some(session.left)
+            };
+            let oldest = all.iter().filter_map(|(id, session)| Some((left(session)?, *id))).min();
+            if let Some((_, oldest)) = oldest {
+                all.remove(&oldest);
+            }
+        }
+        all.entry(id).or_default().clone()
+    }
+
+    /// Forgets those whose clients left long ago.
+    pub fn forget(&self, now: Nanos) {
+        let mut all = self.all.lock().expect("nobody panics with the list of sessions");
+        all.retain(|_, session| {
+            let session = session.lock().expect("a worker panicked with a session");
+            session.connected || now.since(session.left) < self.keep
+        });
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.lock().expect("nobody panics with the list of sessions").len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_is_recalled_until_the_window_has_passed() {
+        let mut session = Session::default();
+        for operation in 1..=WINDOW as u64 + 1 {
+            assert_eq!(session.recall(operation), Recall::New);
+            session.record(operation, Outcome::ok(Csn(operation)));
+            assert_eq!(session.recall(operation), Recall::Ran(Outcome::ok(Csn(operation))));
+        }
+        assert_eq!(session.recall(1), Recall::Forgotten);
+        assert_eq!(session.recall(2), Recall::Ran(Outcome::ok(Csn(2))));
+        session.record(WINDOW as u64 + 10, Outcome::ok(Csn(5)));
+        assert_eq!(session.recall(WINDOW as u64 + 5), Recall::New, "one that never came");
+    }
+
+    #[test]
+    fn a_new_connection_fences_the_one_before() {
+        let sessions = Sessions::new(2, Nanos(100));
+        let (session, first) = sessions.open(7);
+        let (again, second) = sessions.open(7);
+        assert!(Arc::ptr_eq(&session, &again));
+        assert!(!again.lock().expect("lock").admits(first) && again.lock().expect("lock").admits(second));
+        again.lock().expect("lock").leave(first, Nanos(1));
+        sessions.forget(Nanos(1000));
+        assert_eq!(sessions.count(), 1, "the newer one is still connected");
+        again.lock().expect("lock").leave(second, Nanos(1000));
+        sessions.forget(Nanos(1099));
+        assert_eq!(sessions.count(), 1);
+        sessions.forget(Nanos(1100));
+        assert_eq!(sessions.count(), 0);
+    }
+
+    #[test]
+    fn sessions_are_bounded_and_the_longest_gone_goes_first() {
+        let sessions = Sessions::new(2, Nanos(1 << 40));
+        for (id, left) in [(1, 20), (2, 10), (3, 30)] {
+            let (session, generation) = sessions.open(id);
+            session.lock().expect("lock").record(1, Outcome::ok(Csn(id)));
+            session.lock().expect("lock").leave(generation, Nanos(left));
+        }
+        assert_eq!(sessions.count(), 2);
+        let recall = |id| sessions.open(id).0.lock().expect("lock").recall(1);
+        assert_eq!(recall(1), Recall::Ran(Outcome::ok(Csn(1))));
+        assert_eq!(recall(3), Recall::Ran(Outcome::ok(Csn(3))));
+        assert_eq!(sessions.open(0).0.lock().expect("lock").recall(1), Recall::New);
+        assert_eq!(sessions.count(), 2);
+    }
+}

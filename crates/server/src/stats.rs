@@ -1,0 +1,197 @@
+//! Statistics: what `longarm stats` shows.
+
+use std::sync::atomic::Ordering;
+
+use longarm_wire::RequestKind;
+use serde::Serialize;
+
+use crate::clock::process_cpu;
+use crate::shared::Shared;
+
+/// One connected client.
+#[derive(Clone, Debug, Serialize)]
+pub struct ClientStats {
+    /// The name it gave.
+    pub name: String,
+    /// Its address or process.
+    pub peer: String,
+    /// The transport really in use.
+    pub transport: String,
+    /// Requests answered; one-sided GETs are not among them.
+    pub requests: u64,
+}
+
+/// Requests answered, by kind.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct RequestStats {
+    /// Pings.
+    pub ping: u64,
+    /// Writes.
+    pub put: u64,
+    /// Deletes.
+    pub delete: u64,
+    /// Increments.
+    pub increment: u64,
+    /// Changes of expiry.
+    pub touch: u64,
+    /// Reads through the server.
+    pub get: u64,
+    /// Statistics.
+    pub stats: u64,
+    /// Messages of hints.
+    pub hints: u64,
+}
+
+/// The entry store.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct StoreStats {
+    /// Entries that count.
+    pub entries: u64,
+    /// Their bytes.
+    pub live_bytes: u64,
+    /// Bytes of all segments in use.
+    pub used_bytes: u64,
+    /// Segments that may hold entries.
+    pub segments: u32,
+    /// Free segments.
+    pub free: u32,
+    /// Segments being filled.
+    pub active: u32,
+    /// Full segments.
+    pub sealed: u32,
+    /// Dead segments that wait until no READ can reach them.
+    pub quarantined: u32,
+    /// Entries that collection moved.
+    pub moved: u64,
+}
+
+/// What a server knows of itself.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// Milliseconds since it started.
+    pub uptime_ms: u64,
+    /// Drawn when it started.
+    pub boot: u64,
+    /// Its process.
+    pub pid: u32,
+    /// Where it listens.
+    pub addresses: Vec<String>,
+    /// Who is connected.
+    pub clients: Vec<ClientStats>,
+    /// Sessions remembered.
+    pub sessions: usize,
+    /// Requests answered.
+    pub requests: RequestStats,
+    /// Items.
+    pub items: u64,
+    /// Hash tables in use: more than one while the index grows.
+    pub tables: usize,
+    /// How often the list of tables changed.
+    pub geometry_epoch: u64,
+    /// Bytes of the hash tables in use.
+    pub index_bytes: u64,
+    /// The entry store.
+    pub store: StoreStats,
+    /// Bytes used of the memory limit.
+    pub memory_used: u64,
+    /// The memory limit.
+    pub memory_limit: u64,
+    /// Writes so far.
+    pub csn: u64,
+    /// Items evicted.
+    pub evicted: u64,
+    /// Items found expired.
+    pub expired: u64,
+    /// Writes refused for want of memory.
+    pub out_of_memory: u64,
+    /// Heartbeats.
+    pub heartbeats: u64,
+    /// Heartbeats withheld because a worker made no progress.
+    pub heartbeats_withheld: u64,
+    /// CPU seconds of the process.
+    pub cpu_seconds: f64,
+}
+
+impl Stats {
+    /// As JSON.
+    pub fn to_json(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("numbers and strings become JSON")
+    }
+}
+
+impl Shared {
+    /// Collects the statistics. Its numbers are of slightly different moments.
+    pub(crate) fn stats(&self) -> Stats {
+        let engine = &self.engine;
+        let geometry = engine.index.geometry();
+        let counts = &engine.counts;
+        let clients = self.clients();
+        let client = |client: &std::sync::Arc<crate::shared::Client>| ClientStats {
+            name: client.name.clone(),
+            peer: client.peer.clone(),
+            transport: client.transport.clone(),
+            // Relaxed: a counter.
+            requests: client.requests.load(Ordering::Relaxed),
+        };
+        Stats {
+            uptime_ms: self.moment().now.since(self.clock.started()).0 / 1_000_000,
+            boot: self.boot,
+            pid: std::process::id(),
+            addresses: self
+                .addresses
+                .get()
+                .into_iter()
+                .flatten()
+                .map(|address| address.to_string())
+                .collect(),
+            clients: clients.iter().map(client).collect(),
+            sessions: self.sessions.count(),
+            requests: self.request_stats(),
+            items: engine.index.items(),
+            tables: geometry.live().count(),
+            geometry_epoch: geometry.epoch,
+            index_bytes: geometry.live().map(|table| table.bytes()).sum(),
+            store: self.store_stats(),
+            memory_used: engine.budget.used(),
+            memory_limit: engine.budget.limit(),
+            csn: engine.csn().0,
+            // Relaxed, these five: counters.
+            evicted: counts.evicted.load(Ordering::Relaxed),
+            expired: counts.expired.load(Ordering::Relaxed),
+            out_of_memory: counts.refused.load(Ordering::Relaxed),
+            heartbeats: self.beats.load(Ordering::Relaxed),
+            heartbeats_withheld: self.withheld.load(Ordering::Relaxed),
+            cpu_seconds: process_cpu().0 as f64 / 1e9,
+        }
+    }
+
+    fn request_stats(&self) -> RequestStats {
+        let sum = |kind| self.pulses.iter().map(|pulse| pulse.counted(kind)).sum();
+        RequestStats {
+            ping: sum(RequestKind::Ping),
+            put: sum(RequestKind::Put),
+            delete: sum(RequestKind::Delete),
+            increment: sum(RequestKind::Increment),
+            touch: sum(RequestKind::Touch),
+            get: sum(RequestKind::Get),
+            stats: sum(RequestKind::Stats),
+            hints: sum(RequestKind::Hints),
+        }
+    }
+
+    fn store_stats(&self) -> StoreStats {
+        let counters = self.engine.store.counters();
+        StoreStats {
+            entries: counters.entries,
+            live_bytes: counters.live_bytes,
+            used_bytes: counters.used_bytes,
+            segments: counters.segments,
+            free: counters.free,
+            active: counters.active,
+            sealed: counters.sealed,
+            quarantined: counters.quarantined,
+            // Relaxed: a counter.
+            moved: self.engine.counts.moved.load(Ordering::Relaxed),
+        }
+    }
+}

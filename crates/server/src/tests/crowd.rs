@@ -1,0 +1,162 @@
+//! Many clients, bad clients, clients that die.
+
+use std::time::Duration;
+
+use longarm_fabric::{Op, PostError, QueuePair, Ticket};
+use longarm_wire::{RING_REGION, Request, RequestKind, Status};
+
+use super::harness::{Raw, start, until};
+
+#[test]
+fn a_hundred_clients_on_two_workers() {
+    let (server, _) = start(|options| options.workers = 2);
+    for address in server.addresses().to_vec() {
+        let mut clients: Vec<_> = (0..100).map(|_| Raw::connect(&address)).collect();
+        for round in 0..3u32 {
+            for (i, raw) in clients.iter_mut().enumerate() {
+                let request = Request {
+                    key: &i.to_string().into_bytes(),
+                    value: &round.to_le_bytes(),
+                    ..raw.next(RequestKind::Put)
+                };
+                assert!(raw.send(&request));
+            }
+            for raw in &mut clients {
+                assert_eq!(raw.answer().expect("an answer").status, Status::Ok);
+            }
+        }
+        let stats = server.stats();
+        assert_eq!((stats.clients.len(), stats.items), (100, 100));
+        assert!(stats.clients.iter().all(|client| client.requests == 3));
+        drop(clients);
+        until("clients to leave", || server.stats().clients.is_empty());
+    }
+    assert_eq!(server.stats().sessions, 200, "remembered for a while");
+}
+
+#[test]
+fn pipelined_requests_are_all_answered_in_order() {
+    let (server, _) = start(|options| options.ring_bytes = 4096);
+    for address in server.addresses().to_vec() {
+        let mut raw = Raw::try_connect(&address, 77, 4096).expect("connect");
+        let mut expected = 1;
+        for wave in 0..20u64 {
+            for i in 0..250u64 {
+                let value = vec![wave as u8; 100];
+                let request = Request { key: &i.to_le_bytes(), value: &value, ..raw.next(RequestKind::Put) };
+                assert!(raw.send(&request));
+            }
+            for _ in 0..250 {
+                assert_eq!(raw.answer().expect("an answer").operation, expected);
+                expected += 1;
+            }
+        }
+        // Answers far larger than the ring, asked for at once.
+        raw.put(b"large", &vec![3; 100_000]);
+        for _ in 0..50 {
+            assert!(raw.send(&Request { key: b"large", ..Request::new(RequestKind::Get, 5) }));
+        }
+        for _ in 0..50 {
+            assert_eq!(raw.answer().expect("an answer").value.len(), 100_000);
+        }
+    }
+}
+
+#[test]
+fn garbage_ends_its_connection_and_no_other() {
+    let (server, lines) = start(|_| {});
+    for address in server.addresses().to_vec() {
+        let mut good = Raw::connect(&address);
+        let mut spoilt: Vec<_> = (0..4).map(|_| Raw::connect(&address)).collect();
+        let write = |raw: &mut Raw, bytes: &[u8], offset, imm| {
+            let op = Op::WriteImm { region: RING_REGION, offset, bytes, imm };
+            let posted = raw.qp.post(op, Ticket::SILENT);
+            assert!(matches!(posted, Ok(()) | Err(PostError::Broken)));
+            raw.qp.ring();
+        };
+        write(&mut spoilt[0], &[0xFF; 64], 0, 0);
+        write(&mut spoilt[1], &[0; 64], 0, 99);
+        let mut frame = vec![0; 64];
+        frame[0] = 48;
+        frame[16] = 200;
+        write(&mut spoilt[2], &frame, 0, 0);
+        spoilt[3].qp.post(Op::Send { bytes: b"hello" }, Ticket::SILENT).expect("post");
+        spoilt[3].qp.ring();
+        for raw in &mut spoilt {
+            assert_eq!(raw.answer(), None, "dropped");
+        }
+        assert_eq!(good.put(b"k", b"v").status, Status::Ok);
+    }
+    let lines = lines.lock().expect("log");
+    let dropped = lines.iter().filter(|line| line.contains("was dropped")).count();
+    assert_eq!(dropped, 8, "{lines:?}");
+}
+
+#[test]
+fn a_client_that_takes_no_answers_is_dropped() {
+    let (server, lines) = start(|_| {});
+    let mut raw = Raw::try_connect(&server.addresses()[0], 5, 4096).expect("connect");
+    let mut sent = 0;
+    // Its requests carry credit for answers only if it takes them; it never polls.
+    while raw.mailbox.send(&mut raw.qp, &[&Request::new(RequestKind::Ping, 1).header()]).is_ok()
+        && sent < 2000
+    {
+        raw.qp.ring();
+        sent += 1;
+    }
+    until("the drop", || server.stats().clients.is_empty());
+    assert!(lines.lock().expect("log")[0].contains("without taking their answers"));
+}
+
+#[test]
+fn the_limit_of_clients_holds_and_a_ring_must_make_sense() {
+    let (server, _) = start(|options| options.max_clients = 2);
+    for address in server.addresses().to_vec() {
+        let (a, b) = (Raw::connect(&address), Raw::connect(&address));
+        let refused = Raw::try_connect(&address, 3, 8192).map(|_| ()).expect_err("full");
+        assert!(refused.to_string().contains("limit of 2 clients"), "{refused}");
+        drop((a, b));
+        until("seats", || server.stats().clients.is_empty());
+        for bytes in [0, 4096 + 64, 2 << 30] {
+            let refused = Raw::try_ring(&address, bytes).expect_err("a bad ring");
+            assert!(refused.to_string().contains("answer ring"), "{refused}");
+        }
+        assert_eq!(Raw::connect(&address).put(b"k", b"v").status, Status::Ok);
+        until("the last to leave", || server.stats().clients.is_empty());
+    }
+}
+
+#[test]
+fn clients_that_come_and_go_leave_nothing() {
+    let (server, _) = start(|_| {});
+    let files = || std::fs::read_dir("/proc/self/fd").expect("fds").count();
+    let address = &server.addresses()[0];
+    let come_and_go = || {
+        for i in 0..20 {
+            let mut raw = Raw::connect(address);
+            raw.put(b"k", &[i; 1000]);
+            // One in the middle of a request.
+            let half = Request { key: b"k", value: &[1; 60_000], ..raw.next(RequestKind::Put) };
+            let _ = raw.mailbox.send(&mut raw.qp, &[&half.header(), b"k", &[1; 60_000]]);
+        }
+        until("clients to leave", || server.stats().clients.is_empty());
+    };
+    come_and_go();
+    // Other tests of this process open files too: growth of one connection's worth each would still show.
+    let before = files();
+    (0..5).for_each(|_| come_and_go());
+    until("files to be closed", || files() < before + 100);
+    drop(server);
+}
+
+#[test]
+fn a_server_with_nothing_to_do_sleeps() {
+    let (server, _) = start(|_| {});
+    let raw = Raw::connect(&server.addresses()[0]);
+    until("sleep", || server.shared.pulses[0].is_sleeping());
+    let rounds = server.shared.pulses[0].rounds();
+    let bed = crate::pause::Pause::default();
+    bed.sleep(Duration::from_millis(300));
+    assert!(server.shared.pulses[0].rounds() - rounds < 200, "it spins");
+    drop(raw);
+}

@@ -1,0 +1,139 @@
+//! The memory limit: refusals, collection, eviction.
+
+use std::time::Duration;
+
+use longarm_index::hash::SlotKind;
+use longarm_wire::{Request, RequestKind, Status};
+
+use super::harness::{Raw, start, until};
+use crate::Eviction;
+
+#[test]
+fn a_full_memory_refuses_writes_and_deletes_make_room_again() {
+    for (slots, value) in [(SlotKind::Inline64, 10_000), (SlotKind::Inline64, 16), (SlotKind::Pointer16, 100)]
+    {
+        let (server, _) = start(|options| {
+            options.memory = 16 << 20;
+            options.slots = slots;
+            options.expected_items = 1000;
+        });
+        let mut raw = Raw::connect(&server.addresses()[0]);
+        let value = vec![7; value];
+        let mut stored = 0u64;
+        while raw.put(&stored.to_le_bytes(), &value).status == Status::Ok {
+            stored += 1;
+            assert!(stored < 1_000_000, "more than the memory holds");
+        }
+        let refused = raw.put(&stored.to_le_bytes(), &value);
+        assert_eq!(refused.status, Status::OutOfMemory);
+        let stats = server.stats();
+        assert!(stats.memory_used <= stats.memory_limit && stats.out_of_memory >= 2);
+        assert!(stats.items == stored && stored * (value.len() as u64) > 1 << 20, "{stats:?}");
+        assert_eq!(raw.get(&0u64.to_le_bytes()).value, value, "reads go on");
+        for i in 0..stored {
+            assert_eq!(raw.delete(&i.to_le_bytes()).status, Status::Ok, "deletes go on");
+        }
+        until("room", || raw.put(b"another", &value).status == Status::Ok);
+        assert_eq!(server.stats().items, 1);
+    }
+}
+
+#[test]
+fn overwriting_far_more_than_the_limit_keeps_memory_bounded() {
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        let (server, _) = start(|options| {
+            options.memory = 32 << 20;
+            options.slots = slots;
+            options.workers = 2;
+        });
+        let address = &server.addresses()[0];
+        let write = |number: u64| {
+            let mut raw = Raw::connect(address);
+            let mut random = number;
+            for i in 0..30_000u64 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                let key = [number, (random >> 33) % 2000].map(u64::to_le_bytes).concat();
+                let value = vec![i as u8; 1500 + (random >> 50) as usize % 1000];
+                let answer = raw.put(&key, &value);
+                assert_eq!(answer.status, Status::Ok, "write {i} of {number}");
+                if i.is_multiple_of(16) {
+                    assert_eq!(raw.get(&key).value, value);
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| write(1));
+            scope.spawn(|| write(2));
+        });
+        let stats = server.stats();
+        assert!(stats.memory_used <= stats.memory_limit);
+        assert!(stats.items <= 4000 && stats.store.entries == stats.items, "{stats:?}");
+        let engine = server.shared.clone();
+        server.stop(Duration::from_secs(5));
+        let report = engine.engine.store.check();
+        assert!(report.is_sound(), "{:?}", report.problems);
+    }
+}
+
+#[test]
+fn eviction_makes_room_and_spares_what_is_used() {
+    for (value, hint) in [(2000, true), (2000, false), (16, false)] {
+        let (server, _) = start(|options| {
+            options.memory = 16 << 20;
+            options.eviction = Eviction::Lru;
+            options.expected_items = 1000;
+        });
+        let mut raw = Raw::connect(&server.addresses()[0]);
+        let value = vec![1; value];
+        let hot = server.shared.engine.hash(b"hot").0.to_le_bytes();
+        raw.put(b"hot", &value);
+        let writes = if value.len() > 1000 { 20_000u64 } else { 300_000 };
+        let mut hot_gone = 0;
+        for i in 0..writes {
+            assert_eq!(raw.put(&i.to_le_bytes(), &value).status, Status::Ok, "write {i}");
+            if hint && i.is_multiple_of(50) {
+                raw.send(&Request { value: &hot, ..Request::new(RequestKind::Hints, 0) });
+            }
+            if i.is_multiple_of(5000) && raw.get(b"hot").status != Status::Ok {
+                hot_gone += 1;
+            }
+        }
+        let stats = server.stats();
+        assert!(stats.evicted > writes / 4 && stats.items < writes, "{stats:?}");
+        assert!(stats.memory_used <= stats.memory_limit);
+        assert!(!hint || hot_gone == 0, "evicted although it is used");
+        assert_eq!(raw.get(&(writes - 1).to_le_bytes()).status, Status::Ok, "the newest is there");
+    }
+}
+
+#[test]
+fn the_index_grows_while_it_is_written() {
+    let (server, _) = start(|options| {
+        options.expected_items = 16;
+        options.workers = 2;
+    });
+    let address = &server.addresses()[0];
+    let write = |number: u64| {
+        let mut raw = Raw::connect(address);
+        for i in 0..50_000u64 {
+            let key = [number, i].map(u64::to_le_bytes).concat();
+            assert_eq!(raw.put(&key, &i.to_le_bytes()).status, Status::Ok);
+        }
+        for i in 0..50_000u64 {
+            let key = [number, i].map(u64::to_le_bytes).concat();
+            assert_eq!(raw.get(&key).value, i.to_le_bytes());
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| write(1));
+        scope.spawn(|| write(2));
+    });
+    let stats = server.stats();
+    assert_eq!(stats.items, 100_000);
+    assert!(stats.geometry_epoch > 6, "{stats:?}");
+    until("the moves to end", || server.stats().tables == 1);
+    until("old tables to be given back", || {
+        let stats = server.stats();
+        stats.memory_used < stats.index_bytes + (8 << 20)
+    });
+}

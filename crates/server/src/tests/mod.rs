@@ -1,0 +1,12 @@
+//! A server on real threads, over shared memory and tcp, asked by a raw client that only knows rings and
+//! messages; and the engine alone against a model.
+
+mod crowd;
+mod exactly_once;
+mod harness;
+mod life;
+mod memory;
+mod model;
+mod operations;
+mod relief;
+mod speed;

@@ -1,0 +1,223 @@
+//! The engine alone, one thread and time as a value, against a map.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use longarm_base::{Nanos, UnixMillis};
+use longarm_index::control::Control;
+use longarm_index::hash::SlotKind;
+use longarm_memory::{Backing, Budget, Mapped, Region, RegionOptions, SumKey};
+use longarm_wire::{Condition, Request, RequestKind, Status};
+use proptest::prelude::*;
+
+use crate::clock::Moment;
+use crate::engine::{Engine, EngineOptions, Hand, Outcome};
+use crate::options::Eviction;
+
+fn memory(bytes: u64) -> Mapped {
+    let options = RegionOptions { name: "test".into(), bytes, backing: Backing::Memory };
+    Region::create(&options).expect("a region").memory().clone()
+}
+
+/// An engine with one worker, and a second stream to move with.
+pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped> {
+    let sums = SumKey::new(11);
+    let control = Control::create(memory(4096), 1, sums.clone());
+    let options = EngineOptions {
+        workers: 1,
+        slots,
+        expected_items: 100,
+        hash_key: 5,
+        eviction,
+        quarantine: Nanos::from_millis(20),
+    };
+    let regions = (memory(limit), memory(limit + (1 << 20)));
+    Engine::create(regions, control, sums, Arc::new(Budget::new(limit)), options).expect("an engine")
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Put { key: u8, len: usize, ttl: u64, keep: bool, condition: Condition, stale: bool },
+    Delete { key: u8, condition: Condition, stale: bool },
+    Increment { key: u8, by: i64 },
+    Touch { key: u8, ttl: u64 },
+    Get { key: u8 },
+    Wait { ms: u64 },
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    prop_oneof![
+        4 => Just(Condition::Always),
+        1 => Just(Condition::Absent),
+        1 => Just(Condition::Present),
+        2 => Just(Condition::Version),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let key = || 0u8..12;
+    let ttl = || prop_oneof![3 => Just(0u64), 2 => 1u64..50];
+    let len = prop_oneof![0usize..60, 60usize..2000, 8000usize..9000];
+    prop_oneof![
+        6 => (key(), len, ttl(), any::<bool>(), condition(), any::<bool>())
+            .prop_map(|(key, len, ttl, keep, condition, stale)| Step::Put { key, len, ttl, keep, condition, stale }),
+        2 => (key(), condition(), any::<bool>())
+            .prop_map(|(key, condition, stale)| Step::Delete { key, condition, stale }),
+        3 => (key(), prop_oneof![-5i64..5, Just(i64::MAX), Just(i64::MIN)])
+            .prop_map(|(key, by)| Step::Increment { key, by }),
+        2 => (key(), ttl()).prop_map(|(key, ttl)| Step::Touch { key, ttl }),
+        4 => key().prop_map(|key| Step::Get { key }),
+        1 => (0u64..40).prop_map(|ms| Step::Wait { ms }),
+    ]
+}
+
+#[derive(Clone, Debug)]
+struct Item {
+    value: Vec<u8>,
+    csn: u64,
+    expiry: u64,
+}
+
+/// What a client may see.
+#[derive(Default)]
+struct Model {
+    items: HashMap<Vec<u8>, Item>,
+    last: u64,
+    unix: u64,
+}
+
+impl Model {
+    fn live(&self, key: &[u8]) -> Option<&Item> {
+        self.items.get(key).filter(|item| item.expiry == 0 || item.expiry > self.unix)
+    }
+
+    fn holds(&self, key: &[u8], condition: Condition, argument: u64) -> Result<(), Outcome> {
+        let csn = self.live(key).map_or(0, |item| item.csn);
+        let holds = match condition {
+            Condition::Always => true,
+            Condition::Absent => csn == 0,
+            Condition::Present => csn != 0,
+            Condition::Version => csn == argument,
+        };
+        if holds { Ok(()) } else { Err(Outcome::mismatch(longarm_base::Csn(csn))) }
+    }
+
+    fn store(&mut self, key: &[u8], value: Vec<u8>, expiry: u64) -> Outcome {
+        self.last += 1;
+        self.items.insert(key.to_vec(), Item { value, csn: self.last, expiry });
+        Outcome::ok(longarm_base::Csn(self.last))
+    }
+
+    fn expiry(&self, ttl: u64) -> u64 {
+        if ttl == 0 { 0 } else { self.unix + ttl }
+    }
+
+    fn increment(&mut self, key: &[u8], by: i64) -> Outcome {
+        let (before, expiry) = match self.live(key) {
+            None => (Some(0), 0),
+            Some(item) => {
+                let text = String::from_utf8_lossy(&item.value).into_owned();
+                let number = text.parse::<i64>().ok().filter(|number| number.to_string() == text);
+                (number, item.expiry)
+            }
+        };
+        let Some(before) = before else { return Outcome::of(Status::NotANumber) };
+        let Some(after) = before.checked_add(by) else { return Outcome::of(Status::Overflow) };
+        Outcome { number: after, ..self.store(key, after.to_string().into_bytes(), expiry) }
+    }
+}
+
+/// Keys of several lengths: some items never fit a slot.
+fn key_of(key: u8) -> Vec<u8> {
+    vec![key + 1; [1, 16, 40, 300][key as usize % 4]]
+}
+
+fn run(engine: &Engine<Mapped>, hand: &mut Hand<Mapped>, model: &mut Model, step: &Step) {
+    let moment = Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let request = |kind, key| Request { key, ..Request::new(kind, 0) };
+    let argument = |model: &Model, key: &[u8], stale: bool| {
+        let csn = model.live(key).map_or(0, |item| item.csn);
+        if stale { csn.saturating_sub(1).max(1) } else { csn }
+    };
+    match *step {
+        Step::Wait { ms } => model.unix += ms,
+        Step::Put { key, len, ttl, keep, condition, stale } => {
+            let key = key_of(key);
+            let value: Vec<u8> = (0..len).map(|i| (i + len) as u8).collect();
+            let mut asked = request(RequestKind::Put, &key[..]);
+            asked.argument = argument(model, &key, stale);
+            (asked.value, asked.ttl_ms, asked.keep_ttl, asked.condition) = (&value, ttl, keep, condition);
+            let expected = model.holds(&key, condition, asked.argument).map(|()| {
+                let kept = model.live(&key).map_or(0, |item| item.expiry);
+                let expiry = if keep { kept } else { model.expiry(ttl) };
+                model.store(&key, value.clone(), expiry)
+            });
+            assert_eq!(engine.put(hand, moment, &asked), Ok(expected.unwrap_or_else(|no| no)));
+        }
+        Step::Delete { key, condition, stale } => {
+            let key = key_of(key);
+            let mut asked = request(RequestKind::Delete, &key[..]);
+            (asked.condition, asked.argument) = (condition, argument(model, &key, stale));
+            let expected = match model.live(&key) {
+                None if condition == Condition::Version && asked.argument != 0 => {
+                    Outcome::of(Status::Mismatch)
+                }
+                None => Outcome::of(Status::NotFound),
+                Some(_) => model.holds(&key, condition, asked.argument).map_or_else(
+                    |no| no,
+                    |()| {
+                        model.last += 1;
+                        model.items.remove(&key);
+                        Outcome::ok(longarm_base::Csn(model.last))
+                    },
+                ),
+            };
+            assert_eq!(engine.delete(moment, &asked), expected);
+        }
+        Step::Increment { key, by } => {
+            let key = key_of(key);
+            let asked = Request { argument: by as u64, ..request(RequestKind::Increment, &key[..]) };
+            assert_eq!(engine.increment(hand, moment, &asked), Ok(model.increment(&key, by)));
+        }
+        Step::Touch { key, ttl } => {
+            let key = key_of(key);
+            let asked = Request { ttl_ms: ttl, ..request(RequestKind::Touch, &key[..]) };
+            let expected = match model.live(&key).map(|item| item.value.clone()) {
+                None => Outcome::of(Status::NotFound),
+                Some(value) => model.store(&key, value, model.expiry(ttl)),
+            };
+            assert_eq!(engine.touch(hand, moment, &asked), Ok(expected));
+        }
+        Step::Get { key } => {
+            let key = key_of(key);
+            let outcome = engine.get(hand, moment, &request(RequestKind::Get, &key));
+            match model.live(&key) {
+                None => assert_eq!(outcome, Outcome::of(Status::NotFound)),
+                Some(item) => {
+                    let left = if item.expiry == 0 { 0 } else { item.expiry - model.unix };
+                    assert_eq!((outcome.csn.0, outcome.number), (item.csn, left as i64));
+                    assert_eq!(hand.value(), item.value);
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_engine_is_a_map(pointer: bool, steps in proptest::collection::vec(step(), 1..200)) {
+        let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
+        let engine = engine(slots, Eviction::None, 64 << 20);
+        let mut hand = engine.hand(0);
+        let mut model = Model { unix: 1_000_000, ..Model::default() };
+        for step in &steps {
+            run(&engine, &mut hand, &mut model, step);
+        }
+        prop_assert_eq!(engine.csn().0, model.last);
+        drop(hand);
+        let report = engine.store.check();
+        prop_assert!(report.is_sound(), "{:?}", report.problems);
+    }
+}

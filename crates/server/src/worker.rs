@@ -1,0 +1,215 @@
+//! A worker: polls the connections it was given, executes, answers; spins a little when there is nothing,
+//! then sleeps.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use longarm_base::Nanos;
+use longarm_fabric::{Channel, QueuePair};
+use longarm_memory::Mapped;
+
+use crate::connection::{BATCH, Connection, Turn};
+use crate::engine::Hand;
+use crate::execute::Context;
+use crate::pulse::Pulse;
+use crate::shared::{Phase, Shared};
+
+/// Longest sleep; whatever should have woken us is found then.
+const SLEEP: Duration = Duration::from_millis(500);
+/// Sleep while an answer waits for room, whose coming nobody may announce.
+const SHORT_SLEEP: Duration = Duration::from_millis(1);
+/// Idle rounds between two looks at the clock, and two offers of the core to others: there may be only two
+/// cores.
+const ROUNDS_A_LOOK: u32 = 32;
+
+/// Where a worker's new connections are put down.
+pub(crate) struct Desk<Q> {
+    inbox: Mutex<VecDeque<Connection<Q>>>,
+    has_new: AtomicBool,
+    pub channel: Channel,
+    pub pulse: Arc<Pulse>,
+}
+
+impl<Q> Desk<Q> {
+    pub fn new(channel: Channel, pulse: Arc<Pulse>) -> Desk<Q> {
+        Desk { inbox: Mutex::default(), has_new: AtomicBool::new(false), channel, pulse }
+    }
+
+    /// Gives the worker a connection. Its load was counted by whoever chose the worker.
+    pub fn put(&self, connection: Connection<Q>) {
+        self.inbox.lock().expect("nobody panics at the desk").push_back(connection);
+        // Release: pairs with the Acquire of `take`; the lock orders the rest.
+        self.has_new.store(true, Ordering::Release);
+        self.channel.notify();
+    }
+
+    fn take(&self, into: &mut Vec<Connection<Q>>) -> bool {
+        // Acquire: pairs with the Release of `put`. Looked at first, so that a round costs no lock.
+        if !self.has_new.load(Ordering::Acquire) {
+            return false;
+        }
+        let mut inbox = self.inbox.lock().expect("nobody panics at the desk");
+        // Relaxed: under the lock.
+        self.has_new.store(false, Ordering::Relaxed);
+        into.extend(inbox.drain(..));
+        true
+    }
+}
+
+/// One worker's thread.
+pub(crate) struct Worker<Q> {
+    shared: Arc<Shared>,
+    desk: Arc<Desk<Q>>,
+    hand: Hand<Mapped>,
+    connections: Vec<Connection<Q>>,
+}
+
+impl<Q: QueuePair> Worker<Q> {
+    pub fn new(shared: Arc<Shared>, desk: Arc<Desk<Q>>, hand: Hand<Mapped>) -> Worker<Q> {
+        Worker { shared, desk, hand, connections: Vec::new() }
+    }
+
+    /// Serves until the server closes.
+    pub fn run(mut self) {
+        let spin = Nanos(self.shared.options.spin.as_nanos() as u64);
+        let (mut idle, mut idle_since) = (0u32, self.shared.moment().now);
+        loop {
+            match self.shared.phase() {
+                Phase::Serving => {}
+                Phase::Draining if self.desk.pulse.is_drained() => {}
+                Phase::Draining => self.drain(),
+                Phase::Closing => return self.close(),
+            }
+            match self.round() {
+                Turn::Busy | Turn::Gone => {
+                    idle = 0;
+                    continue;
+                }
+                turn => {
+                    idle += 1;
+                    if idle == 1 {
+                        idle_since = self.shared.moment().now;
+                    }
+                    if !idle.is_multiple_of(ROUNDS_A_LOOK) {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    if self.shared.moment().now.since(idle_since) < spin {
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    self.sleep(if turn == Turn::Waiting { SHORT_SLEEP } else { SLEEP });
+                    idle = 0;
+                }
+            }
+        }
+    }
+
+    /// One turn of every connection; the most urgent of what they came to.
+    fn round(&mut self) -> Turn {
+        self.desk.pulse.round();
+        #[cfg(test)]
+        self.hang();
+        let mut busy = self.desk.take(&mut self.connections);
+        let (mut waiting, mut at) = (false, 0);
+        let mut context = Context {
+            shared: &self.shared,
+            pulse: &self.desk.pulse,
+            hand: &mut self.hand,
+            phase: self.shared.phase(),
+        };
+        while at < self.connections.len() {
+            match self.connections[at].turn(&mut context) {
+                Turn::Idle => {}
+                Turn::Busy => busy = true,
+                Turn::Waiting => waiting = true,
+                Turn::Gone => {
+                    let gone = self.connections.swap_remove(at);
+                    leave(&self.shared, &self.desk, gone);
+                    busy = true;
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        match (busy, waiting) {
+            (true, _) => Turn::Busy,
+            (false, true) => Turn::Waiting,
+            (false, false) => Turn::Idle,
+        }
+    }
+
+    /// Arms every connection, and sleeps unless one has something already.
+    fn sleep(&mut self, limit: Duration) {
+        self.desk.pulse.set_sleeping(true);
+        let mut news = false;
+        let mut at = 0;
+        let context = Context {
+            shared: &self.shared,
+            pulse: &self.desk.pulse,
+            hand: &mut self.hand,
+            phase: self.shared.phase(),
+        };
+        while at < self.connections.len() {
+            news |= self.connections[at].arm();
+            if self.connections[at].stands(&context) {
+                at += 1;
+                continue;
+            }
+            let gone = self.connections.swap_remove(at);
+            leave(&self.shared, &self.desk, gone);
+        }
+        if !news {
+            self.desk.channel.wait(limit);
+        }
+        self.desk.pulse.set_sleeping(false);
+    }
+
+    /// Executes everything that had arrived when the stop began: at most what fits the rings, so it ends.
+    fn drain(&mut self) {
+        let most = self.shared.options.ring_bytes / 64 / BATCH as u64 + 2;
+        let mut quiet = 0;
+        for _ in 0..most {
+            if self.shared.moment().now >= self.shared.deadline() || quiet == 2 {
+                break;
+            }
+            quiet = if self.round() == Turn::Busy { 0 } else { quiet + 1 };
+        }
+        self.desk.pulse.set_drained();
+    }
+
+    /// Tells whoever still asks that the server closes, sends what is owed, and ends all connections.
+    fn close(mut self) {
+        self.desk.pulse.set_drained();
+        let mut quiet = 0;
+        while quiet < 2 && self.shared.moment().now < self.shared.deadline() {
+            match self.round() {
+                Turn::Busy => quiet = 0,
+                Turn::Waiting => {
+                    quiet = 0;
+                    self.sleep(SHORT_SLEEP);
+                }
+                _ => quiet += 1,
+            }
+        }
+        for connection in self.connections.drain(..) {
+            leave(&self.shared, &self.desk, connection);
+        }
+    }
+
+    #[cfg(test)]
+    fn hang(&self) {
+        // Relaxed: a test's wish, seen sooner or later.
+        while self.desk.pulse.hang.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn leave<Q: QueuePair>(shared: &Shared, desk: &Desk<Q>, connection: Connection<Q>) {
+    connection.leave(shared.moment().now);
+    // Relaxed: a hint for whoever spreads the load.
+    desk.pulse.load.fetch_sub(1, Ordering::Relaxed);
+}
