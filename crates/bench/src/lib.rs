@@ -21,7 +21,7 @@ pub mod workload;
 pub use driver::{Target, TargetFactory};
 pub use plan::{Pace, Plan, Setting, Sweep};
 pub use report::{Report, Style};
-pub use run::{BenchError, Counts, LoadResult, Record, run, run_with};
+pub use run::{BenchError, Counts, LoadResult, Record, cpu, run, run_with};
 
 #[cfg(test)]
 mod testing;

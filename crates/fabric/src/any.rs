@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use longarm_base::Place;
+
 use crate::shm::{Shm, ShmIncoming, ShmListener, ShmQp};
 use crate::tcp::{Tcp, TcpIncoming, TcpListener, TcpQp};
 use crate::{
@@ -117,6 +119,14 @@ impl QueuePair for AnyQp {
     #[inline]
     fn poll(&mut self, done: &mut Completions) -> usize {
         either!(AnyQp, self, qp => qp.poll(done))
+    }
+    #[inline(always)]
+    fn prefetch(&self, from: Place) -> bool {
+        either!(AnyQp, self, qp => qp.prefetch(from))
+    }
+    #[inline(always)]
+    fn read_now(&mut self, from: Place, into: u32) -> bool {
+        either!(AnyQp, self, qp => qp.read_now(from, into))
     }
     #[inline]
     fn landing(&self, at: u32, len: u32) -> &[u8] {

@@ -273,6 +273,22 @@ pub trait QueuePair: Send {
     /// On a broken queue pair it yields the flushed requests and then nothing.
     fn poll(&mut self, done: &mut Completions) -> usize;
 
+    /// Begins to fetch what [`read_now`](Self::read_now) will want; `false`, and nothing done, where
+    /// `read_now` does not serve.
+    #[inline(always)]
+    fn prefetch(&self, _from: Place) -> bool {
+        false
+    }
+
+    /// A READ past the queue, complete on return: for transports where a READ costs no more than its loads
+    /// (shared memory), and posting it would cost more than that. It neither waits for what was posted nor is
+    /// waited for, but sees memory as it is after every completion polled before. `false`, and nothing
+    /// done, if the transport or this READ wants to be posted.
+    #[inline(always)]
+    fn read_now(&mut self, _from: Place, _into: u32) -> bool {
+        false
+    }
+
     /// Bytes that a completed READ left in the landing buffer; valid until the next READ into them is posted.
     fn landing(&self, at: u32, len: u32) -> &[u8];
 

@@ -1,8 +1,8 @@
-//! Longarm: GETs that read the server's memory, PUTs that are requests to it, over any of its transports.
+//! Longarm: GETs that read the server's memory, PUTs that are requests to it, over any of its transport.
 
 use std::time::Duration;
 
-use longarm_client::{Address, Client, Error, Options, Reply, Ticket, Transports, Write};
+use longarm_client::{Address, Any, Client, Error, Options, Reply, Ticket, Write};
 use serde_json::Value;
 
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
@@ -23,14 +23,11 @@ pub struct Longarm {
 
 impl Longarm {
     /// Connects within the timeout of `options`, which also bounds every operation.
-    pub fn connect(
-        address: &Address,
-        transports: &Transports,
-        options: &Options,
-    ) -> Result<Longarm, TargetError> {
-        let client = Client::connect_over(transports.clone(), address, options.clone());
-        let failed =
-            |e: Error| TargetError::lost(format!("cannot connect to {address}: {e} (is the server running there?)"));
+    pub fn connect(address: &Address, transport: &Any, options: &Options) -> Result<Longarm, TargetError> {
+        let client = Client::connect_over(transport.clone(), address, options.clone());
+        let failed = |e: Error| {
+            TargetError::lost(format!("cannot connect to {address}: {e} (is the server running there?)"))
+        };
         Ok(Longarm { client: client.map_err(failed)?, open: Default::default() })
     }
 
@@ -51,7 +48,9 @@ impl Longarm {
             let (_, i) = self.open.remove(at).expect("just found");
             match outcome.map_err(failure) {
                 Ok(Reply::Done(_)) => seen(i, Seen::Stored),
-                Ok(other) => return Err(TargetError::lost(format!("the server answered {other:?} to a PUT"))),
+                Ok(other) => {
+                    return Err(TargetError::lost(format!("the server answered {other:?} to a PUT")));
+                }
                 Err(TargetError::Refused(text)) => seen(i, Seen::Refused(&text)),
                 Err(lost) => return Err(lost),
             }
@@ -151,26 +150,26 @@ impl Target for Longarm {
 pub struct LongarmFactory {
     label: String,
     address: Address,
-    transports: Transports,
+    transport: Any,
     options: Options,
 }
 
 impl LongarmFactory {
-    /// Connections to `address` with the settings of `transports`, each wait bounded by the timeouts of
+    /// Connections to `address` with the settings of `transport`, each wait bounded by the timeouts of
     /// `options`.
-    pub fn new(label: String, address: Address, transports: Transports, options: Options) -> LongarmFactory {
-        LongarmFactory { label, address, transports, options }
+    pub fn new(label: String, address: Address, transport: Any, options: Options) -> LongarmFactory {
+        LongarmFactory { label, address, transport, options }
     }
 
     /// Connections with the usual settings.
     pub fn plain(label: String, address: Address, timeout: Duration) -> LongarmFactory {
         let options = Options { timeout, connect_timeout: timeout, ..Options::default() };
-        LongarmFactory::new(label, address, Transports::default(), options)
+        LongarmFactory::new(label, address, Any::default(), options)
     }
 
     fn open(&self, name: &str) -> Result<Longarm, TargetError> {
         let options = Options { name: name.into(), ..self.options.clone() };
-        Longarm::connect(&self.address, &self.transports, &options)
+        Longarm::connect(&self.address, &self.transport, &options)
     }
 }
 
@@ -186,22 +185,21 @@ impl TargetFactory for LongarmFactory {
     fn describe(&self) -> Result<ServerInfo, TargetError> {
         let mut longarm = self.open("bench")?;
         let text = longarm.client.stats().map_err(failure)?;
-        let stats: Value = serde_json::from_str(&text)
-            .map_err(|e| TargetError::lost(format!("the statistics of {} are not JSON: {e}", self.address)))?;
+        let stats: Value = serde_json::from_str(&text).map_err(|e| {
+            TargetError::lost(format!("the statistics of {} are not JSON: {e}", self.address))
+        })?;
         let mut settings = vec![("transport".to_string(), longarm.client.describe())];
-        for (name, at) in [("workers", "/workers"), ("slots", "/slots"), ("limit", "/memory/limit")] {
-            if let Some(value) = stats.pointer(at) {
-                settings.push((name.to_string(), value.to_string().trim_matches('"').to_string()));
-            }
+        if let Some(limit) = stats.pointer("/memory_limit").and_then(Value::as_u64) {
+            settings.push(("limit".into(), format!("{} MiB", limit >> 20)));
         }
         // The process id is of the server's machine: over a network it names nothing here.
         let near = matches!(self.address, Address::Shm(_)) || self.is_loopback();
-        let version = stats.pointer("/version").and_then(Value::as_str).unwrap_or(env!("CARGO_PKG_VERSION"));
+        let version = stats.pointer("/version").and_then(Value::as_str).unwrap_or("");
         Ok(ServerInfo {
-            version: format!("longarm {version}"),
+            version: format!("longarm {version}").trim_end().to_string(),
             pids: longarm.client.server_pid().filter(|_| near).into_iter().collect(),
             items: stats.pointer("/items").and_then(Value::as_u64),
-            used_memory: stats.pointer("/memory/used").and_then(Value::as_u64),
+            used_memory: stats.pointer("/memory_used").and_then(Value::as_u64),
             settings,
         })
     }
@@ -218,3 +216,6 @@ impl LongarmFactory {
         resolved.is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{LongarmFactory, MemcachedFactory, Protocol, RedisFactory, ServerInfo, Target, TargetError, TargetFactory, Url};
+use super::{
+    LongarmFactory, MemcachedFactory, Protocol, RedisFactory, ServerInfo, Target, TargetError, TargetFactory,
+    Url,
+};
 use crate::peer::{Peer, PeerKind, PeerOptions};
 
 /// How to reach targets.
@@ -38,10 +41,10 @@ pub fn open(text: &str, options: &TargetOptions) -> Result<Box<dyn TargetFactory
             let url: Url = text.parse()?;
             Ok(factory(url.to_string(), url, options.timeout, None))
         }
-        None => {
-            Err(format!("'{text}' is neither a server to start (redis, memcached) nor the address of one (redis://..., memcached://..., \
-                 shm:..., tcp://...)"))
-        }
+        None => Err(format!(
+            "'{text}' is neither a server to start (redis, memcached) nor the address of one (redis://..., memcached://..., \
+                 shm:..., tcp://...)"
+        )),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Loads of cache lines whose addresses depend on earlier loads.
 
+use std::cell::Cell;
 use std::hint::black_box;
 
 use longarm_memory::{SumKey, Words};
@@ -16,7 +17,9 @@ pub struct Walk<'a, W: Words> {
     lines: u64,
     pairs: u64,
     pair_lines: u64,
-    seed: u64,
+    /// What the last load gave: the next walk goes on from there, so that no walk repeats (and finds cached) the
+    /// lines of the one before.
+    word: Cell<u64>,
 }
 
 /// Index below `n` from the high bits of a word: no division in a lookup.
@@ -29,7 +32,7 @@ impl<'a, W: Words> Walk<'a, W> {
     /// Walks over `words`, taken as pairs of `pair_lines` lines.
     pub fn new(words: &'a W, pair_lines: u64, seed: u64) -> Walk<'a, W> {
         let lines = words.bytes() / LINE;
-        Walk { words, lines, pairs: lines / pair_lines, pair_lines, seed }
+        Walk { words, lines, pairs: lines / pair_lines, pair_lines, word: Cell::new(seed) }
     }
 
     /// Offset of the header of a pair that nobody can guess before `word` is known.
@@ -46,38 +49,38 @@ impl<'a, W: Words> Walk<'a, W> {
 
     /// `count` single loads, each at an address that the one before it determines.
     pub fn chase(&self, count: u64) {
-        let mut word = self.seed;
+        let mut word = self.word.get();
         for i in 0..count {
             let at = below((word ^ i).wrapping_mul(SPREAD), self.lines) * LINE;
             word = self.words.load(at);
         }
-        black_box(word);
+        self.word.set(black_box(word));
     }
 
     /// `count` lookups of two lines of one pair; each begins when the one before it ended.
     pub fn pair(&self, count: u64) {
-        let mut word = self.seed;
+        let mut word = self.word.get();
         for i in 0..count {
             let header = self.header(word ^ i);
             let first = self.words.load(header);
             word = self.words.load(self.slot(header, first ^ i));
         }
-        black_box(word);
+        self.word.set(black_box(word));
     }
 
     /// `count` lookups of two lines anywhere.
     pub fn far(&self, count: u64) {
-        let mut word = self.seed;
+        let mut word = self.word.get();
         for i in 0..count {
             let first = self.words.load(self.header(word ^ i));
             word = self.words.load(below((first ^ i).wrapping_mul(SPREAD_TOO), self.lines) * LINE);
         }
-        black_box(word);
+        self.word.set(black_box(word));
     }
 
     /// As [`pair`](Self::pair); the second line is copied out and its checksum computed and compared.
     pub fn pair_sum(&self, count: u64, sum: &SumKey) {
-        let mut word = self.seed;
+        let mut word = self.word.get();
         let mut good = 0u64;
         for i in 0..count {
             let header = self.header(word ^ i);
@@ -86,13 +89,13 @@ impl<'a, W: Words> Walk<'a, W> {
             good += found as u64;
             word = next;
         }
-        black_box((word, good));
+        self.word.set(black_box((word, good)).0);
     }
 
     /// `count` batches of `slots.len()` independent lookups: all headers are prefetched, then all slots, then
     /// all are verified. The next batch depends on nothing either, as a client's keys do not.
     pub fn batch(&self, count: u64, sum: &SumKey, slots: &mut [u64]) {
-        let mut state = self.seed;
+        let mut state = self.word.get();
         let mut good = 0u64;
         for _ in 0..count {
             for slot in slots.iter_mut() {
@@ -110,6 +113,7 @@ impl<'a, W: Words> Walk<'a, W> {
             }
         }
         black_box(good);
+        self.word.set(state);
     }
 
     /// Copies a line out and compares its checksum with its first word, as a reader of a slot does; also

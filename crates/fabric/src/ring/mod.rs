@@ -118,7 +118,9 @@ impl Mailbox {
             self.backlog_at = 0;
         }
         if self.taken - self.told > self.own_bytes / 2 {
-            match self.send_frame(qp, &[], 0, 0) {
+            // Within a long message even an empty frame must not end it.
+            let flags = if self.is_sending() { MORE } else { 0 };
+            match self.send_frame(qp, &[], 0, flags) {
                 Ok(()) | Err(PostError::Full) => {}
                 Err(other) => return Err(other),
             }

@@ -155,3 +155,35 @@ fn too_long_a_message_is_refused_by_the_receiver() {
         std::iter::from_fn(|| to_b.arrived.pop_front()).any(|(imm, len)| b.receive(imm, len).is_err());
     assert!(refused);
 }
+
+#[test]
+fn credit_sent_within_a_long_message_does_not_end_it() {
+    let (mut a, mut to_b, mut b, mut to_a) = pair(4096, 1000, 20_000);
+    // A short message first, so that the frames of the long one leave some room that only a small frame fits.
+    a.send(&mut to_b, &[b"short"]).expect("room");
+    a.send(&mut to_b, &[&[9; 10_000]]).expect("taken");
+    let (imm, len) = to_b.arrived.pop_front().expect("announced");
+    assert!(b.receive(imm, len).expect("well formed"));
+    // Now a owes b so much credit that it says so at once.
+    for _ in 0..3 {
+        b.send(&mut to_a, &[&[1; 1000]]).expect("room");
+    }
+    while let Some((imm, len)) = to_a.arrived.pop_front() {
+        assert!(a.receive(imm, len).expect("well formed"));
+    }
+    let mut whole = 0;
+    for _ in 0..100 {
+        a.pump(&mut to_b).expect("pump");
+        if let Some((imm, len)) = to_b.arrived.pop_front()
+            && b.receive(imm, len).expect("well formed")
+        {
+            assert_eq!(b.message(), [9; 10_000]);
+            whole += 1;
+        }
+        b.pump(&mut to_a).expect("pump");
+        while let Some((imm, len)) = to_a.arrived.pop_front() {
+            assert!(!a.receive(imm, len).expect("well formed"));
+        }
+    }
+    assert_eq!(whole, 1);
+}

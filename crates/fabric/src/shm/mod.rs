@@ -19,6 +19,8 @@
 mod connect;
 mod death;
 mod fds;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod listen;
 mod pending;
 mod qp;

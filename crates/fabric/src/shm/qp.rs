@@ -7,7 +7,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use longarm_base::RegionId;
+use longarm_base::{Place, RegionId};
 use longarm_memory::Mapped;
 use rustix::time::ClockId;
 
@@ -293,6 +293,16 @@ impl QueuePair for ShmQp {
             }
         }
         room - done.room()
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, from: Place) -> bool {
+        self.prefetch_here(from)
+    }
+
+    #[inline(always)]
+    fn read_now(&mut self, from: Place, into: u32) -> bool {
+        self.read_here(from, into)
     }
 
     #[inline]

@@ -4,6 +4,8 @@
 //! overlap, as the READs of a doorbell batch do on a NIC (one core keeps 10 to 16 misses in flight), and a
 //! GET's two dependent READs cost two misses and little more.
 
+use std::sync::atomic::{Ordering, fence};
+
 use longarm_base::limits::{LINE, READ_MAX};
 use longarm_base::{Place, RegionId};
 use longarm_memory::{Mapped, ReadOnly, Words};
@@ -99,6 +101,39 @@ impl ShmQp {
         }
         self.pending.push_read(ticket, remote, from.offset, from.len, into);
         Ok(())
+    }
+
+    /// The region of a READ that is sound, allowed and on a whole connection.
+    #[inline(always)]
+    fn readable(&self, from: Place) -> Option<&Remote> {
+        let sound = from.offset.is_multiple_of(8) && from.len <= READ_MAX && self.broken_or_ok().is_ok();
+        let (_, remote) = self.remotes.find(from.region).filter(|_| sound)?;
+        remote.allows(from.offset, u64::from(from.len), Rights::READ).then_some(remote)
+    }
+
+    /// Asks the CPU for the lines; `false` if `post` is to judge the READ.
+    #[inline(always)]
+    pub(super) fn prefetch_here(&self, from: Place) -> bool {
+        let Some(remote) = self.readable(from) else { return false };
+        let first = from.offset & !(LINE - 1);
+        let last = (from.offset + u64::from(from.len)).min(first + PREFETCH_LINES * LINE);
+        (first..last).step_by(LINE as usize).for_each(|line| remote.look.prefetch(line));
+        true
+    }
+
+    /// The copy without a queue; `false` if `post` is to judge the READ.
+    #[inline(always)]
+    pub(super) fn read_here(&mut self, from: Place, into: u32) -> bool {
+        let end = u64::from(into) + u64::from(from.len);
+        if !into.is_multiple_of(8) || end > self.landing.len() as u64 || self.readable(from).is_none() {
+            return false;
+        }
+        let (remote, _) = self.remotes.find(from.region).expect("found just now");
+        self.finish_read(remote, from.offset, from.len, into);
+        // Acquire: what is read next is of a later moment than this; pairs with the Release of
+        // OwnedWords::store.
+        fence(Ordering::Acquire);
+        true
     }
 
     /// The copy, at the time of the poll.

@@ -6,7 +6,8 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longarm_base::RegionId;
+use longarm_base::limits::READ_MAX;
+use longarm_base::{Place, RegionId};
 use longarm_memory::{OwnedWords, RegionOptions};
 use rustix::fs::{MemfdFlags, SealFlags};
 
@@ -267,4 +268,23 @@ fn dawdlers_beyond_the_bound_delay_others_by_the_handshake_time() {
         client.join().expect("the client's thread").expect("connect");
     });
     assert!(listener.failures().len() >= 2, "dawdlers were dropped, and it was said");
+}
+
+#[test]
+fn a_read_past_the_queue_is_one_that_may_be_posted() {
+    let mut server = Server::<OverShm>::new();
+    let (_ours, mut theirs, _) = server.connection();
+    server.memory.look.memory().store(64, 5);
+    let at = |region, offset, len| Place::new(region, offset, len);
+    assert!(theirs.prefetch(at(LOOK, 64, 8)) && theirs.read_now(at(LOOK, 64, 8), 16));
+    assert_eq!(theirs.landing(16, 8), 5u64.to_le_bytes());
+    for from in
+        [at(LOOK, 4, 8), at(LOOK, u64::MAX - 7, 8), at(LOOK, 0, READ_MAX + 8), at(RegionId(999), 0, 8)]
+    {
+        assert!(!theirs.prefetch(from) && !theirs.read_now(from, 0), "{from:?}");
+    }
+    assert!(!theirs.read_now(at(LOOK, 0, 8), 4) && !theirs.read_now(at(LOOK, 0, 8), u32::MAX - 7), "landing");
+    assert!(theirs.state().is_ok(), "only a posted READ is refused");
+    theirs.revoke().expect("a fence");
+    assert!(!theirs.prefetch(at(LOOK, 64, 8)) && !theirs.read_now(at(LOOK, 64, 8), 16), "broken");
 }

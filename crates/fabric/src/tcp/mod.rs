@@ -11,6 +11,8 @@ mod codec;
 mod connect;
 mod execute;
 pub mod frame;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod inbox;
 mod link;
 mod listen;

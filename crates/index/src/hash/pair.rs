@@ -1,7 +1,7 @@
 //! One locked pair: what a worker may do with a key while it holds the key's stripe.
 //!
-//! A [`Pair`] is the lock; look-up, compare and write through it are one step to everybody else. The order of stores is in
-//! the head of `owner.rs`, which does them.
+//! A [`Pair`] is the lock; look-up, compare and write through it are one step to everybody else. The order of
+//! stores is in the head of `owner.rs`, which does them.
 
 use std::sync::RwLockReadGuard;
 use std::sync::atomic::Ordering;

@@ -1,0 +1,78 @@
+use clap::{Args as _, FromArgMatches};
+use longarm_bench::workload::{Distribution, Mix};
+use longarm_bench::{Pace, Sweep};
+
+use super::*;
+
+fn args(words: &[&str]) -> Args {
+    let command = Args::augment_args(clap::Command::new("bench"));
+    let matches = command.try_get_matches_from(std::iter::once(&"bench").chain(words)).expect("good words");
+    Args::from_arg_matches(&matches).expect("arguments")
+}
+
+fn plan(words: &[&str]) -> Result<Plan, Failure> {
+    plan::of(&args(words))
+}
+
+#[test]
+fn words_become_a_plan() {
+    let usual = plan(&[]).expect("a plan");
+    assert_eq!(usual, Plan { mix: Mix::C, ..Plan::default() });
+    let words = [
+        "95:5", "--keys", "4000000", "--value-bytes", "1KiB", "--depth", "32", "--clients", "2", "--seconds",
+        "0.5", "--warm-up", "100ms", "--runs", "3", "--seed", "7", "--distribution", "zipfian", "--rate",
+        "5000", "--poisson", "--key-form", "ycsb",
+    ];
+    let plan = plan(&words).expect("a plan");
+    assert_eq!((plan.mix, plan.records, plan.value_bytes), (Mix::Reads(950), 4_000_000, 1024));
+    assert_eq!((plan.depth, plan.clients, plan.runs, plan.seed), (32, 2, 3, 7));
+    assert_eq!((plan.seconds, plan.warmup_seconds), (0.5, 0.1));
+    assert_eq!(plan.pace, Pace::Poisson(5000.0));
+    assert_eq!(plan.distribution, Some("zipfian".parse::<Distribution>().expect("a name")));
+}
+
+#[test]
+fn several_values_are_a_sweep_of_one_setting() {
+    let swept = |words: &[&str]| plan(words).expect("a plan").sweep;
+    assert_eq!(swept(&["--clients", "1,2"]), Some(Sweep::Clients(vec![1, 2])));
+    assert_eq!(swept(&["--value-bytes", "32,1KiB"]), Some(Sweep::ValueBytes(vec![32, 1024])));
+    assert_eq!(swept(&["--depth", "1,32"]), Some(Sweep::Depth(vec![1, 32])));
+    assert_eq!(swept(&["--rate", "10,20"]), Some(Sweep::Rate(vec![10.0, 20.0])));
+    let both = plan(&["--clients", "1,2", "--depth", "1,2"]).expect_err("two sweeps");
+    assert!(both.message.contains("--clients and --depth"), "{both:?}");
+}
+
+#[test]
+fn nonsense_is_a_mistake_of_usage_that_names_the_flag() {
+    for (words, named) in [
+        (&["e"][..], "SCAN"),
+        (&["--distribution", "gauss"], "--distribution"),
+        (&["--key-form", "md5"], "--key-form"),
+        (&["--keys", "1,2"], "--keys"),
+        (&["--keys", "0"], "records"),
+        (&["--seconds", "nan"], "seconds"),
+    ] {
+        let failure = plan(words).expect_err(named);
+        assert!(failure.exit == Exit::Usage && failure.message.contains(named), "{failure:?}");
+    }
+}
+
+#[test]
+fn a_server_gets_the_memory_that_the_plan_needs() {
+    let memory = |words: &[&str]| own::memory_for(&plan(words).expect("a plan"));
+    assert_eq!(memory(&["--keys", "1000"]), 1 << 30);
+    assert!(memory(&["--keys", "10000000"]) >= 10_000_000 * 200);
+    let large = memory(&["--keys", "1000000", "--value-bytes", "32,4KiB"]);
+    assert!(large >= 1_000_000 * 4096 * 3 / 2, "the largest of a sweep counts: {large}");
+}
+
+#[test]
+fn the_limits_of_the_machine_are_measured_in_a_moment() {
+    let args = args(&["raw", "--seconds", "0.01", "--runs", "1"]);
+    let report = raw::measure(&args, 20_000).expect("two megabytes can be had");
+    assert!(report.results.iter().all(|result| result.nanos.median > 0.0) && report.results.len() > 5);
+    assert!(report.bytes >= 20_000 * 64, "a table of 64-byte slots, not full");
+    assert_eq!(raw::measure(&args, 0).expect_err("no table").exit, Exit::Usage);
+    let huge = raw::measure(&args, 1 << 36).expect_err("seven terabytes");
+    assert!(huge.exit == Exit::System && huge.hint.contains("--keys"), "{huge:?}");
+}

@@ -1,0 +1,184 @@
+//! The check of index and arena together, from their bytes alone.
+
+use std::collections::HashSet;
+
+use longarm_base::Csn;
+use longarm_index::hash::{self, EntryRef, Geometry, Record, SlotKind};
+use longarm_memory::{HashKey, SumKey, Words};
+use longarm_store::{Entry, Kind, object};
+
+/// Looks at memory that changes: what is wrong in all of them is wrong.
+const LOOKS: usize = 3;
+/// Problems of how the two fit together that are shown in words.
+const SHOWN: usize = 100;
+
+/// What is looked at.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Hash tables.
+    pub index: &'a dyn Words,
+    /// Segments.
+    pub arena: &'a dyn Words,
+    /// Key of the record checksums.
+    pub sums: &'a SumKey,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Findings {
+    /// Of the hash tables.
+    pub index: hash::Report,
+    /// Of the segments.
+    pub store: longarm_store::Report,
+    /// Entries that no slot names and slots whose entry is superseded: writes under way when the memory stood still.
+    pub between: u64,
+    /// Whether `between` could be counted.
+    pub compared: bool,
+    /// All that is wrong, in words; at most some hundred.
+    pub problems: Vec<String>,
+    /// All that is wrong, as a number.
+    pub problem_count: u64,
+}
+
+/// How still the memory stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stillness {
+    /// A server may be changing it.
+    Live,
+    /// Its server was cut off: a write of each of its threads may be half done.
+    CutOff,
+    /// Its server stopped in good order.
+    Stopped,
+}
+
+/// The entry that a slot names, verified.
+pub fn read_entry<'b>(
+    view: View<'_>,
+    csn: Csn,
+    entry: EntryRef,
+    bytes: &'b mut Vec<u8>,
+) -> Result<Entry<'b>, String> {
+    let fits = |len: u32| {
+        let end = entry.offset.checked_add(u64::from(len));
+        entry.offset.is_multiple_of(64) && end.is_some_and(|end| end <= view.arena.bytes())
+    };
+    let outside = || format!("names an entry at {:#x}, outside the arena", entry.offset);
+    let wrong = |why: object::EntryError| format!("names an entry at {:#x}: {why}", entry.offset);
+    let mut len = entry.len;
+    if len == 0 {
+        if !fits(64) {
+            return Err(outside());
+        }
+        bytes.resize(64, 0);
+        view.arena.copy_out(entry.offset, bytes);
+        len = object::total_len(bytes).map_err(wrong)?;
+    }
+    if !fits(len) {
+        return Err(outside());
+    }
+    bytes.resize(len as usize, 0);
+    view.arena.copy_out(entry.offset, bytes);
+    let read = object::read(bytes, entry.offset, view.sums).map_err(wrong)?;
+    if read.csn != csn {
+        return Err(format!("names an entry at {:#x} that has version {}, not {}", entry.offset, read.csn.0, csn.0));
+    }
+    Ok(read)
+}
+
+/// Looks until nothing is wrong, or the same is wrong in every look. `geometry` gives the tables in use now.
+pub fn check<F>(
+    view: View<'_>,
+    stillness: Stillness,
+    mut geometry: impl FnMut() -> Result<Geometry, F>,
+) -> Result<Findings, F> {
+    let looks = if stillness == Stillness::Live { LOOKS } else { 1 };
+    let mut findings = Findings::default();
+    for look in 0..looks {
+        let before = geometry()?;
+        let mut now = once(view, stillness, &before);
+        // Tables that came or went meanwhile: the index part means nothing.
+        if stillness == Stillness::Live && geometry()?.epoch != before.epoch && look + 1 < looks {
+            continue;
+        }
+        if look > 0 && !findings.problems.is_empty() {
+            let earlier: HashSet<String> = findings.problems.into_iter().collect();
+            now.problems.retain(|problem| earlier.contains(problem));
+            now.problem_count = now.problem_count.min(findings.problem_count).max(now.problems.len() as u64);
+            if now.problems.is_empty() {
+                now.problem_count = 0;
+            }
+        }
+        findings = now;
+        if findings.problem_count == 0 {
+            break;
+        }
+    }
+    Ok(findings)
+}
+
+fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
+    let hasher = HashKey::new(geometry.hash_key);
+    let inline = geometry.live().next().is_some_and(|table| table.shape.kind == SlotKind::Inline64);
+    let mut named: Vec<(u64, u64, bool)> = Vec::new();
+    let mut bytes = Vec::new();
+    let index = hash::verify(view.index, geometry, view.sums, |record| {
+        let Record::Entry { csn, entry, hash, .. } = *record else {
+            return Err("is inline and asked about its entry".into());
+        };
+        let read = read_entry(view, csn, entry, &mut bytes)?;
+        let real = hasher.hash(read.key);
+        if (inline && real != hash) || real.tag() != hash.tag() {
+            return Err(format!("names an entry at {:#x} whose key has another hash", entry.offset));
+        }
+        named.push((entry.offset, csn.0, read.superseded));
+        Ok(real)
+    });
+    let mut live: Vec<(u64, u64)> = Vec::new();
+    let mut streams = 0;
+    let store = longarm_store::verify_with(view.arena, view.sums, &mut |place, entry| {
+        streams = streams.max(u64::from(entry.stream) + 1);
+        if !entry.superseded && matches!(entry.kind, Kind::Put | Kind::Move) {
+            live.push((place.offset, entry.csn.0));
+        }
+    });
+    let mut findings = Findings { compared: stillness != Stillness::Live, ..Findings::default() };
+    findings.problem_count = index.problem_count + store.problem_count;
+    findings.problems.extend(index.problems.iter().map(|problem| format!("index: {problem}")));
+    findings.problems.extend(store.problems.iter().map(|problem| format!("arena: {problem}")));
+    (findings.index, findings.store) = (index, store);
+    if findings.compared {
+        let allowed = if stillness == Stillness::Stopped { 0 } else { 2 * (streams + 1) };
+        compare(&mut findings, &mut named, &mut live, allowed);
+    }
+    findings
+}
+
+/// Every live entry is named by exactly one slot, and every slot names a live one, writes under way aside.
+fn compare(
+    findings: &mut Findings,
+    named: &mut [(u64, u64, bool)],
+    live: &mut [(u64, u64)],
+    allowed: u64,
+) {
+    named.sort_unstable();
+    live.sort_unstable();
+    let mut between = Vec::new();
+    let mut wrong = Vec::new();
+    for two in named.windows(2).filter(|two| two[0].0 == two[1].0) {
+        wrong.push(format!("two slots name the entry at {:#x}", two[0].0));
+    }
+    for (offset, csn, _) in named.iter().filter(|(_, _, superseded)| *superseded) {
+        between.push(format!("a slot names the superseded entry at {offset:#x}, version {csn}"));
+    }
+    for (offset, csn) in live.iter() {
+        if named.binary_search_by_key(&(*offset, *csn), |(offset, csn, _)| (*offset, *csn)).is_err() {
+            between.push(format!("no slot names the live entry at {offset:#x}, version {csn}"));
+        }
+    }
+    findings.between = between.len() as u64;
+    if findings.between > allowed {
+        wrong.append(&mut between);
+    }
+    findings.problem_count += wrong.len() as u64;
+    findings.problems.extend(wrong.into_iter().take(SHOWN));
+}

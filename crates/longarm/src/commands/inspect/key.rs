@@ -1,0 +1,76 @@
+//! Where one key is: table, pair, slot, entry.
+
+use longarm_index::hash::{Geometry, Look, Record, Search, SlotKind, Step, items};
+use longarm_memory::HashKey;
+use serde_json::{Value, json};
+
+use super::check::{View, read_entry};
+
+/// Looks at a key whose pair changes under them.
+const LOOKS: usize = 1000;
+
+/// What is known of it; `None` if it is not there.
+pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<Value>, String> {
+    let hash = HashKey::new(geometry.hash_key).hash(key);
+    let mut bytes = Vec::new();
+    for table in geometry.live() {
+        let (pair, odd) = table.home(hash);
+        let mut found = None;
+        let mut entries = Vec::new();
+        let here = items(view.index, table, pair, view.sums, |record| match *record {
+            Record::Inline { csn, key: have, value, expiry } if have == key => {
+                found = Some(json!({ "version": csn.0, "inline": true, "value_bytes": value.len(), "expiry_ms": expiry.0 }))
+            }
+            Record::Inline { .. } => {}
+            Record::Entry { csn, entry, .. } => entries.push((csn, entry)),
+        })?;
+        for (csn, entry) in entries {
+            // Another key's entry may be replaced while we look; ours is asked for again by the caller.
+            let Ok(read) = read_entry(view, csn, entry, &mut bytes) else { continue };
+            if read.key == key {
+                found = Some(json!({
+                    "version": csn.0, "inline": false, "value_bytes": read.value.len(), "expiry_ms": read.expiry.0,
+                    "entry": format!("{:#x}", entry.offset), "entry_bytes": entry.len, "stream": read.stream,
+                    "position": read.position, "superseded": read.superseded, "moved": read.moved,
+                    "segment": entry.offset / longarm_base::limits::SEGMENT_BYTES,
+                }));
+            }
+        }
+        if let Some(mut found) = found {
+            let members = found.as_object_mut().expect("an object");
+            members.insert("table".into(), table.id.into());
+            members.insert("pair".into(), pair.into());
+            members.insert("bucket".into(), if odd { "odd" } else { "even" }.into());
+            members.insert("pair_at".into(), format!("{:#x}", table.pair_at(pair)).into());
+            members.insert("fingerprint".into(), format!("{:#04x}", hash.fingerprint()).into());
+            if let Some(at) = slot(key, geometry, view) {
+                members.insert("slot_at".into(), format!("{at:#x}").into());
+            }
+            return Ok(Some(found));
+        }
+        if here {
+            return Ok(None);
+        }
+    }
+    Ok(None)
+}
+
+/// Offset of the slot of an inline item, by the search that clients use.
+fn slot(key: &[u8], geometry: &Geometry, view: View<'_>) -> Option<u64> {
+    let inline = geometry.live().all(|table| table.shape.kind == SlotKind::Inline64);
+    let hash = HashKey::new(geometry.hash_key).hash(key);
+    let (mut search, mut step) = Search::start(hash, geometry, Look::Lines);
+    let mut bytes = Vec::new();
+    for _ in 0..LOOKS {
+        match step {
+            Step::Read(place) if inline => {
+                bytes.resize(place.len as usize, 0);
+                view.index.copy_out(place.offset, &mut bytes);
+                step = search.feed(key, &bytes, geometry, view.sums);
+            }
+            Step::Found { slot, .. } => return Some(slot.offset),
+            _ => return None,
+        }
+    }
+    None
+}

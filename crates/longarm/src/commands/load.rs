@@ -1,0 +1,286 @@
+//! `longarm load`: stores the files of a directory tree, or the records of a CSV, TSV or JSON-lines file.
+
+mod columns;
+mod csv;
+mod jsonl;
+pub mod progress;
+mod resume;
+pub mod send;
+pub mod source;
+pub mod tree;
+pub mod tsv;
+pub mod verify;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::connect;
+use super::value::{duration, up_to_256};
+use crate::config::Config;
+use crate::human;
+use crate::output::{Exit, Failure, Output};
+use progress::Bar;
+use resume::Resume;
+use send::{Progress, Sender, Sending};
+use source::{Next, Source};
+
+/// What it does.
+pub const ABOUT: &str = "Load a directory tree, or a CSV, TSV or JSON-lines file";
+
+const AFTER: &str = "\
+A record that cannot be stored (an empty key or one over 1,024 bytes, a value over 64 MiB, a file that cannot be
+read, a line that is not understood) is named on stderr with its line or path and passed over; the load goes on and
+ends with 4. Links and special files of a tree are left out. A column or member ttl_ms is the time to live.
+What `longarm dump` writes loads again without further flags.";
+
+/// Skipped records that are named; further ones are counted.
+const NAMED_MAX: usize = 20;
+
+/// How records are written.
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// By the path: a directory is a tree; .csv, .tsv, .jsonl and .ndjson are what they say
+    Auto,
+    /// Each regular file under the directory: its relative path is the key, its bytes the value
+    Tree,
+    /// Comma-separated, RFC 4180
+    Csv,
+    /// Tab-separated; \t, \n, \r and \\ stand for themselves
+    Tsv,
+    /// One JSON object a line
+    Jsonl,
+}
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+#[command(after_help = AFTER)]
+pub struct Args {
+    /// Directory or file to load; - is stdin
+    pub path: PathBuf,
+
+    /// How it is written
+    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    pub format: Format,
+
+    /// Put this before every key
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub prefix: String,
+
+    /// Column (name, or number from 1) or JSON member that is the key [default: key; 1 without a header]
+    #[arg(long, value_name = "NAME")]
+    pub key: Option<String>,
+
+    /// Column or JSON member that is the value [default: value; 2 without a header]
+    #[arg(long, value_name = "NAME")]
+    pub value: Option<String>,
+
+    /// The value is the whole line
+    #[arg(long, conflicts_with = "value")]
+    pub whole_line: bool,
+
+    /// Values are base64 (JSON members key64 and value64 always are)
+    #[arg(long, conflicts_with = "whole_line")]
+    pub base64: bool,
+
+    /// The first line of a CSV or TSV file is data, not names
+    #[arg(long)]
+    pub no_header: bool,
+
+    /// Note the progress in this file, and go on from there if it exists; refused if the source changed or the
+    /// server was started anew
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+
+    /// Client connections, one thread each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = up_to_256())]
+    pub clients: u16,
+
+    /// Writes under way at once on each connection
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = up_to_256())]
+    pub pipeline: u16,
+
+    /// The items are gone after this time, such as 10min
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub ttl: Option<Duration>,
+
+    /// Read everything back at the end and compare every byte; a difference ends with 6
+    #[arg(long)]
+    pub verify: bool,
+
+    /// No progress bar (there is none either where stderr is no terminal)
+    #[arg(long)]
+    pub no_progress: bool,
+}
+
+/// Loads, verifies if asked to, and sums up.
+pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let mut source = source::open(&args)?;
+    if args.verify && source.fingerprint().is_none() {
+        return Err(Failure::new(Exit::Usage, "--verify reads the source again, and stdin cannot be")
+            .hint("load from a file"));
+    }
+    let resume = match &args.resume {
+        None => None,
+        Some(path) => {
+            let boot = connect::connect(config, "longarm load")?.server_boot();
+            Some(Resume::open(path, &args, &*source, boot)?)
+        }
+    };
+    let mut job = Job { args: &args, config, output, resume, skipped: Vec::new(), named: 0 };
+    let began = Instant::now();
+    let progress = job.load(&mut *source)?;
+    let time = began.elapsed();
+    job.sum_up(&progress, time)?;
+    let verified = if args.verify {
+        let mut again = source::open(&args)?;
+        let bar = Bar::new("verifying", again.total(), !args.no_progress && !job.output.json());
+        Some(verify::verify(&mut *again, config, args.ttl.is_some(), &bar)?)
+    } else {
+        None
+    };
+    job.verdict(verified)
+}
+
+/// One run.
+struct Job<'a> {
+    args: &'a Args,
+    config: &'a Config,
+    output: &'a mut Output,
+    resume: Option<Resume>,
+    /// Numbers of the records skipped in this run.
+    skipped: Vec<u64>,
+    named: usize,
+}
+
+impl Job<'_> {
+    fn load(&mut self, source: &mut dyn Source) -> Result<Progress, Failure> {
+        let first = self.resume.as_ref().map_or(0, |resume| resume.done);
+        for passed in 0..first {
+            if !source.skip()? {
+                return Err(Failure::new(Exit::Usage, format!("the source ends after {passed} records, {first} were done"))
+                    .hint("remove the file of --resume to load everything from the beginning"));
+            }
+        }
+        if first > 0 {
+            self.output.note(&format!("going on after {} records done before", human::count(first)));
+        }
+        let how = Sending { clients: self.args.clients, pipeline: self.args.pipeline, ttl: self.args.ttl };
+        let mut sender = Sender::start(self.config, &how, first)?;
+        let bar = Bar::new("loading", source.total(), !self.args.no_progress && !self.output.json());
+        let sent = self.send(source, &mut sender, first, &bar);
+        if let Err(failure) = sent {
+            // What was acknowledged stays noted, so that a rerun goes on from there.
+            self.note(sender.progress().records, true)?;
+            return Err(failure);
+        }
+        let mut noted = Ok(());
+        let progress = sender.progress().records;
+        let finished = sender.finish(|progress| {
+            bar.at(progress.items, progress.bytes);
+            if noted.is_ok() {
+                noted = self.note(progress.records, false);
+            }
+        });
+        noted?;
+        match finished {
+            Ok(progress) => {
+                self.note(progress.records, true)?;
+                Ok(progress)
+            }
+            Err(failure) => {
+                self.note(progress, true)?;
+                Err(failure)
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        source: &mut dyn Source,
+        sender: &mut Sender,
+        first: u64,
+        bar: &Bar,
+    ) -> Result<(), Failure> {
+        let mut record = first;
+        while let Some(next) = source.next()? {
+            match next {
+                Next::Item(item) => sender.push(record, item)?,
+                Next::Skipped(why) => {
+                    sender.skip(record);
+                    self.skip(record, &why, bar);
+                }
+            }
+            record += 1;
+            if record.is_multiple_of(64) {
+                let progress = sender.progress();
+                bar.at(progress.items, progress.bytes);
+                self.note(progress.records, false)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn skip(&mut self, record: u64, why: &str, bar: &Bar) {
+        self.skipped.push(record);
+        self.named += 1;
+        if self.named <= NAMED_MAX {
+            bar.remark(|| self.output.warn(&format!("skipped {why}")));
+        }
+    }
+
+    fn note(&mut self, done: u64, now: bool) -> Result<(), Failure> {
+        let Some(resume) = self.resume.as_mut().filter(|resume| now || resume.is_due()) else { return Ok(()) };
+        let skipped = self.skipped.iter().filter(|&&record| record < done).count() as u64 + resume.skipped;
+        resume.write(done, skipped)
+    }
+
+    fn skipped(&self) -> u64 {
+        self.skipped.len() as u64 + self.resume.as_ref().map_or(0, |resume| resume.skipped)
+    }
+
+    fn sum_up(&mut self, progress: &Progress, time: Duration) -> Result<(), Failure> {
+        if self.output.json() {
+            return self.output.value(&json!({
+                "loaded": progress.items, "bytes": progress.values, "skipped": self.skipped(),
+                "records": progress.records, "seconds": time.as_secs_f64(),
+            }));
+        }
+        self.output.line(&format!(
+            "loaded {} items, {} in {} ({}, {})",
+            human::count(progress.items),
+            human::bytes(progress.values),
+            human::time(time),
+            human::rate(progress.items, time),
+            human::byte_rate(progress.values, time),
+        ))
+    }
+
+    fn verdict(&mut self, verified: Option<verify::Verified>) -> Result<Exit, Failure> {
+        if let Some(verified) = verified {
+            if self.output.json() {
+                let wrong: Vec<&String> = verified.wrong.values().take(NAMED_MAX).collect();
+                self.output.value(&json!({
+                    "verified": verified.items, "bytes": verified.bytes, "expired": verified.expired,
+                    "different": verified.wrong.len(), "first": wrong,
+                }))?;
+            } else if verified.wrong.is_empty() {
+                self.output.line(&verified.text())?;
+            }
+            if !verified.wrong.is_empty() {
+                let named: Vec<String> = verified.wrong.values().take(NAMED_MAX).cloned().collect();
+                let text = format!("{}\n  {}", verified.text(), named.join("\n  "));
+                return Err(Failure::new(Exit::Corrupt, text)
+                    .hint("did the source change, or another client write these keys, meanwhile?"));
+            }
+        }
+        match self.skipped() {
+            0 => Ok(Exit::Ok),
+            skipped => {
+                let text = format!("{} records were skipped, all others are stored", human::count(skipped));
+                Err(Failure::new(Exit::Refused, text).hint("the first of them are named above"))
+            }
+        }
+    }
+}

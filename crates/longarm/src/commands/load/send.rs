@@ -1,0 +1,332 @@
+//! Pipelined writes over several connections, one thread each.
+//!
+//! (1) A key always goes over the same connection, in the order of the source: the last of several records of one key
+//!     is the one that stays.
+//! (2) Progress counts a record only when it and all before it are acknowledged (or were skipped): whoever resumes
+//!     there loses nothing. Repeating a record is harmless.
+//! (3) Everything that waits is bounded: records a queue, bytes in all queues, bytes under way on a connection.
+//! (4) The first failure ends all threads; what others still had under way is not counted.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longarm_client::{Client, Error, Reply, Ticket, Write};
+use longarm_fabric::Address;
+use longarm_memory::HashKey;
+
+use super::source::Item;
+use crate::commands::connect;
+use crate::config::{Config, Origin};
+use crate::human;
+use crate::output::Failure;
+
+/// Records waiting for one connection.
+const QUEUE: usize = 256;
+/// Bytes waiting for all connections; one record may exceed it alone.
+const WAITING_MAX: u64 = 64 << 20;
+/// Bytes under way on one connection; one record may exceed it alone.
+const UNDER_WAY_MAX: u64 = 8 << 20;
+/// Time for one write where the user set none: long values wait behind one another.
+const TIMEOUT_MIN: Duration = Duration::from_secs(10);
+/// How long a full queue is waited for between looks at failures.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Sending {
+    /// Connections.
+    pub clients: u16,
+    /// Writes under way on each.
+    pub pipeline: u16,
+    /// Time to live of items that have none of their own.
+    pub ttl: Option<Duration>,
+}
+
+/// What is done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Progress {
+    /// Records done, with all before them.
+    pub records: u64,
+    /// Items acknowledged.
+    pub items: u64,
+    /// Bytes of their values.
+    pub values: u64,
+    /// Bytes of the source that they were.
+    pub bytes: u64,
+}
+
+#[derive(Default)]
+struct Tally {
+    progress: Progress,
+    /// Records done after one that is not.
+    ahead: BTreeSet<u64>,
+    waiting: u64,
+    failure: Option<Failure>,
+}
+
+impl Tally {
+    fn done(&mut self, record: u64) {
+        if record != self.progress.records {
+            self.ahead.insert(record);
+            return;
+        }
+        self.progress.records += 1;
+        while self.ahead.remove(&self.progress.records) {
+            self.progress.records += 1;
+        }
+    }
+}
+
+/// What the threads share.
+#[derive(Default)]
+struct Shared {
+    tally: Mutex<Tally>,
+    room: Condvar,
+    stop: AtomicBool,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn fail(&self, failure: Failure) {
+        self.lock().failure.get_or_insert(failure);
+        // Release: pairs with the Acquire in `stopped`; the failure is there when the flag is.
+        self.stop.store(true, Ordering::Release);
+        self.room.notify_all();
+    }
+
+    fn stopped(&self) -> bool {
+        // Acquire: pairs with the Release in `fail` and `Sender::drop`.
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+struct Job {
+    record: u64,
+    item: Item,
+}
+
+/// Sends records until it is told to finish.
+pub struct Sender {
+    shared: Arc<Shared>,
+    queues: Vec<SyncSender<Job>>,
+    threads: Vec<JoinHandle<()>>,
+    hash: HashKey,
+}
+
+impl Sender {
+    /// Connects. `first` is the number of the first record that will come.
+    pub fn start(config: &Config, how: &Sending, first: u64) -> Result<Sender, Failure> {
+        let shared = Arc::new(Shared::default());
+        shared.lock().progress.records = first;
+        let mut sender = Sender { shared, queues: Vec::new(), threads: Vec::new(), hash: HashKey::new(1) };
+        for i in 0..how.clients {
+            let mut options = connect::options(config, &format!("longarm load {i}"))?;
+            if config.origin("timeout") == Origin::Default {
+                options.timeout = options.timeout.max(TIMEOUT_MIN);
+            }
+            let address = config.connect_address().clone();
+            let client = Client::connect_over(connect::transport(config)?, &address, options)
+                .map_err(|error| connect::failure(&error, &address))?;
+            let (queue, jobs) = sync_channel(QUEUE);
+            let line = Line {
+                client,
+                address,
+                jobs,
+                shared: sender.shared.clone(),
+                open: VecDeque::new(),
+                under_way: 0,
+                pipeline: usize::from(how.pipeline),
+                ttl: how.ttl,
+            };
+            let thread = std::thread::Builder::new().name(format!("load-{i}")).spawn(move || line.run());
+            let thread = thread.map_err(|error| {
+                Failure::new(crate::output::Exit::System, format!("cannot start a thread: {error}"))
+            })?;
+            sender.queues.push(queue);
+            sender.threads.push(thread);
+        }
+        Ok(sender)
+    }
+
+    /// Hands a record over; waits while too much is waiting.
+    pub fn push(&mut self, record: u64, item: Item) -> Result<(), Failure> {
+        let bytes = item.value.len() as u64;
+        {
+            let mut tally = self.shared.lock();
+            while tally.waiting > 0 && tally.waiting + bytes > WAITING_MAX && !self.shared.stopped() {
+                let woken = self.shared.room.wait_timeout(tally, PAUSE);
+                tally = woken.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            tally.waiting += bytes;
+        }
+        let at = self.hash.hash(&item.key).below(self.queues.len() as u64) as usize;
+        let mut job = Job { record, item };
+        loop {
+            if self.shared.stopped() {
+                return Err(self.failure());
+            }
+            match self.queues[at].try_send(job) {
+                Ok(()) => return Ok(()),
+                Err(TrySendError::Full(back)) => {
+                    job = back;
+                    std::thread::park_timeout(PAUSE);
+                }
+                Err(TrySendError::Disconnected(_)) => return Err(self.failure()),
+            }
+        }
+    }
+
+    /// Counts a record as done that is not stored.
+    pub fn skip(&mut self, record: u64) {
+        self.shared.lock().done(record);
+    }
+
+    /// What is done so far.
+    pub fn progress(&self) -> Progress {
+        self.shared.lock().progress
+    }
+
+    /// Waits until everything is acknowledged; `tick` is called now and then.
+    pub fn finish(mut self, mut tick: impl FnMut(Progress)) -> Result<Progress, Failure> {
+        self.queues.clear();
+        while self.threads.iter().any(|thread| !thread.is_finished()) {
+            std::thread::park_timeout(Duration::from_millis(10));
+            tick(self.progress());
+        }
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a sending thread never panics");
+        }
+        // A lock of its own: one that lasts over the match would be taken twice.
+        let failure = self.shared.lock().failure.take();
+        failure.map_or_else(|| Ok(self.progress()), Err)
+    }
+
+    fn failure(&self) -> Failure {
+        self.shared.lock().failure.clone().expect("a thread that ends early says why")
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `Shared::stopped`.
+        self.shared.stop.store(true, Ordering::Release);
+        self.queues.clear();
+        for thread in self.threads.drain(..) {
+            // A panic there was reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Open {
+    ticket: Ticket,
+    record: u64,
+    key: Vec<u8>,
+    place: String,
+    values: u64,
+    bytes: u64,
+}
+
+/// One connection.
+struct Line {
+    client: Client,
+    address: Address,
+    jobs: Receiver<Job>,
+    shared: Arc<Shared>,
+    open: VecDeque<Open>,
+    under_way: u64,
+    pipeline: usize,
+    ttl: Option<Duration>,
+}
+
+impl Line {
+    fn run(mut self) {
+        while !self.shared.stopped() {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => return self.shared.fail(failure),
+            }
+        }
+    }
+
+    /// Sends what there is room for, then takes what was answered; `false` when all is done.
+    fn turn(&mut self) -> Result<bool, Failure> {
+        let mut ended = false;
+        while self.open.len() < self.pipeline && self.under_way < UNDER_WAY_MAX {
+            let job = if self.open.is_empty() {
+                // Bounded, so that a failure elsewhere ends this thread too.
+                match self.jobs.recv_timeout(Duration::from_millis(20)) {
+                    Ok(job) => job,
+                    Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return Ok(true),
+                    Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return Ok(false),
+                }
+            } else {
+                match self.jobs.try_recv() {
+                    Ok(job) => job,
+                    Err(TryRecvError::Empty) => break,
+                    Err(TryRecvError::Disconnected) => {
+                        ended = true;
+                        break;
+                    }
+                }
+            };
+            self.submit(job)?;
+        }
+        let Some(oldest) = self.open.front().map(|open| open.ticket) else { return Ok(!ended) };
+        let outcome = self.client.wait(oldest);
+        let mut done = vec![self.answered(oldest, outcome)?];
+        while let Some((ticket, outcome)) = self.client.poll() {
+            done.push(self.answered(ticket, outcome)?);
+        }
+        let mut tally = self.shared.lock();
+        for open in &done {
+            tally.done(open.record);
+            tally.progress.items += 1;
+            tally.progress.values += open.values;
+            tally.progress.bytes += open.bytes;
+        }
+        Ok(true)
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Failure> {
+        let Job { record, item } = job;
+        let Item { key, value, ttl, place, bytes } = item;
+        let mut write = Write::put(&key, &value);
+        if let Some(ttl) = ttl.or(self.ttl) {
+            write = write.ttl(ttl);
+        }
+        let sent = self.client.submit(&write);
+        let ticket = sent.map_err(|error| about(&error, &key, &place, &self.address))?;
+        let values = value.len() as u64;
+        self.shared.lock().waiting -= values;
+        self.shared.room.notify_all();
+        self.under_way += values;
+        self.open.push_back(Open { ticket, record, key, place, values, bytes });
+        Ok(())
+    }
+
+    fn answered(&mut self, ticket: Ticket, outcome: Result<Reply, Error>) -> Result<Open, Failure> {
+        let at = self.open.iter().position(|open| open.ticket == ticket);
+        let open = at.and_then(|at| self.open.remove(at)).expect("an answer to what was sent");
+        self.under_way -= open.values;
+        match outcome {
+            Ok(Reply::Done(_)) => Ok(open),
+            Ok(other) => Err(crate::commands::put::unexpected(&other)),
+            Err(error) => Err(about(&error, &open.key, &open.place, &self.address)),
+        }
+    }
+}
+
+fn about(error: &Error, key: &[u8], place: &str, address: &Address) -> Failure {
+    let mut failure = connect::failure(error, address);
+    failure.message = format!("{place} (key {}): {}", human::key(key), failure.message);
+    failure
+}

@@ -1,0 +1,46 @@
+//! One file a subcommand: its arguments and its `run`.
+
+pub mod bench;
+pub mod cas;
+pub mod completions;
+pub mod connect;
+pub mod del;
+pub mod demo;
+pub mod doctor;
+pub mod dump;
+pub mod get;
+pub mod incr;
+pub mod inspect;
+pub mod load;
+pub mod man;
+pub mod put;
+pub mod record;
+pub mod server;
+pub mod stats;
+pub mod value;
+
+use clap::{Args, Command};
+
+/// Every subcommand: its name, what it does, and its arguments.
+pub fn all() -> Vec<(&'static str, &'static str, Command)> {
+    fn one<A: Args>(name: &'static str, about: &'static str) -> (&'static str, &'static str, Command) {
+        (name, about, A::augment_args(Command::new(name).about(about)))
+    }
+    vec![
+        one::<server::Args>("server", server::ABOUT),
+        one::<get::Args>("get", get::ABOUT),
+        one::<put::Args>("put", put::ABOUT),
+        one::<del::Args>("del", del::ABOUT),
+        one::<incr::Args>("incr", incr::ABOUT),
+        one::<cas::Args>("cas", cas::ABOUT),
+        one::<stats::Args>("stats", stats::ABOUT),
+        one::<load::Args>("load", load::ABOUT),
+        one::<dump::Args>("dump", dump::ABOUT),
+        one::<inspect::Args>("inspect", inspect::ABOUT),
+        one::<doctor::Args>("doctor", doctor::ABOUT),
+        one::<bench::Args>("bench", bench::ABOUT),
+        one::<demo::Args>("demo", demo::ABOUT),
+        one::<completions::Args>("completions", completions::ABOUT),
+        one::<man::Args>("man", man::ABOUT),
+    ]
+}

@@ -1,0 +1,218 @@
+//! `longarm server`: serves until SIGTERM or SIGINT, then drains and says goodbye to its clients.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use longarm_fabric::tcp::{Identity, Tls};
+use longarm_index::hash::SlotKind;
+use longarm_server::{Eviction, Pages, Server, ServerOptions, StartError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use super::connect;
+use crate::cli::ServerSettings;
+use crate::config::units::{show_duration, show_size};
+use crate::config::{self, Config, HugePages, Log, Slot};
+use crate::human;
+use crate::output::{Exit, Failure, Output};
+
+/// How long a stop lets clients have their answers.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// What it does.
+pub const ABOUT: &str = "Serve a store until told to stop";
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "SIGTERM and SIGINT: it answers accepted writes, tells its clients, removes its sockets, and ends \
+                  with 0. A second signal ends it at once, with 130."
+)]
+pub struct Args {
+    /// Everything about it is a setting.
+    #[command(flatten)]
+    pub settings: ServerSettings,
+
+    /// Items to have room for before the index first grows
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    pub expected_items: u64,
+
+    /// Stop when stdin ends: for a process that starts a server of its own and must not leave it behind
+    #[arg(long)]
+    pub stop_with_stdin: bool,
+}
+
+/// Serves until it is told to stop.
+pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let report = config::check::check(config);
+    for warning in &report.warnings {
+        output.warn(warning);
+    }
+    if !report.errors.is_empty() {
+        return Err(Failure::new(Exit::Usage, report.errors.join("\nerror: "))
+            .hint("`longarm --print-config` shows where each value comes from"));
+    }
+    let (stop, stopped) = channel();
+    // Before the server: a signal that comes while it starts stops it in good order too.
+    watch_signals(stop.clone())?;
+    let server = Server::start(options(&args, config)?).map_err(|error| start_failure(&error))?;
+    announce(&server, config);
+    if args.stop_with_stdin {
+        watch_stdin(stop)?;
+    }
+    // The watching threads hold the other end as long as the process lives.
+    let why = stopped.recv().unwrap_or("nobody is left to stop it");
+    say(config, Log::Info, &format!("{why}: draining"));
+    let stats = server.stats();
+    let report = server.stop(DRAIN);
+    say(
+        config,
+        Log::Info,
+        &format!(
+            "goodbye: {} clients were connected, {} items held, {} writes executed{}",
+            report.clients,
+            human::count(stats.items),
+            human::count(stats.csn),
+            if report.drained { "" } else { "; some requests were not answered in time" },
+        ),
+    );
+    if report.panicked > 0 {
+        let text = format!("{} threads of the server had ended by a broken invariant (see above)", report.panicked);
+        return Err(Failure::new(Exit::Corrupt, text).hint("please report it with the lines above"));
+    }
+    Ok(Exit::Ok)
+}
+
+/// The first signal asks for a stop, the second ends the process.
+fn watch_signals(stop: Sender<&'static str>) -> Result<(), Failure> {
+    let refused =
+        |error: std::io::Error| Failure::new(Exit::System, format!("cannot watch for signals: {error}"));
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refused)?;
+    let watch = move || {
+        for (i, signal) in signals.forever().enumerate() {
+            if i > 0 {
+                // Sockets of shm addresses stay behind; the next server removes dead ones.
+                std::process::exit(130);
+            }
+            // Nobody listens where the start has failed already.
+            let _ = stop.send(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
+        }
+    };
+    std::thread::Builder::new().name("longarm-signals".into()).spawn(watch).map(|_| ()).map_err(refused)
+}
+
+fn watch_stdin(stop: Sender<&'static str>) -> Result<(), Failure> {
+    let watch = move || {
+        let mut bytes = [0; 256];
+        while matches!(std::io::stdin().read(&mut bytes), Ok(n) if n > 0) {}
+        let _ = stop.send("stdin ended");
+    };
+    let thread = std::thread::Builder::new().name("longarm-stdin".into()).spawn(watch);
+    thread.map(|_| ()).map_err(|error| Failure::new(Exit::System, format!("cannot watch stdin: {error}")))
+}
+
+/// What the settings mean to the server.
+fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
+    let level = config.log;
+    Ok(ServerOptions {
+        addresses: config.address.clone(),
+        workers: config.workers,
+        memory: config.memory,
+        lease: config.lease,
+        slots: match config.slot {
+            Slot::Inline64 => SlotKind::Inline64,
+            Slot::Pointer16 => SlotKind::Pointer16,
+        },
+        expected_items: args.expected_items,
+        pages: match config.hugepages {
+            HugePages::Auto => Pages::HugeIfAvailable,
+            HugePages::On => Pages::Huge,
+            HugePages::Off => Pages::Ordinary,
+        },
+        eviction: match config.eviction {
+            config::Eviction::None => Eviction::None,
+            config::Eviction::Lru => Eviction::Lru,
+        },
+        max_clients: config.max_clients,
+        ring_bytes: config.ring_bytes,
+        spin: Duration::from_micros(config.spin_us),
+        login: connect::login(config)?,
+        tls: tls(config)?,
+        arena_dir: config.arena_dir.clone(),
+        log: Arc::new(move |line| {
+            if level >= Log::Warn {
+                remark(line);
+            }
+        }),
+        ..ServerOptions::default()
+    })
+}
+
+fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
+    let Some((certificate, key)) = config.tls.cert.clone().zip(config.tls.key.clone()) else { return Ok(None) };
+    Tls::default()
+        .with_server(&Identity { certificate, key }, config.tls.client_ca.as_deref())
+        .map(Some)
+        .map_err(|error| Failure::new(Exit::Usage, format!("TLS settings: {error}")))
+}
+
+fn announce(server: &Server, config: &Config) {
+    let pid = std::process::id();
+    for address in server.addresses() {
+        let how = match address {
+            longarm_fabric::Address::Shm(_) => "shared memory: clients map it and read it themselves",
+            _ if config.tls.cert.is_some() => "software NIC over TLS",
+            _ => "software NIC",
+        };
+        say(config, Log::Info, &format!("listening at {address} ({how}), pid {pid}"));
+    }
+    let place = match &config.arena_dir {
+        Some(dir) => format!(", kept in {}", dir.display()),
+        None => String::new(),
+    };
+    say(
+        config,
+        Log::Info,
+        &format!(
+            "memory {}{place}, slots of {} bytes, lease {}, {} worker{}, eviction {}, login {}",
+            show_size(config.memory),
+            config.slot.bytes(),
+            show_duration(config.lease),
+            config.workers,
+            if config.workers == 1 { "" } else { "s" },
+            config.eviction.name(),
+            if config.secret_file.is_some() { "by secret" } else { "not asked for" },
+        ),
+    );
+}
+
+fn say(config: &Config, level: Log, line: &str) {
+    if config.log >= level {
+        remark(line);
+    }
+}
+
+/// A closed stderr must not stop a server.
+fn remark(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "longarm: {line}");
+}
+
+fn start_failure(error: &StartError) -> Failure {
+    let failure = Failure::new(Exit::System, error.to_string());
+    match error {
+        StartError::Option { .. } => Failure { exit: Exit::Usage, ..failure }
+            .hint("`longarm --print-config` shows where each value comes from"),
+        StartError::Listen { .. } => failure.hint(
+            "if another server listens there, stop it or choose another --address; a directory must exist and \
+             be writable",
+        ),
+        StartError::Region(_) | StartError::Arena(_) => {
+            failure.hint("`longarm doctor` shows the memory and huge pages of this machine")
+        }
+        StartError::Index { .. } => failure.hint("raise --memory or lower --expected-items"),
+        StartError::Directory { .. } => failure.hint("--arena-dir wants a directory without an arena in it"),
+        _ => failure.hint("`longarm doctor` shows the limits of this machine"),
+    }
+}

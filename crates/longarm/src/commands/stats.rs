@@ -1,0 +1,134 @@
+//! `longarm stats`: what a server has done and holds.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value};
+
+use super::connect;
+use super::value::duration;
+use crate::config::Config;
+use crate::human;
+use crate::output::{Exit, Failure, Output};
+
+/// What it does.
+pub const ABOUT: &str = "Show a server's counters, memory and clients";
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Show them again every so often, with rates, until interrupted
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub watch: Option<Duration>,
+}
+
+/// Shows the statistics, once or again and again.
+pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let failed = |error: longarm_client::Error| connect::failure(&error, config.connect_address());
+    let mut client = connect::connect(config, "longarm stats")?;
+    let mut before: Option<(Instant, Value)> = None;
+    loop {
+        let text = client.stats().map_err(failed)?;
+        let now = Instant::now();
+        let stats: Value = serde_json::from_str(&text).map_err(|error| {
+            Failure::new(Exit::Corrupt, format!("the server's statistics are no JSON: {error}"))
+        })?;
+        if output.json() {
+            output.value(&stats)?;
+        } else {
+            let since = before.as_ref().map(|(then, stats)| (now.duration_since(*then), stats));
+            output.write(show(&stats, since).as_bytes())?;
+        }
+        let Some(every) = args.watch else { return Ok(Exit::Ok) };
+        before = Some((now, stats));
+        std::thread::park_timeout(every);
+        if !output.json() {
+            output.line("")?;
+        }
+    }
+}
+
+/// Lines for people: a number that grew since `before` has its rate beside it.
+fn show(stats: &Value, before: Option<(Duration, &Value)>) -> String {
+    let mut text = String::new();
+    if let Value::Object(members) = stats {
+        lines(&mut text, "", members, before);
+    }
+    text
+}
+
+fn lines(
+    text: &mut String,
+    path: &str,
+    members: &Map<String, Value>,
+    before: Option<(Duration, &Value)>,
+) {
+    for (name, value) in members {
+        let label = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let before = before.and_then(|(time, stats)| Some((time, stats.get(name)?)));
+        match value {
+            Value::Object(inner) => lines(text, &label, inner, before),
+            Value::Array(items) => {
+                text.push_str(&format!("{label:<24}{:>20}\n", items.len()));
+                for item in items {
+                    text.push_str(&format!("  {}\n", one_line(item)));
+                }
+            }
+            value => {
+                let rate = before.map(|(time, old)| rate(time, old, value)).unwrap_or_default();
+                text.push_str(&format!("{label:<24}{:>20}{rate}\n", scalar(name, value)));
+            }
+        }
+    }
+}
+
+/// Names whose numbers are identities, not amounts.
+const NAMES: [&str; 2] = ["boot", "pid"];
+
+fn scalar(name: &str, value: &Value) -> String {
+    let is_size = name.ends_with("bytes") || name.starts_with("memory_");
+    match (value.as_u64(), value) {
+        (Some(number), _) if is_size => human::bytes(number),
+        (Some(number), _) if name.ends_with("_ms") => human::time(Duration::from_millis(number)),
+        (Some(number), _) if !NAMES.contains(&name) => human::count(number),
+        (None, Value::Number(number)) => format!("{:.3}", number.as_f64().unwrap_or(f64::NAN)),
+        (None, Value::String(text)) => text.clone(),
+        (_, other) => other.to_string(),
+    }
+}
+
+fn rate(time: Duration, old: &Value, new: &Value) -> String {
+    let grown = new.as_u64().zip(old.as_u64()).and_then(|(new, old)| new.checked_sub(old));
+    match grown {
+        Some(grown) if grown > 0 => format!("  +{}", human::rate(grown, time)),
+        _ => String::new(),
+    }
+}
+
+fn one_line(item: &Value) -> String {
+    match item {
+        Value::String(text) => text.clone(),
+        Value::Object(members) => {
+            let words = members.iter().map(|(name, value)| format!("{name} {}", scalar(name, value)));
+            words.collect::<Vec<_>>().join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn numbers_that_grow_show_their_rate() {
+        let old = json!({ "requests": { "put": 1000 }, "items": 5, "index_bytes": 1 << 20 });
+        let new = json!({ "requests": { "put": 5000 }, "items": 5, "index_bytes": 1 << 20,
+            "clients": [{ "name": "a", "requests": 7 }] });
+        let text = show(&new, Some((Duration::from_secs(2), &old)));
+        assert!(text.contains("requests.put") && text.contains("5,000  +2,000/s\n"), "{text}");
+        assert!(text.contains("1.0 MiB\n"), "{text}");
+        assert!(text.contains("  name a, requests 7\n"), "{text}");
+    }
+}

@@ -1,0 +1,70 @@
+//! Arguments that several commands share: where a value comes from, and how a duration is read.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use longarm_base::limits::VALUE_MAX;
+
+use crate::config::units::{parse_duration, parse_size, show_size};
+use crate::output::{Exit, Failure};
+
+/// A value on the command line, in a file, or on stdin.
+#[derive(clap::Args, Debug)]
+#[group(required = true, multiple = false)]
+pub struct Source {
+    /// The value itself; - reads it from stdin
+    #[arg(value_name = "VALUE")]
+    pub value: Option<String>,
+
+    /// Read the value from this file, byte for byte; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+/// For clap: a duration with its unit.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+}
+
+/// For clap: a size with its unit.
+pub fn size(text: &str) -> Result<u64, String> {
+    parse_size(text)
+}
+
+/// For clap: connections or operations at once.
+pub fn up_to_256() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=256)
+}
+
+/// For clap: a share.
+pub fn percent() -> clap::builder::RangedI64ValueParser<u8> {
+    clap::value_parser!(u8).range(0..=100)
+}
+
+impl Source {
+    /// The bytes of the value. More than a value may have are not read.
+    pub fn read(&self) -> Result<Vec<u8>, Failure> {
+        let stdin = Path::new("-");
+        match (&self.value, &self.file) {
+            (Some(text), _) if text != "-" => Ok(text.clone().into_bytes()),
+            (None, Some(path)) if path != stdin => {
+                let file = std::fs::File::open(path).map_err(|error| Failure::io("open", path, &error))?;
+                bounded(file, path)
+            }
+            _ => bounded(std::io::stdin().lock(), Path::new("stdin")),
+        }
+    }
+}
+
+fn bounded(from: impl Read, path: &Path) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    from.take(VALUE_MAX as u64 + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::io("read the value from", path, &error))?;
+    if bytes.len() > VALUE_MAX {
+        let text = format!("the value in {} is longer than {}", path.display(), show_size(VALUE_MAX as u64));
+        return Err(Failure::new(Exit::Usage, text).hint("split it over several keys"));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,178 @@
+//! Judges a whole configuration: what each value alone cannot know.
+
+use std::path::Path;
+
+use longarm_base::limits;
+use longarm_fabric::Address;
+
+use super::units::{show_duration, show_size};
+use super::{Config, Eviction};
+
+/// Least memory a server starts with: the index and some segments of each size class must fit.
+pub const MEMORY_MIN: u64 = 16 << 20;
+const RING_MIN: u64 = 16 << 10;
+const RING_MAX: u64 = 64 << 20;
+const WORKERS_MAX: usize = 64;
+const LEASE_MIN_MS: u128 = 1;
+const LEASE_MAX_MS: u128 = 60_000;
+const SPIN_US_MAX: u64 = 1_000_000;
+const SECRET_MIN: u64 = 16;
+const SECRET_MAX: u64 = 4096;
+
+/// What is wrong with a configuration, and what is only doubtful.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// A server does not start with these.
+    pub errors: Vec<String>,
+    /// It starts, but its user should know.
+    pub warnings: Vec<String>,
+}
+
+/// Checks the relations of the values, and the files they name.
+pub fn check(config: &Config) -> Report {
+    let mut report = Report::default();
+    numbers(config, &mut report.errors);
+    addresses(config, &mut report);
+    files(config, &mut report);
+    let named = |keys: &str, text: &str| format!("{keys} ({}): {text}", config.origin(keys));
+    if let Some(dir) = &config.arena_dir
+        && !dir.is_dir()
+    {
+        report
+            .errors
+            .push(named("arena_dir", &format!("{} is not a directory; create it first", dir.display())));
+    }
+    if config.eviction == Eviction::Lru && config.arena_dir.is_some() {
+        report.warnings.push(named("eviction", "items may be evicted although the arena is kept in files"));
+    }
+    report
+}
+
+fn numbers(config: &Config, errors: &mut Vec<String>) {
+    let mut range = |key: &str, ok: bool, shown: String, bounds: String| {
+        if !ok {
+            errors.push(format!("{key} ({}): {shown} is out of range; {bounds}", config.origin(key)));
+        }
+    };
+    let memory_max = limits::SEGMENTS_MAX * limits::SEGMENT_BYTES;
+    range(
+        "memory",
+        (MEMORY_MIN..=memory_max).contains(&config.memory),
+        show_size(config.memory),
+        format!("expected {} to {}", show_size(MEMORY_MIN), show_size(memory_max)),
+    );
+    range(
+        "workers",
+        (1..=WORKERS_MAX).contains(&config.workers),
+        config.workers.to_string(),
+        format!("expected 1 to {WORKERS_MAX}"),
+    );
+    range(
+        "lease",
+        (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&config.lease.as_millis()),
+        show_duration(config.lease),
+        "expected 1ms to 1min".into(),
+    );
+    range(
+        "max_clients",
+        (1..=limits::CLIENTS_MAX).contains(&config.max_clients),
+        config.max_clients.to_string(),
+        format!("expected 1 to {}", limits::CLIENTS_MAX),
+    );
+    range(
+        "ring_bytes",
+        config.ring_bytes.is_power_of_two() && (RING_MIN..=RING_MAX).contains(&config.ring_bytes),
+        show_size(config.ring_bytes),
+        format!("expected a power of two from {} to {}", show_size(RING_MIN), show_size(RING_MAX)),
+    );
+    range(
+        "spin_us",
+        config.spin_us <= SPIN_US_MAX,
+        config.spin_us.to_string(),
+        format!("expected at most {SPIN_US_MAX}"),
+    );
+    range(
+        "timeout",
+        !config.timeout.is_zero(),
+        show_duration(config.timeout),
+        "expected more than nothing".into(),
+    );
+}
+
+fn addresses(config: &Config, report: &mut Report) {
+    let origin = config.origin("address");
+    for (i, address) in config.address.iter().enumerate() {
+        if config.address[..i].contains(address) {
+            report.errors.push(format!("address ({origin}): {address} is listed twice"));
+        }
+        match address {
+            Address::Verbs(_) => report.errors.push(format!(
+                "address ({origin}): {address}: this build has no verbs transport; use shm: or tcp://"
+            )),
+            Address::Tcp(host) if !is_loopback(host) => {
+                let proof = config.secret_file.is_some() || config.tls.client_ca.is_some();
+                if !proof {
+                    report.warnings.push(format!(
+                        "address ({origin}): {address} lets in everybody who reaches it; set secret_file or \
+                         tls.client_ca"
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// By its text: no name is resolved to check a file.
+fn is_loopback(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    name == "localhost" || name == "[::1]" || name.starts_with("127.")
+}
+
+fn files(config: &Config, report: &mut Report) {
+    let tls = &config.tls;
+    if tls.cert.is_some() != tls.key.is_some() {
+        let (have, lack) = if tls.cert.is_some() { ("tls.cert", "tls.key") } else { ("tls.key", "tls.cert") };
+        report.errors.push(format!("{have} ({}) needs {lack} beside it", config.origin(have)));
+    }
+    if tls.client_ca.is_some() && tls.cert.is_none() {
+        let origin = config.origin("tls.client_ca");
+        report
+            .errors
+            .push(format!("tls.client_ca ({origin}) needs tls.cert and tls.key: it is checked over TLS"));
+    }
+    let named = [
+        ("tls.cert", &tls.cert, false),
+        ("tls.key", &tls.key, true),
+        ("tls.client_ca", &tls.client_ca, false),
+        ("tls.server_ca", &tls.server_ca, false),
+        ("secret_file", &config.secret_file, true),
+    ];
+    for (key, path, secret) in named {
+        let Some(path) = path else { continue };
+        if let Err(fault) = readable(path, secret, report, key) {
+            report.errors.push(format!("{key} ({}): {}: {fault}", config.origin(key), path.display()));
+        }
+    }
+}
+
+fn readable(path: &Path, secret: bool, report: &mut Report, key: &str) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let about = std::fs::metadata(path).map_err(|error| error.to_string())?;
+    if !about.is_file() {
+        return Err("is not a file".into());
+    }
+    std::fs::File::open(path).map_err(|error| error.to_string())?;
+    let mode = about.permissions().mode() & 0o777;
+    if secret && mode & 0o077 != 0 {
+        report.warnings.push(format!(
+            "{key}: others may read {} (mode {mode:o}); run chmod 600 {}",
+            path.display(),
+            path.display()
+        ));
+    }
+    if key == "secret_file" && !(SECRET_MIN..=SECRET_MAX).contains(&about.len()) {
+        return Err(format!("has {} bytes; a secret has {SECRET_MIN} to {SECRET_MAX}", about.len()));
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! Settings in layers: defaults < TOML file < `LONGARM_*` environment < flags. Each value remembers where it
+//! came from.
+//!
+//! [`settings`] is the table of all settings, [`mod@file`] and [`mod@env`] read theirs into [`Given`] values,
+//! [`load`] puts the layers together, and [`check`] judges the whole.
+
+pub mod check;
+pub mod env;
+pub mod file;
+pub mod nearest;
+pub mod settings;
+pub mod units;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longarm_base::limits;
+use longarm_fabric::Address;
+use serde_json::{Value, json};
+
+use settings::{SETTINGS, Setting};
+
+/// Bytes of an index slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// 64 bytes: small items live in the slot.
+    Inline64,
+    /// 16 bytes: the slot always points to an entry.
+    Pointer16,
+}
+
+impl Slot {
+    /// The size as a number.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Slot::Inline64 => 64,
+            Slot::Pointer16 => 16,
+        }
+    }
+}
+
+/// Whether memory comes from the reserved pool of 2 MiB pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HugePages {
+    /// Where enough are reserved.
+    Auto,
+    /// Always; fail to start otherwise.
+    On,
+    /// Never.
+    Off,
+}
+
+/// What a full memory does to a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Eviction {
+    /// The write is refused.
+    None,
+    /// Items that were not used lately go.
+    Lru,
+}
+
+/// How much is said on stderr.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Log {
+    /// What failed.
+    Error,
+    /// And what may fail.
+    Warn,
+    /// And what happened.
+    Info,
+    /// And how.
+    Debug,
+}
+
+/// Files of a TLS set-up; all empty means no TLS.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// This side's certificate chain.
+    pub cert: Option<PathBuf>,
+    /// This side's private key.
+    pub key: Option<PathBuf>,
+    /// Authorities whose clients a server lets in (mTLS).
+    pub client_ca: Option<PathBuf>,
+    /// Authorities whose servers a client trusts.
+    pub server_ca: Option<PathBuf>,
+}
+
+/// Every setting with its value, and where the value came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Where the server listens; clients use the first.
+    pub address: Vec<Address>,
+    /// Bytes for items and index.
+    pub memory: u64,
+    /// Threads that execute writes.
+    pub workers: usize,
+    /// How long a client may trust what it reads.
+    pub lease: Duration,
+    /// Slot size of the index.
+    pub slot: Slot,
+    /// Backing of the memory.
+    pub hugepages: HugePages,
+    /// What a full memory does.
+    pub eviction: Eviction,
+    /// Clients at once.
+    pub max_clients: usize,
+    /// Bytes of each client's request ring.
+    pub ring_bytes: u64,
+    /// Microseconds an idle worker polls before it sleeps.
+    pub spin_us: u64,
+    /// Directory of plain-file backing, if any.
+    pub arena_dir: Option<PathBuf>,
+    /// File of the shared secret, if any.
+    pub secret_file: Option<PathBuf>,
+    /// TLS files.
+    pub tls: Tls,
+    /// Bound on connecting and on each operation of a client.
+    pub timeout: Duration,
+    /// How much is said.
+    pub log: Log,
+    origins: BTreeMap<&'static str, Origin>,
+}
+
+/// Where a value came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// This file, this line.
+    File(PathBuf, usize),
+    /// This environment variable.
+    Env(String),
+    /// This flag, with its dashes.
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Origin::Env(name) => write!(f, "environment {name}"),
+            Origin::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// A value that a layer states for a setting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Given {
+    /// Key of the setting.
+    pub key: &'static str,
+    /// Its value or values, as text.
+    pub values: Vec<String>,
+    /// Who states it.
+    pub origin: Origin,
+}
+
+/// What the defaults depend on.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The user's id: two users of a machine do not share a socket.
+    pub uid: u32,
+    /// `XDG_RUNTIME_DIR`, where set.
+    pub runtime_dir: Option<PathBuf>,
+}
+
+impl Host {
+    /// This process's.
+    pub fn of_this_process() -> Host {
+        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+        Host { uid: rustix::process::getuid().as_raw(), runtime_dir: runtime_dir.map(PathBuf::from) }
+    }
+}
+
+impl Config {
+    /// What holds when nobody says anything.
+    pub fn defaults(host: &Host) -> Config {
+        let dir = host.runtime_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
+        Config {
+            address: vec![Address::Shm(dir.join(format!("longarm-{}.sock", host.uid)))],
+            memory: 1 << 30,
+            workers: 1,
+            lease: Duration::from_millis(10),
+            slot: Slot::Inline64,
+            hugepages: HugePages::Auto,
+            eviction: Eviction::None,
+            max_clients: limits::CLIENTS_MAX / 4,
+            ring_bytes: 256 << 10,
+            spin_us: 50,
+            arena_dir: None,
+            secret_file: None,
+            tls: Tls::default(),
+            timeout: Duration::from_secs(1),
+            log: Log::Info,
+            origins: BTreeMap::new(),
+        }
+    }
+
+    /// The address a client connects to.
+    pub fn connect_address(&self) -> &Address {
+        &self.address[0]
+    }
+
+    /// Who stated the value of the setting with this key.
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+
+    /// All settings as a TOML document that loads to the same values; comments say where each came from.
+    pub fn to_toml(&self) -> String {
+        let mut text = String::new();
+        for setting in SETTINGS {
+            let origin = self.origin(setting.key);
+            match (setting.show)(self) {
+                Value::Null => text.push_str(&format!("# {} is not set # {origin}\n", setting.key)),
+                // A JSON string, number or list of strings is a TOML value as it stands.
+                value => text.push_str(&format!("{} = {value} # {origin}\n", setting.key)),
+            }
+        }
+        text
+    }
+
+    /// All settings for a script: `{"memory": {"value": "1GiB", "from": "default"}, ...}`.
+    pub fn to_json(&self) -> Value {
+        let show = |setting: &Setting| {
+            let from = self.origin(setting.key).to_string();
+            (setting.key.to_string(), json!({ "value": (setting.show)(self), "from": from }))
+        };
+        Value::Object(SETTINGS.iter().map(show).collect())
+    }
+}
+
+/// Puts layers over the defaults, later ones first in line. All faults are reported, not only the first.
+pub fn load(host: &Host, layers: impl IntoIterator<Item = Given>) -> Result<Config, Vec<String>> {
+    let mut config = Config::defaults(host);
+    let mut faults = Vec::new();
+    for given in layers {
+        let setting = Setting::find(given.key).expect("layers name settings of the table");
+        let done = if given.values.is_empty() {
+            Err("has no value".to_string())
+        } else {
+            (setting.set)(&mut config, &given.values)
+        };
+        match done {
+            Ok(()) => {
+                config.origins.insert(setting.key, given.origin);
+            }
+            Err(fault) => faults.push(format!("{} ({}): {fault}", given.key, given.origin)),
+        }
+    }
+    if faults.is_empty() { Ok(config) } else { Err(faults) }
+}

@@ -1,0 +1,239 @@
+//! The one table of settings: its key in the file, its flag, its environment variable, its help, how it is
+//! read and how it is shown all come from one line here.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde_json::{Value, json};
+
+use super::units::{parse_duration, parse_size, show_duration, show_size};
+use super::{Config, Eviction, HugePages, Log, Slot};
+
+/// Which commands a setting is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Every command takes the flag.
+    All,
+    /// Commands that start a server take the flag.
+    Server,
+}
+
+/// One setting.
+pub struct Setting {
+    /// Key in the file; a dot separates table and key.
+    pub key: &'static str,
+    /// Name of the value in help.
+    pub form: &'static str,
+    /// What it does, one line.
+    pub help: &'static str,
+    /// Which commands take it as a flag.
+    pub scope: Scope,
+    /// Whether it has several values.
+    pub list: bool,
+    /// Reads the value; an error says what was wrong with the text.
+    pub set: fn(&mut Config, &[String]) -> Result<(), String>,
+    /// Shows the value in the form `set` reads; `Null` where it is not set.
+    pub show: fn(&Config) -> Value,
+}
+
+impl Setting {
+    /// `tls.client_ca` is `--tls-client-ca`.
+    pub fn flag(&self) -> String {
+        self.key.replace(['.', '_'], "-")
+    }
+
+    /// `tls.client_ca` is `LONGARM_TLS_CLIENT_CA`.
+    pub fn env(&self) -> String {
+        format!("LONGARM_{}", self.key.replace('.', "_").to_ascii_uppercase())
+    }
+
+    /// The setting with this key.
+    pub fn find(key: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.key == key)
+    }
+}
+
+/// All settings, in the order they are shown.
+pub static SETTINGS: &[Setting] = &[
+    Setting {
+        list: true,
+        set: |config, values| {
+            config.address = values.iter().map(|text| text.parse()).collect::<Result<_, String>>()?;
+            Ok(())
+        },
+        show: |config| config.address.iter().map(|address| address.to_string()).collect(),
+        ..all(
+            "address",
+            "ADDRESS",
+            "Where the server listens and clients connect (the first): shm:/path.sock, tcp://host:port; \
+             repeatable",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| parse_size(text).map(|bytes| c.memory = bytes)),
+        show: |c| json!(show_size(c.memory)),
+        ..server("memory", "SIZE", "Memory for items and index; writes beyond it are refused or evict")
+    },
+    Setting {
+        set: |c, v| one(v, |text| number(text).map(|n| c.workers = n)),
+        show: |c| json!(c.workers),
+        ..server("workers", "N", "Threads that execute writes; GETs need none")
+    },
+    Setting {
+        set: |c, v| one(v, |text| parse_duration(text).map(|d| c.lease = d)),
+        show: |c| json!(show_duration(c.lease)),
+        ..server("lease", "DURATION", "How long a client may trust what it reads without a sign of life")
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|slot| c.slot = slot)),
+        show: |c| json!(c.slot.bytes()),
+        ..server(
+            "slot",
+            "64|16",
+            "Bytes of an index slot: 64 holds small items inline, 16 always points to an entry",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|pages| c.hugepages = pages)),
+        show: |c| json!(c.hugepages.name()),
+        ..server(
+            "hugepages",
+            "auto|on|off",
+            "2 MiB pages from the reserved pool: use if there, insist, or never",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|eviction| c.eviction = eviction)),
+        show: |c| json!(c.eviction.name()),
+        ..server("eviction", "none|lru", "What a full memory does to a write: refuse it, or evict old items")
+    },
+    Setting {
+        set: |c, v| one(v, |text| number(text).map(|n| c.max_clients = n)),
+        show: |c| json!(c.max_clients),
+        ..server("max_clients", "N", "Clients connected at once; more are refused with a reason")
+    },
+    Setting {
+        set: |c, v| one(v, |text| parse_size(text).map(|bytes| c.ring_bytes = bytes)),
+        show: |c| json!(show_size(c.ring_bytes)),
+        ..server("ring_bytes", "SIZE", "Size of each client's request ring; a power of two")
+    },
+    Setting {
+        set: |c, v| one(v, |text| number(text).map(|n| c.spin_us = n)),
+        show: |c| json!(c.spin_us),
+        ..server("spin_us", "MICROSECONDS", "How long an idle worker polls before it sleeps")
+    },
+    Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.arena_dir = p)),
+        show: |c| show_path(&c.arena_dir),
+        ..server(
+            "arena_dir",
+            "DIR",
+            "Keep the memory in plain files here, so that `inspect` can open it later",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.secret_file = p)),
+        show: |c| show_path(&c.secret_file),
+        ..all(
+            "secret_file",
+            "FILE",
+            "File with the shared secret both sides must prove before any memory is lent",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.tls.cert = p)),
+        show: |c| show_path(&c.tls.cert),
+        ..all("tls.cert", "FILE", "PEM certificate chain of this side; on a server it turns TLS on for tcp")
+    },
+    Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.tls.key = p)),
+        show: |c| show_path(&c.tls.key),
+        ..all("tls.key", "FILE", "PEM private key of this side's certificate")
+    },
+    Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.tls.client_ca = p)),
+        show: |c| show_path(&c.tls.client_ca),
+        ..server(
+            "tls.client_ca",
+            "FILE",
+            "PEM authorities; clients must show a certificate one of them signed",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.tls.server_ca = p)),
+        show: |c| show_path(&c.tls.server_ca),
+        ..all(
+            "tls.server_ca",
+            "FILE",
+            "PEM authorities a client trusts to sign its server; turns TLS on for tcp",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| parse_duration(text).map(|d| c.timeout = d)),
+        show: |c| json!(show_duration(c.timeout)),
+        ..all("timeout", "DURATION", "Bound on connecting and on each operation of a client")
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|log| c.log = log)),
+        show: |c| json!(c.log.name()),
+        ..all("log", "error|warn|info|debug", "How much is said on stderr")
+    },
+];
+
+/// The fields that every setting states; `set` and `show` are always given beside them.
+const fn all(key: &'static str, form: &'static str, help: &'static str) -> Setting {
+    Setting { key, form, help, scope: Scope::All, list: false, set: |_, _| Ok(()), show: |_| Value::Null }
+}
+
+const fn server(key: &'static str, form: &'static str, help: &'static str) -> Setting {
+    Setting { key, form, help, scope: Scope::Server, list: false, set: |_, _| Ok(()), show: |_| Value::Null }
+}
+
+fn one(values: &[String], read: impl FnOnce(&str) -> Result<(), String>) -> Result<(), String> {
+    match values {
+        [value] => read(value),
+        _ => Err(format!("has {} values, expected one", values.len())),
+    }
+}
+
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is not a whole number"))
+}
+
+fn path(text: &str) -> Result<Option<PathBuf>, String> {
+    if text.is_empty() {
+        Err("the path is empty; leave the setting out instead".into())
+    } else {
+        Ok(Some(text.into()))
+    }
+}
+
+fn show_path(path: &Option<PathBuf>) -> Value {
+    path.as_ref().map_or(Value::Null, |path| json!(path.display().to_string()))
+}
+
+/// A setting that is one of a few words.
+macro_rules! choice {
+    ($type:ident, $($word:literal => $variant:ident),+) => {
+        impl $type {
+            /// As it is written in the configuration.
+            pub const fn name(self) -> &'static str {
+                match self { $($type::$variant => $word),+ }
+            }
+        }
+        impl FromStr for $type {
+            type Err = String;
+            fn from_str(text: &str) -> Result<$type, String> {
+                match text {
+                    $($word => Ok($type::$variant),)+
+                    _ => Err(format!("{text:?} is not one of {}", [$($word),+].join(", "))),
+                }
+            }
+        }
+    };
+}
+
+choice!(HugePages, "auto" => Auto, "on" => On, "off" => Off);
+choice!(Eviction, "none" => None, "lru" => Lru);
+choice!(Log, "error" => Error, "warn" => Warn, "info" => Info, "debug" => Debug);
+choice!(Slot, "64" => Inline64, "16" => Pointer16);

@@ -1,0 +1,30 @@
+//! The command line of Longarm: one file a subcommand under [`commands`], settings under [`config`].
+//!
+//! Nothing here knows a byte of the store's structures: commands call the client, server and bench crates, and
+//! `inspect` the `verify` functions of index and store.
+#![forbid(unsafe_code)]
+
+pub mod cli;
+pub mod commands;
+pub mod config;
+pub mod doctor;
+pub mod human;
+pub mod output;
+
+use std::ffi::OsString;
+
+use output::{Exit, Output};
+
+/// Parses `args` (the program's name first), runs the command, and reports its failure on stderr.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
+    let cli = match cli::parse(args) {
+        Ok(cli) => cli,
+        Err(exit) => return exit,
+    };
+    let mut output = Output::new(cli.json);
+    let result = cli::execute(cli, &mut output);
+    match result {
+        Ok(exit) => exit,
+        Err(failure) => output.fail(&failure),
+    }
+}
