@@ -59,7 +59,6 @@ impl<T: Transport> Client<T> {
             address: address.clone(),
             session,
             boot: link.welcome.boot,
-            link: Some(link),
             next_operation: 1,
             open: VecDeque::new(),
             spare: Vec::new(),
@@ -70,8 +69,9 @@ impl<T: Transport> Client<T> {
             flights: Vec::new(),
             unfinished: Vec::new(),
             began: Nanos(0),
-            hint_in: options.hint_every.max(1),
+            hint_in: options.hint_every * u32::from(link.welcome.wants_hints != 0),
             hints: Vec::new(),
+            link: Some(link),
             options,
         })
     }
@@ -166,6 +166,7 @@ impl<T: Transport> Client<T> {
     /// Takes a new connection into use: the same server gets the unanswered requests again, another one
     /// cannot know them.
     fn adopt(&mut self, link: Link<T::Qp>) {
+        self.hint_in = self.options.hint_every * u32::from(link.welcome.wants_hints != 0);
         let same = link.welcome.boot == self.boot;
         self.boot = link.welcome.boot;
         self.link = Some(link);

@@ -147,7 +147,7 @@ impl<T: Transport> Client<T> {
         } else {
             self.cache.remember(hash, found);
         }
-        if self.options.hint_every > 0 {
+        if self.hint_in > 0 {
             self.hint_in -= 1;
             if self.hint_in == 0 {
                 self.note_hint(hash);

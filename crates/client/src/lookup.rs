@@ -136,7 +136,7 @@ impl Lookup {
             Stage::Entry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
                 Ok(e) if e.csn == csn && e.key == key => hit(bytes, &e, entry),
                 Ok(e) if e.csn == csn => {
-                    let step = self.search.as_mut().expect("a search is on").not_it(csn);
+                    let step = self.search.as_mut().expect("a search is on").not_it(csn, view.geometry);
                     self.stage = Stage::Search;
                     self.follow(step, view)
                 }
@@ -150,7 +150,7 @@ impl Lookup {
         match step {
             Step::Read(place) => Want::Read(place),
             Step::Found { csn, value_at, value_len, expiry, slot } => {
-                let table = self.search.as_ref().map_or(0, |search| search.table().id);
+                let table = self.search.as_ref().map_or(0, |search| search.table(view.geometry).id);
                 let located = Located::Slot { table, place: slot };
                 Want::Hit { csn, at: value_at, len: value_len, expiry, located }
             }

@@ -160,7 +160,7 @@ impl<T: Transport> Client<T> {
             });
         }
         if time < spin_until {
-            std::thread::yield_now();
+            // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
             return Ok(());
         }
         let link = self.link.as_mut().expect("not broken");

@@ -91,7 +91,7 @@ impl Server {
 
     fn start_at(directory: TempDir, address: String, flags: &[&str]) -> Server {
         let mut command = program();
-        command.arg("server").args(["--address", &address, "--memory", "64MiB"]).args(flags);
+        command.env("LONGARM_MEMORY", "64MiB").args(["server", "--address", &address]).args(flags);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut server = Server { directory, child: child.expect("the program runs"), address };
         server.learn_address();
@@ -311,7 +311,10 @@ fn tcp_asks_for_the_secret() {
     assert_eq!(server.ok(&["get", "a", "--secret-file", &secret]), "b");
     let (_, err, code) = server.run_with(&["get", "a"], b"");
     assert_eq!(code, 4, "{err}");
-    assert_eq!(server.ok(&["inspect", "--secret-file", &secret]).lines().last().map(|l| &l[..6]), Some("sound:"));
+    assert_eq!(
+        server.ok(&["inspect", "--secret-file", &secret]).lines().last().map(|l| &l[..6]),
+        Some("sound:")
+    );
     server.stop();
 }
 
@@ -416,7 +419,10 @@ fn no_key_leaves_the_tree() {
     let (_, err, code) =
         server.run_with(&["dump", "--format", "tree", "--output", &out.display().to_string()], b"");
     assert_eq!(code, 4, "{err}");
-    assert!(err.contains("../escape") && err.contains("/tmp/longarm-escape") && err.contains("3 keys"), "{err}");
+    assert!(
+        err.contains("../escape") && err.contains("/tmp/longarm-escape") && err.contains("3 keys"),
+        "{err}"
+    );
     assert_eq!(contents(&out).len(), 1);
     assert!(!server.path("escape").exists() && !Path::new("/tmp/longarm-escape").exists());
 }
@@ -457,7 +463,8 @@ fn verification_finds_what_differs() {
     let server = Server::start(&[]);
     let file = server.path("two.jsonl");
     // The last record of a key counts: this is no difference.
-    std::fs::write(&file, "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"a\",\"value\":\"2\"}\n").expect("written");
+    std::fs::write(&file, "{\"key\":\"a\",\"value\":\"1\"}\n{\"key\":\"a\",\"value\":\"2\"}\n")
+        .expect("written");
     server.ok(&["load", &file.display().to_string(), "--verify"]);
     let resume = server.path("state").display().to_string();
     server.ok(&["load", &file.display().to_string(), "--resume", &resume]);
@@ -484,7 +491,8 @@ fn a_killed_load_goes_on_where_it_was() {
         let text = std::fs::read_to_string(&state).unwrap_or_default();
         serde_json::from_str::<serde_json::Value>(&text).ok().and_then(|v| v["done"].as_u64()).unwrap_or(0)
     };
-    let mut child = server.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
+    let mut child =
+        server.command(&args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
     let began = Instant::now();
     while done() == 0 && began.elapsed() < PATIENCE && child.try_wait().expect("our child").is_none() {
         std::thread::park_timeout(Duration::from_millis(2));
@@ -497,7 +505,8 @@ fn a_killed_load_goes_on_where_it_was() {
     assert_eq!(code, 0, "{out} {err}");
     let loaded: serde_json::Value = serde_json::from_str(out.lines().next().expect("a line")).expect("JSON");
     assert_eq!(loaded["loaded"].as_u64(), Some(400_000 - before), "only the rest");
-    let verified: serde_json::Value = serde_json::from_str(out.lines().last().expect("a line")).expect("JSON");
+    let verified: serde_json::Value =
+        serde_json::from_str(out.lines().last().expect("a line")).expect("JSON");
     assert_eq!(verified["verified"], 400_000, "but everything is compared");
     // A changed source, and a server with an empty memory, are noticed.
     std::fs::write(&file, lines + "one\tmore\n").expect("written");
@@ -536,7 +545,10 @@ fn saved_arena(kill: bool) -> (TempDir, PathBuf) {
         server.ok(&["put", &format!("small {}", i % 10), &format!("{i}")]);
     }
     let live = server.ok(&["inspect", "--segments"]);
-    assert!(live.contains("live server over shm") && live.contains("215:") && live.contains("sound"), "{live}");
+    assert!(
+        live.contains("live server over shm") && live.contains("215:") && live.contains("sound"),
+        "{live}"
+    );
     if kill {
         server.signal(Signal::KILL);
         wait(&mut server.child);
@@ -609,8 +621,7 @@ fn a_demo_passes_and_leaves_nothing_behind() {
     make_tree(&tree);
     let demo = |tree: &Path, time: &str| {
         let mut command = program();
-        command.args(["demo", "--items", "20000"])
-            .args(["--time", time]).arg("--tree").arg(tree);
+        command.args(["demo", "--items", "20000"]).args(["--time", time]).arg("--tree").arg(tree);
         command.env("TMPDIR", directory.path());
         command
     };

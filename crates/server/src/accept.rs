@@ -14,7 +14,7 @@ use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Welcome};
 
 use crate::connection::Connection;
-use crate::options::RING_MAX;
+use crate::options::{Eviction, RING_MAX};
 use crate::pause::Pause;
 use crate::shared::{Client, Phase, Seat, Shared};
 use crate::worker::Desk;
@@ -137,6 +137,7 @@ impl<L: Listener> Acceptor<L> {
             read_bound: options.read_bound.as_nanos() as u64,
             ring_bytes: options.ring_bytes,
             pid: u64::from(std::process::id()),
+            wants_hints: u64::from(options.eviction == Eviction::Lru),
         }
     }
 

@@ -45,7 +45,7 @@ impl Marks {
     }
 
     /// Clears the bit; says whether it was set.
-    fn take(&self, hash: Hash) -> bool {
+    pub fn take(&self, hash: Hash) -> bool {
         // Relaxed: a hint.
         self.bit(hash).swap(0, Ordering::Relaxed) != 0
     }

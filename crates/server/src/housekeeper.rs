@@ -41,6 +41,9 @@ const SHORT_SHARE: u64 = 20;
 const SHORT_BYTES: u64 = 3 * SEGMENT_BYTES;
 /// Eviction pauses while a tenth of what entries may use is on its way back through the quarantine...
 const COMING_SHARE: u64 = 10;
+/// ...takes at most a thirty-second of it before collection has looked again (which it does every 10 ms)...
+const STEP_SHARE: u64 = 32;
+const STEP_TIME: Nanos = Nanos::from_millis(12);
 /// ...and never takes entries below half of it: what is short then is not theirs to give.
 const LIVE_SHARE: u64 = 2;
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
@@ -57,6 +60,9 @@ pub(crate) struct Housekeeper {
     /// When something was last freed, or moved so that it will be.
     last_gain: Nanos,
     expire_debt: u64,
+    /// When the next step of eviction begins, and the live bytes at which this one ends.
+    evict_step: Nanos,
+    evict_goal: u64,
 }
 
 impl Housekeeper {
@@ -73,6 +79,8 @@ impl Housekeeper {
             last_forget: now,
             last_gain: now,
             expire_debt: 0,
+            evict_step: now,
+            evict_goal: 0,
         }
     }
 
@@ -198,6 +206,14 @@ impl Housekeeper {
         if coming >= (capacity / COMING_SHARE).max(SEGMENT_BYTES)
             || counters.live_bytes < capacity / LIVE_SHARE
         {
+            return false;
+        }
+        if moment.now >= self.evict_step {
+            self.evict_step = moment.now + STEP_TIME;
+            self.evict_goal =
+                counters.live_bytes.saturating_sub((capacity / STEP_SHARE).max(SEGMENT_BYTES / 2));
+        }
+        if counters.live_bytes <= self.evict_goal {
             return false;
         }
         if engine.evict_some(&mut self.eviction, EVICT_PAIRS) > 0 {

@@ -97,7 +97,7 @@ impl<Q: QueuePair> Worker<Q> {
                         continue;
                     }
                     if self.shared.moment().now.since(idle_since) < spin {
-                        std::thread::yield_now();
+                        // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
                         continue;
                     }
                     self.sleep(if turn == Turn::Waiting { SHORT_SLEEP } else { SLEEP });

@@ -67,6 +67,8 @@ pub struct Welcome {
     pub ring_bytes: u64,
     /// Process id of the server.
     pub pid: u64,
+    /// Whether it evicts, and so wants to hear which keys are read (0 or 1).
+    pub wants_hints: u64,
 }
 
 impl Welcome {
@@ -81,6 +83,7 @@ impl Welcome {
             self.read_bound,
             self.ring_bytes,
             self.pid,
+            self.wants_hints,
         ];
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -99,6 +102,7 @@ impl Welcome {
             read_bound: fields.u64()?,
             ring_bytes: fields.u64()?,
             pid: fields.u64()?,
+            wants_hints: fields.u64()?,
         };
         fields.end()?;
         Ok(welcome)

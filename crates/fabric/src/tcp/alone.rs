@@ -84,8 +84,7 @@ impl Alone {
         while !self.ready() && self.session.broken().is_none() {
             let spent = start.elapsed();
             if spent < spin {
-                // The peer may need this very core to answer.
-                std::thread::yield_now();
+                // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
                 continue;
             }
             let left = timeout.saturating_sub(spent);

@@ -80,8 +80,7 @@ impl Linked {
                 self.link.wait(timeout.saturating_sub(spent));
                 return;
             }
-            // The NIC thread may need this very core.
-            std::thread::yield_now();
+            std::hint::spin_loop();
         }
     }
 }

@@ -19,7 +19,7 @@
 use longarm_base::{Csn, Place, UnixMillis};
 use longarm_memory::{Hash, SumKey};
 
-use super::layout::{Discipline, Geometry, Header, INDEX_REGION, SlotKind, Table, header};
+use super::layout::{Discipline, GROUPS_MAX, Geometry, Header, INDEX_REGION, SlotKind, Table};
 use super::slot::{EntryRef, Record, SlotView, seed};
 
 /// How much one READ fetches.
@@ -76,26 +76,27 @@ enum Stage {
     Confirm,
 }
 
-/// A search in progress. Small and `Copy`-cheap; hundreds may be in flight.
+/// A search in progress: two cache lines, as hundreds may be in flight.
 #[derive(Clone, Debug)]
 pub struct Search {
     hash: Hash,
-    look: Look,
-    table_at: u8,
-    stage: Stage,
-    table: Table,
     pair: u64,
-    odd: bool,
-    header: Header,
+    /// Indicator and groups of the header of this look.
+    indicator: u64,
+    groups: [u32; GROUPS_MAX],
     /// Slots still to be looked at in this look.
     candidates: u32,
+    look: Look,
+    stage: Stage,
+    table_at: u8,
+    odd: bool,
     /// Out of place: fold of the indicator and all candidate slots of this look, and of the one before.
     digest: u64,
     before: Option<u64>,
     /// Out of place: the entry that this look found.
-    pending: Option<Step>,
+    pending: Option<(EntryRef, Csn)>,
     /// Entries that were fetched and are of other keys (equal hash or tag: one in 2^24 slots or rarer).
-    others: [Csn; OTHERS_MAX],
+    others: Option<Box<[Csn; OTHERS_MAX]>>,
 }
 
 /// Entries of other keys that a search steps over before it gives up with [`Step::Torn`].
@@ -105,183 +106,180 @@ impl Search {
     /// Starts a search; the first step is always a READ.
     #[inline]
     pub fn start(hash: Hash, geometry: &Geometry, look: Look) -> (Search, Step) {
-        let table = geometry.tables[0].expect("a geometry has a table");
+        let table = geometry.tables[0].as_ref().expect("a geometry has a table");
         let (pair, odd) = table.home(hash);
-        let header = Header { indicator: 0, table: 0, groups: [0; 4], fingerprints: [0; 4] };
         let search = Search {
             hash,
-            look,
-            table_at: 0,
-            stage: Stage::Header,
-            table,
             pair,
-            odd,
-            header,
+            indicator: 0,
+            groups: [0; GROUPS_MAX],
             candidates: 0,
+            look,
+            stage: Stage::Header,
+            table_at: 0,
+            odd,
             digest: 0,
             before: None,
             pending: None,
-            others: [Csn::NONE; OTHERS_MAX],
+            others: None,
         };
-        let place = search.first_place();
+        let place = search.first_place(table);
         (search, Step::Read(place))
     }
 
+    /// Table in which the search is.
     #[inline(always)]
-    fn first_place(&self) -> Place {
+    pub fn table<'g>(&self, geometry: &'g Geometry) -> &'g Table {
+        geometry.tables[self.table_at as usize].as_ref().expect("a search is in a live table")
+    }
+
+    #[inline(always)]
+    fn first_place(&self, table: &Table) -> Place {
         match self.look {
-            Look::Segment => self.table.segment_place(self.pair, self.odd),
-            Look::Lines => self.table.header_place(self.pair),
+            Look::Segment => table.segment_place(self.pair, self.odd),
+            Look::Lines => table.header_place(self.pair),
         }
     }
 
-    /// Takes the bytes of the READ that the last step asked for.
+    /// Takes the bytes of the READ that the last step asked for; `geometry` is the one it was started with.
     #[inline]
     pub fn feed(&mut self, key: &[u8], bytes: &[u8], geometry: &Geometry, sums: &SumKey) -> Step {
+        let table = self.table(geometry);
         match self.stage {
-            Stage::Header => self.feed_header(key, bytes, geometry, sums),
-            Stage::Slot(slot) => self.feed_slot(key, slot as usize, bytes, sums),
-            Stage::Confirm => self.feed_confirmation(bytes),
+            Stage::Header => self.feed_header(key, bytes, table, geometry, sums),
+            Stage::Slot(slot) => self.feed_slot(key, slot as usize, bytes, table, sums),
+            Stage::Confirm => self.feed_confirmation(bytes, table),
         }
     }
 
     /// The entry of this version is sound but of another key: look again, and step over it.
-    pub fn not_it(&mut self, csn: Csn) -> Step {
-        let Some(free) = self.others.iter_mut().find(|other| **other == Csn::NONE) else { return Step::Torn };
+    pub fn not_it(&mut self, csn: Csn, geometry: &Geometry) -> Step {
+        let others = self.others.get_or_insert_default();
+        let Some(free) = others.iter_mut().find(|other| **other == Csn::NONE) else { return Step::Torn };
         *free = csn;
         self.stage = Stage::Header;
         self.before = None;
-        Step::Read(self.first_place())
+        Step::Read(self.first_place(self.table(geometry)))
     }
 
-    fn feed_header(&mut self, key: &[u8], bytes: &[u8], geometry: &Geometry, sums: &SumKey) -> Step {
-        let at = self.header_in_first();
+    #[inline]
+    fn feed_header(
+        &mut self,
+        key: &[u8],
+        bytes: &[u8],
+        table: &Table,
+        geometry: &Geometry,
+        sums: &SumKey,
+    ) -> Step {
+        let at = self.header_in_first(table);
         let Some(line) = bytes.get(at..at + 64).and_then(|line| line.try_into().ok()) else {
             return Step::Torn;
         };
-        self.header = Header::parse(line);
-        if self.header.table != self.table.id && (self.header.table != 0 || self.header.indicator != 0) {
+        let header = Header::parse(line);
+        if header.table != table.id && (header.table != 0 || header.indicator != 0) {
             return Step::Stale;
         }
-        if self.header.moved() {
+        if header.moved() {
             return self.next_table(geometry);
         }
-        let mask = self.table.shape.home_mask(self.odd);
-        self.candidates = self.header.matching(self.hash.fingerprint()) & self.header.occupied() & mask;
-        self.digest = fold(0, self.header.indicator);
+        let mask = table.shape.home_mask(self.odd);
+        self.candidates = header.matching(self.hash.fingerprint()) & header.occupied() & mask;
+        (self.indicator, self.groups) = (header.indicator, header.groups);
+        self.digest = fold(0, header.indicator);
         self.pending = None;
-        self.next_candidate(key, bytes, sums)
+        self.next_candidate(key, bytes, table, sums)
     }
 
     #[inline(always)]
-    fn header_in_first(&self) -> usize {
-        if self.look == Look::Segment && !self.odd { self.table.shape.header_at() as usize } else { 0 }
+    fn header_in_first(&self, table: &Table) -> usize {
+        if self.look == Look::Segment && !self.odd { table.shape.header_at() as usize } else { 0 }
     }
 
     fn next_table(&mut self, geometry: &Geometry) -> Step {
         let next = self.table_at as usize + 1;
         let Some(Some(table)) = geometry.tables.get(next) else { return Step::Stale };
         self.table_at = next as u8;
-        self.table = *table;
         (self.pair, self.odd) = table.home(self.hash);
         self.stage = Stage::Header;
         self.before = None;
-        Step::Read(self.first_place())
+        Step::Read(self.first_place(table))
     }
 
     /// Looks at candidates as long as their bytes are at hand.
-    fn next_candidate(&mut self, key: &[u8], bytes: &[u8], sums: &SumKey) -> Step {
+    #[inline]
+    fn next_candidate(&mut self, key: &[u8], bytes: &[u8], table: &Table, sums: &SumKey) -> Step {
         while self.candidates != 0 {
             let slot = self.candidates.trailing_zeros() as usize;
             self.candidates &= self.candidates - 1;
-            let Some(at) = self.table.slot_at(self.pair, slot, &self.header.groups) else {
-                return Step::Torn;
-            };
-            if let Some(within) = self.in_segment(slot, bytes) {
-                if let Some(step) = self.look_at(key, slot, at, bytes, within, sums) {
+            let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return Step::Torn };
+            if let Some(within) = self.in_segment(slot, bytes, table) {
+                if let Some(step) = self.look_at(key, (slot, at), bytes, within, table, sums) {
                     return step;
                 }
             } else {
                 self.stage = Stage::Slot(slot as u8);
-                return Step::Read(self.slot_line(at));
+                return Step::Read(slot_line(at));
             }
         }
-        self.look_over()
-    }
-
-    /// The 64 bytes that hold a slot.
-    #[inline(always)]
-    fn slot_line(&self, at: u64) -> Place {
-        Place::new(INDEX_REGION, at & !63, 64)
+        self.look_over(table)
     }
 
     /// Where a slot stands in the bytes of a segment READ, if it is in there.
     #[inline(always)]
-    fn in_segment(&self, slot: usize, bytes: &[u8]) -> Option<usize> {
-        if self.look == Look::Lines || slot >= self.table.shape.base_slots() {
+    fn in_segment(&self, slot: usize, bytes: &[u8], table: &Table) -> Option<usize> {
+        if self.look == Look::Lines || slot >= table.shape.base_slots() {
             return None;
         }
-        let from = if self.odd { self.table.shape.header_at() } else { 0 };
-        let at = self.table.shape.slot_at(slot).checked_sub(from)? as usize;
-        let len = self.table.shape.slot_bytes() as usize;
-        (bytes.len() == self.table.shape.segment_bytes() as usize && at + len <= bytes.len()).then_some(at)
+        let from = if self.odd { table.shape.header_at() } else { 0 };
+        let at = table.shape.slot_at(slot).checked_sub(from)? as usize;
+        let len = table.shape.slot_bytes() as usize;
+        (bytes.len() == table.shape.segment_bytes() as usize && at + len <= bytes.len()).then_some(at)
     }
 
-    fn feed_slot(&mut self, key: &[u8], slot: usize, bytes: &[u8], sums: &SumKey) -> Step {
-        let Some(at) = self.table.slot_at(self.pair, slot, &self.header.groups) else { return Step::Torn };
+    #[inline]
+    fn feed_slot(&mut self, key: &[u8], slot: usize, bytes: &[u8], table: &Table, sums: &SumKey) -> Step {
+        let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return Step::Torn };
         if bytes.len() != 64 {
             return Step::Torn;
         }
         let within = (at & 63) as usize;
-        match self.look_at(key, slot, at, bytes, within, sums) {
+        match self.look_at(key, (slot, at), bytes, within, table, sums) {
             Some(step) => step,
-            None => self.next_candidate(key, &[], sums),
+            None => self.next_candidate(key, &[], table, sums),
         }
     }
 
-    /// Judges one slot: `None` if the search goes on.
+    /// Judges one slot, given by number and offset: `None` if the search goes on.
     #[inline(always)]
     fn look_at(
         &mut self,
         key: &[u8],
-        slot: usize,
-        at: u64,
+        (slot, at): (usize, u64),
         bytes: &[u8],
         within: usize,
+        table: &Table,
         sums: &SumKey,
     ) -> Option<Step> {
-        let view = self.view(at, bytes, within, sums);
+        let view = view(table, at, bytes, within, sums);
         let step = match view {
             SlotView::Empty => None,
             SlotView::Torn => Some(Step::Torn),
-            SlotView::Record(record) => self.judge(key, at, within, &record),
+            SlotView::Record(record) => self.judge(key, at, within, table, &record),
         };
-        if self.table.discipline == Discipline::InPlace {
+        if table.discipline == Discipline::InPlace {
             return step;
         }
         // A set bit means a written slot; nothing there is of another moment (and, unlike a csn, repeats).
         let SlotView::Record(record) = view else { return Some(Step::Torn) };
-        let csn = record.csn();
-        self.digest = fold(fold(self.digest, slot as u64), csn.0);
-        self.pending = self.pending.or(step);
+        self.digest = fold(fold(self.digest, slot as u64), record.csn().0);
+        if let (None, Some(Step::Entry { entry, csn })) = (self.pending, step) {
+            self.pending = Some((entry, csn));
+        }
         None
     }
 
     #[inline(always)]
-    fn view<'b>(&self, at: u64, bytes: &'b [u8], within: usize, sums: &SumKey) -> SlotView<'b> {
-        match self.table.shape.kind {
-            SlotKind::Inline64 => {
-                let slot = bytes[within..within + 64].try_into().expect("a slot's length");
-                SlotView::parse64(slot, sums, seed(self.table.id, at))
-            }
-            SlotKind::Pointer16 => {
-                SlotView::parse16(bytes[within..within + 16].try_into().expect("a slot's length"))
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn judge(&self, key: &[u8], at: u64, within: usize, record: &Record<'_>) -> Option<Step> {
+    fn judge(&self, key: &[u8], at: u64, within: usize, table: &Table, record: &Record<'_>) -> Option<Step> {
         match *record {
             Record::Inline { csn, key: have, value, expiry } => (have == key).then(|| Step::Found {
                 csn,
@@ -291,42 +289,39 @@ impl Search {
                 slot: Place::new(INDEX_REGION, at, 64),
             }),
             Record::Entry { csn, entry, hash, .. } => {
-                let same = match self.table.shape.kind {
+                let same = match table.shape.kind {
                     SlotKind::Inline64 => hash == self.hash,
                     SlotKind::Pointer16 => hash.tag() == self.hash.tag(),
                 };
-                (same && !self.others.contains(&csn)).then_some(Step::Entry { entry, csn })
+                let other = self.others.as_ref().is_some_and(|others| others.contains(&csn));
+                (same && !other).then_some(Step::Entry { entry, csn })
             }
         }
     }
 
     /// All candidates were looked at and none answered.
-    fn look_over(&mut self) -> Step {
-        match self.table.discipline {
+    fn look_over(&mut self, table: &Table) -> Step {
+        match table.discipline {
             Discipline::InPlace => {
                 self.stage = Stage::Confirm;
-                Step::Read(self.table.header_place(self.pair))
+                Step::Read(table.header_place(self.pair))
             }
             Discipline::OutOfPlace => {
-                let (digest, pending) = (self.digest, self.pending.take());
-                if self.before == Some(digest) {
-                    return pending.unwrap_or(Step::Absent);
+                if self.before == Some(self.digest) {
+                    return self.pending.map_or(Step::Absent, |(entry, csn)| Step::Entry { entry, csn });
                 }
-                self.before = Some(digest);
+                self.before = Some(self.digest);
                 self.stage = Stage::Header;
-                Step::Read(self.first_place())
+                Step::Read(self.first_place(table))
             }
         }
     }
 
-    fn feed_confirmation(&mut self, bytes: &[u8]) -> Step {
+    fn feed_confirmation(&mut self, bytes: &[u8], table: &Table) -> Step {
         let Some(line) = bytes.first_chunk::<64>() else { return Step::Torn };
         let again = Header::parse(line);
-        if again.indicator == self.header.indicator && again.table == self.header.table {
-            Step::Absent
-        } else {
-            Step::Torn
-        }
+        let same_table = again.table == table.id || again.table == 0;
+        if again.indicator == self.indicator && same_table { Step::Absent } else { Step::Torn }
     }
 
     /// A repeat GET of a slot found before: the value, if the slot still holds the key. Tables updated in
@@ -340,10 +335,24 @@ impl Search {
             _ => None,
         }
     }
+}
 
-    /// Table in which the search is.
-    pub fn table(&self) -> &Table {
-        &self.table
+/// The 64 bytes that hold a slot.
+#[inline(always)]
+fn slot_line(at: u64) -> Place {
+    Place::new(INDEX_REGION, at & !63, 64)
+}
+
+#[inline(always)]
+fn view<'b>(table: &Table, at: u64, bytes: &'b [u8], within: usize, sums: &SumKey) -> SlotView<'b> {
+    match table.shape.kind {
+        SlotKind::Inline64 => {
+            let slot = bytes[within..within + 64].try_into().expect("a slot's length");
+            SlotView::parse64(slot, sums, seed(table.id, at))
+        }
+        SlotKind::Pointer16 => {
+            SlotView::parse16(bytes[within..within + 16].try_into().expect("a slot's length"))
+        }
     }
 }
 
@@ -351,5 +360,3 @@ impl Search {
 fn fold(digest: u64, word: u64) -> u64 {
     (digest ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
 }
-
-const _: () = assert!(header::BYTES == 64);

@@ -128,7 +128,10 @@ impl Demo<'_> {
     fn interrupted(&self) -> Result<(), Failure> {
         // Relaxed: a flag that a signal sets; nothing is read under it.
         if self.stop.load(Ordering::Relaxed) {
-            return Err(Failure::new(Exit::System, "interrupted; the server is stopped and its files are removed"));
+            return Err(Failure::new(
+                Exit::System,
+                "interrupted; the server is stopped and its files are removed",
+            ));
         }
         Ok(())
     }
@@ -139,7 +142,8 @@ impl Demo<'_> {
         items: impl Iterator<Item = Result<Item, Failure>>,
     ) -> Result<Progress, Failure> {
         let began = Instant::now();
-        let mut sender = Sender::start(&self.config, &Sending { clients: CLIENTS, pipeline: 64, ttl: None }, 0)?;
+        let mut sender =
+            Sender::start(&self.config, &Sending { clients: CLIENTS, pipeline: 64, ttl: None }, 0)?;
         for (record, item) in (0..).zip(items) {
             sender.push(record, item?)?;
             if record.is_multiple_of(256) {
@@ -239,7 +243,9 @@ impl Demo<'_> {
             human::count(mixed.totals.updates),
         ))?;
         if changed > 0 {
-            self.say(&format!("            {changed} reads of files that changed on disk meanwhile were not compared"))?;
+            self.say(&format!(
+                "            {changed} reads of files that changed on disk meanwhile were not compared"
+            ))?;
         }
         self.say(&format!(
             "PASSED      {} GETs, {} compared byte for byte, no difference",

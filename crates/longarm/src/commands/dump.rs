@@ -10,8 +10,8 @@ use longarm_base::UnixMillis;
 use longarm_client::Item;
 use serde_json::json;
 
-use super::inspect::saved::Saved;
 use super::connect;
+use super::inspect::saved::Saved;
 use crate::config::Config;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
@@ -69,7 +69,8 @@ const NAMED_MAX: usize = 20;
 /// Writes all items out.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let mut sink = Sink::open(&args)?;
-    let mut writer = Writer { prefix: args.prefix.as_bytes(), now: UnixMillis(0), failure: None, sink: &mut sink };
+    let mut writer =
+        Writer { prefix: args.prefix.as_bytes(), now: UnixMillis(0), failure: None, sink: &mut sink };
     match &args.arena {
         Some(directory) => {
             writer.now = UnixMillis(
@@ -107,11 +108,7 @@ fn say(summary: &sink::Summary, output: &mut Output) -> Result<(), Failure> {
             "items": summary.items, "bytes": summary.bytes, "passed_over": summary.refused_count,
         }));
     }
-    output.line(&format!(
-        "wrote {} items, {}",
-        human::count(summary.items),
-        human::bytes(summary.bytes)
-    ))
+    output.line(&format!("wrote {} items, {}", human::count(summary.items), human::bytes(summary.bytes)))
 }
 
 /// Takes items from a walk until something fails.

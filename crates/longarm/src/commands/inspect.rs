@@ -208,17 +208,25 @@ fn to_text(of: &str, findings: &Findings) -> String {
     let mut text = format!("{of}\n");
     text.push_str(&format!(
         "index       {} tables, {} pairs ({} moved, {} extended), {} slots\n",
-        index.tables, n(index.pairs), n(index.moved), n(index.extended), n(index.slots),
+        index.tables,
+        n(index.pairs),
+        n(index.moved),
+        n(index.extended),
+        n(index.slots),
     ));
     text.push_str(&format!(
         "items       {}: {} inline, {} in the arena\n",
-        n(index.items), n(index.inline), n(index.items - index.inline),
+        n(index.items),
+        n(index.inline),
+        n(index.items - index.inline),
     ));
     let states = STATES.iter().zip(store.states).filter(|(_, count)| *count > 0);
     let states: Vec<String> = states.map(|(name, count)| format!("{} {name}", n(count.into()))).collect();
     text.push_str(&format!(
         "arena       {} segments: {} table, {}\n",
-        n(store.segments.into()), store.table, states.join(", "),
+        n(store.segments.into()),
+        store.table,
+        states.join(", "),
     ));
     text.push_str(&format!(
         "entries     {} live ({}), {} superseded, {} rooms without one\n",

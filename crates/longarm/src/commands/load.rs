@@ -159,8 +159,11 @@ impl Job<'_> {
         let first = self.resume.as_ref().map_or(0, |resume| resume.done);
         for passed in 0..first {
             if !source.skip()? {
-                return Err(Failure::new(Exit::Usage, format!("the source ends after {passed} records, {first} were done"))
-                    .hint("remove the file of --resume to load everything from the beginning"));
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("the source ends after {passed} records, {first} were done"),
+                )
+                .hint("remove the file of --resume to load everything from the beginning"));
             }
         }
         if first > 0 {
@@ -231,7 +234,9 @@ impl Job<'_> {
     }
 
     fn note(&mut self, done: u64, now: bool) -> Result<(), Failure> {
-        let Some(resume) = self.resume.as_mut().filter(|resume| now || resume.is_due()) else { return Ok(()) };
+        let Some(resume) = self.resume.as_mut().filter(|resume| now || resume.is_due()) else {
+            return Ok(());
+        };
         let skipped = self.skipped.iter().filter(|&&record| record < done).count() as u64 + resume.skipped;
         resume.write(done, skipped)
     }

@@ -19,7 +19,9 @@ pub fn get(object: &Map<String, Value>, name: &str) -> Result<Option<Vec<u8>>, S
         (Some(_), Some(_)) => Err(format!("has both \"{name}\" and \"{name}64\"")),
         (Some(Value::String(text)), None) => Ok(Some(text.clone().into_bytes())),
         (Some(other), None) => Ok(Some(other.to_string().into_bytes())),
-        (None, Some(Value::String(text))) => decode(text.as_bytes()).map(Some).map_err(|e| format!("\"{name}64\" {e}")),
+        (None, Some(Value::String(text))) => {
+            decode(text.as_bytes()).map(Some).map_err(|e| format!("\"{name}64\" {e}"))
+        }
         (None, Some(_)) => Err(format!("\"{name}64\" is not a string")),
         (None, None) => Ok(None),
     }

@@ -79,7 +79,8 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         ),
     );
     if report.panicked > 0 {
-        let text = format!("{} threads of the server had ended by a broken invariant (see above)", report.panicked);
+        let text =
+            format!("{} threads of the server had ended by a broken invariant (see above)", report.panicked);
         return Err(Failure::new(Exit::Corrupt, text).hint("please report it with the lines above"));
     }
     Ok(Exit::Ok)
@@ -151,7 +152,9 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
 }
 
 fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
-    let Some((certificate, key)) = config.tls.cert.clone().zip(config.tls.key.clone()) else { return Ok(None) };
+    let Some((certificate, key)) = config.tls.cert.clone().zip(config.tls.key.clone()) else {
+        return Ok(None);
+    };
     Tls::default()
         .with_server(&Identity { certificate, key }, config.tls.client_ca.as_deref())
         .map(Some)

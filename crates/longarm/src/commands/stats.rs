@@ -56,12 +56,7 @@ fn show(stats: &Value, before: Option<(Duration, &Value)>) -> String {
     text
 }
 
-fn lines(
-    text: &mut String,
-    path: &str,
-    members: &Map<String, Value>,
-    before: Option<(Duration, &Value)>,
-) {
+fn lines(text: &mut String, path: &str, members: &Map<String, Value>, before: Option<(Duration, &Value)>) {
     for (name, value) in members {
         let label = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
         let before = before.and_then(|(time, stats)| Some((time, stats.get(name)?)));

@@ -9,4 +9,3 @@ mod memory;
 mod model;
 mod operations;
 mod relief;
-mod speed;

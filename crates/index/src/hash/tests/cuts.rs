@@ -38,7 +38,7 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -
             Step::Found { csn, .. } => Answer::Version(csn),
             Step::Entry { entry, csn } if bed.book.is_of(entry, csn, key) => Answer::Version(csn),
             Step::Entry { csn, .. } => {
-                let next = search.not_it(csn);
+                let next = search.not_it(csn, &geometry);
                 open.push((search, next, evidence, depth + 1));
                 continue;
             }

@@ -126,7 +126,7 @@ impl<M: OwnedWords> Bed<M> {
                 Step::Entry { entry, csn } if self.book.clone().is_of(entry, csn, key) => {
                     return (Some(csn), reads);
                 }
-                Step::Entry { csn, .. } => search.not_it(csn),
+                Step::Entry { csn, .. } => search.not_it(csn, &geometry),
                 Step::Absent => return (None, reads),
                 Step::Torn | Step::Stale => panic!("{step:?} with nobody writing"),
             };

@@ -94,7 +94,7 @@ proptest! {
                             bed.memory.copy_out(place.offset, &mut bytes);
                             search.feed(&key, &bytes, &geometry, &bed.sums)
                         }
-                        Step::Entry { csn, .. } => search.not_it(csn),
+                        Step::Entry { csn, .. } => search.not_it(csn, &geometry),
                         Step::Found { .. } => return Err(TestCaseError::fail("garbage verified")),
                         Step::Absent | Step::Torn | Step::Stale => break,
                     };

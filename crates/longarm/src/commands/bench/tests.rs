@@ -19,9 +19,30 @@ fn words_become_a_plan() {
     let usual = plan(&[]).expect("a plan");
     assert_eq!(usual, Plan { mix: Mix::C, ..Plan::default() });
     let words = [
-        "95:5", "--keys", "4000000", "--value-bytes", "1KiB", "--depth", "32", "--clients", "2", "--seconds",
-        "0.5", "--warm-up", "100ms", "--runs", "3", "--seed", "7", "--distribution", "zipfian", "--rate",
-        "5000", "--poisson", "--key-form", "ycsb",
+        "95:5",
+        "--keys",
+        "4000000",
+        "--value-bytes",
+        "1KiB",
+        "--depth",
+        "32",
+        "--clients",
+        "2",
+        "--seconds",
+        "0.5",
+        "--warm-up",
+        "100ms",
+        "--runs",
+        "3",
+        "--seed",
+        "7",
+        "--distribution",
+        "zipfian",
+        "--rate",
+        "5000",
+        "--poisson",
+        "--key-form",
+        "ycsb",
     ];
     let plan = plan(&words).expect("a plan");
     assert_eq!((plan.mix, plan.records, plan.value_bytes), (Mix::Reads(950), 4_000_000, 1024));

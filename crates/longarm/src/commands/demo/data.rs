@@ -31,7 +31,12 @@ pub fn fill(number: u64, version: u64, len: usize, value: &mut Vec<u8>) {
 }
 
 /// Judges a value: the version it says, or how it is wrong. `expected` is used as memory.
-pub fn judge(number: u64, value: &[u8], len_of: impl Fn(u64) -> usize, expected: &mut Vec<u8>) -> Result<u64, String> {
+pub fn judge(
+    number: u64,
+    value: &[u8],
+    len_of: impl Fn(u64) -> usize,
+    expected: &mut Vec<u8>,
+) -> Result<u64, String> {
     let Some((head, _)) = value.split_first_chunk::<16>() else {
         return Err(format!("has {} bytes, fewer than its head", value.len()));
     };

@@ -79,7 +79,9 @@ impl Host {
             if let Ok(Some(status)) = self.child.try_wait() {
                 let said = std::fs::read_to_string(self.directory.0.join("log")).unwrap_or_default();
                 let text = format!("the demo's server ended at once with {status}: {}", said.trim());
-                return Err(Failure::new(Exit::System, text).hint("`longarm doctor` shows what this machine lacks"));
+                return Err(
+                    Failure::new(Exit::System, text).hint("`longarm doctor` shows what this machine lacks")
+                );
             }
             match connect::connect(&self.config, "longarm demo") {
                 Ok(_) => return Ok(()),

@@ -82,25 +82,32 @@ pub struct Work {
 
 impl Work {
     /// Starts readers and writers. With `files` the readers read the files too.
-    pub fn start(config: &Config, plan: &Plan, readers: u16, writers: u16, files: bool) -> Result<Work, Failure> {
+    pub fn start(
+        config: &Config,
+        plan: &Plan,
+        readers: u16,
+        writers: u16,
+        files: bool,
+    ) -> Result<Work, Failure> {
         let shared = Arc::new(Shared::default());
-        let mut work =
-            Work { shared, stop: plan.stop.clone(), readers: readers.into(), threads: Vec::new() };
+        let mut work = Work { shared, stop: plan.stop.clone(), readers: readers.into(), threads: Vec::new() };
         for i in 0..readers + writers {
             let client = connect::connect(config, &format!("longarm demo {i}"))?;
             let (shared, plan, config) = (work.shared.clone(), plan.clone(), config.clone());
             let body = move || {
                 let one = Thread { client, plan, shared: shared.clone(), expected: Vec::new() };
                 let (at, of) = (u64::from(i), u64::from(readers));
-                let done = if i < readers { one.read(at, of, files) } else { one.write(at - of, writers.into()) };
+                let done =
+                    if i < readers { one.read(at, of, files) } else { one.write(at - of, writers.into()) };
                 if let Err(trouble) = done {
                     shared.fail(trouble.failure(&config));
                 }
             };
             let thread = std::thread::Builder::new().name(format!("demo-{i}")).spawn(body);
-            work.threads.push(thread.map_err(|error| {
-                Failure::new(Exit::System, format!("cannot start a thread: {error}"))
-            })?);
+            work.threads
+                .push(thread.map_err(|error| {
+                    Failure::new(Exit::System, format!("cannot start a thread: {error}"))
+                })?);
         }
         Ok(work)
     }
@@ -142,7 +149,8 @@ impl Work {
         self.shared.end.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                self.shared.fail(Failure::new(Exit::Corrupt, "a thread of the demo ended by a broken invariant"));
+                self.shared
+                    .fail(Failure::new(Exit::Corrupt, "a thread of the demo ended by a broken invariant"));
             }
         }
     }

@@ -55,7 +55,8 @@ impl Sink {
             Format::Tsv => Form::Tsv(lines()?),
             Format::Tree => Form::Tree(Tree::open(&path, args.prefix.as_bytes())?),
         };
-        let mut sink = Sink { form, path, base64: args.base64, summary: Summary::default(), line: Vec::new() };
+        let mut sink =
+            Sink { form, path, base64: args.base64, summary: Summary::default(), line: Vec::new() };
         sink.header().map_err(|error| sink.failed(&error))?;
         Ok(sink)
     }

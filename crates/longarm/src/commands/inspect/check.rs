@@ -80,7 +80,10 @@ pub fn read_entry<'b>(
     view.arena.copy_out(entry.offset, bytes);
     let read = object::read(bytes, entry.offset, view.sums).map_err(wrong)?;
     if read.csn != csn {
-        return Err(format!("names an entry at {:#x} that has version {}, not {}", entry.offset, read.csn.0, csn.0));
+        return Err(format!(
+            "names an entry at {:#x} that has version {}, not {}",
+            entry.offset, read.csn.0, csn.0
+        ));
     }
     Ok(read)
 }
@@ -154,12 +157,7 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
 }
 
 /// Every live entry is named by exactly one slot, and every slot names a live one, writes under way aside.
-fn compare(
-    findings: &mut Findings,
-    named: &mut [(u64, u64, bool)],
-    live: &mut [(u64, u64)],
-    allowed: u64,
-) {
+fn compare(findings: &mut Findings, named: &mut [(u64, u64, bool)], live: &mut [(u64, u64)], allowed: u64) {
     named.sort_unstable();
     live.sort_unstable();
     let mut between = Vec::new();

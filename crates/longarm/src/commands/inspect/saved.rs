@@ -36,7 +36,8 @@ impl Saved {
             let file = File::open(&path).map_err(|error| Failure::io("open", &path, &error).hint(hint))?;
             let found = file.metadata().map_err(|error| Failure::io("examine", &path, &error))?.len();
             if found != bytes {
-                let text = format!("{} has {found} bytes, {} says {bytes}", path.display(), Description::FILE);
+                let text =
+                    format!("{} has {found} bytes, {} says {bytes}", path.display(), Description::FILE);
                 return Err(Failure::new(Exit::Corrupt, text).hint("was it copied only in part?"));
             }
             Region::open_saved(&file)

@@ -25,9 +25,10 @@ impl Columns {
             };
             column(&text, header).ok_or_else(|| missing(flag, &text, header, path))
         };
+        let key = find("--key", &args.key, "key", 0)?;
         let value = if args.whole_line { None } else { Some(find("--value", &args.value, "value", 1)?) };
         let ttl = header.and_then(|_| column("ttl_ms", header));
-        Ok(Columns { key: find("--key", &args.key, "key", 0)?, value, ttl })
+        Ok(Columns { key, value, ttl })
     }
 
     /// One column of a record.

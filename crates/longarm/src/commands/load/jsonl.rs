@@ -35,13 +35,8 @@ impl Jsonl {
         let line = self.line;
         let bytes = self.bytes.len() as u64;
         let text = trim(&self.bytes);
-        let broken = |why: String| Record {
-            key: Err(why.clone()),
-            value: Err(why),
-            ttl: Ok(None),
-            line,
-            bytes,
-        };
+        let broken =
+            |why: String| Record { key: Err(why.clone()), value: Err(why), ttl: Ok(None), line, bytes };
         let object: Map<String, Value> = match serde_json::from_slice(text) {
             Ok(Value::Object(object)) => object,
             Ok(other) => return broken(format!("is no JSON object but {}", kind(&other))),

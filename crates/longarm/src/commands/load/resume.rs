@@ -30,7 +30,10 @@ impl Resume {
     /// Opens the file if it exists, and checks that it is about this source, these arguments and this server.
     pub fn open(path: &Path, args: &Args, of: &dyn Source, boot: u64) -> Result<Resume, Failure> {
         let Some(fingerprint) = of.fingerprint() else {
-            return Err(Failure::new(Exit::Usage, "--resume needs a source that can be read again, stdin cannot"));
+            return Err(Failure::new(
+                Exit::Usage,
+                "--resume needs a source that can be read again, stdin cannot",
+            ));
         };
         let source = Digest::new().words(&[fingerprint]).bytes(meaning(args).as_bytes()).0;
         let mut resume = Resume { path: path.into(), source, boot, written: None, done: 0, skipped: 0 };

@@ -160,8 +160,7 @@ pub fn format(args: &Args) -> Result<Format, Failure> {
     if args.path == Path::new("-") {
         return Err(unknown("the format of stdin is not known"));
     }
-    let about =
-        std::fs::metadata(&args.path).map_err(|error| Failure::io("examine", &args.path, &error))?;
+    let about = std::fs::metadata(&args.path).map_err(|error| Failure::io("examine", &args.path, &error))?;
     if about.is_dir() {
         return Ok(Format::Tree);
     }

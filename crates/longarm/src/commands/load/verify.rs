@@ -32,12 +32,7 @@ pub struct Verified {
 }
 
 /// Compares all items of the source; `ttl` says whether items without a time of their own expire.
-pub fn verify(
-    source: &mut dyn Source,
-    config: &Config,
-    ttl: bool,
-    bar: &Bar,
-) -> Result<Verified, Failure> {
+pub fn verify(source: &mut dyn Source, config: &Config, ttl: bool, bar: &Bar) -> Result<Verified, Failure> {
     let mut client = connect::connect(config, "longarm load --verify")?;
     let mut verified = Verified::default();
     let (mut batch, mut bytes) = (Vec::new(), 0);
@@ -102,7 +97,11 @@ pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
         return None;
     }
     let at = expected.iter().zip(found).position(|(a, b)| a != b).unwrap_or(expected.len().min(found.len()));
-    Some(format!("{} bytes expected, {} found, the first difference at byte {at}", expected.len(), found.len()))
+    Some(format!(
+        "{} bytes expected, {} found, the first difference at byte {at}",
+        expected.len(),
+        found.len()
+    ))
 }
 
 impl Verified {
