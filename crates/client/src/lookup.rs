@@ -70,7 +70,7 @@ pub(crate) struct View<'a> {
 }
 
 impl Lookup {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn start(hash: Hash, look: Look, located: Option<Located>, view: &View<'_>) -> (Lookup, Want) {
         let mut lookup = Lookup { hash, look, stage: Stage::Search, search: None };
         let want = match located {
@@ -93,7 +93,7 @@ impl Lookup {
         self.hash
     }
 
-    #[inline]
+    #[inline(always)]
     fn start_search(&mut self, view: &View<'_>) -> Want {
         let (search, step) = Search::start(self.hash, view.geometry, self.look);
         self.stage = Stage::Search;
@@ -102,7 +102,7 @@ impl Lookup {
     }
 
     /// Takes the bytes of the READ (or of the large entry) that the last step asked for.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn feed(&mut self, key: &[u8], bytes: &[u8], view: &View<'_>) -> Want {
         match self.stage {
             Stage::Search => {
@@ -145,7 +145,7 @@ impl Lookup {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn follow(&mut self, step: Step, view: &View<'_>) -> Want {
         match step {
             Step::Read(place) => Want::Read(place),

@@ -58,6 +58,16 @@ impl Mapping {
         unsafe { &*(self.base.add(at as usize) as *const AtomicU64) }
     }
 
+    /// A word whose bounds the caller has checked.
+    ///
+    /// # Safety
+    /// `at` is a multiple of 8 and less than `len`.
+    #[inline(always)]
+    unsafe fn word_in_bounds(&self, at: u64) -> &AtomicU64 {
+        // SAFETY: the caller's promise; otherwise as in `word`.
+        unsafe { &*(self.base.add(at as usize) as *const AtomicU64) }
+    }
+
     #[inline(always)]
     fn check(&self, at: u64, len: usize) {
         assert!(
@@ -67,7 +77,7 @@ impl Mapping {
         );
     }
 
-    #[inline]
+    #[inline(always)]
     fn copy_out(&self, at: u64, into: &mut [u8]) {
         self.check(at, into.len());
         if into.len() >= STRING_COPY_MIN {
@@ -80,7 +90,9 @@ impl Mapping {
         let mut offset = at;
         for chunk in &mut chunks {
             // Relaxed: a copy promises nothing between its words; records verify themselves.
-            chunk.copy_from_slice(&self.word(offset).load(Ordering::Relaxed).to_le_bytes());
+            // SAFETY: `check` covered the whole range, of which this is a full word.
+            let word = unsafe { self.word_in_bounds(offset) }.load(Ordering::Relaxed);
+            chunk.copy_from_slice(&word.to_le_bytes());
             offset += 8;
         }
         let rest = chunks.into_remainder();
@@ -103,8 +115,10 @@ impl Mapping {
         } else {
             for (i, chunk) in bytes[..whole].chunks_exact(8).enumerate() {
                 let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
+                // SAFETY: `check` covered the whole range, of which this is a full word.
+                let to = unsafe { self.word_in_bounds(at + i as u64 * 8) };
                 // Release: the store rule of the crate; pairs with the Acquire of Words::load.
-                self.word(at + i as u64 * 8).store(word, Ordering::Release);
+                to.store(word, Ordering::Release);
             }
         }
         let rest = &bytes[whole..];
@@ -221,7 +235,7 @@ macro_rules! look {
                 // Acquire: pairs with the Release of OwnedWords::store.
                 u64::from_le(self.0.word(at).load(Ordering::Acquire))
             }
-            #[inline]
+            #[inline(always)]
             fn copy_out(&self, at: u64, into: &mut [u8]) {
                 self.0.copy_out(at, into)
             }

@@ -104,7 +104,7 @@ const OTHERS_MAX: usize = 4;
 
 impl Search {
     /// Starts a search; the first step is always a READ.
-    #[inline]
+    #[inline(always)]
     pub fn start(hash: Hash, geometry: &Geometry, look: Look) -> (Search, Step) {
         let table = geometry.tables[0].as_ref().expect("a geometry has a table");
         let (pair, odd) = table.home(hash);
@@ -142,7 +142,7 @@ impl Search {
     }
 
     /// Takes the bytes of the READ that the last step asked for; `geometry` is the one it was started with.
-    #[inline]
+    #[inline(always)]
     pub fn feed(&mut self, key: &[u8], bytes: &[u8], geometry: &Geometry, sums: &SumKey) -> Step {
         let table = self.table(geometry);
         match self.stage {
@@ -162,7 +162,7 @@ impl Search {
         Step::Read(self.first_place(self.table(geometry)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn feed_header(
         &mut self,
         key: &[u8],
@@ -206,7 +206,7 @@ impl Search {
     }
 
     /// Looks at candidates as long as their bytes are at hand.
-    #[inline]
+    #[inline(always)]
     fn next_candidate(&mut self, key: &[u8], bytes: &[u8], table: &Table, sums: &SumKey) -> Step {
         while self.candidates != 0 {
             let slot = self.candidates.trailing_zeros() as usize;
@@ -236,7 +236,7 @@ impl Search {
         (bytes.len() == table.shape.segment_bytes() as usize && at + len <= bytes.len()).then_some(at)
     }
 
-    #[inline]
+    #[inline(always)]
     fn feed_slot(&mut self, key: &[u8], slot: usize, bytes: &[u8], table: &Table, sums: &SumKey) -> Step {
         let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return Step::Torn };
         if bytes.len() != 64 {
@@ -300,6 +300,7 @@ impl Search {
     }
 
     /// All candidates were looked at and none answered.
+    #[inline(always)]
     fn look_over(&mut self, table: &Table) -> Step {
         match table.discipline {
             Discipline::InPlace => {
