@@ -90,7 +90,10 @@ fn nightly_host() -> Result<String, String> {
     let host = text.lines().find_map(|line| line.strip_prefix("host: "));
     match host {
         Some(host) if output.status.success() => Ok(host.to_string()),
-        _ => Err(format!("{missing} ({})", String::from_utf8_lossy(&output.stderr).trim())),
+        _ => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{missing} ({})", said.lines().next().unwrap_or("rustc said nothing").trim()))
+        }
     }
 }
 
@@ -125,15 +128,20 @@ fn execute(fuzz: &Path, binary: &Path, name: &str, seconds: u64) -> Result<Outco
         std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     }
     let mut command = Command::new(binary);
-    command.arg(&corpus).arg(&seeds).arg(prefixed("-artifact_prefix=", &artifacts)).args([
-        INPUT_MAX,
-        "-len_control=10",
-        "-timeout=10",
-        "-rss_limit_mb=2048",
-        "-malloc_limit_mb=256",
-        "-print_final_stats=1",
-        &format!("-max_total_time={seconds}"),
-    ]);
+    command
+        .arg(&corpus)
+        .args(seeds.is_dir().then_some(&seeds))
+        .arg(prefixed("-artifact_prefix=", &artifacts))
+        .args([
+            INPUT_MAX,
+            "-len_control=10",
+            // Of the wall clock: a busy machine must not look like an endless loop.
+            "-timeout=60",
+            "-rss_limit_mb=2048",
+            "-malloc_limit_mb=256",
+            "-print_final_stats=1",
+            &format!("-max_total_time={seconds}"),
+        ]);
     // Leaks are no matter of memory safety, and finding them needs rights that containers do not give.
     let child = command.env("ASAN_OPTIONS", "detect_leaks=0").stderr(Stdio::piped()).spawn();
     let mut child = child.map_err(|error| format!("cannot run {}: {error}", binary.display()))?;

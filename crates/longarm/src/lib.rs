@@ -1,7 +1,7 @@
 //! The command line of Longarm: one file a subcommand under [`commands`], settings under [`config`].
 //!
-//! Nothing here knows a byte of the store's structures: commands call the client, server and bench crates, and
-//! `inspect` the `verify` functions of index and store.
+//! Nothing here knows a byte of the store's structures: commands call the client, server and bench crates,
+//! and `inspect` the `verify` functions of index and store.
 #![forbid(unsafe_code)]
 
 pub mod cli;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 pub enum Exit {
     /// Done.
     Ok = 0,
-    /// The key does not exist, or `cas` met another version. Not an error: stderr has a note, and none with `--json`.
+    /// The key does not exist, or `cas` met another version. Not an error: stderr has a note, and none with
+    /// `--json`.
     NotFound = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
@@ -146,7 +147,8 @@ impl Output {
         }
     }
 
-    /// Says on stderr what the exit code means where it is no failure; with `--json` the result says it already.
+    /// Says on stderr what the exit code means where it is no failure; with `--json` the result says it
+    /// already.
     pub fn note(&mut self, text: &str) {
         if !self.json {
             self.remark(&format!("{text}\n"));

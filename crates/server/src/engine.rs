@@ -27,6 +27,10 @@ use crate::pause::Pause;
 pub(crate) const ATTEMPTS: u32 = 64;
 /// A finding that nothing can be freed holds so long.
 const EXHAUSTED_FOR: Nanos = Nanos::from_millis(10);
+/// A want of memory that pauses so long begins anew: what was found before says nothing any more.
+const EPISODE: Nanos = Nanos::from_millis(1000);
+/// Collection and eviction show a first gain within this time, or there is none to be had.
+const FIRST_GAIN: Nanos = Nanos::from_millis(50);
 
 pub(crate) type PairOf<'a, M> = Pair<'a, M, Arena<M>>;
 
@@ -124,8 +128,29 @@ pub(crate) struct Engine<M: OwnedWords> {
     csn: AtomicU64,
     /// An item with a time to live was ever stored.
     ttl_used: AtomicBool,
-    /// When the housekeeper last found that nothing can be freed, plus one.
+    need: Need,
+}
+
+/// What writers that found no memory and the housekeeper tell each other, in nanoseconds of the monotonic
+/// clock. All Relaxed: hints with a time on them.
+#[derive(Debug, Default)]
+struct Need {
+    /// When somebody last found none.
+    last: AtomicU64,
+    /// When that began, without a pause of [`EPISODE`].
+    since: AtomicU64,
+    /// When the housekeeper found that nothing can be freed.
     exhausted: AtomicU64,
+}
+
+fn get(word: &AtomicU64) -> Nanos {
+    // Relaxed: a hint with a time on it, see `Need`.
+    Nanos(word.load(Ordering::Relaxed))
+}
+
+fn set(word: &AtomicU64, time: Nanos) {
+    // Relaxed: as in `get`.
+    word.store(time.0, Ordering::Relaxed);
 }
 
 /// What is known of a key's record under the lock.
@@ -176,7 +201,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             relief: Arc::default(),
             csn: AtomicU64::new(0),
             ttl_used: AtomicBool::new(false),
-            exhausted: AtomicU64::new(0),
+            need: Need::default(),
         })
     }
 }
@@ -259,19 +284,27 @@ impl<M: OwnedWords> Engine<M> {
     /// Says what to do where memory is short.
     #[cold]
     pub(crate) fn short(&self, moment: Moment) -> Short {
-        // Relaxed: a hint with a time on it.
-        let exhausted = self.exhausted.load(Ordering::Relaxed);
-        if exhausted != 0 && moment.now.since(Nanos(exhausted - 1)) < EXHAUSTED_FOR {
+        let before = get(&self.need.last);
+        set(&self.need.last, moment.now);
+        if moment.now.since(before) > EPISODE || before == Nanos(0) {
+            set(&self.need.since, moment.now);
+            set(&self.need.exhausted, Nanos(0));
+        }
+        let exhausted = get(&self.need.exhausted);
+        if exhausted != Nanos(0) && moment.now.since(exhausted) < EXHAUSTED_FOR {
             return Short::Refused;
         }
         self.relief.poke();
         Short::Wait
     }
 
-    /// The housekeeper found at `now` that nothing can be freed.
-    pub(crate) fn set_exhausted(&self, now: Nanos) {
-        // Relaxed: as in `short`.
-        self.exhausted.store(now.0 + 1, Ordering::Relaxed);
+    /// The housekeeper has nothing to do at `now`, and last gained something at `gained`.
+    pub(crate) fn nothing_to_gain(&self, now: Nanos, gained: Nanos) {
+        let since = get(&self.need.since);
+        let wanted = now.since(get(&self.need.last)) < EPISODE;
+        if wanted && now.since(since.max(gained)) > self.options.quarantine + FIRST_GAIN {
+            set(&self.need.exhausted, now);
+        }
     }
 
     /// Sets the clock bit of a key.

@@ -12,8 +12,9 @@ use crate::pulse::Pulse;
 use crate::session::{Recall, Session};
 use crate::shared::{Phase, Shared};
 
-/// How long a write may wait for memory to be freed.
-const MEMORY_WAIT: Nanos = Nanos::from_millis(1000);
+/// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
+/// Where nothing can be freed, the housekeeper says so much sooner.
+const MEMORY_WAIT: Nanos = Nanos::from_millis(500);
 
 /// What a worker brings to a request.
 pub(crate) struct Context<'a> {
@@ -92,7 +93,7 @@ fn once(
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(short) => {
-            let until = *stalled.get_or_insert(moment.now + MEMORY_WAIT);
+            let until = *stalled.get_or_insert(moment.now + engine.options.quarantine + MEMORY_WAIT);
             if short == Short::Wait && moment.now < until && context.phase == Phase::Serving {
                 return Executed::Wait;
             }

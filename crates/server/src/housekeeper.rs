@@ -115,10 +115,8 @@ impl Housekeeper {
             self.shared.sessions.forget(moment.now);
         }
         self.last_pass = moment.now;
-        let engine = &self.shared.engine;
-        let hope = engine.options.quarantine + Nanos::from_millis(50);
-        if !more.contains(&true) && moment.now.since(self.last_gain) > hope {
-            engine.set_exhausted(moment.now);
+        if !more.contains(&true) {
+            self.shared.engine.nothing_to_gain(moment.now, self.last_gain);
         }
         more.contains(&true)
     }

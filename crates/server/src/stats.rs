@@ -1,6 +1,6 @@
 //! Statistics: what `longarm stats` shows.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_wire::RequestKind;
 use serde::Serialize;
@@ -119,6 +119,11 @@ impl Stats {
     }
 }
 
+fn read(counter: &AtomicU64) -> u64 {
+    // Relaxed: a counter that publishes nothing else.
+    counter.load(Ordering::Relaxed)
+}
+
 impl Shared {
     /// Collects the statistics. Its numbers are of slightly different moments.
     pub(crate) fn stats(&self) -> Stats {
@@ -130,8 +135,7 @@ impl Shared {
             name: client.name.clone(),
             peer: client.peer.clone(),
             transport: client.transport.clone(),
-            // Relaxed: a counter.
-            requests: client.requests.load(Ordering::Relaxed),
+            requests: read(&client.requests),
         };
         Stats {
             uptime_ms: self.moment().now.since(self.clock.started()).0 / 1_000_000,
@@ -155,12 +159,11 @@ impl Shared {
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),
             csn: engine.csn().0,
-            // Relaxed, these five: counters.
-            evicted: counts.evicted.load(Ordering::Relaxed),
-            expired: counts.expired.load(Ordering::Relaxed),
-            out_of_memory: counts.refused.load(Ordering::Relaxed),
-            heartbeats: self.beats.load(Ordering::Relaxed),
-            heartbeats_withheld: self.withheld.load(Ordering::Relaxed),
+            evicted: read(&counts.evicted),
+            expired: read(&counts.expired),
+            out_of_memory: read(&counts.refused),
+            heartbeats: read(&self.beats),
+            heartbeats_withheld: read(&self.withheld),
             cpu_seconds: process_cpu().0 as f64 / 1e9,
         }
     }
@@ -190,8 +193,7 @@ impl Shared {
             active: counters.active,
             sealed: counters.sealed,
             quarantined: counters.quarantined,
-            // Relaxed: a counter.
-            moved: self.engine.counts.moved.load(Ordering::Relaxed),
+            moved: read(&self.engine.counts.moved),
         }
     }
 }

@@ -42,8 +42,8 @@ pub fn open(text: &str, options: &TargetOptions) -> Result<Box<dyn TargetFactory
             Ok(factory(url.to_string(), url, options.timeout, None))
         }
         None => Err(format!(
-            "'{text}' is neither a server to start (redis, memcached) nor the address of one (redis://..., memcached://..., \
-                 shm:..., tcp://...)"
+            "'{text}' is neither a server to start (redis, memcached) nor the address of one \
+                 (redis://..., memcached://..., shm:..., tcp://...)"
         )),
     }
 }

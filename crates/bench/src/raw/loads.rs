@@ -17,8 +17,8 @@ pub struct Walk<'a, W: Words> {
     lines: u64,
     pairs: u64,
     pair_lines: u64,
-    /// What the last load gave: the next walk goes on from there, so that no walk repeats (and finds cached) the
-    /// lines of the one before.
+    /// What the last load gave: the next walk goes on from there, so that no walk repeats (and finds cached)
+    /// the lines of the one before.
     word: Cell<u64>,
 }
 

@@ -55,6 +55,7 @@ fn walks_stay_inside_and_touch_every_part() {
     let sum = SumKey::new(1);
     let touched = |step: &dyn Fn()| {
         step();
+        // Relaxed: counts of this thread alone.
         let counts = words.0.iter().map(|n| n.swap(0, std::sync::atomic::Ordering::Relaxed));
         counts.filter(|&n| n > 0).count()
     };

@@ -1,8 +1,8 @@
 //! `longarm demo`: the whole store at work in under a minute, leaving nothing behind.
 //!
-//! The server is a process of its own, so that its CPU time can be told apart: [`host`]. What is loaded is a tree of
-//! files ([`super::load`]) and items that describe themselves ([`data`]), so that a reader can judge every byte of a
-//! value that a writer changes meanwhile. [`work`] has the threads that read and write.
+//! The server is a process of its own, so that its CPU time can be told apart: [`host`]. What is loaded is a
+//! tree of files ([`super::load`]) and items that describe themselves ([`data`]), so that a reader can judge
+//! every byte of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
 
 mod data;
 mod host;
@@ -42,7 +42,7 @@ pub struct Args {
     pub tree: Option<PathBuf>,
 
     /// Small items to load beside it
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = items())]
     pub items: u64,
 
     /// Clients that update while everything is read back
@@ -52,6 +52,10 @@ pub struct Args {
     /// How long the read phase lasts
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub time: Duration,
+}
+
+fn items() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=100_000_000)
 }
 
 /// Clients that load and read.
@@ -68,6 +72,10 @@ const READ_ONLY: Duration = Duration::from_secs(3);
 /// Prefix of the files' keys.
 const PREFIX: &[u8] = b"file/";
 
+const NEXT: &str = "
+Next: `longarm doctor`, `longarm server --memory 2GiB`, then `longarm put greeting hello` and
+      `longarm get greeting`; `longarm bench c --clients 1,2` measures, `longarm --help` lists the rest.";
+
 /// Runs the demo.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
@@ -77,7 +85,8 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     }
     let (root, tree) = choose_tree(args.tree.as_deref())?;
     let bytes = tree.total().bytes.unwrap_or(0);
-    // Segments are collected half empty at worst; an index of 64-byte slots is at worst a third full, and grows.
+    // Segments are collected half empty at worst; an index of 64-byte slots is at worst a third full, and
+    // grows.
     let memory = ((2 * bytes) + args.items * 512 + (256 << 20)).next_multiple_of(64 << 20);
     let host = Host::start(config, memory)?;
     let demo = Demo { args: &args, config: host.config().clone(), host: &host, stop, output, root };
@@ -252,8 +261,7 @@ impl Demo<'_> {
             human::count(gets),
             human::bytes(checked),
         ))?;
-        self.say("\nNext: `longarm doctor`, `longarm server --memory 2GiB`, then `longarm put greeting hello` and \
-                  `longarm get greeting`;\n      `longarm bench c --clients 1,2` measures, `longarm --help` lists the rest.")?;
+        self.say(NEXT)?;
         Ok(Exit::Ok)
     }
 }

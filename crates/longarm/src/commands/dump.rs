@@ -21,9 +21,9 @@ use sink::Sink;
 pub const ABOUT: &str = "Write out all items";
 
 const AFTER: &str = "\
-An item that is there throughout is written; one that comes or goes meanwhile may be, and one may be written twice if
-the index grows meanwhile (the later one is newer). In a tree, keys that cannot be relative paths are named on stderr
-and passed over (4), and times to live are lost. `longarm load` reads every form back.";
+An item that is there throughout is written; one that comes or goes meanwhile may be, and one may be written
+twice if the index grows meanwhile (the later one is newer). In a tree, keys that cannot be relative paths are
+named on stderr and passed over (4), and times to live are lost. `longarm load` reads every form back.";
 
 /// How items are written.
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]

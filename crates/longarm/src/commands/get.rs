@@ -17,8 +17,8 @@ pub const ABOUT: &str = "Print the value of a key";
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 1 if any key does not exist.")]
 pub struct Args {
-    /// Keys to look up. The value of one is printed byte for byte (on a terminal with a line end); several are
-    /// a line each: key, tab, value
+    /// Keys to look up. The value of one is printed byte for byte (on a terminal with a line end); several
+    /// are a line each: key, tab, value
     #[arg(required = true, value_name = "KEY")]
     pub keys: Vec<String>,
 

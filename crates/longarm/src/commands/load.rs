@@ -30,10 +30,10 @@ use source::{Next, Source};
 pub const ABOUT: &str = "Load a directory tree, or a CSV, TSV or JSON-lines file";
 
 const AFTER: &str = "\
-A record that cannot be stored (an empty key or one over 1,024 bytes, a value over 64 MiB, a file that cannot be
-read, a line that is not understood) is named on stderr with its line or path and passed over; the load goes on and
-ends with 4. Links and special files of a tree are left out. A column or member ttl_ms is the time to live.
-What `longarm dump` writes loads again without further flags.";
+A record that cannot be stored (an empty key or one over 1,024 bytes, a value over 64 MiB, a file that cannot
+be read, a line that is not understood) is named on stderr with its line or path and passed over; the load
+goes on and ends with 4. Links and special files of a tree are left out. A column or member ttl_ms is the time
+to live. What `longarm dump` writes loads again without further flags.";
 
 /// Skipped records that are named; further ones are counted.
 const NAMED_MAX: usize = 20;
@@ -88,8 +88,8 @@ pub struct Args {
     #[arg(long)]
     pub no_header: bool,
 
-    /// Note the progress in this file, and go on from there if it exists; refused if the source changed or the
-    /// server was started anew
+    /// Note the progress in this file, and go on from there if it exists; refused if the source changed or
+    /// the server was started anew
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
 

@@ -1,4 +1,5 @@
-//! Keys and values in JSON: text where the bytes are Unicode text, base64 under `key64` and `value64` otherwise.
+//! Keys and values in JSON: text where the bytes are Unicode text, base64 under `key64` and `value64`
+//! otherwise.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,8 +13,8 @@ pub fn set(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// The bytes of member `name` (or `name` and `64`); `None` if there is neither. A value that is no string stands
-/// for its JSON text.
+/// The bytes of member `name` (or `name` and `64`); `None` if there is neither. A value that is no string
+/// stands for its JSON text.
 pub fn get(object: &Map<String, Value>, name: &str) -> Result<Option<Vec<u8>>, String> {
     match (object.get(name), object.get(&format!("{name}64"))) {
         (Some(_), Some(_)) => Err(format!("has both \"{name}\" and \"{name}64\"")),

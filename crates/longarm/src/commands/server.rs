@@ -26,10 +26,8 @@ pub const ABOUT: &str = "Serve a store until told to stop";
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
-#[command(
-    after_help = "SIGTERM and SIGINT: it answers accepted writes, tells its clients, removes its sockets, and ends \
-                  with 0. A second signal ends it at once, with 130."
-)]
+#[command(after_help = "SIGTERM and SIGINT: it answers accepted writes, tells its clients, removes its \
+                  sockets, and ends with 0. A second signal ends it at once, with 130.")]
 pub struct Args {
     /// Everything about it is a setting.
     #[command(flatten)]
@@ -208,8 +206,8 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::Option { .. } => Failure { exit: Exit::Usage, ..failure }
             .hint("`longarm --print-config` shows where each value comes from"),
         StartError::Listen { .. } => failure.hint(
-            "if another server listens there, stop it or choose another --address; a directory must exist and \
-             be writable",
+            "if another server listens there, stop it or choose another --address; its directory must \
+             exist and be writable",
         ),
         StartError::Region(_) | StartError::Arena(_) => {
             failure.hint("`longarm doctor` shows the memory and huge pages of this machine")

@@ -60,7 +60,9 @@ fn step() -> impl Strategy<Value = Step> {
     let len = prop_oneof![0usize..60, 60usize..2000, 8000usize..9000];
     prop_oneof![
         6 => (key(), len, ttl(), any::<bool>(), condition(), any::<bool>())
-            .prop_map(|(key, len, ttl, keep, condition, stale)| Step::Put { key, len, ttl, keep, condition, stale }),
+            .prop_map(|(key, len, ttl, keep, condition, stale)| {
+                Step::Put { key, len, ttl, keep, condition, stale }
+            }),
         2 => (key(), condition(), any::<bool>())
             .prop_map(|(key, condition, stale)| Step::Delete { key, condition, stale }),
         3 => (key(), prop_oneof![-5i64..5, Just(i64::MAX), Just(i64::MIN)])

@@ -1,7 +1,7 @@
 //! Items that describe themselves: who knows the key can judge every byte of any version of the value.
 //!
-//! A value is `[number][version][filler]`, the filler a stream of words drawn from both. A torn, mixed up or stale byte
-//! differs from what its own head says.
+//! A value is `[number][version][filler]`, the filler a stream of words drawn from both. A torn, mixed up or
+//! stale byte differs from what its own head says.
 
 use crate::commands::load::source::Item;
 
@@ -62,7 +62,7 @@ pub fn small_key(number: u64) -> [u8; 16] {
 /// Length of a value that writers replace: another with each version.
 pub fn scratch_len(number: u64, version: u64) -> usize {
     // Most are short, some are long, as values are.
-    let draw = mix(number.wrapping_mul(0x51_7C_C1B7) ^ mix(version));
+    let draw = mix(number.wrapping_mul(0x517C_C1B7) ^ mix(version));
     16 + (draw % (SCRATCH_MAX >> (draw >> 32 & 7))) as usize
 }
 

@@ -1,4 +1,5 @@
-//! A server in a process of its own, with a socket in a directory of its own; both are gone when this is dropped.
+//! A server in a process of its own, with a socket in a directory of its own; both are gone when this is
+//! dropped.
 //!
 //! The child stops when its stdin ends, so that a demo that is killed leaves no process either.
 

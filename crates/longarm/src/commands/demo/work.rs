@@ -290,8 +290,9 @@ impl Thread {
     }
 
     fn checked(&mut self, gets: u64, bytes: u64, wrong: Option<String>) -> Result<(), Trouble> {
-        // Relaxed, both: as in `Work::seen_all`.
+        // Relaxed: as in `Work::seen_all`.
         self.shared.gets.fetch_add(gets, Ordering::Relaxed);
+        // Relaxed: as in `Work::seen_all`.
         self.shared.bytes.fetch_add(bytes, Ordering::Relaxed);
         wrong.map_or(Ok(()), |text| Err(Trouble::Wrong(text)))
     }

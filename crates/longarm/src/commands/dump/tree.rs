@@ -1,7 +1,7 @@
 //! A directory tree made from items: a file each, the key is its path.
 //!
-//! No key leads out of the tree: the directory is empty at first, so it has no links that we did not make (and we make
-//! none), and every part of a key must be an ordinary name.
+//! No key leads out of the tree: the directory is empty at first, so it has no links that we did not make
+//! (and we make none), and every part of a key must be an ordinary name.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -30,7 +30,8 @@ pub struct Findings {
     pub index: hash::Report,
     /// Of the segments.
     pub store: longarm_store::Report,
-    /// Entries that no slot names and slots whose entry is superseded: writes under way when the memory stood still.
+    /// Entries that no slot names and slots whose entry is superseded: writes under way when the memory stood
+    /// still.
     pub between: u64,
     /// Whether `between` could be counted.
     pub compared: bool,

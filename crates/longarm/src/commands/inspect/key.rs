@@ -19,9 +19,8 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
         let mut entries = Vec::new();
         let here = items(view.index, table, pair, view.sums, |record| match *record {
             Record::Inline { csn, key: have, value, expiry } if have == key => {
-                found = Some(
-                    json!({ "version": csn.0, "inline": true, "value_bytes": value.len(), "expiry_ms": expiry.0 }),
-                )
+                found = Some(json!({ "version": csn.0, "inline": true, "value_bytes": value.len(),
+                        "expiry_ms": expiry.0 }))
             }
             Record::Inline { .. } => {}
             Record::Entry { csn, entry, .. } => entries.push((csn, entry)),
@@ -31,7 +30,8 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
             let Ok(read) = read_entry(view, csn, entry, &mut bytes) else { continue };
             if read.key == key {
                 found = Some(json!({
-                    "version": csn.0, "inline": false, "value_bytes": read.value.len(), "expiry_ms": read.expiry.0,
+                    "version": csn.0, "inline": false, "value_bytes": read.value.len(),
+                    "expiry_ms": read.expiry.0,
                     "entry": format!("{:#x}", entry.offset), "entry_bytes": entry.len, "stream": read.stream,
                     "position": read.position, "superseded": read.superseded, "moved": read.moved,
                     "segment": entry.offset / longarm_base::limits::SEGMENT_BYTES,

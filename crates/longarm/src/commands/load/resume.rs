@@ -78,7 +78,8 @@ impl Resume {
     /// Notes the progress. The file is replaced whole: a kill leaves the old or the new one.
     pub fn write(&mut self, done: u64, skipped: u64) -> Result<(), Failure> {
         let state = json!({
-            "longarm_load": VERSION, "source": self.source, "boot": self.boot, "done": done, "skipped": skipped,
+            "longarm_load": VERSION, "source": self.source, "boot": self.boot, "done": done,
+            "skipped": skipped,
         });
         let mut new = self.path.clone().into_os_string();
         new.push(".new");

@@ -1,10 +1,11 @@
 //! Pipelined writes over several connections, one thread each.
 //!
-//! (1) A key always goes over the same connection, in the order of the source: the last of several records of one key
-//!     is the one that stays.
-//! (2) Progress counts a record only when it and all before it are acknowledged (or were skipped): whoever resumes
-//!     there loses nothing. Repeating a record is harmless.
-//! (3) Everything that waits is bounded: records a queue, bytes in all queues, bytes under way on a connection.
+//! (1) A key always goes over the same connection, in the order of the source: the last of several records of
+//!     one key is the one that stays.
+//! (2) Progress counts a record only when it and all before it are acknowledged (or were skipped): whoever
+//!     resumes there loses nothing. Repeating a record is harmless.
+//! (3) Everything that waits is bounded: records a queue, bytes in all queues, bytes under way on a
+//!     connection.
 //! (4) The first failure ends all threads; what others still had under way is not counted.
 
 use std::collections::{BTreeSet, VecDeque};

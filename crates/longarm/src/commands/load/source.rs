@@ -1,8 +1,8 @@
 //! Where items come from: one record after another, each with the place that a message names.
 //!
-//! A record that cannot be an item (malformed, too long, unreadable) is [`Next::Skipped`] with the reason and the
-//! source goes on; what ends the source is a [`Failure`]. Records are numbered from 0 in an order that is the same
-//! as long as the source does not change: that is what a resumed load counts by.
+//! A record that cannot be an item (malformed, too long, unreadable) is [`Next::Skipped`] with the reason and
+//! the source goes on; what ends the source is a [`Failure`]. Records are numbered from 0 in an order that is
+//! the same as long as the source does not change: that is what a resumed load counts by.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

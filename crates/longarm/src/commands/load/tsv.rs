@@ -21,7 +21,7 @@ impl Tsv {
         let mut header = None;
         if !args.no_header {
             read_line(&mut input, &mut line, &mut bytes)?;
-            let names = trim(&bytes).split(|&byte| byte == b'\t').map(|name| unescape(name));
+            let names = trim(&bytes).split(|&byte| byte == b'\t').map(unescape);
             header = Some(names.collect::<Result<Vec<_>, String>>().map_err(|why| {
                 let text = format!("{}: line 1: {why}", input.path.display());
                 Failure::new(crate::output::Exit::Usage, text).hint("--no-header, if it has none")
@@ -112,7 +112,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_field_comes_back_and_keeps_to_its_line(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_field_comes_back_and_keeps_to_its_line(
+            bytes in proptest::collection::vec(any::<u8>(), 0..64),
+        ) {
             let mut line = Vec::new();
             escape(&bytes, &mut line);
             prop_assert!(!line.iter().any(|byte| matches!(byte, b'\t' | b'\n' | b'\r')));

@@ -1,0 +1,55 @@
+//! The demo, from its beginning to what it leaves behind: nothing.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::harness::{PATIENCE, finish, make_tree, program, text, wait};
+
+#[test]
+fn a_demo_passes_and_leaves_nothing_behind() {
+    let directory = TempDir::new().expect("a directory");
+    let tree = directory.path().join("tree");
+    make_tree(&tree);
+    let demo = |tree: &Path, time: &str| {
+        let mut command = program();
+        command.args(["demo", "--items", "20000"]).args(["--time", time]).arg("--tree").arg(tree);
+        command.env("TMPDIR", directory.path());
+        command
+    };
+    let output = finish(demo(&tree, "1s"), b"");
+    let out = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{out} {}", text(&output.stderr));
+    assert!(out.contains("PASSED") && out.contains("transport shm") && out.contains("205 files"), "{out}");
+    let left = || -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(directory.path()).expect("a directory");
+        entries.map(|entry| entry.expect("an entry").path()).filter(|path| *path != tree).collect()
+    };
+    assert_eq!(left(), Vec::<PathBuf>::new());
+    let pid = |out: &str| -> i32 {
+        let word = out.split("pid ").nth(1).and_then(|rest| rest.split(',').next()).expect("a pid");
+        word.parse().expect("a number")
+    };
+    let gone = |pid: i32| {
+        let began = Instant::now();
+        while Path::new(&format!("/proc/{pid}")).exists() {
+            assert!(began.elapsed() < PATIENCE, "process {pid} is still there");
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    };
+    gone(pid(&out));
+    // Interrupted in the middle: the same.
+    let mut child = demo(&tree, "50s").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+    let child = child.as_mut().expect("it runs");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let first = lines.next().expect("a line").expect("text");
+    kill_process(Pid::from_child(child), Signal::INT).expect("our child");
+    let rest = lines.map_while(Result::ok).count();
+    assert_eq!(wait(child).code(), Some(7), "interrupted, after {rest} more lines");
+    gone(pid(&first));
+    assert_eq!(left(), Vec::<PathBuf>::new());
+}

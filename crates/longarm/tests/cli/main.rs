@@ -1,0 +1,10 @@
+//! The program as its users meet it: real processes, exit codes, signals, garbage, kills.
+//!
+//! Every wait is bounded, and every process is ended by its guard, also when a test fails.
+
+mod demo;
+mod harness;
+mod load;
+mod saved;
+mod server;
+mod values;
