@@ -122,6 +122,10 @@ impl<T: Transport> Client<T> {
         self.link.as_mut().ok_or_else(|| Trouble::Broken("not connected".into()))
     }
 
+    pub(crate) fn unresponsive(&self) -> Error {
+        Error::Unresponsive { address: self.address.to_string(), waited: self.options.timeout }
+    }
+
     /// Deals with trouble: connects again where that helps and the deadline allows, and sends again what has
     /// no answer.
     #[cold]
@@ -129,12 +133,7 @@ impl<T: Transport> Client<T> {
         self.began = Nanos(0);
         let reason = match trouble {
             Trouble::Broken(reason) => reason,
-            Trouble::Unresponsive | Trouble::Late => {
-                return Err(Error::Unresponsive {
-                    address: self.address.to_string(),
-                    waited: self.options.timeout,
-                });
-            }
+            Trouble::Unresponsive | Trouble::Late | Trouble::NoLease => return Err(self.unresponsive()),
         };
         if let Some(link) = self.link.take() {
             self.counters = add(self.counters, link.counters);
@@ -201,6 +200,7 @@ fn add(a: Counters, b: Counters) -> Counters {
         geometries: a.geometries + b.geometries,
         reconnects: a.reconnects + b.reconnects,
         requests: a.requests + b.requests,
+        served: a.served + b.served,
     }
 }
 

@@ -44,6 +44,8 @@ pub(crate) enum Trouble {
     Late,
     /// The server makes no progress.
     Unresponsive,
+    /// The server answers, but no READ completes within a lease: an overloaded machine, or a slow network.
+    NoLease,
 }
 
 /// What happened on a client, for people and tests.
@@ -64,6 +66,8 @@ pub struct Counters {
     pub reconnects: u64,
     /// Requests sent.
     pub requests: u64,
+    /// GETs that the server answered, as no READ completed within a lease.
+    pub served: u64,
 }
 
 /// An answer, copied out of the ring.
@@ -328,6 +332,11 @@ impl<Q: QueuePair> Link<Q> {
     #[inline(always)]
     pub(crate) fn should_renew(&self, now: Nanos) -> bool {
         self.lease.should_renew(now)
+    }
+
+    /// How long to look for a valid lease before the server is asked instead.
+    pub(crate) fn patience(&self) -> Nanos {
+        Nanos(self.welcome.lease.saturating_mul(2)).max(Nanos::from_millis(20))
     }
 
     pub(crate) fn has_lease(&self, now: Nanos) -> bool {

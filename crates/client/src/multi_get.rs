@@ -46,6 +46,11 @@ impl<T: Transport> Client<T> {
                 let step = match tried {
                     Ok(()) if tries > RETRIES_MAX => Err(Error::Contended(RETRIES_MAX)),
                     Ok(()) => Ok(()),
+                    Err(Trouble::NoLease) => {
+                        // One by one, through the server where that must be.
+                        large.append(&mut rest);
+                        Ok(())
+                    }
                     Err(trouble) => self.recover(trouble, deadline),
                 };
                 if step.is_err() {

@@ -32,6 +32,8 @@ pub enum Reply {
     NotFound,
     /// The condition did not hold; the key's version, if it is there.
     Mismatch(Option<Csn>),
+    /// The value that the server read for a client that could not, and its version.
+    Value(Vec<u8>, Csn),
     /// Text of the server's statistics.
     Text(String),
 }
@@ -195,6 +197,7 @@ fn outcome(kind: RequestKind, answer: Answer) -> Result<Reply, Error> {
         Status::Ok if kind == RequestKind::Stats => {
             Ok(Reply::Text(String::from_utf8_lossy(&answer.value).into_owned()))
         }
+        Status::Ok if kind == RequestKind::Get => Ok(Reply::Value(answer.value, answer.csn)),
         Status::Ok => Ok(Reply::Done(answer.csn)),
         Status::NotFound => Ok(Reply::NotFound),
         Status::Mismatch => Ok(Reply::Mismatch((answer.csn != Csn::NONE).then_some(answer.csn))),

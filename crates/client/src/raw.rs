@@ -2,13 +2,18 @@
 //!
 //! [`Words`] cannot fail, so a READ that does leaves zeroes and the reason in [`Raw::failure`]; whoever walks
 //! asks for it at the end and believes nothing if there is one. A broken connection stays broken: a walk over
-//! two servers' memories would mean nothing. No cache: a walk's second looks must be looks.
+//! two servers' memories would mean nothing.
+//!
+//! Where a READ is a round trip, a walk that goes on in steps is read ahead. The second look of a walk must be
+//! a look: the same words asked for twice are fetched twice, only first looks are answered from what was read
+//! ahead.
 
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longarm_base::limits::READ_MAX;
 use longarm_base::{Nanos, Place, RegionId, UnixMillis};
-use longarm_fabric::{QueuePair, Transport};
+use longarm_fabric::{Address, QueuePair, Transport};
 use longarm_index::hash::Geometry;
 use longarm_memory::{SumKey, Words};
 
@@ -26,7 +31,29 @@ pub struct Raw<'c, T: Transport> {
 struct Shared<'c, T: Transport> {
     client: &'c mut Client<T>,
     failure: Option<Error>,
+    /// Read ahead at all: not on shared memory, where a READ costs less than the bookkeeping.
+    remote: bool,
+    ahead: Vec<Ahead>,
 }
+
+/// What was read ahead of one region.
+struct Ahead {
+    id: RegionId,
+    region_bytes: u64,
+    /// Where the last look was.
+    last: u64,
+    /// Looks in a row that were near the one before.
+    near: u32,
+    at: u64,
+    bytes: Vec<u8>,
+    /// Looks that were answered from `bytes`.
+    answered: HashSet<(u64, usize)>,
+}
+
+/// Looks this near to each other are steps of a walk; what lies so far before a look is read along.
+const NEAR: u64 = 8192;
+/// Steps until a walk is believed to be one.
+const STEPS: u32 = 3;
 
 /// One region of it.
 pub struct RawRegion<'r, 'c, T: Transport> {
@@ -39,7 +66,9 @@ impl<T: Transport> Client<T> {
     /// The server's memory as it lies, for inspection.
     pub fn raw(&mut self) -> Result<Raw<'_, T>, Error> {
         let sums = self.link()?.sums.clone();
-        Ok(Raw { shared: Mutex::new(Shared { client: self, failure: None }), sums })
+        let remote = !matches!(self.address(), Address::Shm(_));
+        let shared = Shared { client: self, failure: None, remote, ahead: Vec::new() };
+        Ok(Raw { shared: Mutex::new(shared), sums })
     }
 
     /// Number the server drew when it started: another one means that its memory began empty again.
@@ -93,14 +122,47 @@ impl<'c, T: Transport> Raw<'c, T> {
 }
 
 impl<T: Transport> Shared<'_, T> {
-    fn read(&mut self, id: RegionId, at: u64, into: &mut [u8]) {
+    fn read(&mut self, (id, region_bytes): (RegionId, u64), at: u64, into: &mut [u8]) {
         into.fill(0);
         if self.failure.is_some() {
             return;
         }
-        if let Err(trouble) = self.try_read(id, at, into) {
+        if let Err(trouble) = self.answer(id, region_bytes, at, into) {
             self.failure = Some(error(self.client, trouble));
         }
+    }
+
+    /// From what was read ahead if this is a first look there, else by a READ.
+    fn answer(&mut self, id: RegionId, region_bytes: u64, at: u64, into: &mut [u8]) -> Result<(), Trouble> {
+        if !self.remote || into.len() as u64 > NEAR {
+            return self.try_read(id, at, into);
+        }
+        let found = self.ahead.iter().position(|ahead| ahead.id == id);
+        let mut ahead = match found {
+            Some(found) => self.ahead.swap_remove(found),
+            None => Ahead::new(id, region_bytes),
+        };
+        let done = self.answer_with(&mut ahead, at, into);
+        self.ahead.push(ahead);
+        done
+    }
+
+    fn answer_with(&mut self, ahead: &mut Ahead, at: u64, into: &mut [u8]) -> Result<(), Trouble> {
+        if ahead.is_walk(at) && !ahead.covers(at, into.len()) && !ahead.answered.contains(&(at, into.len())) {
+            ahead.answered.clear();
+            ahead.at = at.saturating_sub(NEAR);
+            let len = (ahead.region_bytes - ahead.at).min(u64::from(READ_MAX)) as usize;
+            ahead.bytes.resize(len, 0);
+            let mut bytes = std::mem::take(&mut ahead.bytes);
+            self.try_read(ahead.id, ahead.at, &mut bytes)?;
+            ahead.bytes = bytes;
+        }
+        if ahead.covers(at, into.len()) && ahead.answered.insert((at, into.len())) {
+            let from = (at - ahead.at) as usize;
+            into.copy_from_slice(&ahead.bytes[from..from + into.len()]);
+            return Ok(());
+        }
+        self.try_read(ahead.id, at, into)
     }
 
     fn try_read(&mut self, id: RegionId, at: u64, into: &mut [u8]) -> Result<(), Trouble> {
@@ -121,11 +183,28 @@ impl<T: Transport> Shared<'_, T> {
     }
 }
 
+impl Ahead {
+    fn new(id: RegionId, region_bytes: u64) -> Ahead {
+        Ahead { id, region_bytes, last: 0, near: 0, at: 0, bytes: Vec::new(), answered: HashSet::new() }
+    }
+
+    /// Notes a look, and says whether it is a step of a walk.
+    fn is_walk(&mut self, at: u64) -> bool {
+        self.near = if at.abs_diff(self.last) <= NEAR { self.near.saturating_add(1) } else { 0 };
+        self.last = at;
+        self.near >= STEPS
+    }
+
+    fn covers(&self, at: u64, len: usize) -> bool {
+        at >= self.at && at + len as u64 <= self.at + self.bytes.len() as u64
+    }
+}
+
 fn error<T: Transport>(client: &Client<T>, trouble: Trouble) -> Error {
     let address = client.address().to_string();
     match trouble {
         Trouble::Broken(reason) => Error::Lost { address, reason },
-        Trouble::Late | Trouble::Unresponsive => {
+        Trouble::Late | Trouble::Unresponsive | Trouble::NoLease => {
             Error::Unresponsive { address, waited: client.options.timeout }
         }
     }
@@ -150,6 +229,6 @@ impl<T: Transport> Words for RawRegion<'_, '_, T> {
             into.len(),
             self.id
         );
-        self.raw.lock().read(self.id, at, into);
+        self.raw.lock().read((self.id, self.bytes), at, into);
     }
 }

@@ -175,3 +175,28 @@ fn what_is_in_flight_when_a_server_loses_its_memory_is_in_doubt() {
     client.put(b"c", b"3").expect("goes on");
     stop(server);
 }
+
+/// Where no READ completes within a lease, the server answers: slower, and as true.
+#[test]
+fn gets_that_cannot_be_read_within_a_lease_are_served() {
+    let (server, _, tcp) = serve(|options| options.lease = Duration::from_millis(1));
+    let slow = |qp| {
+        // Every completion is held back for so many polls that a READ takes some milliseconds.
+        Faulty::new(qp, Faults { seed: 1, delay: u16::MAX, delay_polls: 40, ..Faults::default() })
+    };
+    let options = Options { hint_every: 0, ..Options::default() };
+    let mut client = Client::connect_over(Wrapping(slow), &tcp, options).expect("connects");
+    client.put(b"inline", b"1").expect("put");
+    client.put(b"entry", &[2; 5000]).expect("put");
+    assert_eq!(client.get(b"inline").expect("get"), Some(b"1".to_vec()));
+    assert_eq!(client.get(b"entry").expect("get"), Some(vec![2; 5000]));
+    assert_eq!(client.get(b"absent").expect("get"), None);
+    let mut seen = Vec::new();
+    let keys = [&b"inline"[..], b"absent", b"entry"];
+    client.multi_get(&keys, |i, value| seen.push((i, value.map(|(v, _)| v.len())))).expect("multi-get");
+    seen.sort_unstable();
+    assert_eq!(seen, [(0, Some(1)), (1, None), (2, Some(5000))]);
+    assert!(client.counters().served >= 3, "{:?}", client.counters());
+    drop(client);
+    stop(server);
+}
