@@ -1,6 +1,6 @@
 //! Load generation and reports: the same workload, keys and clients against any number of stores, in one run.
 //!
-//! A [`Plan`] says what to do, [`driver::open`] (or a [`TargetFactory`] of one's own) to whom; [`run`] does
+//! A [`Plan`] says what to do, [`driver::open`] (or a [`TargetFactory`] of one's own) to whom; [`run()`] does
 //! it and returns a [`Report`], which prints itself as a table, as JSON, as `.hgrm` files and as SVG.
 //! [`raw`] measures what the machine could do at best on the same kind of memory.
 //!

@@ -4,9 +4,9 @@
 //! asks for it at the end and believes nothing if there is one. A broken connection stays broken: a walk over
 //! two servers' memories would mean nothing.
 //!
-//! Where a READ is a round trip, a walk that goes on in steps is read ahead. The second look of a walk must be
-//! a look: the same words asked for twice are fetched twice, only first looks are answered from what was read
-//! ahead.
+//! Where a READ is a round trip, a walk that goes on in steps is read ahead. The second look of a walk must
+//! be a look: the same words asked for twice are fetched twice, only first looks are answered from what was
+//! read ahead.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};

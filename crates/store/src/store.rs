@@ -1,6 +1,6 @@
 //! The store: the segments of one arena, shared by the workers.
 //!
-//! Writes: each worker's [`Writer`](crate::Writer) into its own segments; any worker the superseded bit,
+//! Writes: each worker's [`Writer`] into its own segments; any worker the superseded bit,
 //! under the lock of the key; whoever claims, seals or frees a segment its line. Reads: anyone
 //! (`object/reader.rs`).
 //!
@@ -348,7 +348,7 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Checks the whole arena from its bytes, and the accounting against what was found. For moments at which
-    /// nobody writes; on a live arena use [`verify`](crate::verify).
+    /// nobody writes; on a live arena use [`verify`].
     pub fn check(&self) -> Report {
         let mut report = verify(&self.memory, &self.sums);
         if report.by_segment.len() != self.segments as usize {

@@ -47,7 +47,7 @@ pub mod list {
     pub use super::sleep::*;
 }
 
-/// The tests of the suite for one [`Setup`](crate::conformance::Setup), in a module of their own.
+/// The tests of the suite for one [`Setup`], in a module of their own.
 #[macro_export]
 macro_rules! conformance {
     ($setup:ty) => {

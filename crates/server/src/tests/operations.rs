@@ -128,8 +128,6 @@ fn what_expired_is_taken_away_in_the_background() {
         assert_eq!(raw.ask(&request).status, Status::Ok);
     }
     // Once a minute over all pairs: for these few, within the test's bound only if the debt adds up.
-    let before = server.stats();
-    assert_eq!(before.items, 100);
     until("the sweep", || server.stats().items < 100);
     assert!(server.stats().expired > 0);
 }
