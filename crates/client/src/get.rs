@@ -15,7 +15,9 @@ use crate::lookup::{Lookup, Want};
 use crate::pipeline::Reply;
 
 /// Tries to READ before the server is asked.
-const READ_TRIES: u32 = 64;
+pub(crate) const READ_TRIES: u32 = 64;
+/// Tries in a row, after which a reader pauses between them.
+pub(crate) const PATIENT_TRIES: u32 = 8;
 
 /// How one attempt ended.
 pub(crate) enum Attempt<R> {
@@ -66,7 +68,7 @@ impl<T: Transport> Client<T> {
                 Ok(Attempt::Missing) => return Ok(None),
                 Ok(Attempt::Again) if tries > READ_TRIES => return self.get_served(key, &mut show),
                 Err(Trouble::NoLease) => return self.get_served(key, &mut show),
-                Ok(Attempt::Again) if tries > 8 => {
+                Ok(Attempt::Again) if tries > PATIENT_TRIES => {
                     // Somebody writes faster than we read: let them, briefly.
                     let waited = self.link()?.wait_a_little(deadline);
                     waited.or_else(|trouble| self.recover(trouble, deadline))?;

@@ -1,14 +1,13 @@
 //! Multi-GET: many lookups in flight at once. One doorbell a round; on shared memory a round's READs are
 //! prefetched together, elsewhere they share round trips.
 
-use longarm_base::limits::RETRIES_MAX;
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{QueuePair, Transport};
 
 use crate::client::Client;
 use crate::clock::now;
 use crate::error::Error;
-use crate::get::check_key;
+use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
 use crate::link::{BATCH, Link, Trouble};
 use crate::lookup::{Lookup, Want};
 
@@ -44,7 +43,17 @@ impl<T: Transport> Client<T> {
                 let tried = self.try_batch(keys, &mut rest, &mut large, &mut flights, deadline, &mut show);
                 tries += 1;
                 let step = match tried {
-                    Ok(()) if tries > RETRIES_MAX => Err(Error::Contended(RETRIES_MAX)),
+                    Ok(()) if tries > READ_TRIES => {
+                        large.append(&mut rest);
+                        Ok(())
+                    }
+                    // Somebody writes faster than we read, or was stopped in the middle: let them, briefly.
+                    Ok(()) if tries > PATIENT_TRIES && !rest.is_empty() => {
+                        match self.link()?.wait_a_little(deadline) {
+                            Ok(()) => Ok(()),
+                            Err(trouble) => self.recover(trouble, deadline),
+                        }
+                    }
                     Ok(()) => Ok(()),
                     Err(Trouble::NoLease) => {
                         // One by one, through the server where that must be.
