@@ -167,9 +167,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             }
             (to == oldest.table.pairs).then_some(oldest.table.id)
         };
+        let Some(done) = done else { return Moved::More };
         let mut state = self.state.write().expect("index state");
         // A writer that helps may have retired it already.
-        if done == Some(state.live[0].table.id) && state.live.len() > 1 {
+        if done == state.live[0].table.id && state.live.len() > 1 {
             let oldest = state.live.remove(0);
             self.retired.lock().expect("retired tables").push((oldest.table, now));
             self.republish(&mut state);
@@ -203,8 +204,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             bits &= bits - 1;
             let found = self.read_slot(table, pair, slot, &header);
             let record = found.record();
-            match self.put_into_next(state, at + 1, self.hash_of(&record), &record) {
-                Ok(()) => copies.push((self.hash_of(&record), record.csn())),
+            // Once: of an entry it is read from the arena.
+            let hash = self.hash_of(&record);
+            match self.put_into_next(state, at + 1, hash, &record) {
+                Ok(()) => copies.push((hash, record.csn())),
                 Err(NoRoom) => outcome = Err(NoRoom),
             }
         }
