@@ -20,6 +20,9 @@ pub struct Walk<'a, W: Words> {
     /// What the last load gave: the next walk goes on from there, so that no walk repeats (and finds cached)
     /// the lines of the one before.
     word: Cell<u64>,
+    /// Steps taken so far; each counts into its address. Without it two walks that meet once would go on
+    /// alike, and soon all of them in a circle of lines that the caches hold.
+    step: Cell<u64>,
 }
 
 /// Index below `n` from the high bits of a word: no division in a lookup.
@@ -32,7 +35,21 @@ impl<'a, W: Words> Walk<'a, W> {
     /// Walks over `words`, taken as pairs of `pair_lines` lines.
     pub fn new(words: &'a W, pair_lines: u64, seed: u64) -> Walk<'a, W> {
         let lines = words.bytes() / LINE;
-        Walk { words, lines, pairs: lines / pair_lines, pair_lines, word: Cell::new(seed) }
+        Walk {
+            words,
+            lines,
+            pairs: lines / pair_lines,
+            pair_lines,
+            word: Cell::new(seed),
+            step: Cell::new(0),
+        }
+    }
+
+    /// Numbers of the next `count` steps, never the same twice.
+    fn steps(&self, count: u64) -> std::ops::Range<u64> {
+        let first = self.step.get();
+        self.step.set(first + count);
+        first..first + count
     }
 
     /// Offset of the header of a pair that nobody can guess before `word` is known.
@@ -50,7 +67,7 @@ impl<'a, W: Words> Walk<'a, W> {
     /// `count` single loads, each at an address that the one before it determines.
     pub fn chase(&self, count: u64) {
         let mut word = self.word.get();
-        for i in 0..count {
+        for i in self.steps(count) {
             let at = below((word ^ i).wrapping_mul(SPREAD), self.lines) * LINE;
             word = self.words.load(at);
         }
@@ -60,7 +77,7 @@ impl<'a, W: Words> Walk<'a, W> {
     /// `count` lookups of two lines of one pair; each begins when the one before it ended.
     pub fn pair(&self, count: u64) {
         let mut word = self.word.get();
-        for i in 0..count {
+        for i in self.steps(count) {
             let header = self.header(word ^ i);
             let first = self.words.load(header);
             word = self.words.load(self.slot(header, first ^ i));
@@ -71,7 +88,7 @@ impl<'a, W: Words> Walk<'a, W> {
     /// `count` lookups of two lines anywhere.
     pub fn far(&self, count: u64) {
         let mut word = self.word.get();
-        for i in 0..count {
+        for i in self.steps(count) {
             let first = self.words.load(self.header(word ^ i));
             word = self.words.load(below((first ^ i).wrapping_mul(SPREAD_TOO), self.lines) * LINE);
         }
@@ -82,7 +99,7 @@ impl<'a, W: Words> Walk<'a, W> {
     pub fn pair_sum(&self, count: u64, sum: &SumKey) {
         let mut word = self.word.get();
         let mut good = 0u64;
-        for i in 0..count {
+        for i in self.steps(count) {
             let header = self.header(word ^ i);
             let first = self.words.load(header);
             let (found, next) = self.verify(self.slot(header, first ^ i), sum);
