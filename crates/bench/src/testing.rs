@@ -78,6 +78,12 @@ impl Target for Connection {
         map.insert(key.to_vec(), value.to_vec());
         Ok(())
     }
+
+    fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
+        let mut map = self.map.lock().unwrap();
+        keys.iter().for_each(|key| drop(map.remove(*key)));
+        Ok(())
+    }
 }
 
 impl TargetFactory for Memory {
@@ -99,9 +105,5 @@ impl TargetFactory for Memory {
             items: Some(items),
             ..ServerInfo::default()
         })
-    }
-    fn clear(&self) -> Result<(), TargetError> {
-        self.map.lock().unwrap().clear();
-        Ok(())
     }
 }

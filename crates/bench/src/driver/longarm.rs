@@ -9,10 +9,6 @@ use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
 
 /// Writes under way at once; half of what a client allows.
 const WRITES_MAX: usize = 128;
-/// Keys removed between two walks when a store is cleared.
-const CLEAR_KEYS: usize = 1 << 20;
-/// Walks until a store is empty; each removes [`CLEAR_KEYS`] items, or all that are left.
-const CLEAR_WALKS: usize = 4096;
 
 /// One connection.
 pub struct Longarm {
@@ -74,30 +70,6 @@ impl Longarm {
         }
         Ok(())
     }
-
-    /// Removes all items.
-    fn clear(&mut self) -> Result<(), TargetError> {
-        for _ in 0..CLEAR_WALKS {
-            let mut keys = Vec::new();
-            let walked = self.client.walk(|item| {
-                keys.push(item.key);
-                keys.len() < CLEAR_KEYS
-            });
-            walked.map_err(failure)?;
-            if keys.is_empty() {
-                return Ok(());
-            }
-            for some in keys.chunks(WRITES_MAX) {
-                let tickets: Result<Vec<_>, _> =
-                    some.iter().map(|key| self.client.submit(&Write::delete(key))).collect();
-                for ticket in tickets.map_err(failure)? {
-                    // NotFound is as good as Done: an item may be walked over twice while the index grows.
-                    self.client.wait(ticket).map_err(failure)?;
-                }
-            }
-        }
-        Err(TargetError::lost("the store does not get empty: somebody else writes into it"))
-    }
 }
 
 /// Refusals leave the connection good; after anything else it is of no use to a benchmark.
@@ -123,6 +95,17 @@ impl Target for Longarm {
 
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), TargetError> {
         self.client.put(key, value).map(drop).map_err(failure)
+    }
+
+    fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
+        for some in keys.chunks(WRITES_MAX) {
+            let tickets: Result<Vec<_>, _> =
+                some.iter().map(|key| self.client.submit(&Write::delete(key))).collect();
+            for ticket in tickets.map_err(failure)? {
+                self.client.wait(ticket).map_err(failure)?;
+            }
+        }
+        Ok(())
     }
 
     fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
@@ -202,10 +185,6 @@ impl TargetFactory for LongarmFactory {
             used_memory: stats.pointer("/memory_used").and_then(Value::as_u64),
             settings,
         })
-    }
-
-    fn clear(&self) -> Result<(), TargetError> {
-        self.open("bench")?.clear()
     }
 }
 

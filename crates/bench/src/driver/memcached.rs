@@ -158,6 +158,25 @@ fn readable(text: &[u8]) -> &str {
 }
 
 impl Target for Memcached {
+    fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
+        for some in keys.chunks(KEYS_MAX) {
+            for key in some {
+                self.socket.output.extend_from_slice(b"delete");
+                self.push_key(key)?;
+                self.socket.output.extend_from_slice(b"\r\n");
+            }
+            self.socket.send()?;
+            for _ in some {
+                let line = self.socket.line()?;
+                let text = self.socket.bytes(line);
+                if text != b"DELETED" && text != b"NOT_FOUND" {
+                    return Err(self.socket.unexpected(PROTOCOL, text));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool, TargetError> {
         value.clear();
         let mut result = Ok(false);
@@ -254,7 +273,10 @@ impl TargetFactory for MemcachedFactory {
         })
     }
 
-    fn clear(&self) -> Result<(), TargetError> {
-        Memcached::connect(&self.url, self.timeout)?.lines(b"flush_all\r\n", b"OK").map(drop)
+    fn clear(&self) -> Result<bool, TargetError> {
+        if self.pid.is_none() {
+            return Ok(false);
+        }
+        Memcached::connect(&self.url, self.timeout)?.lines(b"flush_all\r\n", b"OK").map(|_| true)
     }
 }

@@ -89,6 +89,9 @@ pub trait Target: Send {
     /// Sets a value.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), TargetError>;
 
+    /// Removes keys, several under way at once; those that are not there are as good as removed.
+    fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError>;
+
     /// Has all operations under way at once and reports each answer, in any order, exactly once, with the
     /// operation's index. The store may execute them in any order.
     fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
@@ -136,9 +139,10 @@ pub trait TargetFactory: Send + Sync {
     /// Asks the server about itself.
     fn describe(&self) -> Result<ServerInfo, TargetError>;
 
-    /// Removes all items. Called only for a store that was empty when the run began.
-    fn clear(&self) -> Result<(), TargetError> {
-        Ok(())
+    /// Removes all items at once, if the server was started for this benchmark and is nobody else's;
+    /// `false`, and nothing done, if it was not.
+    fn clear(&self) -> Result<bool, TargetError> {
+        Ok(false)
     }
 }
 

@@ -71,7 +71,7 @@ impl TargetFactory for Started {
     fn describe(&self) -> Result<ServerInfo, TargetError> {
         self.connection.describe()
     }
-    fn clear(&self) -> Result<(), TargetError> {
+    fn clear(&self) -> Result<bool, TargetError> {
         self.connection.clear()
     }
 }

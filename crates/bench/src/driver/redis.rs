@@ -8,6 +8,9 @@ use super::url::Url;
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
 use crate::run::cpu;
 
+/// Keys of one DEL.
+const REMOVED_AT_ONCE: usize = 128;
+
 /// One connection.
 pub struct Redis {
     socket: Socket,
@@ -66,6 +69,19 @@ impl Target for Redis {
         }
     }
 
+    fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError> {
+        for some in keys.chunks(REMOVED_AT_ONCE) {
+            let mut parts = vec![&b"DEL"[..]];
+            parts.extend_from_slice(some);
+            match self.command(&parts)? {
+                Reply::Number(_) => {}
+                Reply::Error(text) => return Err(refused(text)),
+                other => return Err(unexpected(&format!("{other:?} to DEL"))),
+            }
+        }
+        Ok(())
+    }
+
     fn batch(
         &mut self,
         ops: &[OpRef<'_>],
@@ -107,7 +123,7 @@ pub struct RedisFactory {
     label: String,
     url: Url,
     timeout: Duration,
-    /// Process of the server where it is known (a server we started).
+    /// Process of the server if we started it.
     pid: Option<u32>,
 }
 
@@ -158,8 +174,11 @@ impl TargetFactory for RedisFactory {
         })
     }
 
-    fn clear(&self) -> Result<(), TargetError> {
+    fn clear(&self) -> Result<bool, TargetError> {
+        if self.pid.is_none() {
+            return Ok(false);
+        }
         let mut redis = Redis::connect(&self.url, self.timeout)?;
-        redis.text(&[b"FLUSHDB", b"SYNC"]).map(drop)
+        redis.text(&[b"FLUSHDB", b"SYNC"]).map(|_| true)
     }
 }

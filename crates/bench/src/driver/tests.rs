@@ -193,8 +193,13 @@ fn exercise(kind: PeerKind) {
     target.batch(&ops, show).unwrap();
     assert!(seen.iter().all(|&times| times == 1));
     assert_eq!(factory.describe().unwrap().items, Some(202));
-    factory.clear().unwrap();
+    target.remove(&[b"key", b"absent"]).unwrap();
     assert_eq!(target.get(b"key", &mut value), Ok(false));
+    assert_eq!(factory.describe().unwrap().items, Some(201));
+    assert_eq!(factory.clear(), Ok(true), "a server of our own");
+    assert_eq!(target.get(b"a", &mut value), Ok(false));
+    let not_ours = open(&url.to_string(), &TargetOptions::default()).unwrap();
+    assert_eq!(not_ours.clear(), Ok(false));
     let pid = info.pids[0];
     drop((target, factory));
     assert!(crate::run::cpu::seconds_of(&[pid]).is_none(), "the server is gone");

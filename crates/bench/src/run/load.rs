@@ -41,6 +41,17 @@ pub fn fill(plan: &Plan, values: &Values, factory: &dyn TargetFactory) -> Result
     Ok(LoadResult { records: plan.records, seconds: begun.elapsed().as_secs_f64() })
 }
 
+/// Removes the records 0..`records`, and nothing else.
+pub fn remove(plan: &Plan, factory: &dyn TargetFactory, records: u64) -> Result<(), TargetError> {
+    let mut target = factory.connect(0)?;
+    for first in (0..records).step_by(BATCH) {
+        let keys: Vec<Key> =
+            (first..records.min(first + BATCH as u64)).map(|record| plan.key.key(record)).collect();
+        target.remove(&keys.iter().map(Key::bytes).collect::<Vec<_>>())?;
+    }
+    Ok(())
+}
+
 fn fill_part(
     plan: &Plan,
     values: &Values,

@@ -61,7 +61,7 @@ pub fn pause(time: Duration) {
 struct Entry<'a> {
     factory: &'a dyn TargetFactory,
     label: String,
-    /// Whether it held nothing when we came, so that all it holds is ours.
+    /// Whether it held nothing when we came, so that what has our keys is ours.
     was_empty: bool,
     inserts: Arc<Inserts>,
     load: Option<LoadResult>,
@@ -95,9 +95,8 @@ pub fn run_with(
         targets.iter().map(|target| enter(plan, target.as_ref())).collect::<Result<Vec<_>, _>>()?;
     let measured = measure_all(&points, &mut entries, progress);
     for entry in &entries {
-        // Only a store that was empty: there, everything is ours.
         if plan.load && entry.was_empty {
-            let cleared = entry.factory.clear().map_err(entry.failed("removing the records"));
+            let cleared = empty(plan, entry).map_err(entry.failed("removing the records"));
             // After a failure the store may be gone too; the first failure is the one to report.
             if measured.is_ok() {
                 cleared?;
@@ -150,10 +149,19 @@ fn measure_all(
     Ok(results)
 }
 
+/// Removes what this benchmark put into a target; what others put there meanwhile stays.
+fn empty(plan: &Plan, entry: &Entry<'_>) -> Result<(), TargetError> {
+    if entry.load.is_none() || entry.factory.clear()? {
+        Ok(())
+    } else {
+        load::remove(plan, entry.factory, entry.inserts.most())
+    }
+}
+
 /// Loads the records of a plan into a target.
 fn fill(plan: &Plan, values: &Values, entry: &mut Entry<'_>) -> Result<(), BenchError> {
     if entry.was_empty {
-        entry.factory.clear().map_err(entry.failed("removing earlier records"))?;
+        empty(plan, entry).map_err(entry.failed("removing earlier records"))?;
     }
     let load = load::fill(plan, values, entry.factory).map_err(entry.failed("loading"))?;
     entry.load = Some(load);

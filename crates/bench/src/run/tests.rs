@@ -75,6 +75,20 @@ fn one_client_does_the_same_operations_each_time() {
 }
 
 #[test]
+fn what_others_wrote_meanwhile_stays_and_nothing_of_ours_does() {
+    // Inserts, and a stop in the middle, so that some numbers were handed out and never answered.
+    let (factory, map) = Memory::boxed("map", Fault::None);
+    let plan = Plan { mix: Mix::D, clients: 2, depth: 3, ..quick() };
+    let other = std::sync::Once::new();
+    let report = run_with(&plan, &[factory], &|_| {
+        other.call_once(|| drop(map.lock().unwrap().insert(b"other".to_vec(), vec![])));
+    });
+    report.expect("a report");
+    let left: Vec<_> = map.lock().unwrap().keys().cloned().collect();
+    assert_eq!(left, [b"other".to_vec()]);
+}
+
+#[test]
 fn operations_end_a_run_exactly() {
     for pace in [Pace::Closed, Pace::Fixed(1e6)] {
         for (clients, depth) in [(1, 1), (3, 1), (3, 7)] {

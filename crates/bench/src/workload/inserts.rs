@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Numbers of new records.
 pub struct Inserts {
     next: AtomicU64,
+    /// Highest number ever handed out, plus one.
+    most: AtomicU64,
     /// Number of records that exist without a gap: one above YCSB's `limit`.
     existing: AtomicU64,
     /// Acknowledged numbers above a gap; at most one batch a client.
@@ -23,6 +25,7 @@ impl Inserts {
     pub fn new(existing: u64) -> Inserts {
         Inserts {
             next: AtomicU64::new(existing),
+            most: AtomicU64::new(existing),
             existing: AtomicU64::new(existing),
             ahead: Mutex::new(BTreeSet::new()),
         }
@@ -54,10 +57,18 @@ impl Inserts {
         self.existing.load(Ordering::Acquire)
     }
 
+    /// All numbers below this may be in the store, none above.
+    pub fn most(&self) -> u64 {
+        // Relaxed: asked when the clients have ended (a join orders that).
+        self.most.load(Ordering::Relaxed).max(self.next.load(Ordering::Relaxed))
+    }
+
     /// Forgets numbers that were handed out and never acknowledged, at the end of a run.
     pub fn settle(&mut self) {
         let known = *self.existing.get_mut();
-        *self.next.get_mut() = known;
+        let next = std::mem::replace(self.next.get_mut(), known);
+        let most = self.most.get_mut();
+        *most = next.max(*most);
         self.ahead.get_mut().expect("no holder of this lock panics").clear();
     }
 }

@@ -116,16 +116,16 @@ impl TargetFactory for OwnServer {
         self.factory(|factory| factory.describe())
     }
 
-    fn clear(&self) -> Result<(), TargetError> {
+    fn clear(&self) -> Result<bool, TargetError> {
         // Relaxed: as in `connect`.
         if !self.used.swap(false, Ordering::Relaxed) {
-            return Ok(());
+            return Ok(true);
         }
         let mut running = self.running.lock().expect("no holder of this lock panics");
         running.process.stop();
         let next = Running::start(self.transport, &self.arguments, &self.client);
         *running = next.map_err(|failure| TargetError::Lost(failure.message))?;
-        Ok(())
+        Ok(true)
     }
 }
 
