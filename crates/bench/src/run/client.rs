@@ -105,9 +105,7 @@ impl<'a> Client<'a> {
                 let count = self.depth.min(self.prepared.len() - self.issued).min(left as usize);
                 let middle = self.execute(count, window)?;
                 let end = window.now();
-                for at in self.issued..self.issued + count {
-                    self.finish(at, begin, middle, end);
-                }
+                self.finish(count, begin, middle, end);
                 self.issued += count;
                 if let Some(from) = measured_from
                     && (end >= window.stop || self.left(true) == 0)
@@ -147,7 +145,7 @@ impl<'a> Client<'a> {
             for (i, &intended) in due.iter().enumerate() {
                 let at = self.issued + i;
                 let middle = middle.map(|middle| middle.max(intended));
-                self.finish(at, intended, middle, last);
+                self.finish_one(at, intended, middle, last);
                 self.record.service(last - now);
             }
             self.issued += due.len();
@@ -186,14 +184,36 @@ impl<'a> Client<'a> {
         }
     }
 
+    /// Records the next `count` operations, which began and ended together.
     #[inline]
-    fn finish(&mut self, at: usize, begin: u64, middle: Option<u64>, end: u64) {
+    fn finish(&mut self, count: usize, begin: u64, middle: Option<u64>, end: u64) {
+        if count == 1 {
+            return self.finish_one(self.issued, begin, middle, end);
+        }
+        // A histogram counts equal latencies at once, so that recording is no part of what is measured.
+        let mut kinds = [0; OpKind::ALL.len()];
+        for at in self.issued..self.issued + count {
+            let op = self.prepared[at].0;
+            self.stream.answered(&op);
+            kinds[op.kind as usize] += 1;
+        }
+        for (kind, &count) in OpKind::ALL.into_iter().zip(&kinds).filter(|(_, count)| **count > 0) {
+            self.record.operations(kind, end - begin, count);
+            if kind == OpKind::ReadModifyWrite {
+                let middle = middle.unwrap_or(begin);
+                self.record.halves(middle - begin, end - middle, count);
+            }
+        }
+    }
+
+    #[inline]
+    fn finish_one(&mut self, at: usize, begin: u64, middle: Option<u64>, end: u64) {
         let op = self.prepared[at].0;
         self.stream.answered(&op);
-        self.record.operation(op.kind, end - begin);
+        self.record.operations(op.kind, end - begin, 1);
         if op.kind == OpKind::ReadModifyWrite {
             let middle = middle.unwrap_or(begin);
-            self.record.halves(middle - begin, end - middle);
+            self.record.halves(middle - begin, end - middle, 1);
         }
     }
 
@@ -245,8 +265,6 @@ impl<'a> Client<'a> {
     fn execute_batch(&mut self, count: usize, second: bool) -> Result<bool, TargetError> {
         let prepared = &self.prepared[self.issued..self.issued + count];
         let mut ops = Vec::with_capacity(count);
-        // Record of each operation in `ops`, to check its value.
-        let mut records = Vec::with_capacity(count);
         let mut modifies = false;
         for (op, key) in prepared {
             let modify = op.kind == OpKind::ReadModifyWrite;
@@ -258,14 +276,16 @@ impl<'a> Client<'a> {
             let verb = if get { Verb::Get } else { Verb::Put };
             let value = if get { &[][..] } else { self.values.value(op.record, op.variant) };
             ops.push(OpRef { verb, key: key.bytes(), value });
-            records.push(op.record);
         }
         let mut answers = 0;
         let Client { target, record, values, verify_every, until_verify, .. } = self;
         target.batch(&ops, &mut |i, seen| {
             answers += 1;
             match seen {
-                Seen::Hit(value) => check(record, values, (*verify_every, until_verify), records[i], value),
+                Seen::Hit(value) => {
+                    // Only the first half reads, and all of it was sent.
+                    check(record, values, (*verify_every, until_verify), prepared[i].0.record, value)
+                }
                 Seen::Miss => record.counts.misses += 1,
                 Seen::Stored => {}
                 Seen::Refused(_) => record.counts.refused += 1,

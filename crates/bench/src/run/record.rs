@@ -79,17 +79,17 @@ impl Record {
         self.counts = Counts { wrong: self.counts.wrong, ..Counts::default() };
     }
 
-    /// One operation took `nanos`.
+    /// `count` operations took `nanos` each.
     #[inline]
-    pub fn operation(&mut self, kind: OpKind, nanos: u64) {
-        self.kinds[kind as usize].saturating_record(nanos);
-        self.counts.operations += 1;
+    pub fn operations(&mut self, kind: OpKind, nanos: u64, count: u64) {
+        self.kinds[kind as usize].saturating_record_n(nanos, count);
+        self.counts.operations += count;
     }
 
-    /// The two halves of a read-modify-write.
-    pub fn halves(&mut self, read: u64, update: u64) {
-        self.inner[0].saturating_record(read);
-        self.inner[1].saturating_record(update);
+    /// The two halves of `count` read-modify-writes.
+    pub fn halves(&mut self, read: u64, update: u64, count: u64) {
+        self.inner[0].saturating_record_n(read, count);
+        self.inner[1].saturating_record_n(update, count);
     }
 
     /// An operation of an open loop took `nanos` from sending to answer.

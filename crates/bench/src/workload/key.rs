@@ -102,10 +102,19 @@ fn user_key(number: u64, digits_min: usize) -> Key {
 }
 
 fn hex_key(word: u64) -> Key {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut bytes = [0; KEY_BYTES_MAX];
-    for (i, byte) in bytes[..16].iter_mut().enumerate() {
-        *byte = DIGITS[(word >> (60 - 4 * i)) as usize & 15];
-    }
+    bytes[..8].copy_from_slice(&hex_digits((word >> 32) as u32).to_le_bytes());
+    bytes[8..16].copy_from_slice(&hex_digits(word as u32).to_le_bytes());
     Key { len: 16, bytes }
+}
+
+/// Eight digits, the first in the lowest byte: all at once, as making keys must not be what is measured.
+fn hex_digits(half: u32) -> u64 {
+    let mut digits = u64::from(half);
+    // The lowest four bits end in the lowest byte, so the bytes are turned round at the end.
+    digits = (digits | digits << 16) & 0x0000_FFFF_0000_FFFF;
+    digits = (digits | digits << 8) & 0x00FF_00FF_00FF_00FF;
+    digits = (digits | digits << 4) & 0x0F0F_0F0F_0F0F_0F0F;
+    let letters = (digits + 0x0606_0606_0606_0606) >> 4 & 0x0101_0101_0101_0101;
+    (digits + 0x3030_3030_3030_3030 + letters * 39).swap_bytes()
 }
