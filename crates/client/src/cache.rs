@@ -29,6 +29,12 @@ impl Cache {
         Cache { lines: vec![None; entries] }
     }
 
+    /// Whether it has room for any place.
+    #[inline(always)]
+    pub(crate) fn remembers(&self) -> bool {
+        !self.lines.is_empty()
+    }
+
     #[inline]
     pub(crate) fn find(&self, hash: Hash) -> Option<Located> {
         if self.lines.is_empty() {

@@ -3,7 +3,6 @@
 use longarm_base::limits::{KEY_MAX, RETRIES_MAX};
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{QueuePair, Transport};
-use longarm_memory::Hash;
 use longarm_wire::{Request, RequestKind};
 
 use crate::cache::Located;
@@ -106,7 +105,7 @@ impl<T: Transport> Client<T> {
                     whole = true;
                     want = lookup.feed(key, large, &link.view());
                 }
-                Want::Hit { csn, at, len, expiry, located: found } => {
+                Want::Hit { csn, at, len, expiry } => {
                     let end = now();
                     // A large value is whole by its checksum; only its lease is of time.
                     let begin = if whole { end } else { begin };
@@ -124,7 +123,7 @@ impl<T: Transport> Client<T> {
                         link.qp.landing(into + at, len)
                     };
                     let value = show(bytes, csn);
-                    self.found(hash, located, found);
+                    self.found(&lookup, located);
                     return Ok(Attempt::Value(value));
                 }
                 Want::Miss => {
@@ -147,19 +146,20 @@ impl<T: Transport> Client<T> {
     }
 
     /// Remembers where a key was found, and notes it for the server's eviction now and then.
-    #[inline]
-    pub(crate) fn found(&mut self, hash: Hash, before: Option<Located>, found: Located) {
-        if before == Some(found) {
-            if let Some(link) = &mut self.link {
+    #[inline(always)]
+    pub(crate) fn found(&mut self, lookup: &Lookup, before: Option<Located>) {
+        if let Some(link) = self.link.as_mut().filter(|_| self.cache.remembers()) {
+            let found = lookup.located(&link.view());
+            if before == Some(found) {
                 link.counters.cache_hits += 1;
+            } else {
+                self.cache.remember(lookup.hash(), found);
             }
-        } else {
-            self.cache.remember(hash, found);
         }
         if self.hint_in > 0 {
             self.hint_in -= 1;
             if self.hint_in == 0 {
-                self.note_hint(hash);
+                self.note_hint(lookup.hash());
             }
         }
     }

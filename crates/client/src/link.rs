@@ -197,7 +197,7 @@ impl<Q: QueuePair> Link<Q> {
         self.finish_reads(deadline)
     }
 
-    /// Posts a READ; `start` and `finish` frame a batch.
+    /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it.
     #[inline]
     pub(crate) fn post_read(&mut self, from: Place, into: u32) -> Result<(), Trouble> {
         self.counters.reads += 1;
@@ -223,6 +223,9 @@ impl<Q: QueuePair> Link<Q> {
     /// Rings the doorbell and waits until every READ posted is complete.
     #[inline]
     pub(crate) fn finish_reads(&mut self, deadline: Nanos) -> Result<(), Trouble> {
+        if self.reads_open == 0 {
+            return Ok(());
+        }
         self.qp.ring();
         self.pump();
         let mut idle = 0u32;

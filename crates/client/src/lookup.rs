@@ -16,8 +16,8 @@ use crate::cache::Located;
 pub(crate) enum Want {
     /// READ this and feed it.
     Read(Place),
-    /// Found: the value is in the bytes just fed.
-    Hit { csn: Csn, at: u32, len: u32, expiry: UnixMillis, located: Located },
+    /// Found: the value is in the bytes just fed ([`Lookup::located`] says where they came from).
+    Hit { csn: Csn, at: u32, len: u32, expiry: UnixMillis },
     /// The entry is longer than one landing slot: fetch it apart and feed it whole.
     Large { entry: EntryRef },
     /// No such key.
@@ -53,10 +53,10 @@ enum Stage {
 /// A GET in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup {
-    hash: Hash,
-    look: Look,
+    search: Search,
     stage: Stage,
-    search: Option<Search>,
+    /// Slot of the inline item that the search found.
+    slot: Place,
 }
 
 /// What every step needs to know.
@@ -72,7 +72,9 @@ pub(crate) struct View<'a> {
 impl Lookup {
     #[inline(always)]
     pub(crate) fn start(hash: Hash, look: Look, located: Option<Located>, view: &View<'_>) -> (Lookup, Want) {
-        let mut lookup = Lookup { hash, look, stage: Stage::Search, search: None };
+        let (search, step) = Search::start(hash, view.geometry, look);
+        let Step::Read(first) = step else { unreachable!("a search begins with a READ") };
+        let mut lookup = Lookup { search, stage: Stage::Search, slot: first };
         let want = match located {
             Some(Located::Slot { table, place }) if view.geometry.live().any(|t| t.id == table) => {
                 lookup.stage = Stage::CachedSlot { table, place };
@@ -82,7 +84,7 @@ impl Lookup {
                 lookup.stage = Stage::CachedEntry { entry, csn };
                 lookup.entry_place(entry, view)
             }
-            _ => lookup.start_search(view),
+            _ => Want::Read(first),
         };
         (lookup, want)
     }
@@ -90,15 +92,26 @@ impl Lookup {
     /// Hash of the key.
     #[inline(always)]
     pub(crate) fn hash(&self) -> Hash {
-        self.hash
+        self.search.hash()
     }
 
-    #[inline(always)]
+    /// Where the value of a hit was.
+    #[inline]
+    pub(crate) fn located(&self, view: &View<'_>) -> Located {
+        match self.stage {
+            Stage::CachedSlot { table, place } => Located::Slot { table, place },
+            Stage::Search => Located::Slot { table: self.search.table(view.geometry).id, place: self.slot },
+            Stage::CachedEntry { entry, csn }
+            | Stage::EntryHead { entry, csn }
+            | Stage::Entry { entry, csn } => Located::Entry { entry, csn },
+        }
+    }
+
+    /// The remembered place did not answer: search from the start.
+    #[cold]
     fn start_search(&mut self, view: &View<'_>) -> Want {
-        let (search, step) = Search::start(self.hash, view.geometry, self.look);
         self.stage = Stage::Search;
-        self.search = Some(search);
-        self.follow(step, view)
+        Want::Read(self.search.first(view.geometry))
     }
 
     /// Takes the bytes of the READ (or of the large entry) that the last step asked for.
@@ -106,8 +119,7 @@ impl Lookup {
     pub(crate) fn feed(&mut self, key: &[u8], bytes: &[u8], view: &View<'_>) -> Want {
         match self.stage {
             Stage::Search => {
-                let search = self.search.as_mut().expect("a search is on");
-                let step = search.feed(key, bytes, view.geometry, view.sums);
+                let step = self.search.feed(key, bytes, view.geometry, view.sums);
                 self.follow(step, view)
             }
             Stage::CachedSlot { table, place } => {
@@ -115,14 +127,13 @@ impl Lookup {
                 let found = slot.and_then(|slot| Search::check_slot(table, place, key, slot, view.sums));
                 match found {
                     Some(Step::Found { csn, value_at, value_len, expiry, .. }) => {
-                        let located = Located::Slot { table, place };
-                        Want::Hit { csn, at: value_at, len: value_len, expiry, located }
+                        Want::Hit { csn, at: value_at, len: value_len, expiry }
                     }
                     _ => self.start_search(view),
                 }
             }
             Stage::CachedEntry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
-                Ok(e) if e.csn == csn && e.key == key && !e.superseded => hit(bytes, &e, entry),
+                Ok(e) if e.csn == csn && e.key == key && !e.superseded => hit(bytes, &e),
                 _ => self.start_search(view),
             },
             Stage::EntryHead { entry, csn } => match object::total_len(bytes) {
@@ -134,9 +145,9 @@ impl Lookup {
                 Err(_) => Want::Again,
             },
             Stage::Entry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
-                Ok(e) if e.csn == csn && e.key == key => hit(bytes, &e, entry),
+                Ok(e) if e.csn == csn && e.key == key => hit(bytes, &e),
                 Ok(e) if e.csn == csn => {
-                    let step = self.search.as_mut().expect("a search is on").not_it(csn, view.geometry);
+                    let step = self.search.not_it(csn, view.geometry);
                     self.stage = Stage::Search;
                     self.follow(step, view)
                 }
@@ -150,9 +161,8 @@ impl Lookup {
         match step {
             Step::Read(place) => Want::Read(place),
             Step::Found { csn, value_at, value_len, expiry, slot } => {
-                let table = self.search.as_ref().map_or(0, |search| search.table(view.geometry).id);
-                let located = Located::Slot { table, place: slot };
-                Want::Hit { csn, at: value_at, len: value_len, expiry, located }
+                self.slot = slot;
+                Want::Hit { csn, at: value_at, len: value_len, expiry }
             }
             Step::Entry { entry, csn } => {
                 self.stage = if entry.len == 0 {
@@ -182,8 +192,7 @@ impl Lookup {
     }
 }
 
-fn hit(bytes: &[u8], entry: &object::Entry<'_>, place: EntryRef) -> Want {
+fn hit(bytes: &[u8], entry: &object::Entry<'_>) -> Want {
     let at = entry.value.as_ptr() as usize - bytes.as_ptr() as usize;
-    let located = Located::Entry { entry: place, csn: entry.csn };
-    Want::Hit { csn: entry.csn, at: at as u32, len: entry.value.len() as u32, expiry: entry.expiry, located }
+    Want::Hit { csn: entry.csn, at: at as u32, len: entry.value.len() as u32, expiry: entry.expiry }
 }

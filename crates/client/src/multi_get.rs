@@ -11,6 +11,10 @@ use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
 use crate::link::{BATCH, Link, Trouble};
 use crate::lookup::{Lookup, Want};
 
+/// Lookups that are judged together while the lines of the next are under way: a core keeps about so many
+/// misses in flight.
+const GROUP: usize = 8;
+
 /// One key's lookup in a batch.
 pub(crate) struct Flight {
     key: usize,
@@ -18,6 +22,29 @@ pub(crate) struct Flight {
     want: Want,
     /// The READ wanted is in the queue.
     posted: bool,
+}
+
+/// Begins the READs that these lookups, the first of which has number `first`, want; returns how many.
+///
+/// A loop of its own: a prefetch whose page is not in the TLB does not retire before its page walk ends, so
+/// walks overlap only as far as the prefetches stand close together.
+#[inline(always)]
+fn begin_reads<Q: QueuePair>(
+    link: &mut Link<Q>,
+    flights: &mut [Flight],
+    first: usize,
+) -> Result<usize, Trouble> {
+    let mut begun = 0;
+    for (i, flight) in flights.iter_mut().enumerate() {
+        if let Want::Read(place) = flight.want {
+            flight.posted = !link.qp.prefetch(place);
+            if flight.posted {
+                link.post_read(place, Link::<Q>::slot(first + i))?;
+            }
+            begun += 1;
+        }
+    }
+    Ok(begun)
 }
 
 impl<T: Transport> Client<T> {
@@ -99,38 +126,31 @@ impl<T: Transport> Client<T> {
         let Client { link, cache, .. } = self;
         let link = link.as_mut().expect("a lease has a link");
         flights.clear();
-        for &key in rest.iter() {
+        let view = link.view();
+        flights.extend(rest.iter().map(|&key| {
             let hash = link.hasher.hash(keys[key].as_ref());
-            let (lookup, want) = Lookup::start(hash, link.look, cache.find(hash), &link.view());
-            flights.push(Flight { key, lookup, want, posted: false });
+            let (lookup, want) = Lookup::start(hash, link.look, cache.find(hash), &view);
+            Flight { key, lookup, want, posted: false }
+        }));
+        let mut open = 0;
+        for (group, flights) in flights.chunks_mut(GROUP).enumerate() {
+            open += begin_reads(link, flights, group * GROUP)?;
         }
-        // Each round begins every READ that is wanted, then feeds all of them.
-        loop {
-            let (mut reading, mut posting) = (false, false);
-            for (i, flight) in flights.iter_mut().enumerate() {
-                if let Want::Read(place) = flight.want {
-                    flight.posted = !link.qp.prefetch(place);
-                    if flight.posted {
-                        link.post_read(place, Link::<T::Qp>::slot(i))?;
-                        posting = true;
+        while open > 0 {
+            link.finish_reads(deadline)?;
+            open = 0;
+            for (group, flights) in flights.chunks_mut(GROUP).enumerate() {
+                for (i, flight) in flights.iter_mut().enumerate() {
+                    if let Want::Read(place) = flight.want {
+                        let into = Link::<T::Qp>::slot(group * GROUP + i);
+                        if !flight.posted {
+                            link.read(place, into, deadline)?;
+                        }
+                        let bytes = link.qp.landing(into, place.len);
+                        flight.want = flight.lookup.feed(keys[flight.key].as_ref(), bytes, &link.view());
                     }
-                    reading = true;
                 }
-            }
-            if !reading {
-                break;
-            }
-            if posting {
-                link.finish_reads(deadline)?;
-            }
-            for (i, flight) in flights.iter_mut().enumerate() {
-                if let Want::Read(place) = flight.want {
-                    if !flight.posted {
-                        link.read(place, Link::<T::Qp>::slot(i), deadline)?;
-                    }
-                    let bytes = link.qp.landing(Link::<T::Qp>::slot(i), place.len);
-                    flight.want = flight.lookup.feed(keys[flight.key].as_ref(), bytes, &link.view());
-                }
+                open += begin_reads(link, flights, group * GROUP)?;
             }
         }
         let end = now();
@@ -159,11 +179,10 @@ impl<T: Transport> Client<T> {
                 Want::Hit { expiry, .. } if counts && expiry.expired(link.unix_now(end)) => {
                     show(flight.key, None)
                 }
-                Want::Hit { csn, at, len, located, .. } if counts => {
+                Want::Hit { csn, at, len, .. } if counts => {
                     show(flight.key, Some((link.qp.landing(Link::<T::Qp>::slot(i) + at, len), csn)));
-                    let hash = flight.lookup.hash();
-                    let before = self.cache.find(hash);
-                    self.found(hash, before, located);
+                    let before = self.cache.find(flight.lookup.hash());
+                    self.found(&flight.lookup, before);
                 }
                 Want::Miss if counts => show(flight.key, None),
                 Want::Large { .. } => large.push(flight.key),

@@ -16,6 +16,7 @@
 //! This is the one crate where shared bytes meet `unsafe`. No function hands out a reference to them.
 
 mod budget;
+mod bytes;
 mod checksum;
 mod journal;
 mod mapped;
@@ -23,6 +24,7 @@ mod region;
 mod words;
 
 pub use budget::Budget;
+pub use bytes::bytes_equal;
 pub use checksum::{Hash, HashKey, SumKey};
 pub use journal::{Cut, Journal};
 pub use mapped::{Mapped, ReadOnly};

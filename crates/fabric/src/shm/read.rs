@@ -73,63 +73,71 @@ impl Remote {
             && offset <= self.granted.bytes
             && len <= self.granted.bytes - offset
     }
+
+    /// Asks the CPU for the first lines of a READ.
+    #[inline(always)]
+    fn prefetch(&self, from: Place) {
+        let mut line = from.offset & !(LINE - 1);
+        if u64::from(from.len) <= LINE - (from.offset - line) {
+            return self.look.prefetch(line);
+        }
+        let end = (from.offset + u64::from(from.len)).min(line + PREFETCH_LINES * LINE);
+        while line < end {
+            self.look.prefetch(line);
+            line += LINE;
+        }
+    }
+}
+
+impl Remotes {
+    /// The region of a READ that is aligned, short enough and allowed.
+    #[inline(always)]
+    fn readable(&self, from: Place) -> Option<(u8, &Remote)> {
+        let sound = from.offset.is_multiple_of(8) && from.len <= READ_MAX;
+        let found = if sound { self.find(from.region) } else { None };
+        found.filter(|(_, remote)| remote.allows(from.offset, u64::from(from.len), Rights::READ))
+    }
+}
+
+/// Whether a READ of `len` bytes may land there.
+#[inline(always)]
+fn may_land(landing: &[u8], into: u32, len: u32) -> bool {
+    into.is_multiple_of(8) && u64::from(into) + u64::from(len) <= landing.len() as u64
 }
 
 impl ShmQp {
     #[inline]
     pub(super) fn post_read(&mut self, from: Place, into: u32, ticket: Ticket) -> Result<(), PostError> {
-        let end = u64::from(into) + u64::from(from.len);
-        if !from.offset.is_multiple_of(8)
-            || !into.is_multiple_of(8)
-            || from.len > READ_MAX
-            || end > self.landing.len() as u64
-        {
+        let well_formed = from.offset.is_multiple_of(8) && from.len <= READ_MAX;
+        if !well_formed || !may_land(&self.landing, into, from.len) {
             return Err(PostError::Malformed);
         }
-        let found = self.remotes.find(from.region);
-        let Some((remote, place)) =
-            found.filter(|(_, r)| r.allows(from.offset, u64::from(from.len), Rights::READ))
-        else {
+        let Some((at, remote)) = self.remotes.readable(from) else {
             return self.refuse(ticket, "READ", from.region, from.offset, from.len);
         };
-        let first = from.offset & !(LINE - 1);
-        let last = (from.offset + u64::from(from.len)).min(first + PREFETCH_LINES * LINE);
-        let mut line = first;
-        while line < last {
-            place.look.prefetch(line);
-            line += LINE;
-        }
-        self.pending.push_read(ticket, remote, from.offset, from.len, into);
+        remote.prefetch(from);
+        self.pending.push_read(ticket, at, from.offset, from.len, into);
         Ok(())
-    }
-
-    /// The region of a READ that is sound, allowed and on a whole connection.
-    #[inline(always)]
-    fn readable(&self, from: Place) -> Option<&Remote> {
-        let sound = from.offset.is_multiple_of(8) && from.len <= READ_MAX && self.broken_or_ok().is_ok();
-        let (_, remote) = self.remotes.find(from.region).filter(|_| sound)?;
-        remote.allows(from.offset, u64::from(from.len), Rights::READ).then_some(remote)
     }
 
     /// Asks the CPU for the lines; `false` if `post` is to judge the READ.
     #[inline(always)]
     pub(super) fn prefetch_here(&self, from: Place) -> bool {
-        let Some(remote) = self.readable(from) else { return false };
-        let first = from.offset & !(LINE - 1);
-        let last = (from.offset + u64::from(from.len)).min(first + PREFETCH_LINES * LINE);
-        (first..last).step_by(LINE as usize).for_each(|line| remote.look.prefetch(line));
-        true
+        match self.remotes.readable(from) {
+            Some((_, remote)) if self.broken_or_ok().is_ok() => {
+                remote.prefetch(from);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// The copy without a queue; `false` if `post` is to judge the READ.
     #[inline(always)]
     pub(super) fn read_here(&mut self, from: Place, into: u32) -> bool {
-        let end = u64::from(into) + u64::from(from.len);
-        if !into.is_multiple_of(8) || end > self.landing.len() as u64 || self.readable(from).is_none() {
-            return false;
-        }
-        let (remote, _) = self.remotes.find(from.region).expect("found just now");
-        self.finish_read(remote, from.offset, from.len, into);
+        let whole = self.broken_or_ok().is_ok() && may_land(&self.landing, into, from.len);
+        let Some((_, remote)) = self.remotes.readable(from).filter(|_| whole) else { return false };
+        remote.look.copy_out(from.offset, &mut self.landing[into as usize..][..from.len as usize]);
         // Acquire: what is read next is of a later moment than this; pairs with the Release of
         // OwnedWords::store.
         fence(Ordering::Acquire);

@@ -14,7 +14,7 @@
 
 use longarm_base::limits::{LINE, PAIR_SLOTS_MAX, TABLES_MAX};
 use longarm_base::{Place, RegionId};
-use longarm_memory::Hash;
+use longarm_memory::{Hash, bytes_equal};
 
 /// The region that holds all tables.
 pub const INDEX_REGION: RegionId = RegionId(2);
@@ -297,18 +297,7 @@ impl Header {
     /// Bits of the slots whose fingerprint is `byte`.
     #[inline(always)]
     pub fn matching(&self, byte: u8) -> u32 {
-        const LOW: u64 = 0x0101_0101_0101_0101;
-        const SEVEN: u64 = 0x7F7F_7F7F_7F7F_7F7F;
-        let mut bits = 0;
-        for (i, word) in self.fingerprints.iter().enumerate() {
-            // Exact zero-byte test (no borrow between bytes), then one bit a byte gathered by a
-            // multiplication.
-            let x = word ^ (LOW * byte as u64);
-            let zero = !(((x & SEVEN) + SEVEN) | x | SEVEN);
-            let gathered = (zero >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            bits |= (gathered as u32) << (8 * i);
-        }
-        bits
+        bytes_equal(&self.fingerprints, byte)
     }
 
     /// Occupied slots, as bits.

@@ -127,6 +127,17 @@ impl Search {
         (search, Step::Read(place))
     }
 
+    /// The first READ again, to start over.
+    pub fn first(&self, geometry: &Geometry) -> Place {
+        self.first_place(self.table(geometry))
+    }
+
+    /// Hash of the key.
+    #[inline(always)]
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
     /// Table in which the search is.
     #[inline(always)]
     pub fn table<'g>(&self, geometry: &'g Geometry) -> &'g Table {
