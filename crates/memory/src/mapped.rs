@@ -14,11 +14,19 @@ use crate::words::{OwnedWords, Words};
 /// Measured here (Sapphire Rapids, fast short REP MOVSB): the two meet between 256 and 512 bytes.
 const STRING_COPY_MIN: usize = 512;
 
+/// Bytes of a cache line, which most READs of an index fetch.
+const LINE: usize = 64;
+
+/// Bytes of a huge page.
+pub(crate) const HUGE_PAGE: u64 = 2 << 20;
+
 /// One mmap, unmapped when the last user is gone.
 pub(crate) struct Mapping {
     base: *mut u8,
     len: usize,
     page: u64,
+    /// Huge pages may be asked for.
+    huge: bool,
 }
 
 // SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
@@ -30,12 +38,12 @@ impl Mapping {
     /// # Safety
     /// `base` must be the page-aligned start of a live mapping of `len` bytes that nobody else unmaps and
     /// whose file cannot shrink (sealed, or owned by us).
-    pub(crate) unsafe fn new(base: *mut u8, len: usize, page: u64) -> Mapping {
+    pub(crate) unsafe fn new(base: *mut u8, len: usize, page: u64, huge: bool) -> Mapping {
         assert!(
             (base as usize).is_multiple_of(4096) && len.is_multiple_of(8),
             "mapping is page aligned and whole words"
         );
-        Mapping { base, len, page }
+        Mapping { base, len, page, huge }
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -85,6 +93,10 @@ impl Mapping {
             // overlap (no reference to the mapping exists, and `into` is a reference).
             unsafe { string_copy(self.base.add(at as usize), into.as_mut_ptr(), into.len()) };
             return;
+        }
+        if let Ok(line) = <&mut [u8; LINE]>::try_from(&mut *into) {
+            // SAFETY: source checked just above, destination is exclusively ours and as long; no overlap.
+            return unsafe { line_copy(self.base.add(at as usize), line) };
         }
         let mut chunks = into.chunks_exact_mut(8);
         let mut offset = at;
@@ -158,6 +170,31 @@ impl Mapping {
         zero(to..at + len);
     }
 
+    /// Takes whole blocks as huge pages, until the system has none.
+    fn populate(&self, at: u64, len: u64) -> u64 {
+        self.check(at, len as usize);
+        if !self.huge {
+            return 0;
+        }
+        let mut taken = 0;
+        let last = (at + len) / HUGE_PAGE * HUGE_PAGE;
+        for block in (at.next_multiple_of(HUGE_PAGE)..last).step_by(HUGE_PAGE as usize) {
+            // The kernel wants a page to begin with. Relaxed: only that it is loaded counts, which the
+            // compiler must not see through.
+            std::hint::black_box(self.word(block).load(Ordering::Relaxed));
+            // SAFETY: a whole block inside our own mapping; it changes the pages behind it, no byte of them.
+            let collapsed = unsafe {
+                libc::madvise(self.base.add(block as usize).cast(), HUGE_PAGE as usize, libc::MADV_COLLAPSE)
+            };
+            if collapsed != 0 {
+                // Linux before 6.1, pages switched off, or none left: ordinary pages come when touched.
+                break;
+            }
+            taken += HUGE_PAGE;
+        }
+        taken
+    }
+
     #[inline(always)]
     fn prefetch(&self, at: u64) {
         if at < self.len as u64 {
@@ -201,6 +238,41 @@ unsafe fn string_copy(from: *const u8, to: *mut u8, len: usize) {
     for i in 0..len {
         // SAFETY: the caller's promise; volatile bytes are the portable opaque copy.
         unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
+    }
+}
+
+/// Copies one line: as [`string_copy`], and no aligned word tears (each half of a 16-byte load is one access
+/// of the L1 cache, as is each word of a string copy).
+///
+/// # Safety
+/// `from..from+64` is readable and does not overlap `to`.
+#[inline(always)]
+unsafe fn line_copy(from: *const u8, to: &mut [u8; LINE]) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the caller's promise; SSE2 is part of every x86_64.
+    unsafe {
+        std::arch::asm!(
+            "movdqu {a}, [{from}]",
+            "movdqu {b}, [{from} + 16]",
+            "movdqu {c}, [{from} + 32]",
+            "movdqu {d}, [{from} + 48]",
+            "movdqu [{to}], {a}",
+            "movdqu [{to} + 16], {b}",
+            "movdqu [{to} + 32], {c}",
+            "movdqu [{to} + 48], {d}",
+            from = in(reg) from,
+            to = in(reg) to.as_mut_ptr(),
+            a = out(xmm_reg) _,
+            b = out(xmm_reg) _,
+            c = out(xmm_reg) _,
+            d = out(xmm_reg) _,
+            options(nostack, preserves_flags)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's promise.
+    unsafe {
+        string_copy(from, to.as_mut_ptr(), LINE)
     }
 }
 
@@ -279,6 +351,10 @@ impl OwnedWords for Mapped {
 
     fn discard(&self, at: u64, len: u64) {
         self.0.discard(at, len)
+    }
+
+    fn populate(&self, at: u64, len: u64) -> u64 {
+        self.0.populate(at, len)
     }
 
     fn flush(&self, at: u64, len: u64) {

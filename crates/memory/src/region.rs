@@ -9,18 +9,22 @@
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::ptr::null_mut;
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::mapped::{Mapped, Mapping, ReadOnly};
+use crate::mapped::{HUGE_PAGE, Mapped, Mapping, ReadOnly};
 
 /// What stands behind a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// An anonymous memory file with ordinary pages (huge ones where the kernel gives them to shared memory).
+    /// An anonymous memory file with ordinary pages, and huge ones on request
+    /// ([`populate`](crate::OwnedWords::populate)) where the kernel has them.
     Memory,
+    /// An anonymous memory file with ordinary pages only.
+    SmallPages,
     /// An anonymous memory file with 2 MiB pages from the reserved pool.
     HugePages,
     /// 2 MiB pages where enough are reserved, ordinary ones otherwise.
@@ -80,13 +84,12 @@ pub struct Region {
 }
 
 const SMALL_PAGE: u64 = 4096;
-const HUGE_PAGE: u64 = 2 << 20;
 
 impl Region {
     /// Creates a region, zeroed.
     pub fn create(options: &RegionOptions) -> Result<Region, RegionError> {
         match &options.backing {
-            Backing::Memory => Region::memfd(options, false),
+            Backing::Memory | Backing::SmallPages => Region::memfd(options, false),
             Backing::HugePages => Region::memfd(options, true),
             Backing::HugePagesIfAvailable => {
                 Region::memfd(options, true).or_else(|_| Region::memfd(options, false))
@@ -102,7 +105,7 @@ impl Region {
                 )
                 .map_err(os("open"))?;
                 rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
-                Region::map(options.name.clone(), file, bytes, SMALL_PAGE)
+                Region::map(options.name.clone(), file, bytes, Pages::Small)
             }
         }
     }
@@ -125,7 +128,12 @@ impl Region {
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
                 .map_err(os("reserve huge pages"))?;
         }
-        let region = Region::map(options.name.clone(), file, bytes, page)?;
+        let pages = match (&options.backing, huge) {
+            (_, true) => Pages::Reserved,
+            (Backing::SmallPages, _) => Pages::Small,
+            _ => Pages::OnRequest,
+        };
+        let region = Region::map(options.name.clone(), file, bytes, pages)?;
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&region.file, seals).map_err(os("seal"))?;
         // Another user who is passed a read-only descriptor must not reopen it for writing.
@@ -134,10 +142,10 @@ impl Region {
         Ok(region)
     }
 
-    fn map(name: String, file: OwnedFd, bytes: u64, page: u64) -> Result<Region, RegionError> {
-        let mapping = map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, page)
+    fn map(name: String, file: OwnedFd, bytes: u64, pages: Pages) -> Result<Region, RegionError> {
+        let mapping = map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, pages)
             .map_err(|e| RegionError::Os("map", name.clone(), e))?;
-        Ok(Region { name, file, memory: Mapped(Arc::new(mapping)), page })
+        Ok(Region { name, file, memory: Mapped(Arc::new(mapping)), page: pages.bytes() })
     }
 
     /// Maps a file that a peer created and passed to us, to write into it. It must be sealed against
@@ -148,7 +156,7 @@ impl Region {
             return Err(RegionError::Unsealed);
         }
         check_size(&file, bytes)?;
-        map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, SMALL_PAGE)
+        map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, Pages::Small)
             .map(|m| Mapped(Arc::new(m)))
             .map_err(|e| RegionError::Os("map a peer's region", String::new(), e))
     }
@@ -157,7 +165,7 @@ impl Region {
     /// not to truncate a plain file under it; memory files are sealed.
     pub fn open_read_only(file: OwnedFd, bytes: u64) -> Result<ReadOnly, RegionError> {
         check_size(&file, bytes)?;
-        map_file(&file, bytes, ProtFlags::READ, SMALL_PAGE)
+        map_file(&file, bytes, ProtFlags::READ, Pages::OnRequest)
             .map(|m| ReadOnly(Arc::new(m)))
             .map_err(|e| RegionError::Os("map a peer's region", String::new(), e))
     }
@@ -169,7 +177,7 @@ impl Region {
         if found == 0 || !found.is_multiple_of(8) {
             return Err(RegionError::Size { expected: SMALL_PAGE, found });
         }
-        map_file(file, found, ProtFlags::READ, SMALL_PAGE).map(|m| ReadOnly(Arc::new(m))).map_err(os)
+        map_file(file, found, ProtFlags::READ, Pages::Small).map(|m| ReadOnly(Arc::new(m))).map_err(os)
     }
 
     /// Name given at creation.
@@ -224,14 +232,52 @@ fn check_size(file: &OwnedFd, bytes: u64) -> Result<(), RegionError> {
     Ok(())
 }
 
-fn map_file(file: impl AsFd, bytes: u64, rights: ProtFlags, page: u64) -> Result<Mapping, rustix::io::Errno> {
+/// Pages of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    Small,
+    OnRequest,
+    Reserved,
+}
+
+impl Pages {
+    fn bytes(self) -> u64 {
+        if self == Pages::Reserved { HUGE_PAGE } else { SMALL_PAGE }
+    }
+}
+
+fn map_file(
+    file: impl AsFd,
+    bytes: u64,
+    rights: ProtFlags,
+    pages: Pages,
+) -> Result<Mapping, rustix::io::Errno> {
     let len = usize::try_from(bytes).map_err(|_| rustix::io::Errno::NOMEM)?;
-    // SAFETY: a fresh shared mapping at an address the kernel picks aliases no Rust value; the file is ours,
-    // or sealed against shrinking (check_peer_file), so the pages stay.
+    let huge = pages == Pages::OnRequest && bytes >= HUGE_PAGE;
+    // SAFETY: a fresh shared mapping aliases no Rust value: it is at an address that the kernel picks, or in
+    // a range that it reserved for us just before. The file is ours, or sealed against shrinking
+    // (check_peer_file), so the pages stay.
     unsafe {
-        let base = rustix::mm::mmap(std::ptr::null_mut(), len, rights, MapFlags::SHARED, file, 0)?;
-        // Huge pages for shared memory where the kernel is set to give them on request; a hint, so no error.
-        let _ = rustix::mm::madvise(base, len, Advice::LinuxHugepage);
-        Ok(Mapping::new(base.cast(), len, page))
+        let base = if huge {
+            // A huge page stands at a multiple of its size in the file and in memory alike.
+            let spare = HUGE_PAGE as usize;
+            let room = mmap_anonymous(null_mut(), len + spare, ProtFlags::empty(), MapFlags::PRIVATE)?;
+            let skipped = room.align_offset(spare);
+            let base = room.byte_add(skipped);
+            let mapped = mmap(base, len, rights, MapFlags::SHARED | MapFlags::FIXED, file, 0);
+            // What is left of the reserved range goes back; all of it if the file could not be mapped.
+            let kept = mapped.map_or(0, |_| len.next_multiple_of(SMALL_PAGE as usize));
+            if skipped > 0 {
+                munmap(room, skipped)?;
+            }
+            munmap(base.byte_add(kept), len + spare - skipped - kept)?;
+            let base = mapped?;
+            // For faults, where the kernel is set to give them on request; a hint, so no error.
+            let _ = rustix::mm::madvise(base, len, Advice::LinuxHugepage);
+            base
+        } else {
+            mmap(null_mut(), len, rights, MapFlags::SHARED, file, 0)?
+        };
+        Ok(Mapping::new(base.cast(), len, pages.bytes(), huge))
     }
 }

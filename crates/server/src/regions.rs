@@ -23,7 +23,7 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
     }
     let region = |name: &str, bytes, backing| create_one(name, bytes, backing);
     let (index, arena) = match options.pages {
-        Pages::Ordinary => ordinary(options.memory, arena_bytes)?,
+        Pages::Ordinary => ordinary(options.memory, arena_bytes, Backing::SmallPages)?,
         // The pool's pages are reserved in full, so the index gets no more than the limit.
         Pages::Huge => (
             region("longarm-index", options.memory, Backing::HugePages)?,
@@ -34,17 +34,21 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
                 .and_then(|index| Ok((index, region("longarm-arena", arena_bytes, Backing::HugePages)?)));
             match huge {
                 Ok(regions) => regions,
-                Err(_) => ordinary(options.memory, arena_bytes)?,
+                Err(_) => ordinary(options.memory, arena_bytes, Backing::Memory)?,
             }
         }
     };
     Ok(Lent { control: region("longarm-control", CONTROL_BYTES, Backing::Memory)?, index, arena })
 }
 
-fn ordinary(memory: u64, arena_bytes: u64) -> Result<(Arc<Region>, Arc<Region>), RegionError> {
+fn ordinary(
+    memory: u64,
+    arena_bytes: u64,
+    backing: Backing,
+) -> Result<(Arc<Region>, Arc<Region>), RegionError> {
     Ok((
-        create_one("longarm-index", memory * INDEX_TIMES, Backing::Memory)?,
-        create_one("longarm-arena", arena_bytes, Backing::Memory)?,
+        create_one("longarm-index", memory * INDEX_TIMES, backing.clone())?,
+        create_one("longarm-arena", arena_bytes, backing)?,
     ))
 }
 

@@ -90,6 +90,8 @@ pub struct Stats {
     pub geometry_epoch: u64,
     /// Bytes of the hash tables in use.
     pub index_bytes: u64,
+    /// Of them, bytes in huge pages.
+    pub index_huge_bytes: u64,
     /// The entry store.
     pub store: StoreStats,
     /// Bytes used of the memory limit.
@@ -155,6 +157,7 @@ impl Shared {
             tables: geometry.live().count(),
             geometry_epoch: geometry.epoch,
             index_bytes: geometry.live().map(|table| table.bytes()).sum(),
+            index_huge_bytes: engine.index.huge_bytes(),
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),

@@ -71,6 +71,10 @@ pub(super) struct Live {
     pub(super) extended: AtomicU64,
     /// First pair that the background move has not visited.
     pub(super) cursor: AtomicU64,
+    /// Bytes from its start for which memory was taken.
+    pub(super) populated: AtomicU64,
+    /// Bytes of it in huge pages.
+    pub(super) huge: AtomicU64,
 }
 
 pub(super) struct State {
@@ -143,6 +147,13 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// The hash that places keys.
     pub fn hasher(&self) -> &HashKey {
         &self.hash
+    }
+
+    /// Bytes of the tables in use that stand in huge pages.
+    pub fn huge_bytes(&self) -> u64 {
+        let state = self.state.read().expect("index state");
+        // Relaxed: a figure for people.
+        state.live.iter().map(|live| live.huge.load(Ordering::Relaxed)).sum()
     }
 
     /// Number of items.

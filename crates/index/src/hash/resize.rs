@@ -23,6 +23,8 @@ use super::slot::Record;
 const DOUBLE_BELOW: u64 = 16 << 20;
 /// Small tables grow faster, so that a burst of inserts does not outrun the moves.
 const QUADRUPLE_BELOW: u64 = 1 << 20;
+/// Memory is taken in blocks of a huge page.
+const BLOCK: u64 = 2 << 20;
 /// Pairs that a writer without room moves at a time.
 const HELP_PAIRS: u64 = 256;
 
@@ -58,7 +60,12 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let discipline = self.options.discipline;
         let table = Table { id, shape, discipline, base, pairs, groups: Table::groups_for(pairs) };
         let counter = || AtomicU64::new(0);
-        state.live.push(Arc::new(Live { table, groups: counter(), extended: counter(), cursor: counter() }));
+        let (groups, extended, cursor) = (counter(), counter(), counter());
+        let (populated, huge) = (counter(), counter());
+        state.live.push(Arc::new(Live { table, groups, extended, cursor, populated, huge }));
+        if state.live.len() == 1 {
+            self.populate(&state.live[0], bytes);
+        }
         self.republish(&mut state);
         Ok(())
     }
@@ -70,6 +77,29 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             *place = Some(live.table);
         }
         (self.publish)(&state.geometry);
+    }
+
+    /// Takes memory for the first `bytes` of a table.
+    fn populate(&self, live: &Live, bytes: u64) {
+        let until = bytes.next_multiple_of(BLOCK).min(live.table.bytes());
+        // Relaxed: who takes a block twice does no harm.
+        let from = live.populated.fetch_max(until, Ordering::Relaxed);
+        if from < until {
+            let taken = self.memory.populate(live.table.base + from, until - from);
+            // Relaxed: a figure for people.
+            live.huge.fetch_add(taken, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes memory for that part of the second table into which the first `pairs` pairs of the oldest move.
+    /// Both place keys in the order of their hashes, so the move sweeps over the second table once, and what
+    /// is before it is hardly in use yet.
+    fn populate_ahead(&self, state: &State, pairs: u64) {
+        let (oldest, next) = (&state.live[0].table, &state.live[1]);
+        let reach = (u128::from(pairs) * u128::from(next.table.pairs)).div_ceil(u128::from(oldest.pairs));
+        let all = pairs == oldest.pairs;
+        let bytes = if all { next.table.bytes() } else { reach as u64 * next.table.shape.pair_bytes() };
+        self.populate(next, bytes);
     }
 
     /// First fit between the tables that are live or still in quarantine.
@@ -86,7 +116,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             if at + bytes <= from {
                 return Some(at);
             }
-            at = at.max(to);
+            // Large tables begin where a huge page does.
+            at = at.max(if bytes < BLOCK { to } else { to.next_multiple_of(BLOCK) });
         }
         (at + bytes <= self.memory.bytes()).then_some(at)
     }
@@ -157,6 +188,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             // Relaxed: several threads may move the same pairs; the pair locks make that harmless.
             let from = oldest.cursor.load(Ordering::Relaxed);
             let to = (from + pairs).min(oldest.table.pairs);
+            self.populate_ahead(&state, to);
             for pair in from..to {
                 if self.move_pair(&state, 0, pair).is_err() {
                     drop(state);
