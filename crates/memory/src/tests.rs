@@ -120,6 +120,26 @@ fn discarded_bytes_read_zero_and_the_rest_stays() {
 }
 
 #[test]
+fn populating_changes_no_byte_and_takes_whole_blocks() {
+    const BLOCK: u64 = 2 << 20;
+    let memory = region(4 * BLOCK).memory().clone();
+    memory.store(BLOCK - 8, 1);
+    memory.store(BLOCK + 8, 2);
+    memory.store(3 * BLOCK, 3);
+    let taken = memory.populate(4096, 3 * BLOCK);
+    assert!(taken % BLOCK == 0 && taken <= 2 * BLOCK, "{taken}: blocks 1 and 2 are whole");
+    let words: Vec<u64> =
+        [0, BLOCK - 8, BLOCK, BLOCK + 8, 3 * BLOCK].iter().map(|&at| memory.load(at)).collect();
+    assert_eq!(words, [0, 1, 0, 2, 3]);
+    memory.discard(BLOCK + 4096, BLOCK);
+    assert_eq!((memory.load(BLOCK + 8), memory.load(2 * BLOCK), memory.load(3 * BLOCK)), (2, 0, 3));
+
+    let options = RegionOptions { name: "small".into(), bytes: 4 * BLOCK, backing: Backing::SmallPages };
+    let small = Region::create(&options).expect("memfd");
+    assert_eq!(small.memory().populate(0, 4 * BLOCK), 0, "not asked for");
+}
+
+#[test]
 fn checksums_depend_on_key_place_and_every_bit() {
     let key = SumKey::new(11);
     let bytes = [3u8; 56];

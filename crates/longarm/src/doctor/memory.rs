@@ -59,7 +59,8 @@ pub fn huge(machine: &Machine, config: &Config) -> Finding {
         _ if free >= needed => Finding::ok("hugepages", found),
         HugePages::On => Finding::bad("hugepages", found, format!("{advice}, or set hugepages = auto")),
         HugePages::Auto => {
-            Finding::warn("hugepages", format!("{found}: random reads miss the TLB more often"), advice)
+            let instead = "the index takes transparent ones instead where the kernel can (Linux 6.1)";
+            Finding::warn("hugepages", format!("{found}; {instead}"), advice)
         }
     }
 }
@@ -73,9 +74,14 @@ pub fn shared_huge(machine: &Machine) -> Finding {
     let chosen = text.split_whitespace().find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     match chosen {
         Some(chosen @ ("always" | "within_size" | "advise" | "force")) => Finding::ok("shmem-thp", chosen),
+        Some("deny") => {
+            let advice = format!("echo advise > /{path} (as root), or reserve huge pages");
+            Finding::warn("shmem-thp", "deny: memory files get small pages only", advice)
+        }
         Some(chosen) => {
             let advice = format!("echo advise > /{path} (as root), or reserve huge pages");
-            Finding::warn("shmem-thp", format!("{chosen}: memory files get small pages"), advice)
+            let found = format!("{chosen}: small pages, but for the index, which asks for huge ones itself");
+            Finding::warn("shmem-thp", found, advice)
         }
         None => {
             Finding::warn("shmem-thp", format!("{text:?} names no choice"), "expected one word in brackets")

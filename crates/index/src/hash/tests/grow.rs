@@ -71,6 +71,38 @@ fn writers_and_readers_while_the_table_grows() {
     }
 }
 
+/// Where the system has huge pages, a table that grew stands in them but for its edges, also when writers were
+/// ahead of the move.
+#[test]
+fn a_grown_table_stands_in_huge_pages() {
+    const BLOCK: u64 = 2 << 20;
+    let memory = mapped(256 << 20);
+    let has_them = memory.populate(0, BLOCK) == BLOCK;
+    memory.discard(0, BLOCK);
+    let bed = bed(memory, SlotKind::Inline64, Discipline::InPlace, 60_000);
+    let before = bed.owner.geometry();
+    let mut n = 0u64;
+    while bed.owner.geometry().live().count() == 1 {
+        bed.put(format!("key{n}").as_bytes(), b"0123456789");
+        n += 1;
+        if bed.owner.should_grow() {
+            bed.owner.grow().expect("memory");
+        }
+    }
+    for n in n..n + 5_000 {
+        bed.put(format!("key{n}").as_bytes(), b"0123456789");
+    }
+    while bed.owner.move_some(64, Nanos(1)) == Moved::More {}
+    assert_eq!(bed.owner.reclaim(Nanos(1 << 50), Nanos(1)), 0);
+    let table = *bed.owner.geometry().live().next().expect("a table");
+    assert!(table.bytes() > before.live().next().expect("a table").bytes());
+    assert!(table.base.is_multiple_of(BLOCK));
+    if has_them {
+        assert_eq!(bed.owner.huge_bytes(), table.bytes() / BLOCK * BLOCK);
+    }
+    assert_eq!(bed.check().items, n + 5_000);
+}
+
 #[test]
 fn out_of_memory_is_said_and_nothing_is_lost() {
     let bed = bed(mapped(512 << 10), SlotKind::Inline64, Discipline::InPlace, 100);
