@@ -118,7 +118,7 @@ fn enter<'a>(plan: &Plan, factory: &'a dyn TargetFactory) -> Result<Entry<'a>, B
         let items = server.items.unwrap_or(0);
         return Err(BenchError::Plan(format!(
             "{label} holds {items} items already: benchmark records would overwrite keys of the same name \
-             and stay behind. Use an empty server, or allow it explicitly (into_nonempty)"
+             and stay behind. Use an empty server, or allow it (--into-nonempty)"
         )));
     }
     let inserts = Arc::new(Inserts::new(plan.records));

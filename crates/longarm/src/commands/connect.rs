@@ -63,7 +63,9 @@ pub fn failure(error: &Error, address: &Address) -> Failure {
     );
     match error {
         Error::Connect(SetupError::Login(_)) => {
-            failure(Exit::Refused, "give the secret with --secret-file, or the certificates with --tls-cert")
+            let hint = "secrets: --secret-file on both sides; certificates: --tls-server-ca is the authority \
+                that signed the server's, --tls-cert and --tls-key are our own";
+            failure(Exit::Refused, hint)
         }
         Error::Connect(SetupError::Refused(_)) => {
             failure(Exit::Refused, "the server's own log on its stderr says more")
@@ -74,6 +76,11 @@ pub fn failure(error: &Error, address: &Address) -> Failure {
         Error::Connect(SetupError::Os(..) | SetupError::Region(_)) => {
             failure(Exit::System, "`longarm doctor` shows the limits of this machine")
         }
+        // Somebody is there, and speaks: to ask whether the server runs would mislead.
+        Error::Connect(SetupError::Protocol(_)) => failure(
+            Exit::CannotConnect,
+            "client and server must agree on TLS (--tls-server-ca turns it on) and be of one version",
+        ),
         Error::Connect(_) | Error::Lost { .. } => failure(Exit::CannotConnect, &start),
         Error::Unresponsive { .. } => failure(
             Exit::CannotConnect,
@@ -119,9 +126,12 @@ mod tests {
     #[test]
     fn an_unreachable_server_is_named_with_what_to_do() {
         let address: Address = "shm:/tmp/x.sock".parse().expect("an address");
-        let error = Error::Connect(SetupError::Protocol("strange".into()));
-        let failure = failure(&error, &address);
-        assert!(failure.message.contains("shm:/tmp/x.sock"), "{failure:?}");
-        assert!(failure.hint.contains("longarm server"), "{failure:?}");
+        let silent = failure(&Error::Connect(SetupError::Timeout("it".into())), &address);
+        assert!(silent.message.contains("shm:/tmp/x.sock"), "{silent:?}");
+        assert!(silent.hint.contains("longarm server"), "{silent:?}");
+        // One that speaks is there: what differs is how.
+        let strange = failure(&Error::Connect(SetupError::Protocol("strange".into())), &address);
+        assert!(strange.message.contains("shm:/tmp/x.sock"), "{strange:?}");
+        assert!(strange.hint.contains("--tls-server-ca"), "{strange:?}");
     }
 }
