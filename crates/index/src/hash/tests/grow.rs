@@ -71,8 +71,8 @@ fn writers_and_readers_while_the_table_grows() {
     }
 }
 
-/// Where the system has huge pages, a table that grew stands in them but for its edges, also when writers were
-/// ahead of the move.
+/// Where the system has huge pages, a table that grew stands in them but for its edges, also when writers
+/// were ahead of the move.
 #[test]
 fn a_grown_table_stands_in_huge_pages() {
     const BLOCK: u64 = 2 << 20;
