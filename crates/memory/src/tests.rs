@@ -127,7 +127,7 @@ fn populating_changes_no_byte_and_takes_whole_blocks() {
     memory.store(BLOCK + 8, 2);
     memory.store(3 * BLOCK, 3);
     let taken = memory.populate(4096, 3 * BLOCK);
-    assert!(taken % BLOCK == 0 && taken <= 2 * BLOCK, "{taken}: blocks 1 and 2 are whole");
+    assert!(taken.is_multiple_of(BLOCK) && taken <= 2 * BLOCK, "{taken}: blocks 1 and 2 are whole");
     let words: Vec<u64> =
         [0, BLOCK - 8, BLOCK, BLOCK + 8, 3 * BLOCK].iter().map(|&at| memory.load(at)).collect();
     assert_eq!(words, [0, 1, 0, 2, 3]);
