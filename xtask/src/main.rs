@@ -1,5 +1,6 @@
 //! `cargo x`: the checks of the workspace in one program. `cargo x help` lists them.
 
+mod bindings;
 mod ci;
 mod fuzz;
 mod soak;
@@ -18,6 +19,8 @@ cargo x fuzz [TARGET]... [--seconds N]
                                 run fuzz targets (all; 60 s each), with nightly Rust
 cargo x layout --accept         note the present layout.rs files in docs/layout.md, once its
                                 drawings are revised
+cargo x bindings [--include DIR]
+                                make crates/ibverbs/src/bindings.rs anew, with bindgen
 cargo x wrap FILE...            break comment lines over 110 columns
 cargo x help                    print this
 ";
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         ["soak", rest @ ..] => soak::run(&root, rest),
         ["tidy"] => tidy::run(&root),
         ["fuzz", rest @ ..] => fuzz::run(&root, rest),
+        ["bindings", rest @ ..] => bindings::run(&root, rest),
         ["wrap", files @ ..] if !files.is_empty() => wrap::run(files),
         ["layout", "--accept"] => tidy::layout::accept(&root),
         ["help" | "--help" | "-h"] | [] => {

@@ -1,6 +1,6 @@
 //! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire over base;
-//! the client uses readers alone; nothing depends on the bench or on the program; only the transports know
-//! TLS.
+//! ibverbs under fabric and bench; the client uses readers alone; nothing depends on the bench or on the
+//! program; only the transports know TLS.
 
 use super::Finding;
 use super::source::code_only;
@@ -14,7 +14,8 @@ const LAW: &[(&str, &[&str])] = &[
     ("longarm-wire", &["longarm-base"]),
     ("longarm-store", &["longarm-base", "longarm-memory"]),
     ("longarm-index", &["longarm-base", "longarm-memory"]),
-    ("longarm-fabric", &["longarm-base", "longarm-memory"]),
+    ("longarm-ibverbs", &[]),
+    ("longarm-fabric", &["longarm-base", "longarm-memory", "longarm-ibverbs"]),
     ("longarm-client", CLIENT),
     ("longarm-server", CLIENT),
     ("longarm-bench", WITH_BOTH),
@@ -44,8 +45,8 @@ const WITH_BENCH: &[&str] = &[
     "longarm-server",
     "longarm-bench",
 ];
-/// External crates that one crate alone may link.
-const ONLY: &[(&str, &str)] = &[("rustls", "longarm-fabric")];
+/// Crates that one crate alone may link.
+const ONLY: &[(&str, &str)] = &[("rustls", "longarm-fabric"), ("longarm-ibverbs", "longarm-fabric")];
 /// Folders whose packages may use the product, and which nothing uses.
 const LEAVES: [&str; 2] = ["lab/", "fuzz/"];
 /// `client` never changes a structure, `server` never searches one from outside.

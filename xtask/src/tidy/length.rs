@@ -1,5 +1,6 @@
 //! Lengths: a file 600 lines, unless the ratchet lists it, and never over 1,000; a function 70; a line 110.
-//! `ratchet.txt` beside this file holds `path lines`: such a file may shrink but not grow.
+//! What a program writes may be as long as it likes. `ratchet.txt` beside this file holds `path lines`: such
+//! a file may shrink but not grow.
 
 use super::Finding;
 use super::source::code_only;
@@ -12,13 +13,17 @@ const LINE: usize = 110;
 /// Rows of tables and drawings in comments cannot be broken; they may be a little wider.
 const DRAWING: usize = 120;
 
+/// Written by programs: nobody reads them from the top.
+const GENERATED: [&str; 1] = ["crates/ibverbs/src/bindings.rs"];
 const RATCHET: &str = "xtask/src/tidy/ratchet.txt";
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let listed = ratchet(tree);
     let mut findings = Vec::new();
     for file in tree.rust() {
-        files(file, &listed, &mut findings);
+        if !GENERATED.contains(&file.path.as_str()) {
+            files(file, &listed, &mut findings);
+        }
         lines(file, &mut findings);
         functions(file, &mut findings);
     }
