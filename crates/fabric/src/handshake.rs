@@ -26,7 +26,7 @@ use ::ring::hmac;
 use ::ring::rand::{SecureRandom, SystemRandom};
 use longarm_base::RegionId;
 
-use crate::{Granted, HELLO_MAX, Login, Rights, SetupError};
+use crate::{Grant, Granted, HELLO_MAX, Login, Rights, SetupError};
 
 /// First bytes of both directions. The first byte begins no text protocol, so those are told apart at once.
 pub const MAGIC: [u8; 8] = *b"\x89LONGARM";
@@ -65,6 +65,14 @@ pub struct Offer {
     pub grants: Vec<Granted>,
     /// Application bytes, at most [`HELLO_MAX`].
     pub bytes: Vec<u8>,
+}
+
+impl Offer {
+    /// What is said of the regions lent, and `bytes`.
+    pub fn of(grants: &[Grant], bytes: &[u8]) -> Offer {
+        let lent = |g: &Grant| Granted { id: g.id, bytes: g.region.bytes(), rights: g.rights };
+        Offer { grants: grants.iter().map(lent).collect(), bytes: bytes.to_vec() }
+    }
 }
 
 /// The client's whole side: logs in, says `hello`, returns the welcome. `peer` names the other side in

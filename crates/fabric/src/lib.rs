@@ -12,10 +12,12 @@ pub mod channel;
 pub mod conformance;
 pub mod contract;
 pub mod deadline;
+mod door;
 pub mod handshake;
 pub mod hook;
 pub mod ring;
 pub mod shm;
+mod stream;
 pub mod tcp;
 
 pub use address::Address;

@@ -24,7 +24,7 @@ pub(super) fn connect(path: &Path, request: ConnectRequest<'_>) -> Result<Connec
     let mut stream = Deadline::new(socket()?, request.timeout);
     reach(&stream, path, &name)?;
     let files = fds::files(&request.grants)?;
-    let offer = Offer { grants: fds::describe(&request.grants), bytes: request.hello.to_vec() };
+    let offer = Offer::of(&request.grants, request.hello);
     let welcome = handshake::connect_with(&mut stream, &name, &request.login, &offer, |stream| {
         // Behind HELLO, so only after the login; nothing travels where nothing is lent.
         let files: Vec<_> = files.iter().map(AsFd::as_fd).collect();

@@ -37,11 +37,6 @@ pub(super) fn files(grants: &[Grant]) -> Result<Vec<OwnedFd>, SetupError> {
         .collect()
 }
 
-/// What the handshake says of grants.
-pub(super) fn describe(grants: &[Grant]) -> Vec<Granted> {
-    grants.iter().map(|g| Granted { id: g.id, bytes: g.region.bytes(), rights: g.rights }).collect()
-}
-
 /// Passes descriptors.
 pub(super) fn send(stream: &Deadline<OwnedFd>, fds: &[BorrowedFd<'_>]) -> Result<(), SetupError> {
     let os = |e: Errno| SetupError::Os("pass descriptors", e.into());

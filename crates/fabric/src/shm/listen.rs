@@ -316,7 +316,7 @@ impl Incoming for ShmIncoming {
         let options = RegionOptions { name: "longarm-queue".into(), bytes: PAGE, backing: Backing::Memory };
         let page = Region::create(&options)?;
         let files = fds::files(&grants)?;
-        let offer = Offer { grants: fds::describe(&grants), bytes: welcome.to_vec() };
+        let offer = Offer::of(&grants, welcome);
         handshake::welcome(&mut stream, &self.name, &offer)?;
         let mut passed = vec![page.file()];
         passed.extend(files.iter().map(AsFd::as_fd));

@@ -10,7 +10,7 @@ use super::codec::{Codec, Flushed, INPUT};
 use super::inbox::{Deliver, Inbox};
 use super::session::Session;
 use super::socket::{self, Received};
-use crate::{Completions, Op, PostError, Ticket};
+use crate::{Completions, Op, PostError, Ticket, stream};
 
 /// Reads of one poll: the peer cannot keep a user inside.
 const READS: usize = 8;
@@ -179,7 +179,6 @@ impl Drop for Alone {
         self.session.close(&mut self.inbox);
         self.rung = true;
         let _ = self.codec.flush(&self.socket, &mut self.session.out);
-        let _ = self.socket.shutdown(Shutdown::Write);
-        socket::drain(&self.socket);
+        stream::leave(&self.socket);
     }
 }

@@ -1,9 +1,7 @@
 //! Connecting: name, socket, TLS, handshake, queue pair.
 
-use std::io::ErrorKind;
-use std::net::{TcpStream, ToSocketAddrs};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustls::{ClientConfig, ClientConnection, Connection};
 
@@ -11,10 +9,10 @@ use super::alone::Alone;
 use super::codec::Codec;
 use super::session::{Session, WRITE_WINDOW};
 use super::tls::{self, Tls};
-use super::{Tcp, TcpQp, offer, socket};
+use super::{Tcp, TcpQp};
 use crate::deadline::Deadline;
 use crate::handshake::{self, Offer};
-use crate::{Address, ConnectRequest, Connected, SetupError};
+use crate::{Address, ConnectRequest, Connected, SetupError, stream};
 
 /// The transport's `connect`.
 pub fn connect(
@@ -26,11 +24,11 @@ pub fn connect(
         return Err(SetupError::Unsupported(format!("{address} is not an address of tcp")));
     };
     let until = Instant::now() + request.timeout;
-    let socket = reach(host, address, until)?;
-    socket::prepare(&socket, tcp.stall).map_err(|e| SetupError::Os("prepare the socket", e))?;
+    let socket = stream::reach(host, address, until)?;
+    stream::prepare(&socket, tcp.stall)?;
     // Best effort: without it a doorbell may leave bytes for the next call.
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, 2 * WRITE_WINDOW);
-    let hello = offer(&request.grants, request.hello);
+    let hello = Offer::of(&request.grants, request.hello);
     let peer = address.to_string();
     let mut stream = Deadline::new(socket, until.saturating_duration_since(Instant::now()));
     let (codec, welcome) = match &tcp.tls {
@@ -48,26 +46,6 @@ pub fn connect(
     let alone = Alone::new(stream.into_inner(), codec, session, request.landing, tcp.spin);
     let name = format!("{} {host}", if tcp.tls.is_some() { "tls" } else { "tcp" });
     Ok(Connected { qp: TcpQp::alone(alone, granted, name), welcome })
-}
-
-/// Tries each address that the name has.
-fn reach(host: &str, address: &Address, until: Instant) -> Result<TcpStream, SetupError> {
-    let unreachable = |source| SetupError::Unreachable { address: address.to_string(), source };
-    let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
-    for candidate in host.to_socket_addrs().map_err(unreachable)? {
-        let left = until.saturating_duration_since(Instant::now());
-        if left < Duration::from_micros(1) {
-            return Err(SetupError::Timeout(address.to_string()));
-        }
-        match TcpStream::connect_timeout(&candidate, left) {
-            Ok(socket) => return Ok(socket),
-            Err(e) => last = e,
-        }
-    }
-    match last.kind() {
-        ErrorKind::TimedOut => Err(SetupError::Timeout(address.to_string())),
-        _ => Err(unreachable(last)),
-    }
 }
 
 fn tls_connection(tls: &Tls, host: &str) -> Result<Connection, SetupError> {

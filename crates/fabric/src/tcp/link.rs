@@ -23,7 +23,7 @@ use super::inbox::{Deliver, Inbox, Relay};
 use super::nic::Nic;
 use super::session::Session;
 use super::socket::{self, Received};
-use crate::{Broken, Channel, Op, PostError, Ticket};
+use crate::{Broken, Channel, Op, PostError, Ticket, stream};
 
 /// Most bytes of one read, so that one connection does not keep the NIC from the others.
 const READ_CHUNK: usize = 128 << 10;
@@ -133,8 +133,7 @@ impl Link {
         let ended = state.session.broken().is_some() && !state.blocked;
         let forget = ended || (was_broken && matches!(received, Received::Gone(_)));
         if forget {
-            let _ = self.socket.shutdown(Shutdown::Write);
-            socket::drain(&self.socket);
+            stream::leave(&self.socket);
         } else {
             self.watch(&mut state);
         }

@@ -24,8 +24,7 @@ mod tls;
 
 use std::time::Duration;
 
-use crate::handshake::Offer;
-use crate::{Address, ConnectRequest, Connected, Grant, Granted, ListenOptions, SetupError, Transport};
+use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};
 
 pub use listen::{TcpIncoming, TcpListener};
 pub use qp::TcpQp;
@@ -85,12 +84,6 @@ impl Transport for Tcp {
     ) -> Result<Connected<TcpQp>, SetupError> {
         connect::connect(self, address, request)
     }
-}
-
-/// What the handshake says of the regions lent to the peer.
-fn offer(grants: &[Grant], bytes: &[u8]) -> Offer {
-    let lent = |g: &Grant| Granted { id: g.id, bytes: g.region.bytes(), rights: g.rights };
-    Offer { grants: grants.iter().map(lent).collect(), bytes: bytes.to_vec() }
 }
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use longarm_memory::{Backing, Region, RegionOptions, Words};
 use super::super::frame::{self, Frame};
 use super::*;
 use crate::deadline::Deadline;
-use crate::handshake;
+use crate::handshake::{self, Offer};
 use crate::{
-    Broken, Channel, Completion, Completions, Incoming, Listener, Login, Op, QueuePair, Rights, Ticket,
+    Broken, Channel, Completion, Completions, Grant, Incoming, Listener, Login, Op, QueuePair, Rights, Ticket,
 };
 
 const TIME: Duration = Duration::from_secs(20);

@@ -1,0 +1,222 @@
+//! The door of a transport that is reached over TCP: a thread greets peers, and each has its handshake on a
+//! thread of its own, bounded in time and number, so that one who dawdles holds up nobody else.
+//!
+//! While all handshakes allowed are in progress and another peer knocks, the oldest is sent away: dawdlers
+//! cannot keep the door shut. Both kinds of thread end with the door, handshakes at the latest at their bound.
+
+use std::collections::VecDeque;
+use std::io::ErrorKind;
+use std::net::{self, Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use crate::{Channel, Incoming, ListenOptions, Login, SetupError};
+
+/// Lines of failed handshakes that are kept until asked for.
+const FAILURES_MAX: usize = 100;
+/// Pause before a peer is greeted again where the system refused one (no descriptors, no threads).
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a transport does with a peer who knocked.
+pub trait Greeter: Send + Sync + 'static {
+    /// A peer who has logged in and said hello.
+    type Incoming: Incoming + 'static;
+
+    /// The whole handshake up to the hello, on a thread of its own, within `time`. The peer was told of a
+    /// failure.
+    fn greet(
+        &self,
+        socket: Arc<TcpStream>,
+        peer: SocketAddr,
+        login: &Login,
+        time: Duration,
+    ) -> Result<Self::Incoming, SetupError>;
+}
+
+/// An open door.
+#[derive(Debug)]
+pub struct Door<I> {
+    address: SocketAddr,
+    admitted: Receiver<Box<I>>,
+    failures: Arc<Failures>,
+    bell: Channel,
+    porter: Option<JoinHandle<()>>,
+    closed: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct Failures(Mutex<Vec<String>>);
+
+impl Failures {
+    fn add(&self, line: String) {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.len() < FAILURES_MAX {
+            lines.push(line);
+        }
+    }
+}
+
+impl<I: Incoming + 'static> Door<I> {
+    /// Listens on `host:port` and greets whoever comes.
+    pub fn open(
+        host: &str,
+        options: ListenOptions,
+        greeter: impl Greeter<Incoming = I>,
+    ) -> Result<Door<I>, SetupError> {
+        let os = |step| move |e| SetupError::Os(step, e);
+        let listener = net::TcpListener::bind(host).map_err(os("listen on the address"))?;
+        listener.set_nonblocking(true).map_err(os("listen on the address"))?;
+        let address = listener.local_addr().map_err(os("listen on the address"))?;
+        let closed = Arc::new(AtomicBool::new(false));
+        let (failures, bell) = (Arc::default(), Channel::new().map_err(os("make an event counter"))?);
+        let (admits, admitted) = sync_channel(options.pending.max(1));
+        let porter = Porter {
+            listener,
+            greeter: Arc::new(greeter),
+            options,
+            pending: VecDeque::new(),
+            admits,
+            failures: Arc::clone(&failures),
+            bell: bell.clone(),
+            closed: Arc::clone(&closed),
+        };
+        let thread = std::thread::Builder::new().name("longarm-door".into());
+        let porter = Some(thread.spawn(move || porter.run()).map_err(os("start the door thread"))?);
+        Ok(Door { address, admitted, failures, bell, porter, closed })
+    }
+
+    /// Where it really is (a port of 0 is resolved).
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next peer, or `None` when the time is over.
+    pub fn accept(&mut self, timeout: Duration) -> Result<Option<I>, SetupError> {
+        match self.admitted.recv_timeout(timeout) {
+            Ok(incoming) => Ok(Some(*incoming)),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(SetupError::Os("accept", std::io::Error::other("the door thread ended: see its panic")))
+            }
+        }
+    }
+
+    /// Handshakes that failed since the last call.
+    pub fn failures(&mut self) -> Vec<String> {
+        std::mem::take(&mut *self.failures.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl<I> Drop for Door<I> {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire of the door thread.
+        self.closed.store(true, Ordering::Release);
+        self.bell.notify();
+        // It ends at once; after this nobody listens at the address.
+        if let Some(porter) = self.porter.take() {
+            let _ = porter.join();
+        }
+    }
+}
+
+/// Lives as long as the handshake over this socket, which lives on as the connection's.
+struct InProgress(Arc<TcpStream>);
+
+/// What the door thread owns.
+struct Porter<G: Greeter> {
+    listener: net::TcpListener,
+    greeter: Arc<G>,
+    options: ListenOptions,
+    /// Handshakes in progress, oldest first.
+    pending: VecDeque<Weak<InProgress>>,
+    admits: SyncSender<Box<G::Incoming>>,
+    failures: Arc<Failures>,
+    /// Notified when a handshake ends, and when the door is dropped.
+    bell: Channel,
+    closed: Arc<AtomicBool>,
+}
+
+impl<G: Greeter> Porter<G> {
+    fn run(mut self) {
+        let mut refused = false;
+        // Acquire: pairs with the Release of the door's drop.
+        while !self.closed.load(Ordering::Acquire) {
+            self.pending.retain(|handshake| handshake.strong_count() > 0);
+            let bell = PollFd::from_borrowed_fd(self.bell.fd(), PollFlags::IN);
+            let knock = PollFd::new(&self.listener, PollFlags::IN);
+            let mut fds = [bell, knock];
+            let pause = Timespec { tv_sec: 0, tv_nsec: PAUSE.subsec_nanos() as i64 };
+            // While the system refuses, a peer that knocks would wake us without end: wait for the bell
+            // alone.
+            let polled = match refused {
+                true => rustix::event::poll(&mut fds[..1], Some(&pause)),
+                false => rustix::event::poll(&mut fds, None),
+            };
+            let (rung, knocked) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+            refused = false;
+            if polled.is_err() {
+                continue;
+            }
+            if rung {
+                self.bell.wait(Duration::ZERO);
+            }
+            if knocked && self.makes_room() {
+                refused = !self.greet();
+            }
+        }
+    }
+
+    /// Whether another handshake may start; if not, the oldest ends, and the bell tells when it has.
+    fn makes_room(&mut self) -> bool {
+        if self.pending.len() < self.options.pending.max(1) {
+            return true;
+        }
+        if let Some(oldest) = self.pending.front().and_then(Weak::upgrade) {
+            let _ = oldest.0.shutdown(Shutdown::Both);
+        }
+        self.bell.wait(PAUSE);
+        false
+    }
+
+    /// Starts the next peer's handshake. `false`: the system refused.
+    fn greet(&mut self) -> bool {
+        let (socket, peer) = match self.listener.accept() {
+            Ok((socket, peer)) => (Arc::new(socket), peer),
+            Err(e) => {
+                let passing = matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::ConnectionAborted);
+                if !passing {
+                    self.failures.add(format!("cannot accept a connection: {e}"));
+                }
+                return passing;
+            }
+        };
+        let in_progress = Arc::new(InProgress(socket.clone()));
+        self.pending.push_back(Arc::downgrade(&in_progress));
+        let (greeter, login) = (Arc::clone(&self.greeter), self.options.login.clone());
+        let (time, admits, bell) = (self.options.handshake, self.admits.clone(), self.bell.clone());
+        let failures = Arc::clone(&self.failures);
+        let body = move || {
+            match greeter.greet(socket, peer, &login, time) {
+                Ok(incoming) => {
+                    if let Err(TrySendError::Full(incoming)) = admits.try_send(Box::new(incoming)) {
+                        failures.add(format!("{peer}: too many peers wait to be let in"));
+                        incoming.reject("too many clients are waiting to be let in: try again later");
+                    }
+                }
+                Err(error) => failures.add(format!("{peer}: {error}")),
+            }
+            drop(in_progress);
+            bell.notify();
+        };
+        let started = std::thread::Builder::new().name("longarm-shake".into()).spawn(body);
+        if let Err(e) = &started {
+            self.failures.add(format!("{peer}: no thread for its handshake: {e}"));
+        }
+        started.is_ok()
+    }
+}
