@@ -5,6 +5,7 @@ mod ci;
 mod fuzz;
 mod soak;
 mod tidy;
+mod vm;
 mod wrap;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ cargo x layout --accept         note the present layout.rs files in docs/layout.
                                 drawings are revised
 cargo x bindings [--include DIR]
                                 make crates/ibverbs/src/bindings.rs anew, with bindgen
+cargo x vm [OPTION]... COMMAND  run a command in a virtual machine with Soft-RoCE devices (see --help)
 cargo x wrap FILE...            break comment lines over 110 columns
 cargo x help                    print this
 ";
@@ -29,6 +31,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let root = root();
+    if let ["vm", rest @ ..] = words.as_slice() {
+        return vm::run(rest);
+    }
     let done = match words.as_slice() {
         ["ci", rest @ ..] => ci::run(&root, rest),
         ["soak", rest @ ..] => soak::run(&root, rest),
