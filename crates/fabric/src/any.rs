@@ -8,6 +8,7 @@ use longarm_base::Place;
 
 use crate::shm::{Shm, ShmIncoming, ShmListener, ShmQp};
 use crate::tcp::{Tcp, TcpIncoming, TcpListener, TcpQp};
+use crate::verbs::{Verbs, VerbsIncoming, VerbsListener, VerbsQp};
 use crate::{
     Address, Broken, Channel, Completions, ConnectRequest, Connected, Grant, Granted, Incoming,
     ListenOptions, Listener, Op, PeerInfo, PostError, QueuePair, SetupError, Ticket, Transport,
@@ -18,6 +19,8 @@ use crate::{
 pub struct Any {
     /// Settings of TCP.
     pub tcp: Tcp,
+    /// Settings of RDMA.
+    pub verbs: Verbs,
 }
 
 /// A queue pair of any transport.
@@ -31,6 +34,8 @@ pub enum AnyQp {
     Shm(ShmQp),
     /// TCP.
     Tcp(TcpQp),
+    /// RDMA.
+    Verbs(VerbsQp),
 }
 
 /// A listener of any transport.
@@ -40,6 +45,8 @@ pub enum AnyListener {
     Shm(ShmListener),
     /// TCP.
     Tcp(TcpListener),
+    /// RDMA.
+    Verbs(VerbsListener),
 }
 
 /// A peer of any transport that waits to be let in.
@@ -50,6 +57,8 @@ pub enum AnyIncoming {
     Shm(ShmIncoming),
     /// TCP.
     Tcp(TcpIncoming),
+    /// RDMA.
+    Verbs(VerbsIncoming),
 }
 
 /// Connects over the transport that the address names, with the usual settings.
@@ -62,10 +71,6 @@ pub fn listen(address: &Address, options: ListenOptions) -> Result<AnyListener, 
     Any::default().listen(address, options)
 }
 
-fn not_built(address: &Address) -> SetupError {
-    SetupError::Unsupported(format!("{} transport is not built yet", address.transport()))
-}
-
 impl Transport for Any {
     type Qp = AnyQp;
     type Listener = AnyListener;
@@ -74,7 +79,7 @@ impl Transport for Any {
         match address {
             Address::Shm(_) => Shm.listen(address, options).map(AnyListener::Shm),
             Address::Tcp(_) => self.tcp.listen(address, options).map(AnyListener::Tcp),
-            Address::Verbs(_) => Err(not_built(address)),
+            Address::Verbs(_) => self.verbs.listen(address, options).map(AnyListener::Verbs),
         }
     }
 
@@ -92,7 +97,10 @@ impl Transport for Any {
                 let Connected { qp, welcome } = self.tcp.connect(address, request)?;
                 Ok(Connected { qp: AnyQp::Tcp(qp), welcome })
             }
-            Address::Verbs(_) => Err(not_built(address)),
+            Address::Verbs(_) => {
+                let Connected { qp, welcome } = self.verbs.connect(address, request)?;
+                Ok(Connected { qp: AnyQp::Verbs(qp), welcome })
+            }
         }
     }
 }
@@ -103,6 +111,7 @@ macro_rules! either {
         match $self {
             $enum::Shm($it) => $do,
             $enum::Tcp($it) => $do,
+            $enum::Verbs($it) => $do,
         }
     };
 }
@@ -166,6 +175,7 @@ impl Listener for AnyListener {
         match self {
             AnyListener::Shm(listener) => Ok(listener.accept(timeout)?.map(AnyIncoming::Shm)),
             AnyListener::Tcp(listener) => Ok(listener.accept(timeout)?.map(AnyIncoming::Tcp)),
+            AnyListener::Verbs(listener) => Ok(listener.accept(timeout)?.map(AnyIncoming::Verbs)),
         }
     }
     fn address(&self) -> Address {
@@ -195,6 +205,9 @@ impl Incoming for AnyIncoming {
         match self {
             AnyIncoming::Shm(incoming) => incoming.accept(welcome, grants, landing, channel).map(AnyQp::Shm),
             AnyIncoming::Tcp(incoming) => incoming.accept(welcome, grants, landing, channel).map(AnyQp::Tcp),
+            AnyIncoming::Verbs(incoming) => {
+                incoming.accept(welcome, grants, landing, channel).map(AnyQp::Verbs)
+            }
         }
     }
     fn reject(self, reason: &str) {
@@ -230,10 +243,15 @@ mod tests {
         let listener = listen(&tcp, ListenOptions::default()).expect("listen");
         assert!(matches!(listener, AnyListener::Tcp(_)));
         assert!(matches!(listener.address(), Address::Tcp(host) if !host.ends_with(":0")));
-        let verbs: Address = "verbs://127.0.0.1:1".parse().expect("an address");
-        let error = listen(&verbs, ListenOptions::default()).map(|_| ()).expect_err("not built");
-        assert_eq!(error.to_string(), "transport not available: verbs transport is not built yet");
-        let request = conformance::harness::request(Vec::new());
-        assert!(matches!(connect(&verbs, request), Err(SetupError::Unsupported(_))));
+        let verbs: Address = "verbs://127.0.0.1:0".parse().expect("an address");
+        match listen(&verbs, ListenOptions::default()) {
+            Ok(listener) => assert!(matches!(listener, AnyListener::Verbs(_))),
+            // A machine without devices, or without the library, says which.
+            Err(error) => {
+                let text = error.to_string();
+                assert!(matches!(error, SetupError::Unsupported(_)), "{text}");
+                assert!(text.contains("RDMA device") || text.contains("libibverbs"), "{text}");
+            }
+        }
     }
 }

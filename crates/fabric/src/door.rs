@@ -2,7 +2,8 @@
 //! thread of its own, bounded in time and number, so that one who dawdles holds up nobody else.
 //!
 //! While all handshakes allowed are in progress and another peer knocks, the oldest is sent away: dawdlers
-//! cannot keep the door shut. Both kinds of thread end with the door, handshakes at the latest at their bound.
+//! cannot keep the door shut. Both kinds of thread end with the door, handshakes at the latest at their
+//! bound.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;

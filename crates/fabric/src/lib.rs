@@ -1,9 +1,9 @@
-//! One contract, several transports: verbs semantics over shared memory, TCP and (later) RDMA NICs and the
+//! One contract, several transports: verbs semantics over shared memory, TCP, RDMA NICs and (later) the
 //! simulator.
 //!
-//! [`contract`] says what a queue pair does; [`shm`] and [`tcp`] do it; [`hook`] wraps any of them to count,
-//! trace or break it; `conformance` is the one suite that all of them pass. [`Any`] chooses at run time.
-//! [`ring`] carries two-sided messages by WRITE_WITH_IMM into the receiver's ring.
+//! [`contract`] says what a queue pair does; [`shm`], [`tcp`] and [`verbs`] do it; [`hook`] wraps any of them
+//! to count, trace or break it; `conformance` is the one suite that all of them pass. [`Any`] chooses at run
+//! time. [`ring`] carries two-sided messages by WRITE_WITH_IMM into the receiver's ring.
 
 pub mod address;
 pub mod any;
@@ -19,6 +19,7 @@ pub mod ring;
 pub mod shm;
 mod stream;
 pub mod tcp;
+pub mod verbs;
 
 pub use address::Address;
 pub use any::{Any, AnyIncoming, AnyListener, AnyQp};

@@ -1,7 +1,7 @@
 //! TCP streams: reaching a listener, options that every connection has, and leaving without a reset.
 
 use std::io::{self, ErrorKind};
-use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 use rustix::net::{RecvFlags, sockopt};
@@ -29,6 +29,13 @@ pub fn reach(host: &str, address: &Address, until: Instant) -> Result<TcpStream,
         ErrorKind::TimedOut => Err(SetupError::Timeout(address.to_string())),
         _ => Err(unreachable(last)),
     }
+}
+
+/// The address that a listener on `host` would have, as far as the name says.
+pub fn resolve(host: &str) -> Result<SocketAddr, SetupError> {
+    let none = || io::Error::new(ErrorKind::NotFound, "the name has no address");
+    let mut found = host.to_socket_addrs().map_err(|e| SetupError::Os("listen on the address", e))?;
+    found.next().ok_or_else(|| SetupError::Os("listen on the address", none()))
 }
 
 /// Sets what every connection has: no delay, and an end when the peer vanishes, or takes nothing for `stall`.

@@ -216,26 +216,37 @@ impl Context {
     }
 
     /// The addresses of a port, empty places left out.
-    pub fn gids(&self, port: &Port) -> Vec<Gid> {
-        (0..port.gids.min(256)).filter_map(|index| self.gid(port.number, index as u8)).collect()
+    pub fn gids(&self, port: &Port) -> Result<Vec<Gid>, Error> {
+        let indexes = 0..port.gids.min(256);
+        indexes.filter_map(|index| self.gid(port.number, index as u8).transpose()).collect()
     }
 
-    fn gid(&self, port: u8, index: u8) -> Option<Gid> {
+    fn gid(&self, port: u8, index: u8) -> Result<Option<Gid>, Error> {
         let mut raw = b::ibv_gid { raw: [0; 16] };
         // SAFETY: a live context and the place for the answer.
         let code = unsafe { verb!(query_gid(self.raw, port, index.into(), &mut raw)) };
+        Error::check(code, "query_gid", &self.name)?;
         // SAFETY: every form of the union is 16 bytes of anything.
         let bytes = unsafe { raw.raw };
-        if code != 0 || bytes == [0; 16] {
-            return None;
+        if bytes == [0; 16] {
+            return Ok(None);
         }
         // The library says the kind only by a call that older ones lack; the kernel says it here.
         let file = format!("/sys/class/infiniband/{}/ports/{port}/gid_attrs/types/{index}", self.name);
-        let kind = match std::fs::read_to_string(file).ok()?.trim() {
-            "RoCE v2" => GidKind::RoceV2,
-            _ => GidKind::IbOrRoceV1,
+        let kind = match std::fs::read_to_string(file) {
+            Ok(text) if text.trim() == "RoCE v2" => GidKind::RoceV2,
+            Ok(_) => GidKind::IbOrRoceV1,
+            // Gone since it was asked for.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
+            Err(source) => {
+                return Err(Error::Verb {
+                    verb: "reading the kind of a GID",
+                    device: self.name.clone(),
+                    source,
+                });
+            }
         };
-        Some(Gid { index, bytes, kind })
+        Ok(Some(Gid { index, bytes, kind }))
     }
 
     /// Readable when [`event`](Self::event) has something.

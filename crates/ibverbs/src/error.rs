@@ -23,8 +23,8 @@ pub enum Error {
     /// More memory would be locked than the process may.
     #[error(
         "cannot register {bytes} bytes with {device}: registered memory is locked, and this process may lock \
-         {limit}; raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity in its systemd unit, or memlock in \
-         /etc/security/limits.conf)"
+         {limit}; raise the limit (ulimit -l unlimited, LimitMEMLOCK=infinity in its systemd unit, or \
+         memlock in /etc/security/limits.conf)"
     )]
     MemoryLock {
         /// The device.

@@ -6,7 +6,7 @@
 //! (3) Bounds are checked on every access; the length of a mapping never changes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::words::{OwnedWords, Words};
 
@@ -27,6 +27,8 @@ pub(crate) struct Mapping {
     page: u64,
     /// Huge pages may be asked for.
     huge: bool,
+    /// A NIC knows the pages: they stay.
+    pinned: AtomicBool,
 }
 
 // SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
@@ -43,7 +45,7 @@ impl Mapping {
             (base as usize).is_multiple_of(4096) && len.is_multiple_of(8),
             "mapping is page aligned and whole words"
         );
-        Mapping { base, len, page, huge }
+        Mapping { base, len, page, huge, pinned: AtomicBool::new(false) }
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -155,7 +157,10 @@ impl Mapping {
             range.step_by(8).for_each(|word| self.word(word).store(0, Ordering::Release))
         };
         zero(at..from);
-        if from < to {
+        // Relaxed: set before the NIC learns of the pages, by the thread that tells it.
+        if self.pinned.load(Ordering::Relaxed) {
+            zero(from..to);
+        } else if from < to {
             // SAFETY: whole pages inside our own mapping (checked above), which holds no Rust value.
             let gone = unsafe {
                 let start = self.base.add(from as usize).cast();
@@ -173,7 +178,8 @@ impl Mapping {
     /// Takes whole blocks as huge pages, until the system has none.
     fn populate(&self, at: u64, len: u64) -> u64 {
         self.check(at, len as usize);
-        if !self.huge {
+        // Relaxed: as in `discard`.
+        if !self.huge || self.pinned.load(Ordering::Relaxed) {
             return 0;
         }
         let mut taken = 0;
@@ -288,6 +294,13 @@ impl Mapped {
     /// The same memory without the right to change it.
     pub fn read_only(&self) -> ReadOnly {
         ReadOnly(self.0.clone())
+    }
+
+    /// From now on the memory keeps its pages, because a NIC is about to know them: what is discarded is only
+    /// zeroed. (Pages given back would be replaced by others for us, and stay with the NIC.)
+    pub fn pin(&self) {
+        // Relaxed: the owner's own discards come after; they are its own thread's, or ordered by its locks.
+        self.0.pinned.store(true, Ordering::Relaxed);
     }
 
     /// Address of the first byte, for registration with a NIC. Nobody may form a reference to it.

@@ -62,7 +62,7 @@ impl Memory {
 }
 
 pub fn listen<S: Setup>(options: ListenOptions) -> (Listening<S>, Address) {
-    let listener = S::transport().listen(&S::address(), options).expect("listen");
+    let listener = S::listening().listen(&S::address(), options).expect("listen");
     let address = listener.address();
     (listener, address)
 }

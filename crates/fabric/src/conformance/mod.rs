@@ -9,7 +9,8 @@ mod access;
 pub mod child;
 #[allow(missing_docs, reason = "the names are sentences")]
 mod death;
-pub(crate) mod harness;
+#[allow(missing_docs, clippy::new_without_default, reason = "the names say it, and new makes real things")]
+pub mod harness;
 #[allow(missing_docs, reason = "the names are sentences")]
 mod ops;
 #[allow(missing_docs, reason = "the names are sentences")]
@@ -29,8 +30,12 @@ pub trait Setup: 'static {
     type Transport: Transport;
     /// `module_path!()` of the module that says `conformance!`: child processes are started through it.
     const SUITE: &'static str;
-    /// The transport.
+    /// The transport, as the side that connects has it.
     fn transport() -> Self::Transport;
+    /// The transport, as the side that listens has it.
+    fn listening() -> Self::Transport {
+        Self::transport()
+    }
     /// An address where nobody listens yet, another one at each call. A TCP port may be 0.
     fn address() -> Address;
 }

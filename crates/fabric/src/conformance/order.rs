@@ -176,6 +176,8 @@ pub fn a_read_racing_with_stores_sees_whole_words<S: Setup>() {
                 }
             }
         });
+        // Also when an assertion fails: else the test would wait for the thread and never say so.
+        let _ends = Ends(&over);
         let (mut changes, mut last) = (0, 0);
         let until = Instant::now() + SOON;
         // Long enough for the race to have taken place, whenever the other thread gets its turn.
@@ -190,9 +192,17 @@ pub fn a_read_racing_with_stores_sees_whole_words<S: Setup>() {
             }
             assert!(Instant::now() < until, "the race did not take place");
         }
-        // Relaxed: as above.
-        over.store(true, Ordering::Relaxed);
     });
+}
+
+/// Says that it is over when dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        // Relaxed: only ends a loop.
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 pub fn messages_arrive_and_buffers_push_back<S: Setup>() {

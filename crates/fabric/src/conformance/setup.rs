@@ -90,7 +90,7 @@ pub fn nobody_listening_is_said<S: Setup>() {
 
 pub fn an_address_taken_is_said<S: Setup>() {
     let (_listener, address) = listen::<S>(ListenOptions::default());
-    let error = S::transport().listen(&address, ListenOptions::default()).map(|_| ()).expect_err("taken");
+    let error = S::listening().listen(&address, ListenOptions::default()).map(|_| ()).expect_err("taken");
     assert!(matches!(error, SetupError::Os(..)), "{error}");
     let (ours, theirs) = std::thread::scope(|scope| {
         let theirs = scope.spawn(|| connect::<S>(&address, Vec::new()).map(|c| c.qp));

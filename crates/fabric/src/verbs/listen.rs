@@ -1,0 +1,195 @@
+//! Listening: the door of `door`; each peer's queue pair is connected on the thread of its handshake.
+
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::adapter::Adapter;
+use super::endpoint::Endpoint;
+use super::lifeline::Lifeline;
+use super::open::Opened;
+use super::qp::{Parts, VerbsQp};
+use super::{STALL, Verbs};
+use crate::deadline::Deadline;
+use crate::door::{Door, Greeter};
+use crate::handshake::{self, Offer};
+use crate::{
+    Address, Channel, Grant, Incoming, ListenOptions, Listener, Login, PeerInfo, SetupError, stream,
+};
+
+/// Time for the last message of a handshake, and for a reason to leave.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// The listening side of [`Verbs`].
+#[derive(Debug)]
+pub struct VerbsListener {
+    door: Door<VerbsIncoming>,
+    /// Open as long as the listener, so that what is lent stays registered between two clients.
+    adapter: Arc<Adapter>,
+}
+
+/// A peer that has logged in, is connected, and waits to be let in.
+#[derive(Debug)]
+pub struct VerbsIncoming {
+    socket: Arc<TcpStream>,
+    hello: Offer,
+    theirs: Endpoint,
+    opened: Opened,
+    peer: SocketAddr,
+    slot: Slot,
+    spin: Duration,
+}
+
+/// Counts a listener's queue pairs: each holds one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Slot(Arc<()>);
+
+impl VerbsListener {
+    /// The device, its port and its address, for people: `rxe0 port 1 10.9.0.1`.
+    pub fn device(&self) -> String {
+        let choice = &self.adapter.choice;
+        format!("{} port {} {}", choice.device, choice.port.number, choice.gid)
+    }
+}
+
+/// The transport's `listen`.
+pub(super) fn listen(
+    verbs: &Verbs,
+    address: &Address,
+    options: ListenOptions,
+) -> Result<VerbsListener, SetupError> {
+    let Address::Verbs(host) = address else {
+        return Err(SetupError::Unsupported(format!("{address} is not an address of verbs")));
+    };
+    let local = stream::resolve(host)?;
+    let adapter = verbs.adapter(local.ip())?;
+    let doorstep = Doorstep { verbs: verbs.clone(), adapter: adapter.clone(), slots: Slot::default() };
+    Ok(VerbsListener { door: Door::open(host, options, doorstep)?, adapter })
+}
+
+/// What every handshake needs.
+struct Doorstep {
+    verbs: Verbs,
+    adapter: Arc<Adapter>,
+    slots: Slot,
+}
+
+impl Doorstep {
+    /// After the login: the peer's end, and ours connected to it.
+    fn open(
+        &self,
+        stream: &mut Deadline<Arc<TcpStream>>,
+        name: &str,
+        hello: &Offer,
+    ) -> Result<(Endpoint, Opened, Slot), SetupError> {
+        let theirs = Endpoint::hear(stream, name, hello.grants.len())?;
+        let slot = self.slots.clone();
+        // This one and the doorstep's own are not peers that stand already.
+        if Arc::strong_count(&slot.0) - 2 >= self.verbs.connections {
+            return Err(SetupError::Refused(format!(
+                "this server has all {} queue pairs it may have in use: close a client, or raise its limit",
+                self.verbs.connections
+            )));
+        }
+        let opened = Opened::new(&self.verbs, self.adapter.clone())?;
+        opened.connect(&self.verbs, &theirs)?;
+        Ok((theirs, opened, slot))
+    }
+}
+
+impl Greeter for Doorstep {
+    type Incoming = VerbsIncoming;
+
+    fn greet(
+        &self,
+        socket: Arc<TcpStream>,
+        peer: SocketAddr,
+        login: &Login,
+        time: Duration,
+    ) -> Result<VerbsIncoming, SetupError> {
+        stream::prepare(&socket, STALL)?;
+        let name = peer.to_string();
+        let mut stream = Deadline::new(socket, time);
+        let opened = handshake::admit(&mut stream, &name, login).and_then(|hello| {
+            let opened = self.open(&mut stream, &name, &hello);
+            if let Err(error) = &opened {
+                let _ = handshake::refuse(&mut stream, &name, &error.to_string());
+            }
+            opened.map(|opened| (hello, opened))
+        });
+        if opened.is_err() {
+            stream::leave(stream.get());
+        }
+        let (hello, (theirs, opened, slot)) = opened?;
+        let socket = stream.into_inner();
+        Ok(VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin: self.verbs.spin })
+    }
+}
+
+impl Listener for VerbsListener {
+    type Qp = VerbsQp;
+    type Incoming = VerbsIncoming;
+
+    fn accept(&mut self, timeout: Duration) -> Result<Option<VerbsIncoming>, SetupError> {
+        self.door.accept(timeout)
+    }
+
+    fn address(&self) -> Address {
+        Address::Verbs(self.door.address().to_string())
+    }
+
+    fn failures(&mut self) -> Vec<String> {
+        self.door.failures()
+    }
+}
+
+impl Incoming for VerbsIncoming {
+    type Qp = VerbsQp;
+
+    fn hello(&self) -> &[u8] {
+        &self.hello.bytes
+    }
+
+    fn peer(&self) -> PeerInfo {
+        PeerInfo { name: self.peer.to_string(), pid: None, uid: None }
+    }
+
+    fn accept(
+        self,
+        welcome: &[u8],
+        grants: Vec<Grant>,
+        landing: u32,
+        channel: &Channel,
+    ) -> Result<VerbsQp, SetupError> {
+        let VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin } = self;
+        let name = peer.to_string();
+        let mut stream = Deadline::new(socket.clone(), LAST_WORD);
+        let prepared = opened.register(&grants).and_then(|lent| Ok((lent, opened.landing(landing)?)));
+        let (lent, landing) = prepared.inspect_err(|error| {
+            let _ = handshake::refuse(&mut stream, &name, &error.to_string());
+            stream::leave(&socket);
+        })?;
+        handshake::welcome(&mut stream, &name, &Offer::of(&grants, welcome))?;
+        opened.endpoint(&lent).tell(&mut stream, &name)?;
+        let name = format!("verbs {} ({peer})", opened.describe(&theirs));
+        VerbsQp::new(Parts {
+            opened,
+            lifeline: Lifeline(socket),
+            landing,
+            lent,
+            granted: hello.grants,
+            theirs,
+            channel: Some(channel.clone()),
+            spin,
+            slot: Some(slot),
+            name,
+        })
+    }
+
+    fn reject(self, reason: &str) {
+        let mut stream = Deadline::new(self.socket.clone(), LAST_WORD);
+        // A peer that does not listen to the reason is away as well.
+        let _ = handshake::refuse(&mut stream, &self.peer.to_string(), reason);
+        stream::leave(&self.socket);
+    }
+}

@@ -1,0 +1,78 @@
+//! Requests that are posted and not known to be over, oldest first.
+
+use std::collections::VecDeque;
+
+use longarm_base::limits::QUEUE_DEPTH;
+
+use super::receives::CREDITS_MAX;
+use super::staging::Place;
+use crate::Ticket;
+
+/// Requests that the device has room for: the user's, and our own credits.
+pub(super) const SLOTS: usize = QUEUE_DEPTH + CREDITS_MAX;
+
+/// A request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// The user's; `None` for one of our own.
+    pub ticket: Option<Ticket>,
+    /// What it holds of the staging memory.
+    pub staged: Option<Place>,
+    /// The old word of an atomic is there when it is over.
+    pub word: bool,
+}
+
+/// The queue. A request's number, counted from the first ever, is its id with the device.
+#[derive(Debug)]
+pub(super) struct Pending {
+    requests: VecDeque<Request>,
+    /// Number of the oldest.
+    first: u64,
+    /// Of them: the user's.
+    users: usize,
+}
+
+impl Pending {
+    pub fn new() -> Pending {
+        Pending { requests: VecDeque::with_capacity(SLOTS), first: 0, users: 0 }
+    }
+
+    /// Whether the user may post no more.
+    pub fn is_full(&self) -> bool {
+        self.users >= QUEUE_DEPTH
+    }
+
+    /// Requests of our own.
+    pub fn own(&self) -> usize {
+        self.requests.len() - self.users
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty()
+    }
+
+    /// Adds one; returns its number.
+    pub fn push(&mut self, request: Request) -> u64 {
+        self.users += usize::from(request.ticket.is_some());
+        self.requests.push_back(request);
+        self.first + self.requests.len() as u64 - 1
+    }
+
+    /// Number of the oldest.
+    pub fn oldest(&self) -> u64 {
+        self.first
+    }
+
+    /// Takes the oldest.
+    pub fn pop(&mut self) -> Option<Request> {
+        let request = self.requests.pop_front()?;
+        self.first += 1;
+        self.users -= usize::from(request.ticket.is_some());
+        Some(request)
+    }
+
+    /// Whether a request of this number is in it.
+    pub fn holds(&self, number: u64) -> bool {
+        number >= self.first && number - self.first < self.requests.len() as u64
+    }
+}

@@ -1,0 +1,142 @@
+//! From an [`Op`] to a request of the device.
+
+use longarm_base::RegionId;
+use longarm_base::limits::READ_MAX;
+use longarm_ibverbs as ib;
+
+use super::SIGNAL_EVERY;
+use super::pending::Request;
+use super::qp::VerbsQp;
+use super::staging::{Place, UNSIGNALLED};
+use crate::{Broken, Op, PostError, RECEIVES, SEND_MAX, Ticket, WRITE_MAX};
+
+impl VerbsQp {
+    /// The rest of `post`, on a queue pair that stands.
+    #[inline]
+    pub(super) fn queue_request(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
+        if !self.is_well_formed(&op) {
+            return Err(PostError::Malformed);
+        }
+        if self.pending.is_full() || self.batch.is_full() {
+            return Err(PostError::Full);
+        }
+        match op {
+            Op::Read { from, into } => {
+                let key = self.landing.region().local_key();
+                let local = ib::Local { address: self.landing.address(into as usize), bytes: from.len, key };
+                let remote = self.remote(from.region, from.offset);
+                self.push(ib::Request::Read(local, remote), ticket, None, false, 0);
+            }
+            Op::Write { region, offset, bytes } => self.write((region, offset), bytes, None, ticket)?,
+            Op::WriteImm { region, offset, bytes, imm } => {
+                self.write((region, offset), bytes, Some(imm), ticket)?;
+            }
+            Op::Send { bytes } => {
+                self.may_send()?;
+                let (place, local) = self.stage(bytes)?;
+                self.receives.sent += 1;
+                self.push(ib::Request::Send(local, None), ticket, Some(place), false, bytes.len());
+            }
+            Op::CompareSwap { region, offset, expected, new } => {
+                let (place, local) = self.stage(&[0; 8])?;
+                let remote = self.remote(region, offset);
+                let request = ib::Request::CompareSwap(local, remote, expected, new);
+                self.push(request, ticket, Some(place), true, 8);
+            }
+            Op::FetchAdd { region, offset, add } => {
+                let (place, local) = self.stage(&[0; 8])?;
+                let remote = self.remote(region, offset);
+                self.push(ib::Request::FetchAdd(local, remote, add), ticket, Some(place), true, 8);
+            }
+        }
+        Ok(())
+    }
+
+    fn is_well_formed(&self, op: &Op<'_>) -> bool {
+        match *op {
+            Op::Read { from, into } => {
+                let landing = self.landing.len();
+                let inside = into as usize <= landing && from.len as usize <= landing - into as usize;
+                from.offset.is_multiple_of(8) && into.is_multiple_of(8) && inside && from.len <= READ_MAX
+            }
+            Op::Write { offset, bytes, .. } | Op::WriteImm { offset, bytes, .. } => {
+                offset.is_multiple_of(8) && bytes.len().is_multiple_of(8) && bytes.len() <= WRITE_MAX
+            }
+            Op::Send { bytes } => bytes.len() <= SEND_MAX,
+            Op::CompareSwap { offset, .. } | Op::FetchAdd { offset, .. } => offset.is_multiple_of(8),
+        }
+    }
+
+    fn write(
+        &mut self,
+        (region, offset): (RegionId, u64),
+        bytes: &[u8],
+        imm: Option<u32>,
+        ticket: Ticket,
+    ) -> Result<(), PostError> {
+        let (place, local) = self.stage(bytes)?;
+        let remote = self.remote(region, offset);
+        self.push(ib::Request::Write(local, remote, imm), ticket, Some(place), false, bytes.len());
+        Ok(())
+    }
+
+    /// Copies outgoing bytes.
+    fn stage(&mut self, bytes: &[u8]) -> Result<(Place, ib::Local), PostError> {
+        let place = self.staging.take(bytes.len()).ok_or(PostError::Full)?;
+        // SAFETY: the place is ours until it is given back.
+        unsafe { self.staging.buffer.fill(place.at, bytes) };
+        Ok((place, self.staged(place, bytes.len())))
+    }
+
+    pub(super) fn staged(&self, place: Place, len: usize) -> ib::Local {
+        let buffer = &self.staging.buffer;
+        let key = buffer.region().local_key();
+        ib::Local { address: buffer.address(place.at), bytes: len as u32, key }
+    }
+
+    /// Whether the peer has a buffer for a SEND.
+    fn may_send(&mut self) -> Result<(), PostError> {
+        match self.receives.unreleased() {
+            Ok(unreleased) if unreleased < RECEIVES as u64 => Ok(()),
+            Ok(_) => Err(PostError::Full),
+            Err(_) => {
+                let text = "the peer gave back more receive buffers than it got";
+                self.break_off(Broken::Protocol(text.into()), Some(super::lifeline::Farewell::Broke));
+                Err(PostError::Broken)
+            }
+        }
+    }
+
+    /// Where an offset of a region is at the peer. The peer's device judges it: a region that nobody lent
+    /// gets a place that is surely refused, so that what was posted before still completes, and both ends
+    /// break.
+    #[inline]
+    fn remote(&self, region: RegionId, offset: u64) -> ib::Remote {
+        match self.remotes.iter().find(|(granted, _)| granted.id == region) {
+            // Wrapping: the sum lies in the registration only if the offset lies in the region.
+            Some((_, key)) => ib::Remote { address: key.address.wrapping_add(offset), key: key.key },
+            None => self.remotes.first().map_or(ib::Remote { address: 0, key: 0 }, |(granted, key)| {
+                ib::Remote { address: key.address.wrapping_add(granted.bytes), key: key.key }
+            }),
+        }
+    }
+
+    /// Queues the request. `word`: an atomic, whose old word comes into its place. `bytes` it takes along.
+    #[inline]
+    fn push(
+        &mut self,
+        request: ib::Request<'_>,
+        ticket: Ticket,
+        staged: Option<Place>,
+        word: bool,
+        bytes: usize,
+    ) {
+        let (requests, waiting) = (self.unsignalled.0 + 1, self.unsignalled.1 + bytes);
+        let signalled = ticket != Ticket::SILENT || requests >= SIGNAL_EVERY || waiting >= UNSIGNALLED;
+        self.unsignalled = if signalled { (0, 0) } else { (requests, waiting) };
+        let is_store = matches!(request, ib::Request::Write(..) | ib::Request::Send(..));
+        let inline = is_store && bytes <= self.inline_max && bytes > 0;
+        let number = self.pending.push(Request { ticket: Some(ticket), staged, word });
+        self.batch.push(number, request, ib::Flags { signalled, inline, fence: false });
+    }
+}
