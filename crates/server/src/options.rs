@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use longarm_base::limits;
 use longarm_fabric::tcp::Tls;
+use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, RegionFailure, SetupError, ring};
 use longarm_index::hash::SlotKind;
 
@@ -67,6 +68,8 @@ pub struct ServerOptions {
     pub login: Login,
     /// TLS below the tcp addresses.
     pub tls: Option<Tls>,
+    /// Settings of verbs addresses.
+    pub verbs: Verbs,
     /// Mode of the sockets of shm addresses.
     pub socket_mode: u32,
     /// Directory of plain files to keep the memory in, so that it can be inspected later.
@@ -97,6 +100,7 @@ impl Default for ServerOptions {
             spin: Duration::from_micros(50),
             login: Login::None,
             tls: None,
+            verbs: Verbs::default(),
             socket_mode: 0o600,
             arena_dir: None,
             collect_percent: 50,
@@ -124,6 +128,11 @@ const WORKERS_MAX: usize = 256;
 pub(crate) const RING_MAX: u64 = 1 << 30;
 
 impl ServerOptions {
+    /// Whether index and arena are registered with a NIC, which locks all of their pages.
+    pub(crate) fn registers(&self) -> bool {
+        self.addresses.iter().any(|address| matches!(address, Address::Verbs(_)))
+    }
+
     /// Finds the first thing that makes no sense.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });

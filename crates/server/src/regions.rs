@@ -1,12 +1,15 @@
 //! The regions that a server lends: control page, index, arena. Index and arena are as large as either may
 //! become; pages cost memory when first touched, and the budget bounds both together.
+//!
+//! A NIC wants to know every page at once: where there is one, both regions are locked from the start, and
+//! the index is no larger than the limit.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_index::control::layout::BYTES as CONTROL_BYTES;
-use longarm_memory::{Backing, Region, RegionError, RegionOptions};
+use longarm_memory::{Backing, OwnedWords, Region, RegionError, RegionOptions};
 
 use crate::options::{Pages, ServerOptions, StartError};
 use crate::saved::Saved;
@@ -17,13 +20,26 @@ const INDEX_TIMES: u64 = 2;
 
 /// Creates all three.
 pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
+    let lent = sized(options, sum_key)?;
+    if options.registers() {
+        for region in [&lent.control, &lent.index, &lent.arena] {
+            // Huge pages, where there are any, must come before the NIC knows the small ones.
+            region.memory().populate(0, region.bytes());
+            region.memory().pin();
+        }
+    }
+    Ok(lent)
+}
+
+fn sized(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
     let arena_bytes = arena_bytes(options.memory);
+    let index_bytes = options.memory * if options.registers() { 1 } else { INDEX_TIMES };
     if let Some(dir) = &options.arena_dir {
-        return in_files(dir, (options.memory * INDEX_TIMES, arena_bytes), sum_key);
+        return in_files(dir, (index_bytes, arena_bytes), sum_key);
     }
     let region = |name: &str, bytes, backing| create_one(name, bytes, backing);
     let (index, arena) = match options.pages {
-        Pages::Ordinary => ordinary(options.memory, arena_bytes, Backing::SmallPages)?,
+        Pages::Ordinary => ordinary(index_bytes, arena_bytes, Backing::SmallPages)?,
         // The pool's pages are reserved in full, so the index gets no more than the limit.
         Pages::Huge => (
             region("longarm-index", options.memory, Backing::HugePages)?,
@@ -34,7 +50,7 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
                 .and_then(|index| Ok((index, region("longarm-arena", arena_bytes, Backing::HugePages)?)));
             match huge {
                 Ok(regions) => regions,
-                Err(_) => ordinary(options.memory, arena_bytes, Backing::Memory)?,
+                Err(_) => ordinary(index_bytes, arena_bytes, Backing::Memory)?,
             }
         }
     };
@@ -42,12 +58,12 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
 }
 
 fn ordinary(
-    memory: u64,
+    index_bytes: u64,
     arena_bytes: u64,
     backing: Backing,
 ) -> Result<(Arc<Region>, Arc<Region>), RegionError> {
     Ok((
-        create_one("longarm-index", memory * INDEX_TIMES, backing.clone())?,
+        create_one("longarm-index", index_bytes, backing.clone())?,
         create_one("longarm-arena", arena_bytes, backing)?,
     ))
 }

@@ -43,7 +43,8 @@ impl Server {
             Some(tls) => Tcp::new().with_tls(tls.clone()),
             None => Tcp::new(),
         };
-        Server::start_on(&Any { tcp: tcp.with_spin(options.spin) }, options)
+        let verbs = options.verbs.clone().with_spin(options.spin).with_connections(options.max_clients);
+        Server::start_on(&Any { tcp: tcp.with_spin(options.spin), verbs }, options)
     }
 
     /// Starts to serve over another transport: a hook, or the simulator's.

@@ -39,12 +39,13 @@ pub fn login(config: &Config) -> Result<Login, Failure> {
 /// The transports with the TLS settings of the client's side.
 pub fn transport(config: &Config) -> Result<Any, Failure> {
     let tls = &config.tls;
-    let Some(ca) = &tls.server_ca else { return Ok(Any::default()) };
+    let verbs = config.verbs.transport();
+    let Some(ca) = &tls.server_ca else { return Ok(Any { verbs, ..Any::default() }) };
     let own = tls.cert.clone().zip(tls.key.clone()).map(|(certificate, key)| Identity { certificate, key });
     let tls = Tls::default()
         .with_client(ca, own.as_ref(), None)
         .map_err(|error| Failure::new(Exit::Usage, format!("TLS settings: {error}")))?;
-    Ok(Any { tcp: Tcp::new().with_tls(tls) })
+    Ok(Any { tcp: Tcp::new().with_tls(tls), verbs })
 }
 
 /// What a client's error means to the user of the program.
@@ -70,9 +71,10 @@ pub fn failure(error: &Error, address: &Address) -> Failure {
         Error::Connect(SetupError::Refused(_)) => {
             failure(Exit::Refused, "the server's own log on its stderr says more")
         }
-        Error::Connect(SetupError::Unsupported(_)) => {
-            failure(Exit::Usage, "use shm:/path.sock or tcp://host:port")
-        }
+        Error::Connect(SetupError::Unsupported(_)) => failure(
+            Exit::Usage,
+            "shm:/path.sock and tcp://host:port need no such device; `longarm doctor` says more",
+        ),
         Error::Connect(SetupError::Os(..) | SetupError::Region(_)) => {
             failure(Exit::System, "`longarm doctor` shows the limits of this machine")
         }

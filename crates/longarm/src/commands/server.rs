@@ -139,6 +139,7 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
         spin: Duration::from_micros(config.spin_us),
         login: connect::login(config)?,
         tls: tls(config)?,
+        verbs: config.verbs.transport(),
         arena_dir: config.arena_dir.clone(),
         log: Arc::new(move |line| {
             if level >= Log::Warn {
@@ -164,6 +165,7 @@ fn announce(server: &Server, config: &Config) {
     for address in server.addresses() {
         let how = match address {
             longarm_fabric::Address::Shm(_) => "shared memory: clients map it and read it themselves",
+            longarm_fabric::Address::Verbs(_) => "RDMA: clients' NICs read it",
             _ if config.tls.cert.is_some() => "software NIC over TLS",
             _ => "software NIC",
         };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use longarm_base::limits;
-use longarm_fabric::Address;
+use longarm_fabric::{Address, RECEIVES};
 
 use super::units::{show_duration, show_size};
 use super::{Config, Eviction};
@@ -92,6 +92,24 @@ fn numbers(config: &Config, errors: &mut Vec<String>) {
         format!("expected at most {SPIN_US_MAX}"),
     );
     range(
+        "verbs.timeout",
+        (1..=31).contains(&config.verbs.timeout),
+        config.verbs.timeout.to_string(),
+        "expected 1 to 31".into(),
+    );
+    range(
+        "verbs.retries",
+        config.verbs.retries <= 7,
+        config.verbs.retries.to_string(),
+        "expected 0 to 7".into(),
+    );
+    range(
+        "verbs.receives",
+        (RECEIVES as u16..=4096).contains(&config.verbs.receives),
+        config.verbs.receives.to_string(),
+        format!("expected {RECEIVES} to 4096"),
+    );
+    range(
         "timeout",
         !config.timeout.is_zero(),
         show_duration(config.timeout),
@@ -106,9 +124,6 @@ fn addresses(config: &Config, report: &mut Report) {
             report.errors.push(format!("address ({origin}): {address} is listed twice"));
         }
         match address {
-            Address::Verbs(_) => report.errors.push(format!(
-                "address ({origin}): {address}: this build has no verbs transport; use shm: or tcp://"
-            )),
             Address::Tcp(host) if !is_loopback(host) => {
                 let proof = config.secret_file.is_some() || config.tls.client_ca.is_some();
                 if !proof {
@@ -118,6 +133,10 @@ fn addresses(config: &Config, report: &mut Report) {
                     ));
                 }
             }
+            // TLS does not reach what NICs exchange, so only a secret keeps strangers out.
+            Address::Verbs(_) if config.secret_file.is_none() => report.warnings.push(format!(
+                "address ({origin}): {address} lets in everybody who reaches it; set secret_file"
+            )),
             _ => {}
         }
     }

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use longarm_base::limits;
 use longarm_fabric::Address;
+use longarm_fabric::verbs::{DeviceChoice, Verbs};
 use serde_json::{Value, json};
 
 use settings::{SETTINGS, Setting};
@@ -90,6 +91,36 @@ pub struct Tls {
     pub server_ca: Option<PathBuf>,
 }
 
+/// Settings of the verbs transport.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rdma {
+    /// Device, if not the one that has the address.
+    pub device: Option<DeviceChoice>,
+    /// An acknowledgement is waited for 4.096 us times 2 to this power.
+    pub timeout: u8,
+    /// Tries without an acknowledgement.
+    pub retries: u8,
+    /// Arrivals of one connection that may wait.
+    pub receives: u16,
+}
+
+impl Default for Rdma {
+    fn default() -> Rdma {
+        Rdma { device: None, timeout: 14, retries: 7, receives: 32 }
+    }
+}
+
+impl Rdma {
+    /// What they mean to the transport.
+    pub fn transport(&self) -> Verbs {
+        let verbs = Verbs::new().with_patience(self.timeout, self.retries).with_receives(self.receives);
+        match &self.device {
+            Some(device) => verbs.with_device(device.clone()),
+            None => verbs,
+        }
+    }
+}
+
 /// Every setting with its value, and where the value came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
@@ -119,6 +150,8 @@ pub struct Config {
     pub secret_file: Option<PathBuf>,
     /// TLS files.
     pub tls: Tls,
+    /// RDMA.
+    pub verbs: Rdma,
     /// Bound on connecting and on each operation of a client.
     pub timeout: Duration,
     /// How much is said.
@@ -196,6 +229,7 @@ impl Config {
             arena_dir: None,
             secret_file: None,
             tls: Tls::default(),
+            verbs: Rdma::default(),
             timeout: Duration::from_secs(1),
             log: Log::Info,
             origins: BTreeMap::new(),

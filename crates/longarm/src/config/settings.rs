@@ -65,8 +65,8 @@ pub static SETTINGS: &[Setting] = &[
         ..all(
             "address",
             "ADDRESS",
-            "Where the server listens and clients connect (the first): shm:/path.sock, tcp://host:port; \
-             repeatable",
+            "Where the server listens and clients connect (the first): shm:/path.sock, \
+             tcp://host:port, verbs://host:port; repeatable",
         )
     },
     Setting {
@@ -167,6 +167,34 @@ pub static SETTINGS: &[Setting] = &[
             "FILE",
             "PEM authorities a client trusts to sign its server; turns TLS on for tcp",
         )
+    },
+    Setting {
+        set: |c, v| one(v, |text| text.parse().map(|device| c.verbs.device = Some(device))),
+        show: |c| c.verbs.device.as_ref().map_or(Value::Null, |device| json!(device.to_string())),
+        ..all(
+            "verbs.device",
+            "DEVICE[:PORT[:GID]]",
+            "RDMA device for verbs addresses; by default the one that has the address",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| number(text).map(|n| c.verbs.timeout = n)),
+        show: |c| json!(c.verbs.timeout),
+        ..all(
+            "verbs.timeout",
+            "EXPONENT",
+            "The NIC waits 4.096 us times 2 to this power for an acknowledgement (14: 67 ms)",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| number(text).map(|n| c.verbs.retries = n)),
+        show: |c| json!(c.verbs.retries),
+        ..all("verbs.retries", "N", "Tries of the NIC before a peer that does not acknowledge is lost")
+    },
+    Setting {
+        set: |c, v| one(v, |text| number(text).map(|n| c.verbs.receives = n)),
+        show: |c| json!(c.verbs.receives),
+        ..all("verbs.receives", "N", "Arrivals of one verbs connection that may wait; 4 KiB locked for each")
     },
     Setting {
         set: |c, v| one(v, |text| parse_duration(text).map(|d| c.timeout = d)),

@@ -79,7 +79,9 @@ fn every_setting_can_be_set_and_shown() {
             "hugepages" => "on",
             "eviction" => "lru",
             "log" => "debug",
-            "workers" | "max_clients" | "spin_us" => "3",
+            "workers" | "max_clients" | "spin_us" | "verbs.timeout" | "verbs.retries" => "3",
+            "verbs.receives" => "99",
+            "verbs.device" => "rxe0:1:2",
             _ => "/some/path",
         };
         let config = load(&host(), [flag(setting.key, value)]).expect(setting.key);
@@ -162,7 +164,9 @@ fn the_check_finds_what_single_values_cannot_know() {
         ("ring_bytes", "100KiB", "expected a power of two"),
         ("spin_us", "9999999999", "spin_us (flag --spin_us)"),
         ("timeout", "0", "timeout (flag --timeout)"),
-        ("address", "verbs://host:1", "no verbs transport"),
+        ("verbs.timeout", "0", "expected 1 to 31"),
+        ("verbs.retries", "8", "expected 0 to 7"),
+        ("verbs.receives", "3", "expected 16 to 4096"),
         ("tls.cert", "/none", "tls.cert (flag --tls.cert) needs tls.key beside it"),
         ("tls.client_ca", "/none", "needs tls.cert and tls.key"),
         ("secret_file", "/none/secret", "secret_file (flag --secret_file): /none/secret: No such file"),
