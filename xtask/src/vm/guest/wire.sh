@@ -14,17 +14,33 @@ echo 0 > $ipv4/default/rp_filter
 echo 1 > $ipv4/default/accept_local
 echo 1 > $ipv4/default/arp_ignore
 
+# Everybody knows everybody's address from the start, as hosts do that talk over TCP on the same wire. Here
+# TCP between the devices takes the loopback, so the first RDMA connection would wait for ARP, a second.
+
 # One ip and one rdma for everything: to start a program takes an emulated machine a tenth of a second.
+mac() {
+  printf '02:00:0a:09:00:%02x' $(($1 + 1))
+}
 links() {
   echo "link set lo up"
   echo "link add sw type bridge"
   echo "link set sw up"
   i=0
   while [ "$i" -lt "$1" ]; do
-    echo "link add veth$i type veth peer name sw$i"
+    echo "link add veth$i address $(mac "$i") type veth peer name sw$i"
     echo "link set sw$i master sw up"
     echo "addr add 10.9.0.$((i + 1))/24 dev veth$i"
     echo "link set veth$i up"
+    i=$((i + 1))
+  done
+  i=0
+  while [ "$i" -lt "$1" ]; do
+    j=0
+    while [ "$j" -lt "$1" ]; do
+      [ "$i" -eq "$j" ] ||
+        echo "neigh replace 10.9.0.$((j + 1)) lladdr $(mac "$j") dev veth$i nud reachable"
+      j=$((j + 1))
+    done
     i=$((i + 1))
   done
 }
