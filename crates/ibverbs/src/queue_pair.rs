@@ -61,7 +61,7 @@ pub struct Path {
 pub struct Reliability {
     /// An acknowledgement is waited for 4.096 us times 2 to this power; 0 to 31, 0 for ever.
     pub timeout: u8,
-    /// Tries without an acknowledgement, 0 to 7.
+    /// Tries without an acknowledgement, 0 to 7. Soft-RoCE (Linux 6.1) takes 7 for "for ever".
     pub retries: u8,
     /// Tries while the peer has no receive, 0 to 7, 7 for ever.
     pub receive_retries: u8,

@@ -1,7 +1,12 @@
-//! The client against a real server in the same process, over shared memory and over TCP.
+//! The client against a real server in the same process, over shared memory and over TCP; with the feature
+//! `rdma-tests` also over RDMA, from the first of the devices in LONGARM_VERBS_DEVICES to the second.
 
 mod faults;
 mod operations;
+#[cfg(feature = "rdma-tests")]
+mod packets;
+#[cfg(feature = "rdma-tests")]
+mod rdma;
 mod reads;
 
 use std::convert::Infallible;
@@ -26,13 +31,31 @@ pub fn serve(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Addre
     // Relaxed: a number that nobody else draws.
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("longarm-client-{}-{n}.sock", std::process::id()));
-    let addresses = vec![Address::Shm(path), "tcp://127.0.0.1:0".parse().expect("an address")];
+    let addresses = vec![
+        Address::Shm(path),
+        "tcp://127.0.0.1:0".parse().expect("an address"),
+        #[cfg(feature = "rdma-tests")]
+        rdma::address(),
+    ];
     let lease = Duration::from_secs(20);
     let mut options = ServerOptions { addresses, memory: 64 << 20, lease, ..ServerOptions::default() };
     change(&mut options);
     let server = Server::start(options).expect("a server");
     let addresses = server.addresses().to_vec();
     (server, addresses[0].clone(), addresses[1].clone())
+}
+
+/// How tests connect.
+fn transports() -> Any {
+    #[cfg(feature = "rdma-tests")]
+    return Any { verbs: rdma::clients(), ..Any::default() };
+    #[cfg(not(feature = "rdma-tests"))]
+    Any::default()
+}
+
+/// The addresses of a server on which every READ is posted, and so counted.
+pub fn posted(server: &Server) -> impl Iterator<Item = &Address> {
+    server.addresses().iter().filter(|address| !matches!(address, Address::Shm(_)))
 }
 
 pub fn client(address: &Address) -> Client {
@@ -58,7 +81,7 @@ where
         Err(SetupError::Unsupported("this side only connects".into()))
     }
     fn connect(&self, address: &Address, request: ConnectRequest<'_>) -> Result<Connected<Q>, SetupError> {
-        let Connected { qp, welcome } = Any::default().connect(address, request)?;
+        let Connected { qp, welcome } = transports().connect(address, request)?;
         Ok(Connected { qp: (self.0)(qp), welcome })
     }
 }

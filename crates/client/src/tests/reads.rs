@@ -8,8 +8,15 @@ fn no_cache() -> Options {
 
 #[test]
 fn a_get_of_an_inline_item_is_one_read_of_a_larger_one_two_and_a_miss_two() {
-    let (server, _, tcp) = serve(|_| {});
-    let (mut client, counts) = counted(&tcp, no_cache());
+    let (server, ..) = serve(|_| {});
+    for address in posted(&server) {
+        costs_of_gets(address);
+    }
+    stop(server);
+}
+
+fn costs_of_gets(address: &Address) {
+    let (mut client, counts) = counted(address, no_cache());
     client.put(b"small", b"value").expect("put");
     client.put(b"large", &[7; 1000]).expect("put");
     let mut cost = |key: &[u8]| {
@@ -26,14 +33,19 @@ fn a_get_of_an_inline_item_is_one_read_of_a_larger_one_two_and_a_miss_two() {
     assert_eq!(cost(b"small"), (true, 1, 704, 0));
     assert_eq!(cost(b"large"), (true, 2, 704 + 1048, 0));
     assert_eq!(cost(b"absent"), (false, 2, 704 + 64, 0));
-    drop(client);
-    stop(server);
 }
 
 #[test]
 fn a_repeat_get_is_one_read() {
-    let (server, _, tcp) = serve(|_| {});
-    let (mut client, counts) = counted(&tcp, Options { hint_every: 0, ..Options::default() });
+    let (server, ..) = serve(|_| {});
+    for address in posted(&server) {
+        costs_of_repeats(address);
+    }
+    stop(server);
+}
+
+fn costs_of_repeats(address: &Address) {
+    let (mut client, counts) = counted(address, Options { hint_every: 0, ..Options::default() });
     client.put(b"small", b"value").expect("put");
     client.put(b"large", &[7; 1000]).expect("put");
     for key in [&b"small"[..], b"large"] {
@@ -51,14 +63,19 @@ fn a_repeat_get_is_one_read() {
     client.delete(b"large").expect("delete");
     assert_eq!(client.get(b"small").expect("get"), None);
     assert_eq!(client.get(b"large").expect("get"), None);
-    drop(client);
-    stop(server);
 }
 
 #[test]
 fn a_batch_is_one_doorbell() {
-    let (server, _, tcp) = serve(|_| {});
-    let (mut client, counts) = counted(&tcp, no_cache());
+    let (server, ..) = serve(|_| {});
+    for address in posted(&server) {
+        doorbells_of_a_batch(address);
+    }
+    stop(server);
+}
+
+fn doorbells_of_a_batch(address: &Address) {
+    let (mut client, counts) = counted(address, no_cache());
     let keys: Vec<Vec<u8>> = (0..32).map(|i| format!("key{i}").into_bytes()).collect();
     for key in &keys {
         client.put(key, b"v").expect("put");
@@ -68,8 +85,6 @@ fn a_batch_is_one_doorbell() {
     client.multi_get(&keys, |_, value| found += usize::from(value.is_some())).expect("multi-get");
     let after = counts.see();
     assert_eq!((found, after.reads - before.reads, after.rings - before.rings), (32, 32, 1));
-    drop(client);
-    stop(server);
 }
 
 #[test]

@@ -48,6 +48,7 @@ pub(super) fn connect(
         theirs,
         channel: None,
         spin: verbs.spin,
+        yields: verbs.yields,
         slot: None,
         name,
     })?;

@@ -38,6 +38,7 @@ pub struct VerbsIncoming {
     peer: SocketAddr,
     slot: Slot,
     spin: Duration,
+    yields: bool,
 }
 
 /// Counts a listener's queue pairs: each holds one.
@@ -122,7 +123,8 @@ impl Greeter for Doorstep {
         }
         let (hello, (theirs, opened, slot)) = opened?;
         let socket = stream.into_inner();
-        Ok(VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin: self.verbs.spin })
+        let Verbs { spin, yields, .. } = self.verbs;
+        Ok(VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin, yields })
     }
 }
 
@@ -161,7 +163,7 @@ impl Incoming for VerbsIncoming {
         landing: u32,
         channel: &Channel,
     ) -> Result<VerbsQp, SetupError> {
-        let VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin } = self;
+        let VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin, yields } = self;
         let name = peer.to_string();
         let mut stream = Deadline::new(socket.clone(), LAST_WORD);
         let prepared = opened.register(&grants).and_then(|lent| Ok((lent, opened.landing(landing)?)));
@@ -181,6 +183,7 @@ impl Incoming for VerbsIncoming {
             theirs,
             channel: Some(channel.clone()),
             spin,
+            yields,
             slot: Some(slot),
             name,
         })

@@ -42,6 +42,10 @@ pub use qp::VerbsQp;
 
 use adapter::Adapter;
 
+/// On a machine with so many cores or fewer, polls that bring nothing yield now and then.
+const FEW_CORES: usize = 4;
+/// Most tries again: Soft-RoCE takes 7 for "for ever".
+pub const RETRIES_MAX: u8 = 6;
 /// Of silent requests every so many is signalled.
 const SIGNAL_EVERY: usize = 32;
 /// How long the TCP stream may have bytes that the peer's host does not acknowledge.
@@ -55,6 +59,7 @@ pub struct Verbs {
     receives: u16,
     connections: usize,
     spin: Duration,
+    yields: bool,
     /// Devices that are open; shared by clones.
     adapters: Arc<Mutex<Vec<Weak<Adapter>>>>,
 }
@@ -63,10 +68,16 @@ impl Default for Verbs {
     fn default() -> Verbs {
         Verbs {
             device: None,
-            reliability: ib::Reliability { timeout: 14, retries: 7, receive_retries: 7, receive_timer: 1 },
+            reliability: ib::Reliability {
+                timeout: 14,
+                retries: RETRIES_MAX,
+                receive_retries: 7,
+                receive_timer: 1,
+            },
             receives: 32,
             connections: 4096,
             spin: Duration::from_micros(50),
+            yields: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= FEW_CORES),
             adapters: Arc::default(),
         }
     }
@@ -85,10 +96,10 @@ impl Verbs {
     }
 
     /// An acknowledgement is waited for 4.096 us times 2 to the power `timeout` (1 to 31), and a request
-    /// tried again `retries` times (0 to 7) before the peer counts as lost. Devices round the time up.
+    /// tried again `retries` times (0 to 6) before the peer counts as lost. Devices round the time up.
     pub fn with_patience(mut self, timeout: u8, retries: u8) -> Verbs {
         self.reliability.timeout = timeout.clamp(1, 31);
-        self.reliability.retries = retries.min(7);
+        self.reliability.retries = retries.min(RETRIES_MAX);
         self
     }
 
@@ -108,6 +119,13 @@ impl Verbs {
     /// How long a queue pair that waits looks again, yielding, before it sleeps. Zero: not at all.
     pub fn with_spin(mut self, spin: Duration) -> Verbs {
         self.spin = spin;
+        self
+    }
+
+    /// Whether polls that bring nothing yield the core now and then. Busy pollers would keep it from the device's
+    /// own work where that is done by the kernel (Soft-RoCE), and from the peer on the same machine.
+    pub fn with_yielding(mut self, yields: bool) -> Verbs {
+        self.yields = yields;
         self
     }
 

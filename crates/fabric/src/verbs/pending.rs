@@ -20,6 +20,8 @@ pub(super) struct Request {
     pub staged: Option<Place>,
     /// The old word of an atomic is there when it is over.
     pub word: bool,
+    /// What the peer lent allows it.
+    pub allowed: bool,
 }
 
 /// The queue. A request's number, counted from the first ever, is its id with the device.
@@ -61,6 +63,11 @@ impl Pending {
     /// Number of the oldest.
     pub fn oldest(&self) -> u64 {
         self.first
+    }
+
+    /// The oldest.
+    pub fn first(&self) -> Option<&Request> {
+        self.requests.front()
     }
 
     /// Takes the oldest.

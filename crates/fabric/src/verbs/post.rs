@@ -8,7 +8,7 @@ use super::SIGNAL_EVERY;
 use super::pending::Request;
 use super::qp::VerbsQp;
 use super::staging::{Place, UNSIGNALLED};
-use crate::{Broken, Op, PostError, RECEIVES, SEND_MAX, Ticket, WRITE_MAX};
+use crate::{Broken, Op, PostError, RECEIVES, Rights, SEND_MAX, Ticket, WRITE_MAX};
 
 impl VerbsQp {
     /// The rest of `post`, on a queue pair that stands.
@@ -24,8 +24,9 @@ impl VerbsQp {
             Op::Read { from, into } => {
                 let key = self.landing.region().local_key();
                 let local = ib::Local { address: self.landing.address(into as usize), bytes: from.len, key };
-                let remote = self.remote(from.region, from.offset);
-                self.push(ib::Request::Read(local, remote), ticket, None, false, 0);
+                let (remote, allowed) = self.remote(from.region, from.offset, from.len.into(), Rights::READ);
+                let request = Request { ticket: Some(ticket), staged: None, word: false, allowed };
+                self.push(ib::Request::Read(local, remote), request, 0);
             }
             Op::Write { region, offset, bytes } => self.write((region, offset), bytes, None, ticket)?,
             Op::WriteImm { region, offset, bytes, imm } => {
@@ -35,18 +36,17 @@ impl VerbsQp {
                 self.may_send()?;
                 let (place, local) = self.stage(bytes)?;
                 self.receives.sent += 1;
-                self.push(ib::Request::Send(local, None), ticket, Some(place), false, bytes.len());
+                let request =
+                    Request { ticket: Some(ticket), staged: Some(place), word: false, allowed: true };
+                self.push(ib::Request::Send(local, None), request, bytes.len());
             }
             Op::CompareSwap { region, offset, expected, new } => {
-                let (place, local) = self.stage(&[0; 8])?;
-                let remote = self.remote(region, offset);
-                let request = ib::Request::CompareSwap(local, remote, expected, new);
-                self.push(request, ticket, Some(place), true, 8);
+                let (local, remote, request) = self.atomic((region, offset), ticket)?;
+                self.push(ib::Request::CompareSwap(local, remote, expected, new), request, 8);
             }
             Op::FetchAdd { region, offset, add } => {
-                let (place, local) = self.stage(&[0; 8])?;
-                let remote = self.remote(region, offset);
-                self.push(ib::Request::FetchAdd(local, remote, add), ticket, Some(place), true, 8);
+                let (local, remote, request) = self.atomic((region, offset), ticket)?;
+                self.push(ib::Request::FetchAdd(local, remote, add), request, 8);
             }
         }
         Ok(())
@@ -75,9 +75,21 @@ impl VerbsQp {
         ticket: Ticket,
     ) -> Result<(), PostError> {
         let (place, local) = self.stage(bytes)?;
-        let remote = self.remote(region, offset);
-        self.push(ib::Request::Write(local, remote, imm), ticket, Some(place), false, bytes.len());
+        let (remote, allowed) = self.remote(region, offset, bytes.len() as u64, Rights::WRITE);
+        let request = Request { ticket: Some(ticket), staged: Some(place), word: false, allowed };
+        self.push(ib::Request::Write(local, remote, imm), request, bytes.len());
         Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        (region, offset): (RegionId, u64),
+        ticket: Ticket,
+    ) -> Result<(ib::Local, ib::Remote, Request), PostError> {
+        let (place, local) = self.stage(&[0; 8])?;
+        let (remote, allowed) = self.remote(region, offset, 8, Rights::ATOMIC);
+        let request = Request { ticket: Some(ticket), staged: Some(place), word: true, allowed };
+        Ok((local, remote, request))
     }
 
     /// Copies outgoing bytes.
@@ -107,36 +119,39 @@ impl VerbsQp {
         }
     }
 
-    /// Where an offset of a region is at the peer. The peer's device judges it: a region that nobody lent
-    /// gets a place that is surely refused, so that what was posted before still completes, and both ends
-    /// break.
+    /// Where an offset of a region is at the peer, and whether what the peer lent allows the access. The peer's
+    /// device is the judge, not we: a region that nobody lent gets a place that is surely refused, so that what
+    /// was posted before still completes, and both ends break. Our own opinion tells a refusal from a peer whose
+    /// memory is gone, because its process ended.
     #[inline]
-    fn remote(&self, region: RegionId, offset: u64) -> ib::Remote {
+    fn remote(&self, region: RegionId, offset: u64, len: u64, wanted: Rights) -> (ib::Remote, bool) {
         match self.remotes.iter().find(|(granted, _)| granted.id == region) {
-            // Wrapping: the sum lies in the registration only if the offset lies in the region.
-            Some((_, key)) => ib::Remote { address: key.address.wrapping_add(offset), key: key.key },
-            None => self.remotes.first().map_or(ib::Remote { address: 0, key: 0 }, |(granted, key)| {
-                ib::Remote { address: key.address.wrapping_add(granted.bytes), key: key.key }
-            }),
+            Some((granted, key)) => {
+                let inside = offset.checked_add(len).is_some_and(|end| end <= granted.bytes);
+                // Wrapping: the sum lies in the registration only if the offset lies in the region.
+                let remote = ib::Remote { address: key.address.wrapping_add(offset), key: key.key };
+                (remote, inside && granted.rights.allow(wanted))
+            }
+            None => {
+                let nowhere =
+                    self.remotes.first().map_or(ib::Remote { address: 0, key: 0 }, |(granted, key)| {
+                        ib::Remote { address: key.address.wrapping_add(granted.bytes), key: key.key }
+                    });
+                (nowhere, false)
+            }
         }
     }
 
-    /// Queues the request. `word`: an atomic, whose old word comes into its place. `bytes` it takes along.
+    /// Queues the request. `bytes` it takes along.
     #[inline]
-    fn push(
-        &mut self,
-        request: ib::Request<'_>,
-        ticket: Ticket,
-        staged: Option<Place>,
-        word: bool,
-        bytes: usize,
-    ) {
+    fn push(&mut self, request: ib::Request<'_>, pending: Request, bytes: usize) {
         let (requests, waiting) = (self.unsignalled.0 + 1, self.unsignalled.1 + bytes);
-        let signalled = ticket != Ticket::SILENT || requests >= SIGNAL_EVERY || waiting >= UNSIGNALLED;
+        let silent = pending.ticket == Some(Ticket::SILENT);
+        let signalled = !silent || requests >= SIGNAL_EVERY || waiting >= UNSIGNALLED;
         self.unsignalled = if signalled { (0, 0) } else { (requests, waiting) };
         let is_store = matches!(request, ib::Request::Write(..) | ib::Request::Send(..));
         let inline = is_store && bytes <= self.inline_max && bytes > 0;
-        let number = self.pending.push(Request { ticket: Some(ticket), staged, word });
+        let number = self.pending.push(pending);
         self.batch.push(number, request, ib::Flags { signalled, inline, fence: false });
     }
 }

@@ -31,6 +31,8 @@ use crate::{
 /// Every so many polls the clock is read, and every [`CHECK_EVERY`] the lifeline is listened to.
 const CLOCK_EVERY: u32 = 8;
 const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Where cores are few: every so many polls in vain yield.
+const YIELD_EVERY: u32 = 16;
 /// Completions taken from the device at once.
 const AT_ONCE: usize = 16;
 /// How long a queue pair that is dropped waits for what it posted.
@@ -73,6 +75,7 @@ pub struct VerbsQp {
     adapter: Arc<Adapter>,
     _slot: Option<Slot>,
     spin: Duration,
+    yields: bool,
     name: String,
     polls: u32,
     checked: Duration,
@@ -88,6 +91,7 @@ pub(super) struct Parts {
     pub theirs: Endpoint,
     pub channel: Option<Channel>,
     pub spin: Duration,
+    pub yields: bool,
     pub slot: Option<Slot>,
     pub name: String,
 }
@@ -125,6 +129,7 @@ impl VerbsQp {
             adapter,
             _slot: parts.slot,
             spin: parts.spin,
+            yields: parts.yields,
             name: parts.name,
             polls: 0,
             checked: now(),
@@ -200,8 +205,9 @@ impl VerbsQp {
             let (ticket, word) = self.settle()?;
             return (ticket != Ticket::SILENT).then_some(Completion::Done(ticket, Ok(word)));
         }
-        let (broken, farewell) = self.explain(&done);
-        let refused = done.status() == ib::Status::RemoteAccess;
+        let allowed = self.pending.first().is_some_and(|request| request.allowed);
+        let refused = done.status() == ib::Status::RemoteAccess && !allowed;
+        let (broken, farewell) = self.explain(&done, refused);
         let failed = self.settle();
         self.break_off(broken, farewell);
         let error = if refused { WorkError::Access } else { WorkError::Flushed };
@@ -211,7 +217,7 @@ impl VerbsQp {
     /// Takes the oldest request away; the user's ticket, if it was the user's, and an atomic's old word.
     #[inline]
     fn settle(&mut self) -> Option<(Ticket, u64)> {
-        let Request { ticket, staged, word } = self.pending.pop()?;
+        let Request { ticket, staged, word, .. } = self.pending.pop()?;
         let mut old = 0;
         if let Some(place) = staged {
             if word {
@@ -223,15 +229,20 @@ impl VerbsQp {
     }
 
     #[cold]
-    fn explain(&self, done: &ib::WorkCompletion) -> (Broken, Option<Farewell>) {
+    fn explain(&self, done: &ib::WorkCompletion, refused: bool) -> (Broken, Option<Farewell>) {
         let lost = |what: &str| Broken::PeerLost(format!("{what}{}", self.adapter.device.ailment()));
         match done.status() {
-            ib::Status::RemoteAccess => {
+            ib::Status::RemoteAccess if refused => {
                 let text = "the peer's device refused a request: outside the region, or beyond the rights";
                 (Broken::Protocol(text.into()), Some(Farewell::Broke))
             }
             // The lifeline knows more, where it has spoken.
             _ if self.ending.is_some() => (self.ending.clone().expect("just seen"), None),
+            // Its device no longer knows memory that it lent: a process that ends loses its memory first.
+            ib::Status::RemoteAccess => match self.lifeline.listen() {
+                Some(broken) => (broken, None),
+                None => (lost("what it lent is gone: its process is ending"), Some(Farewell::Broke)),
+            },
             ib::Status::Flushed => match self.lifeline.listen() {
                 Some(broken) => (broken, None),
                 None => (lost("the connection was ended by a device"), Some(Farewell::Broke)),
@@ -300,7 +311,8 @@ impl VerbsQp {
         };
         // SAFETY: the place is ours until it is given back.
         unsafe { self.staging.buffer.fill(place.at, &released) };
-        let number = self.pending.push(Request { ticket: None, staged: Some(place), word: false });
+        let number =
+            self.pending.push(Request { ticket: None, staged: Some(place), word: false, allowed: true });
         let Key { address, key } = self.their_credit;
         let local = self.staged(place, released.len());
         let flags = ib::Flags { signalled: true, inline: self.inline_max >= released.len(), fence: false };
@@ -359,6 +371,14 @@ impl VerbsQp {
                 self.take(done);
             }
         }
+    }
+}
+
+#[cfg(feature = "rdma-tests")]
+impl VerbsQp {
+    /// Keys of what the peer lent, in its order; for tests.
+    pub fn remote_keys(&self) -> Vec<u32> {
+        self.remotes.iter().map(|(_, key)| key.key).collect()
     }
 }
 
@@ -518,6 +538,9 @@ impl VerbsQp {
             return self.break_off(why, None);
         }
         self.polls = self.polls.wrapping_add(1);
+        if self.yields && self.polls.is_multiple_of(YIELD_EVERY) {
+            std::thread::yield_now();
+        }
         if self.polls.is_multiple_of(CLOCK_EVERY) {
             self.check_peer(false);
         }

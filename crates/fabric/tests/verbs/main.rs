@@ -3,7 +3,11 @@
 
 #![allow(missing_docs, reason = "tests")]
 
+mod faults;
+mod limits;
+mod revoke;
 mod suite;
+mod wire;
 
 use std::sync::OnceLock;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use longarm_base::limits;
+use longarm_fabric::verbs::RETRIES_MAX;
 use longarm_fabric::{Address, RECEIVES};
 
 use super::units::{show_duration, show_size};
@@ -99,9 +100,9 @@ fn numbers(config: &Config, errors: &mut Vec<String>) {
     );
     range(
         "verbs.retries",
-        config.verbs.retries <= 7,
+        config.verbs.retries <= RETRIES_MAX,
         config.verbs.retries.to_string(),
-        "expected 0 to 7".into(),
+        format!("expected 0 to {RETRIES_MAX}"),
     );
     range(
         "verbs.receives",

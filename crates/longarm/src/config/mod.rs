@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use longarm_base::limits;
 use longarm_fabric::Address;
-use longarm_fabric::verbs::{DeviceChoice, Verbs};
+use longarm_fabric::verbs::{DeviceChoice, RETRIES_MAX, Verbs};
 use serde_json::{Value, json};
 
 use settings::{SETTINGS, Setting};
@@ -106,7 +106,7 @@ pub struct Rdma {
 
 impl Default for Rdma {
     fn default() -> Rdma {
-        Rdma { device: None, timeout: 14, retries: 7, receives: 32 }
+        Rdma { device: None, timeout: 14, retries: RETRIES_MAX, receives: 32 }
     }
 }
 

@@ -165,7 +165,7 @@ fn the_check_finds_what_single_values_cannot_know() {
         ("spin_us", "9999999999", "spin_us (flag --spin_us)"),
         ("timeout", "0", "timeout (flag --timeout)"),
         ("verbs.timeout", "0", "expected 1 to 31"),
-        ("verbs.retries", "8", "expected 0 to 7"),
+        ("verbs.retries", "7", "expected 0 to 6"),
         ("verbs.receives", "3", "expected 16 to 4096"),
         ("tls.cert", "/none", "tls.cert (flag --tls.cert) needs tls.key beside it"),
         ("tls.client_ca", "/none", "needs tls.cert and tls.key"),

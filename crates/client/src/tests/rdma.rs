@@ -1,0 +1,34 @@
+//! The devices of LONGARM_VERBS_DEVICES: clients on the first, the server on the second.
+
+use longarm_fabric::verbs::{Verbs, survey};
+
+use super::*;
+
+fn devices() -> (String, String) {
+    let text = std::env::var("LONGARM_VERBS_DEVICES").expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
+    let (one, two) = text.split_once(',').expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
+    (one.to_string(), two.to_string())
+}
+
+pub fn clients() -> Verbs {
+    Verbs::new().with_device(devices().0.parse().expect("a device"))
+}
+
+/// Where the server listens: an address of the second device, by which it chooses that one.
+pub fn address() -> Address {
+    let (_, name) = devices();
+    let survey = survey().expect("devices").into_iter().find(|survey| survey.device == name);
+    let ports = survey.expect("the server's device").ports;
+    let ip = ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID");
+    Address::Verbs(format!("{ip}:0"))
+}
+
+/// Packets that all devices of the machine have sent, acknowledgements included.
+pub fn packets_sent() -> u64 {
+    let devices = std::fs::read_dir("/sys/class/infiniband").expect("devices");
+    let counter = |device: std::io::Result<std::fs::DirEntry>| {
+        let file = device.expect("a device").path().join("ports/1/hw_counters/sent_pkts");
+        std::fs::read_to_string(file).expect("a counter").trim().parse::<u64>().expect("a number")
+    };
+    devices.map(counter).sum()
+}
