@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
         ],
     ),
     cargo("man", &["run", "--quiet", "--package", "longarm", "--", "man", "target/man"]),
+    cargo("rdma", &["run", "--quiet", "--package", "xtask", "--", "rdma"]),
 ];
 
 /// What became of a step.

@@ -3,6 +3,7 @@
 mod bindings;
 mod ci;
 mod fuzz;
+mod rdma;
 mod soak;
 mod tidy;
 mod vm;
@@ -22,6 +23,7 @@ cargo x layout --accept         note the present layout.rs files in docs/layout.
                                 drawings are revised
 cargo x bindings [--include DIR]
                                 make crates/ibverbs/src/bindings.rs anew, with bindgen
+cargo x rdma                    run the tests that want RDMA devices, in such a virtual machine
 cargo x vm [OPTION]... COMMAND  run a command in a virtual machine with Soft-RoCE devices (see --help)
 cargo x wrap FILE...            break comment lines over 110 columns
 cargo x help                    print this
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         ["soak", rest @ ..] => soak::run(&root, rest),
         ["tidy"] => tidy::run(&root),
         ["fuzz", rest @ ..] => fuzz::run(&root, rest),
+        ["rdma", rest @ ..] => rdma::run(&root, rest),
         ["bindings", rest @ ..] => bindings::run(&root, rest),
         ["wrap", files @ ..] if !files.is_empty() => wrap::run(files),
         ["layout", "--accept"] => tidy::layout::accept(&root),

@@ -2,6 +2,7 @@
 
 use std::alloc::Layout;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bindings as b;
 use crate::library::verb;
@@ -69,6 +70,15 @@ impl Access {
     }
 }
 
+/// Bytes that this process has registered.
+static REGISTERED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that this process has registered with its devices. Memory registered twice counts twice.
+pub fn registered_bytes() -> u64 {
+    // Relaxed: a statistic.
+    REGISTERED.load(Ordering::Relaxed)
+}
+
 /// Memory that the device may access.
 #[derive(Debug)]
 pub struct MemoryRegion {
@@ -96,6 +106,8 @@ impl MemoryRegion {
         // SAFETY: the caller's promise, and a live domain.
         let raw = unsafe { verb!(reg_mr(domain.raw, address.cast(), bytes, access.0 as i32)) };
         if !raw.is_null() {
+            // Relaxed: a statistic.
+            REGISTERED.fetch_add(bytes as u64, Ordering::Relaxed);
             return Ok(MemoryRegion { raw, _domain: domain.clone() });
         }
         let error = Error::last("reg_mr", domain.context.name());
@@ -127,6 +139,10 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
+        // SAFETY: alive, and never changed.
+        let bytes = unsafe { (*self.raw).length };
+        // Relaxed: a statistic.
+        REGISTERED.fetch_sub(bytes as u64, Ordering::Relaxed);
         // SAFETY: ours, freed once. After this the device does not touch the memory any more.
         let code = unsafe { verb!(dereg_mr(self.raw)) };
         debug_assert_eq!(code, 0, "dereg_mr of our own registration");

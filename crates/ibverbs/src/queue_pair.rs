@@ -2,6 +2,7 @@
 
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bindings as b;
 use crate::library::verb;
@@ -106,6 +107,15 @@ unsafe impl Send for QueuePair {}
 // SAFETY: as above.
 unsafe impl Sync for QueuePair {}
 
+/// Queue pairs of this process.
+static ALIVE: AtomicU64 = AtomicU64::new(0);
+
+/// How many queue pairs this process has.
+pub fn queue_pairs() -> u64 {
+    // Relaxed: a statistic.
+    ALIVE.load(Ordering::Relaxed)
+}
+
 /// A structure of attributes with nothing set.
 fn nothing() -> b::ibv_qp_attr {
     // SAFETY: all-zero is a value of this plain structure.
@@ -146,6 +156,8 @@ impl QueuePair {
         if raw.is_null() {
             return Err(Error::last("create_qp", domain.context().name()));
         }
+        // Relaxed: a statistic.
+        ALIVE.fetch_add(1, Ordering::Relaxed);
         // SAFETY: a live context. Every provider has these two.
         let ops = unsafe { &(*domain.context().raw).ops };
         Ok(QueuePair {
@@ -289,6 +301,8 @@ impl QueuePair {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        // Relaxed: a statistic.
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
         // SAFETY: ours, freed once.
         unsafe { verb!(destroy_qp(self.raw)) };
     }

@@ -98,6 +98,11 @@ pub struct Stats {
     pub memory_used: u64,
     /// The memory limit.
     pub memory_limit: u64,
+    /// RDMA queue pairs of the process.
+    pub rdma_queue_pairs: u64,
+    /// Bytes registered with RDMA devices, and so locked: index, arena and rings, and the buffers of each
+    /// connection.
+    pub rdma_registered_bytes: u64,
     /// Writes so far.
     pub csn: u64,
     /// Items evicted.
@@ -132,6 +137,7 @@ impl Shared {
         let engine = &self.engine;
         let geometry = engine.index.geometry();
         let counts = &engine.counts;
+        let rdma = longarm_fabric::verbs::usage();
         let clients = self.clients();
         let client = |client: &std::sync::Arc<crate::shared::Client>| ClientStats {
             name: client.name.clone(),
@@ -161,6 +167,8 @@ impl Shared {
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),
+            rdma_queue_pairs: rdma.queue_pairs,
+            rdma_registered_bytes: rdma.registered_bytes,
             csn: engine.csn().0,
             evicted: read(&counts.evicted),
             expired: read(&counts.expired),

@@ -1,5 +1,5 @@
-//! Packets of an operation, requests, answers and acknowledgements together, as the devices count them: free of
-//! the noise of clocks. FUSEE needs 5.6 to 6.6 for a search, SWARM-KV 3.6 for a GET.
+//! Packets of an operation, requests, answers and acknowledgements together, as the devices count them: free
+//! of the noise of clocks. FUSEE needs 5.6 to 6.6 for a search, SWARM-KV 3.6 for a GET.
 
 use super::rdma::packets_sent;
 use super::*;

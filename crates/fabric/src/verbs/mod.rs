@@ -122,8 +122,8 @@ impl Verbs {
         self
     }
 
-    /// Whether polls that bring nothing yield the core now and then. Busy pollers would keep it from the device's
-    /// own work where that is done by the kernel (Soft-RoCE), and from the peer on the same machine.
+    /// Whether polls that bring nothing yield the core now and then. Busy pollers would keep it from the
+    /// device's own work where that is done by the kernel (Soft-RoCE), and from the peer on the same machine.
     pub fn with_yielding(mut self, yields: bool) -> Verbs {
         self.yields = yields;
         self
@@ -174,6 +174,20 @@ impl Transport for Verbs {
     ) -> Result<Connected<VerbsQp>, SetupError> {
         connect::connect(self, address, request)
     }
+}
+
+/// What this process has of its RDMA devices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// Queue pairs.
+    pub queue_pairs: u64,
+    /// Bytes of memory that are registered, and so locked.
+    pub registered_bytes: u64,
+}
+
+/// What this process has of its RDMA devices now.
+pub fn usage() -> Usage {
+    Usage { queue_pairs: ib::queue_pairs(), registered_bytes: ib::registered_bytes() }
 }
 
 /// A failed verb, as a set-up error.

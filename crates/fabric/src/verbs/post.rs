@@ -119,10 +119,10 @@ impl VerbsQp {
         }
     }
 
-    /// Where an offset of a region is at the peer, and whether what the peer lent allows the access. The peer's
-    /// device is the judge, not we: a region that nobody lent gets a place that is surely refused, so that what
-    /// was posted before still completes, and both ends break. Our own opinion tells a refusal from a peer whose
-    /// memory is gone, because its process ended.
+    /// Where an offset of a region is at the peer, and whether what the peer lent allows the access. The
+    /// peer's device is the judge, not we: a region that nobody lent gets a place that is surely refused, so
+    /// that what was posted before still completes, and both ends break. Our own opinion tells a refusal from
+    /// a peer whose memory is gone, because its process ended.
     #[inline]
     fn remote(&self, region: RegionId, offset: u64, len: u64, wanted: Rights) -> (ib::Remote, bool) {
         match self.remotes.iter().find(|(granted, _)| granted.id == region) {

@@ -1,8 +1,8 @@
 //! Rule 8, tried hard: after `revoke` returned, no byte of that peer's changes.
 //!
 //! Putting a queue pair into ERR is not enough: on Soft-RoCE of Linux 6.1 the call returned before the last
-//! WRITE had landed in 6 of 1,000 tries. So the peer here has as much under way as it may, short and long WRITEs
-//! and atomics, and the memory is watched whole.
+//! WRITE had landed in 6 of 1,000 tries. So the peer here has as much under way as it may, short and long
+//! WRITEs and atomics, and the memory is watched whole.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

@@ -1,0 +1,110 @@
+//! `cargo x rdma`: every test that wants RDMA devices, in one virtual machine that has two of them.
+//!
+//! The tests are behind the feature `rdma-tests` of their crates, so that nobody takes a test that was
+//! skipped for one that passed. A machine that cannot start is a failure with its reason.
+
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Instant;
+
+/// Packages with such tests, and which of their tests those are (the rest runs everywhere).
+const SUITES: &[Suite] = &[
+    Suite { package: "longarm-ibverbs", target: &["--test", "device"], filter: &[] },
+    Suite { package: "longarm-fabric", target: &["--test", "verbs"], filter: &[] },
+    Suite { package: "longarm-client", target: &["--lib"], filter: &["tests::reads", "tests::packets"] },
+];
+/// Bound on the machine, in seconds.
+const LIMIT: &str = "280";
+
+struct Suite {
+    package: &'static str,
+    target: &'static [&'static str],
+    filter: &'static [&'static str],
+}
+
+/// Builds the tests and runs them; `Ok(true)` if all passed.
+pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
+    if !args.is_empty() {
+        return Err("cargo x rdma takes no arguments: it runs all RDMA tests".into());
+    }
+    let mut script = "bad=0\n".to_string();
+    for suite in SUITES {
+        let binary = build(root, suite)?;
+        // The tests of a crate expect to be where cargo would start them; one at a time, because some cut the
+        // wire.
+        let folder = root.join("crates").join(suite.package.trim_start_matches("longarm-"));
+        let filter = suite.filter.join(" ");
+        script.push_str(&format!(
+            "cd '{}' && '{}' --test-threads=1 {filter} || bad=1\n",
+            folder.display(),
+            root.join(binary).display()
+        ));
+    }
+    script.push_str("exit $bad\n");
+    let start = Instant::now();
+    let status = in_machine(&script)?;
+    println!("cargo x rdma: {} in {:.0} s", verdict(status), start.elapsed().as_secs_f64());
+    Ok(status.success())
+}
+
+fn verdict(status: ExitStatus) -> String {
+    match status.code() {
+        Some(0) => "all passed".into(),
+        Some(1) => "tests failed".into(),
+        _ => format!("the machine ended with {status}: see above"),
+    }
+}
+
+/// Builds a suite; the path of its program.
+fn build(root: &Path, suite: &Suite) -> Result<String, String> {
+    let output = Command::new("cargo")
+        .args(["test", "--no-run", "--features", "rdma-tests", "--package", suite.package])
+        .args(suite.target)
+        .current_dir(root)
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|error| format!("cannot run cargo: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    match executable(&said) {
+        Some(path) if output.status.success() => Ok(path.to_string()),
+        _ => Err(format!("the tests of {} do not build:\n{said}", suite.package)),
+    }
+}
+
+/// The program that cargo says it made: `Executable tests/x.rs (target/debug/deps/x-0123)`.
+fn executable(said: &str) -> Option<&str> {
+    let line = said.lines().rev().find(|line| line.trim_start().starts_with("Executable "))?;
+    line.rsplit_once('(')?.1.strip_suffix(')')
+}
+
+/// Runs a script in a machine with two devices, which the tests know by a variable.
+fn in_machine(script: &str) -> Result<ExitStatus, String> {
+    let ourselves = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    Command::new(ourselves)
+        .args(["vm", "-n", "2", "-m", "2048", "-t", LIMIT, "--", "sh", "-c", script])
+        .env("LONGARM_VERBS_DEVICES", "rxe0,rxe1")
+        .status()
+        .map_err(|error| format!("cannot run cargo x vm: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_program_is_found_in_what_cargo_says() {
+        let said = "   Compiling a v0.1.0\n    Finished `test` profile\n  \
+                    Executable tests/verbs/main.rs (target/debug/deps/verbs-f0ca)\n";
+        assert_eq!(executable(said), Some("target/debug/deps/verbs-f0ca"));
+        assert_eq!(executable("error: no such package"), None);
+    }
+
+    #[test]
+    fn every_suite_is_of_a_package_that_stands_where_the_script_looks() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace");
+        for suite in SUITES {
+            let folder = root.join("crates").join(suite.package.trim_start_matches("longarm-"));
+            assert!(folder.join("Cargo.toml").is_file(), "{}", folder.display());
+        }
+    }
+}
