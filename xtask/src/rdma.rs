@@ -11,7 +11,11 @@ use std::time::Instant;
 const SUITES: &[Suite] = &[
     Suite { package: "longarm-ibverbs", target: &["--test", "device"], filter: &[] },
     Suite { package: "longarm-fabric", target: &["--test", "verbs"], filter: &[] },
-    Suite { package: "longarm-client", target: &["--lib"], filter: &["tests::reads", "tests::packets"] },
+    Suite {
+        package: "longarm-client",
+        target: &["--lib"],
+        filter: &["tests::reads", "tests::packets", "tests::operations"],
+    },
 ];
 /// Bound on the machine, in seconds.
 const LIMIT: &str = "280";

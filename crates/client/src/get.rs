@@ -127,6 +127,10 @@ impl<T: Transport> Client<T> {
                     return Ok(Attempt::Value(value));
                 }
                 Want::Miss => {
+                    // What was remembered is no more: to read it again, as long as it was, would only lose time.
+                    if located.is_some() {
+                        cache.forget(hash);
+                    }
                     let end = now();
                     let counts = link.trusted(begin, end);
                     self.began = if counts { end } else { Nanos(0) };

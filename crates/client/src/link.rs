@@ -193,30 +193,29 @@ impl<Q: QueuePair> Link<Q> {
             self.counters.reads += 1;
             return Ok(());
         }
-        self.post_read(from, into)?;
+        self.post_read(from, into, deadline)?;
         self.finish_reads(deadline)
     }
 
-    /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it.
+    /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it. Where requests in flight hold the queue, or
+    /// READs its window, it waits until some are complete.
     #[inline]
-    pub(crate) fn post_read(&mut self, from: Place, into: u32) -> Result<(), Trouble> {
+    pub(crate) fn post_read(&mut self, from: Place, into: u32, deadline: Nanos) -> Result<(), Trouble> {
         self.counters.reads += 1;
-        match self.qp.post(Op::Read { from, into }, Ticket(into as u64)) {
-            Ok(()) => {
-                self.reads_open += 1;
-                Ok(())
+        loop {
+            match self.qp.post(Op::Read { from, into }, Ticket(into as u64)) {
+                Ok(()) => {
+                    self.reads_open += 1;
+                    return Ok(());
+                }
+                Err(PostError::Full) => {
+                    self.qp.ring();
+                    if self.pump() == 0 {
+                        self.wait_a_little(deadline)?;
+                    }
+                }
+                Err(error) => return Err(self.broken(&error.to_string())),
             }
-            Err(PostError::Full) => {
-                // Requests in flight hold the queue: let some complete, then there is room.
-                self.qp.ring();
-                self.pump();
-                self.qp
-                    .post(Op::Read { from, into }, Ticket(into as u64))
-                    .map_err(|e| Trouble::Broken(e.to_string()))?;
-                self.reads_open += 1;
-                Ok(())
-            }
-            Err(error) => Err(self.broken(&error.to_string())),
         }
     }
 
@@ -266,7 +265,8 @@ impl<Q: QueuePair> Link<Q> {
     #[inline]
     pub(crate) fn pump(&mut self) -> usize {
         let n = self.qp.poll(&mut self.done);
-        if n == 0 {
+        // A long message goes on also when nothing was reported: room may have come back in silence.
+        if n == 0 && !self.mailbox.is_sending() {
             return 0;
         }
         let mut arrived = false;
@@ -356,7 +356,7 @@ impl<Q: QueuePair> Link<Q> {
     pub(crate) fn look_at_heartbeat(&mut self, deadline: Nanos) -> Result<(), Trouble> {
         self.counters.renewals += 1;
         let begin = now();
-        self.post_read(HEARTBEAT_PLACE, CONTROL_AT)?;
+        self.post_read(HEARTBEAT_PLACE, CONTROL_AT, deadline)?;
         self.finish_reads(deadline)?;
         let end = now();
         let beat = Heartbeat::parse(self.qp.landing(CONTROL_AT, 64))
@@ -386,7 +386,7 @@ impl<Q: QueuePair> Link<Q> {
     fn fetch_geometry(&mut self, epoch: u64, deadline: Nanos) -> Result<(), Trouble> {
         for _ in 0..limits::RETRIES_MAX {
             self.counters.geometries += 1;
-            self.post_read(GEOMETRY_PLACE, CONTROL_AT + 64)?;
+            self.post_read(GEOMETRY_PLACE, CONTROL_AT + 64, deadline)?;
             self.finish_reads(deadline)?;
             let bytes = self.qp.landing(CONTROL_AT + 64, GEOMETRY_PLACE.len);
             if let Some(geometry) = control::geometry(bytes, &self.sums, self.index_bytes)
@@ -418,7 +418,7 @@ impl<Q: QueuePair> Link<Q> {
             while at < len && pieces < LARGE_PIECES {
                 let piece = (len - at).min(limits::READ_MAX);
                 let from = Place::new(ARENA_REGION, offset + u64::from(at), piece);
-                self.post_read(from, LARGE_AT + pieces * limits::READ_MAX)?;
+                self.post_read(from, LARGE_AT + pieces * limits::READ_MAX, deadline)?;
                 at += piece;
                 pieces += 1;
             }

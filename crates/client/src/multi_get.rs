@@ -33,13 +33,14 @@ fn begin_reads<Q: QueuePair>(
     link: &mut Link<Q>,
     flights: &mut [Flight],
     first: usize,
+    deadline: Nanos,
 ) -> Result<usize, Trouble> {
     let mut begun = 0;
     for (i, flight) in flights.iter_mut().enumerate() {
         if let Want::Read(place) = flight.want {
             flight.posted = !link.qp.prefetch(place);
             if flight.posted {
-                link.post_read(place, Link::<Q>::slot(first + i))?;
+                link.post_read(place, Link::<Q>::slot(first + i), deadline)?;
             }
             begun += 1;
         }
@@ -134,7 +135,7 @@ impl<T: Transport> Client<T> {
         }));
         let mut open = 0;
         for (group, flights) in flights.chunks_mut(GROUP).enumerate() {
-            open += begin_reads(link, flights, group * GROUP)?;
+            open += begin_reads(link, flights, group * GROUP, deadline)?;
         }
         while open > 0 {
             link.finish_reads(deadline)?;
@@ -150,7 +151,7 @@ impl<T: Transport> Client<T> {
                         flight.want = flight.lookup.feed(keys[flight.key].as_ref(), bytes, &link.view());
                     }
                 }
-                open += begin_reads(link, flights, group * GROUP)?;
+                open += begin_reads(link, flights, group * GROUP, deadline)?;
             }
         }
         let end = now();

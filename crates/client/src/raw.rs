@@ -174,7 +174,7 @@ impl<T: Transport> Shared<'_, T> {
         let mut from = at;
         for piece in into.chunks_mut(READ_MAX as usize) {
             let len = (piece.len() as u32).next_multiple_of(8);
-            link.post_read(Place::new(id, from, len), landing)?;
+            link.post_read(Place::new(id, from, len), landing, deadline)?;
             link.finish_reads(deadline)?;
             piece.copy_from_slice(&link.qp.landing(landing, len)[..piece.len()]);
             from += u64::from(len);

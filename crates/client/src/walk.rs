@@ -97,7 +97,7 @@ impl<T: Transport> Client<T> {
         let link = self.connected()?;
         let size = table.shape.pair_bytes() as u32;
         let into = Link::<T::Qp>::slot(0);
-        link.post_read(Place::new(INDEX_REGION, table.pair_at(pair), size), into)?;
+        link.post_read(Place::new(INDEX_REGION, table.pair_at(pair), size), into, deadline)?;
         link.finish_reads(deadline)?;
         let mut window = Window { at: table.pair_at(pair), bytes: link.qp.landing(into, size).to_vec() };
         let header = window.bytes[table.shape.header_at() as usize..][..64].try_into().expect("a header");
@@ -146,7 +146,7 @@ impl<T: Transport> Client<T> {
         let link = self.connected()?;
         let size = table.shape.pair_bytes() as u32;
         let into = Link::<T::Qp>::slot(0);
-        link.post_read(Place::new(INDEX_REGION, table.pair_at(pair), size), into)?;
+        link.post_read(Place::new(INDEX_REGION, table.pair_at(pair), size), into, deadline)?;
         let mut groups = Vec::new();
         for (i, &group) in header.groups.iter().enumerate().filter(|(_, group)| **group != 0) {
             if let Some(at) = table.slot_at(pair, base + 4 * i, &header.groups) {
@@ -154,6 +154,7 @@ impl<T: Transport> Client<T> {
                 link.post_read(
                     Place::new(INDEX_REGION, at & !63, table.shape.group_bytes() as u32),
                     landing,
+                    deadline,
                 )?;
                 groups.push((at, landing));
             }

@@ -181,6 +181,9 @@ impl Listener for AnyListener {
     fn address(&self) -> Address {
         either!(AnyListener, self, listener => listener.address())
     }
+    fn prepare(&mut self, grants: &[Grant]) -> Result<(), SetupError> {
+        either!(AnyListener, self, listener => listener.prepare(grants))
+    }
     fn failures(&mut self) -> Vec<String> {
         either!(AnyListener, self, listener => listener.failures())
     }

@@ -469,6 +469,12 @@ pub trait Listener: Send {
     /// Where it really listens (a TCP port of 0 is resolved).
     fn address(&self) -> Address;
 
+    /// Does ahead, and once for all peers, what lending these will take: a NIC registers them. Peers that come
+    /// meanwhile wait.
+    fn prepare(&mut self, _grants: &[Grant]) -> Result<(), SetupError> {
+        Ok(())
+    }
+
     /// Handshakes that failed since the last call, one line each, at most a bounded number.
     fn failures(&mut self) -> Vec<String>;
 }

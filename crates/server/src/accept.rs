@@ -8,10 +8,8 @@ use std::time::Duration;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
-use longarm_index::control::CONTROL_REGION;
-use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
-use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Welcome};
+use longarm_wire::{Hello, MESSAGE_MAX, RING_REGION, Welcome};
 
 use crate::connection::Connection;
 use crate::options::{Eviction, RING_MAX};
@@ -142,14 +140,9 @@ impl<L: Listener> Acceptor<L> {
     }
 
     fn grants(&self, ring: &Arc<Region>) -> Vec<Grant> {
-        let lent = &self.shared.lent;
-        let grant = |id, region: &Arc<Region>, rights| Grant { id, region: region.clone(), rights };
-        vec![
-            grant(CONTROL_REGION, &lent.control, Rights::READ),
-            grant(INDEX_REGION, &lent.index, Rights::READ),
-            grant(ARENA_REGION, &lent.arena, Rights::READ),
-            grant(RING_REGION, ring, Rights::WRITE),
-        ]
+        let mut grants = self.shared.lent.grants();
+        grants.push(Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE });
+        grants
     }
 
     fn least_loaded(&self) -> &Arc<Desk<L::Qp>> {

@@ -4,9 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-use longarm_base::Nanos;
-use longarm_index::control::Control;
+use longarm_base::{Nanos, RegionId};
+use longarm_fabric::{Grant, Rights};
+use longarm_index::control::{CONTROL_REGION, Control};
+use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Mapped, Region};
+use longarm_wire::ARENA_REGION;
 
 use crate::clock::{Clock, Moment};
 use crate::engine::Engine;
@@ -39,6 +42,20 @@ pub(crate) struct Lent {
     pub control: Arc<Region>,
     pub index: Arc<Region>,
     pub arena: Arc<Region>,
+}
+
+impl Lent {
+    /// To look at.
+    pub fn grants(&self) -> Vec<Grant> {
+        let regions =
+            [(CONTROL_REGION, &self.control), (INDEX_REGION, &self.index), (ARENA_REGION, &self.arena)];
+        let grant = |(id, region): (RegionId, &Arc<Region>)| Grant {
+            id,
+            region: region.clone(),
+            rights: Rights::READ,
+        };
+        regions.into_iter().map(grant).collect()
+    }
 }
 
 /// Everything that threads share.

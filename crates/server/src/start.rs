@@ -72,7 +72,7 @@ impl Server {
         let control = Control::create(lent.control.memory().clone(), boot, sums.clone());
         let engine = engine(&options, &lent, control.clone(), sums, hash_key)?;
         let pulses: Vec<_> = (0..options.workers).map(|_| Arc::new(Pulse::default())).collect();
-        let listeners = listen(transport, &options)?;
+        let listeners = listen(transport, &options, &lent)?;
         let shared = Shared::new(options, clock, engine, control, lent, boot, sum_key, pulses);
         let shared = Arc::new(shared);
         let addresses = listeners.iter().map(|listener| listener.address()).collect();
@@ -148,7 +148,11 @@ fn engine(
     Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)
 }
 
-fn listen<T: Transport>(transport: &T, options: &ServerOptions) -> Result<Vec<T::Listener>, StartError> {
+fn listen<T: Transport>(
+    transport: &T,
+    options: &ServerOptions,
+    lent: &Lent,
+) -> Result<Vec<T::Listener>, StartError> {
     let listen = |address: &Address| {
         let settings = ListenOptions {
             login: options.login.clone(),
@@ -156,7 +160,9 @@ fn listen<T: Transport>(transport: &T, options: &ServerOptions) -> Result<Vec<T:
             ..ListenOptions::default()
         };
         let failed = |source| StartError::Listen { address: address.to_string(), source };
-        transport.listen(address, settings).map_err(failed)
+        let mut listener = transport.listen(address, settings).map_err(failed)?;
+        listener.prepare(&lent.grants()).map_err(failed)?;
+        Ok(listener)
     };
     options.addresses.iter().map(listen).collect()
 }

@@ -59,7 +59,9 @@ pub fn posted(server: &Server) -> impl Iterator<Item = &Address> {
 }
 
 pub fn client(address: &Address) -> Client {
-    Client::connect(address, Options::default()).expect("connects")
+    // Generous: an emulated machine needs seconds for the largest values.
+    let options = Options { timeout: Duration::from_secs(20), ..Options::default() };
+    Client::connect_over(transports(), address, options).expect("connects")
 }
 
 pub fn stop(server: Server) {

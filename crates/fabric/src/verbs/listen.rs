@@ -9,6 +9,7 @@ use super::endpoint::Endpoint;
 use super::lifeline::Lifeline;
 use super::open::Opened;
 use super::qp::{Parts, VerbsQp};
+use super::register::Registered;
 use super::{STALL, Verbs};
 use crate::deadline::Deadline;
 use crate::door::{Door, Greeter};
@@ -24,8 +25,9 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct VerbsListener {
     door: Door<VerbsIncoming>,
-    /// Open as long as the listener, so that what is lent stays registered between two clients.
     adapter: Arc<Adapter>,
+    /// Registered as long as the listener, also while no client is there.
+    prepared: Vec<Arc<Registered>>,
 }
 
 /// A peer that has logged in, is connected, and waits to be let in.
@@ -65,7 +67,7 @@ pub(super) fn listen(
     let local = stream::resolve(host)?;
     let adapter = verbs.adapter(local.ip())?;
     let doorstep = Doorstep { verbs: verbs.clone(), adapter: adapter.clone(), slots: Slot::default() };
-    Ok(VerbsListener { door: Door::open(host, options, doorstep)?, adapter })
+    Ok(VerbsListener { door: Door::open(host, options, doorstep)?, adapter, prepared: Vec::new() })
 }
 
 /// What every handshake needs.
@@ -138,6 +140,13 @@ impl Listener for VerbsListener {
 
     fn address(&self) -> Address {
         Address::Verbs(self.door.address().to_string())
+    }
+
+    fn prepare(&mut self, grants: &[Grant]) -> Result<(), SetupError> {
+        let Adapter { registrations, domain, .. } = &*self.adapter;
+        let register = |grant| registrations.get(domain, grant);
+        self.prepared = grants.iter().map(register).collect::<Result<_, _>>()?;
+        Ok(())
     }
 
     fn failures(&mut self) -> Vec<String> {

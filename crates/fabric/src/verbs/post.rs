@@ -21,11 +21,13 @@ impl VerbsQp {
             return Err(PostError::Full);
         }
         match op {
+            Op::Read { from, .. } if !self.pending.may_read(from.len) => return Err(PostError::Full),
             Op::Read { from, into } => {
                 let key = self.landing.region().local_key();
                 let local = ib::Local { address: self.landing.address(into as usize), bytes: from.len, key };
                 let (remote, allowed) = self.remote(from.region, from.offset, from.len.into(), Rights::READ);
-                let request = Request { ticket: Some(ticket), staged: None, word: false, allowed };
+                let request =
+                    Request { ticket: Some(ticket), staged: None, word: false, allowed, reads: from.len };
                 self.push(ib::Request::Read(local, remote), request, 0);
             }
             Op::Write { region, offset, bytes } => self.write((region, offset), bytes, None, ticket)?,
@@ -36,8 +38,13 @@ impl VerbsQp {
                 self.may_send()?;
                 let (place, local) = self.stage(bytes)?;
                 self.receives.sent += 1;
-                let request =
-                    Request { ticket: Some(ticket), staged: Some(place), word: false, allowed: true };
+                let request = Request {
+                    ticket: Some(ticket),
+                    staged: Some(place),
+                    word: false,
+                    allowed: true,
+                    reads: 0,
+                };
                 self.push(ib::Request::Send(local, None), request, bytes.len());
             }
             Op::CompareSwap { region, offset, expected, new } => {
@@ -76,7 +83,7 @@ impl VerbsQp {
     ) -> Result<(), PostError> {
         let (place, local) = self.stage(bytes)?;
         let (remote, allowed) = self.remote(region, offset, bytes.len() as u64, Rights::WRITE);
-        let request = Request { ticket: Some(ticket), staged: Some(place), word: false, allowed };
+        let request = Request { ticket: Some(ticket), staged: Some(place), word: false, allowed, reads: 0 };
         self.push(ib::Request::Write(local, remote, imm), request, bytes.len());
         Ok(())
     }
@@ -88,7 +95,7 @@ impl VerbsQp {
     ) -> Result<(ib::Local, ib::Remote, Request), PostError> {
         let (place, local) = self.stage(&[0; 8])?;
         let (remote, allowed) = self.remote(region, offset, 8, Rights::ATOMIC);
-        let request = Request { ticket: Some(ticket), staged: Some(place), word: true, allowed };
+        let request = Request { ticket: Some(ticket), staged: Some(place), word: true, allowed, reads: 0 };
         Ok((local, remote, request))
     }
 

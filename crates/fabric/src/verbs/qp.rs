@@ -311,8 +311,13 @@ impl VerbsQp {
         };
         // SAFETY: the place is ours until it is given back.
         unsafe { self.staging.buffer.fill(place.at, &released) };
-        let number =
-            self.pending.push(Request { ticket: None, staged: Some(place), word: false, allowed: true });
+        let number = self.pending.push(Request {
+            ticket: None,
+            staged: Some(place),
+            word: false,
+            allowed: true,
+            reads: 0,
+        });
         let Key { address, key } = self.their_credit;
         let local = self.staged(place, released.len());
         let flags = ib::Flags { signalled: true, inline: self.inline_max >= released.len(), fence: false };
