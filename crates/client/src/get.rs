@@ -127,7 +127,8 @@ impl<T: Transport> Client<T> {
                     return Ok(Attempt::Value(value));
                 }
                 Want::Miss => {
-                    // What was remembered is no more: to read it again, as long as it was, would only lose time.
+                    // What was remembered is no more: to read it again, as long as it was, would only lose
+                    // time.
                     if located.is_some() {
                         cache.forget(hash);
                     }

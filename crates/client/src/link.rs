@@ -197,8 +197,8 @@ impl<Q: QueuePair> Link<Q> {
         self.finish_reads(deadline)
     }
 
-    /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it. Where requests in flight hold the queue, or
-    /// READs its window, it waits until some are complete.
+    /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it. Where requests in flight hold the queue,
+    /// or READs its window, it waits until some are complete.
     #[inline]
     pub(crate) fn post_read(&mut self, from: Place, into: u32, deadline: Nanos) -> Result<(), Trouble> {
         self.counters.reads += 1;

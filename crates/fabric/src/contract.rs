@@ -469,8 +469,8 @@ pub trait Listener: Send {
     /// Where it really listens (a TCP port of 0 is resolved).
     fn address(&self) -> Address;
 
-    /// Does ahead, and once for all peers, what lending these will take: a NIC registers them. Peers that come
-    /// meanwhile wait.
+    /// Does ahead, and once for all peers, what lending these will take: a NIC registers them. Peers that
+    /// come meanwhile wait.
     fn prepare(&mut self, _grants: &[Grant]) -> Result<(), SetupError> {
         Ok(())
     }

@@ -28,7 +28,13 @@ impl List {
         // SAFETY: `count` is where the number goes.
         let first = unsafe { verb!(get_device_list(&mut count)) };
         if first.is_null() {
-            return Err(Error::last("get_device_list", "this machine"));
+            let error = std::io::Error::last_os_error();
+            // The kernel was built without RDMA: then there is no device, either.
+            if error.raw_os_error() == Some(libc::ENOSYS) {
+                return Ok(List { first, count: 0 });
+            }
+            let (verb, device) = ("get_device_list", "this machine".into());
+            return Err(Error::Verb { verb, device, source: error });
         }
         Ok(List { first, count: usize::try_from(count).unwrap_or(0) })
     }
@@ -41,8 +47,10 @@ impl List {
 
 impl Drop for List {
     fn drop(&mut self) {
-        // SAFETY: from get_device_list, freed once. Contexts that were opened keep their device.
-        unsafe { verb!(free_device_list(self.first)) };
+        if !self.first.is_null() {
+            // SAFETY: from get_device_list, freed once. Contexts that were opened keep their device.
+            unsafe { verb!(free_device_list(self.first)) };
+        }
     }
 }
 

@@ -111,14 +111,12 @@ impl MemoryRegion {
             return Ok(MemoryRegion { raw, _domain: domain.clone() });
         }
         let error = Error::last("reg_mr", domain.context.name());
-        match &error {
-            Error::Verb { source, .. } if source.raw_os_error() == Some(libc::ENOMEM) => {
-                match memory_lock() {
-                    Some(limit) => {
-                        Err(Error::MemoryLock { device: domain.context.name().into(), bytes, limit })
-                    }
-                    None => Err(error),
-                }
+        // EPERM: the limit is nothing at all.
+        let wants_memory =
+            |source: &std::io::Error| matches!(source.raw_os_error(), Some(libc::ENOMEM | libc::EPERM));
+        match (&error, memory_lock()) {
+            (Error::Verb { source, .. }, Some(limit)) if wants_memory(source) => {
+                Err(Error::MemoryLock { device: domain.context.name().into(), bytes, limit })
             }
             _ => Err(error),
         }

@@ -91,7 +91,16 @@ fn look(name: &str) -> Result<Survey, ib::Error> {
 pub(super) fn choose(wanted: Option<&DeviceChoice>, local: IpAddr) -> Result<Chosen, SetupError> {
     let surveys = match wanted {
         Some(wanted) => vec![look(&wanted.name).map_err(failed)?],
-        None => survey().map_err(failed)?,
+        None => {
+            // A device that cannot be opened hides no other; the first such fault counts where there is no
+            // other.
+            let looks: Vec<_> = ib::devices().map_err(failed)?.iter().map(|name| look(name)).collect();
+            let (good, bad): (Vec<_>, Vec<_>) = looks.into_iter().partition(Result::is_ok);
+            if let (true, Some(Err(error))) = (good.is_empty(), bad.into_iter().next()) {
+                return Err(failed(error));
+            }
+            good.into_iter().flatten().collect()
+        }
     };
     pick(&surveys, wanted, local).ok_or_else(|| {
         SetupError::Unsupported(match (wanted, surveys.is_empty()) {

@@ -21,6 +21,7 @@ mod connect;
 mod endpoint;
 mod lifeline;
 mod listen;
+mod loopback;
 mod open;
 mod pending;
 mod post;
@@ -37,7 +38,9 @@ use longarm_ibverbs as ib;
 use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};
 
 pub use adapter::{DeviceChoice, Survey, survey};
+pub use ib::{Attributes, Error as VerbsError, Gid, GidKind, Port};
 pub use listen::{VerbsIncoming, VerbsListener};
+pub use loopback::{LoopbackReport, Way, loopback, way};
 pub use qp::VerbsQp;
 
 use adapter::Adapter;

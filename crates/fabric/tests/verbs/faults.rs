@@ -183,7 +183,7 @@ fn a_server_killed_with_work_outstanding_flushes_it() {
         run(&mut theirs, Op::FetchAdd { region: ALL, offset: 0, add: 1 }).expect("it works");
         for ticket in 0..200 {
             let op = match ticket % 2 {
-                0 => Op::Read { from: Place::new(LOOK, 0, 64 << 10), into: 0 },
+                0 => Op::Read { from: Place::new(LOOK, 0, 4096), into: 0 },
                 _ => Op::Write { region: ALL, offset: 0, bytes: &[1; 64] },
             };
             theirs.post(op, Ticket(ticket)).expect("post");

@@ -5,6 +5,7 @@
 
 mod faults;
 mod limits;
+mod loopback;
 mod revoke;
 mod suite;
 mod wire;

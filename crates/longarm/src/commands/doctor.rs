@@ -15,7 +15,7 @@ pub struct Args {}
 
 /// Prints a line for each thing examined.
 pub fn run(_args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    let findings = examine(&Machine::this(), config);
+    let findings = examine(&Machine::this(config), config);
     for finding in &findings {
         if output.json() {
             output.value(&finding.to_json())?;

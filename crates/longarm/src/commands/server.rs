@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use longarm_fabric::SetupError;
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::SlotKind;
 use longarm_server::{Eviction, Pages, Server, ServerOptions, StartError};
@@ -207,6 +208,9 @@ fn start_failure(error: &StartError) -> Failure {
     match error {
         StartError::Option { .. } => Failure { exit: Exit::Usage, ..failure }
             .hint("`longarm --print-config` shows where each value comes from"),
+        StartError::Listen { source: SetupError::Unsupported(_), .. } => {
+            failure.hint("`longarm doctor` says what this machine has for RDMA, and what it lacks")
+        }
         StartError::Listen { .. } => failure.hint(
             "if another server listens there, stop it or choose another --address; its directory must \
              exist and be writable",

@@ -1,10 +1,14 @@
 //! Memory: how much, in which pages, and how much may be locked.
 
-use super::{Finding, Machine};
+use longarm_base::limits::{LINE, SEGMENT_BYTES};
+
+use super::{Finding, Machine, verbs_addresses};
 use crate::config::units::show_size;
 use crate::config::{Config, HugePages};
 
 const HUGE_PAGE: u64 = 2 << 20;
+/// More than regions are rounded up by, with the control page.
+const ROUNDING: u64 = 2 << 20;
 
 fn meminfo(machine: &Machine, name: &str) -> Option<u64> {
     let text = machine.read("proc/meminfo")?;
@@ -24,11 +28,17 @@ pub fn available(machine: &Machine, config: &Config) -> Finding {
     let Some(free) = meminfo(machine, "MemAvailable") else {
         return Finding::warn("memory", "unknown: /proc/meminfo says nothing", "mount /proc");
     };
-    let found = format!("{} available, {} configured", show(free), show_size(config.memory));
-    if config.memory > free {
-        return Finding::bad("memory", found, format!("set memory to less than {}", show(free)));
+    let mut found = format!("{} available, {} configured", show(free), show_size(config.memory));
+    // A NIC wants every page at once: all of the index, and as much again for items.
+    let times = if verbs_addresses(config).next().is_some() { 2 } else { 1 };
+    if times > 1 {
+        found.push_str(", twice that locked for RDMA");
     }
-    if config.memory > free / 10 * 9 {
+    let needed = config.memory.saturating_mul(times);
+    if needed > free {
+        return Finding::bad("memory", found, format!("set memory to less than {}", show(free / times)));
+    }
+    if needed > free / 10 * 9 {
         return Finding::warn(
             "memory",
             found,
@@ -89,14 +99,56 @@ pub fn shared_huge(machine: &Machine) -> Finding {
     }
 }
 
+/// Whether memory may be locked that a NIC is to know.
 pub fn lockable(machine: &Machine, config: &Config) -> Finding {
-    match machine.lockable {
-        None => Finding::ok("memlock", "unlimited"),
-        Some(bytes) if bytes >= config.memory => Finding::ok("memlock", show(bytes)),
-        Some(bytes) => Finding::warn(
-            "memlock",
-            format!("{}, less than the memory configured", show_size(bytes)),
-            "shm and tcp do not lock memory; a NIC will: raise `ulimit -l` or LimitMEMLOCK= to unlimited",
-        ),
+    let limit = machine.lockable.map_or("unlimited".to_string(), show_size);
+    let needed = registered(config);
+    if machine.lockable.is_none_or(|bytes| bytes >= needed) {
+        return Finding::ok("memlock", limit);
     }
+    if locks_beyond_limits(machine) {
+        return Finding::ok("memlock", format!("{limit}, from which CAP_IPC_LOCK exempts this process"));
+    }
+    let found = format!(
+        "{limit}; a verbs server with these settings locks up to {}: its memory for index and again for \
+         items, and rings and buffers of {} clients",
+        show(needed),
+        config.max_clients
+    );
+    if verbs_addresses(config).next().is_none() {
+        return Finding::ok(
+            "memlock",
+            format!("{found}. No address is a verbs address; shm and tcp lock none"),
+        );
+    }
+    let kib = needed.div_ceil(1024);
+    let advice = format!(
+        "ulimit -l {kib} (or unlimited), LimitMEMLOCK=infinity in its systemd unit, or memlock in \
+         /etc/security/limits.conf"
+    );
+    Finding::warn("memlock", found, advice)
+}
+
+/// About what a verbs server registers: index and arena with each device it listens on, and for each client
+/// the ring and the connection's own buffers.
+fn registered(config: &Config) -> u64 {
+    let listeners = verbs_addresses(config).count().max(1) as u64;
+    // The arena has a line for each segment besides.
+    let table = config.memory / SEGMENT_BYTES * LINE;
+    let lent = config.memory.saturating_mul(2).saturating_add(table + ROUNDING);
+    let client = config.verbs.transport().bytes_per_connection() as u64 + config.ring_bytes;
+    let clients = client.saturating_mul(config.max_clients as u64);
+    lent.saturating_mul(listeners).saturating_add(clients)
+}
+
+/// Whether the process has CAP_IPC_LOCK. It counts in the first user namespace only: root of a container
+/// without privileges has it in vain.
+fn locks_beyond_limits(machine: &Machine) -> bool {
+    const IPC_LOCK: u32 = 14;
+    let status = machine.read("proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = set.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    let map = machine.read("proc/self/uid_map");
+    let is_first = map.is_none_or(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));
+    set >> IPC_LOCK & 1 == 1 && is_first
 }

@@ -1,18 +1,22 @@
-//! Examines a machine. Everything is read below a root directory and from a few numbers, so that tests can
-//! invent a machine; nothing is changed.
+//! Examines a machine. Everything is read below a root directory, from a few numbers and from what the verbs
+//! library told ([`probe`]), so that tests can invent a machine; nothing is changed.
 
 mod memory;
 mod network;
+pub mod probe;
 mod processor;
+mod rdma;
 
 #[cfg(test)]
 mod tests;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use longarm_fabric::Address;
 use serde_json::{Value, json};
 
 use crate::config::Config;
+use probe::Probe;
 
 /// What is thought of one thing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -92,11 +96,13 @@ pub struct Machine {
     pub files: (Option<u64>, Option<u64>),
     /// Bytes of a page.
     pub page: u64,
+    /// What the verbs library tells of RDMA devices.
+    pub probe: Probe,
 }
 
 impl Machine {
-    /// The one we run on.
-    pub fn this() -> Machine {
+    /// The one we run on, looked at for a server or client with these settings.
+    pub fn this(config: &Config) -> Machine {
         use rustix::process::{Resource, getrlimit};
         let files = getrlimit(Resource::Nofile);
         Machine {
@@ -105,6 +111,7 @@ impl Machine {
             lockable: getrlimit(Resource::Memlock).current,
             files: (files.current, files.maximum),
             page: rustix::param::page_size() as u64,
+            probe: probe::probe(config),
         }
     }
 
@@ -122,14 +129,16 @@ impl Machine {
         names
     }
 
-    fn has(&self, path: &str) -> bool {
-        self.root.join(Path::new(path)).exists()
+    /// Why this user may not read and write the file, if so.
+    fn refusal(&self, path: &str) -> Option<std::io::Error> {
+        use rustix::fs::{Access, access};
+        access(self.root.join(path), Access::READ_OK | Access::WRITE_OK).err().map(Into::into)
     }
 }
 
 /// Examines everything, in the order it is printed.
 pub fn examine(machine: &Machine, config: &Config) -> Vec<Finding> {
-    vec![
+    let mut findings = vec![
         processor::kernel(machine),
         processor::cores(machine, config),
         processor::flags(machine),
@@ -141,6 +150,12 @@ pub fn examine(machine: &Machine, config: &Config) -> Vec<Finding> {
         memory::lockable(machine, config),
         network::files(machine, config),
         network::nics(machine),
-        network::rdma(machine),
-    ]
+    ];
+    findings.extend(rdma::all(machine, config));
+    findings
+}
+
+/// Addresses for which a NIC is needed.
+fn verbs_addresses(config: &Config) -> impl Iterator<Item = &Address> {
+    config.address.iter().filter(|address| matches!(address, Address::Verbs(_)))
 }

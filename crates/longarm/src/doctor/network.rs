@@ -45,34 +45,3 @@ pub fn nics(machine: &Machine) -> Finding {
     }
     Finding::ok("nics", shown.join(", "))
 }
-
-pub fn rdma(machine: &Machine) -> Finding {
-    let devices = machine.list("sys/class/infiniband");
-    let absent = "this build has no verbs transport: shm and tcp serve";
-    if devices.is_empty() {
-        return Finding::ok("rdma", format!("no device in /sys/class/infiniband; {absent}"));
-    }
-    let mut shown = Vec::new();
-    let mut lacks = Vec::new();
-    for device in &devices {
-        let ports = machine.list(&format!("sys/class/infiniband/{device}/ports"));
-        for port in ports {
-            let read =
-                |file: &str| machine.read(&format!("sys/class/infiniband/{device}/ports/{port}/{file}"));
-            let state = read("state").unwrap_or_else(|| "unknown".into());
-            let rate = read("rate").unwrap_or_else(|| "unknown rate".into());
-            if !state.contains("ACTIVE") {
-                lacks.push(format!("{device}/{port}: bring the link up"));
-            }
-            shown.push(format!("{device}/{port} {state} {rate}"));
-        }
-    }
-    if !machine.has("dev/infiniband/uverbs0") {
-        lacks.push("load ib_uverbs (no /dev/infiniband/uverbs0)".into());
-    }
-    if !machine.has("sys/module/rdma_ucm") {
-        lacks.push("load rdma_ucm for connection set-up".into());
-    }
-    let found = format!("{}; {absent}", shown.join(", "));
-    if lacks.is_empty() { Finding::ok("rdma", found) } else { Finding::warn("rdma", found, lacks.join("; ")) }
-}
