@@ -6,6 +6,7 @@
 
 mod copy;
 mod loads;
+pub mod nic;
 
 use std::time::{Duration, Instant};
 

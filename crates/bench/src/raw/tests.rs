@@ -81,3 +81,25 @@ fn what_does_not_fit_is_refused() {
         assert!(run(&plan, &words, None).is_err(), "{plan:?}");
     }
 }
+
+#[test]
+fn a_plan_for_devices_is_checked() {
+    let plan = nic::NicPlan {
+        near: "nothing7".into(),
+        far: "nothing7".into(),
+        pair: 704,
+        reads: vec![64, 4096],
+        request: (128, 64),
+        batch: 32,
+        seconds: 0.01,
+        runs: 1,
+    };
+    let error = nic::measure(&plan).expect_err("nobody has this device");
+    assert!(error.starts_with("open the device"), "{error}");
+    let mut long = plan.clone();
+    long.reads.push(1 << 20);
+    assert!(long.check().expect_err("too long").contains("1048576 bytes"));
+    let mut many = plan;
+    many.batch = 1000;
+    assert!(many.check().expect_err("too many").contains("1 to 64 READs"));
+}

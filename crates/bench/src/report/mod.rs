@@ -9,11 +9,12 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 pub use machine::Machine;
-pub use table::{Style, raw_table};
+pub use table::{Style, nic_table, raw_table};
 
 use crate::driver::ServerInfo;
 use crate::plan::{Plan, Setting};
 use crate::raw::RawReport;
+use crate::raw::nic::NicReport;
 use crate::run::{Counts, LoadResult, Record};
 use crate::workload::OpKind;
 
@@ -28,6 +29,9 @@ pub struct Report {
     pub points: Vec<Point>,
     /// Limits of the machine on the same kind of memory, where they were measured too.
     pub raw: Option<RawReport>,
+    /// Limits of the RDMA devices, where they were measured too.
+    #[serde(default)]
+    pub nic: Option<NicReport>,
 }
 
 /// All targets at one setting.

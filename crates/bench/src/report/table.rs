@@ -2,7 +2,9 @@
 
 use super::{Report, Spread, TargetResult};
 use crate::plan::{Pace, Plan, Sweep};
-use crate::raw::RawReport;
+use crate::raw::nic::{self, NicReport};
+use crate::raw::{RawReport, RawResult};
+use crate::workload::OpKind;
 
 /// Form of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +65,31 @@ impl Report {
         if let Some(raw) = &self.raw {
             text.push('\n');
             text.push_str(&raw_table(raw, style));
+        }
+        if let Some(nic) = &self.nic {
+            text.push('\n');
+            text.push_str(&nic_table(nic, style));
+            text.push_str(&self.beside(nic));
+        }
+        text
+    }
+
+    /// Medians of the operations beside those of the bare devices.
+    fn beside(&self, nic: &NicReport) -> String {
+        let mut text = String::new();
+        for result in self.points.iter().flat_map(|point| &point.results) {
+            let only = |kind: OpKind| {
+                result.runs.iter().all(|run| run.kinds.iter().all(|(name, _)| name == kind.name()))
+            };
+            let (what, name) = match (only(OpKind::Read), only(OpKind::Update)) {
+                (true, _) => ("GET", nic::pair_read(&nic.plan)),
+                (_, true) => ("PUT", nic::REQUEST.to_string()),
+                _ => continue,
+            };
+            if let Some(limit) = nic.median(&name) {
+                let ratio = result.summary.p50.median / limit;
+                text.push_str(&format!("{}: median {what} is {ratio:.2} times {name}\n", result.target));
+            }
         }
         text
     }
@@ -188,9 +215,27 @@ fn row(result: &TargetResult, first: f64) -> Vec<String> {
 pub fn raw_table(raw: &RawReport, style: Style) -> String {
     let page = raw.page.map_or("unknown".into(), size);
     let (bytes, pair, batch) = (size(raw.bytes), raw.plan.pair_lines, raw.plan.batch);
+    let runs = raw.plan.runs;
+    format!(
+        "raw: mapping of {bytes}, pages of {page}, pairs of {pair} lines, batches of {batch}, \
+         {runs} run(s)\n\n{}",
+        limits(&raw.results, style)
+    )
+}
+
+/// The limits of RDMA devices as a table.
+pub fn nic_table(nic: &NicReport, style: Style) -> String {
+    let nic::NicPlan { near, far, request: (there, back), runs, .. } = &nic.plan;
+    format!(
+        "raw: RDMA from {near} to {far}, medians of {runs} run(s); request {there} B, reply {back} B\n\n{}",
+        limits(&nic.results, style)
+    )
+}
+
+fn limits(results: &[RawResult], style: Style) -> String {
     let mut rows: Vec<Vec<String>> =
         vec![["limit", "ns/op", "(min..max)", "ops/s", "GB/s"].map(String::from).into()];
-    for result in &raw.results {
+    for result in results {
         let Spread { median, min, max } = result.nanos;
         let speed = result.bytes.map_or("-".into(), |bytes| format!("{:.2}", bytes as f64 / median));
         let row = [
@@ -202,12 +247,7 @@ pub fn raw_table(raw: &RawReport, style: Style) -> String {
         ];
         rows.push(row.into());
     }
-    let runs = raw.plan.runs;
-    format!(
-        "raw: mapping of {bytes}, pages of {page}, pairs of {pair} lines, batches of {batch}, \
-         {runs} run(s)\n\n{}",
-        render(&rows, style, 1)
-    )
+    render(&rows, style, 1)
 }
 
 /// Lays rows out; the first `left` columns are text, the others are figures.

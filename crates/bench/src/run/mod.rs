@@ -103,7 +103,7 @@ pub fn run_with(
             }
         }
     }
-    Ok(Report { plan: plan.clone(), machine: Machine::look(), points: measured?, raw: None })
+    Ok(Report { plan: plan.clone(), machine: Machine::look(), points: measured?, raw: None, nic: None })
 }
 
 fn enter<'a>(plan: &Plan, factory: &'a dyn TargetFactory) -> Result<Entry<'a>, BenchError> {

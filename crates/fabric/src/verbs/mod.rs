@@ -17,6 +17,7 @@
 //!     receive queue does not give (docs/decisions/0008).
 
 mod adapter;
+mod bare;
 mod connect;
 mod endpoint;
 mod lifeline;
@@ -38,6 +39,7 @@ use longarm_ibverbs as ib;
 use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};
 
 pub use adapter::{DeviceChoice, Survey, survey};
+pub use bare::{BARE_BATCH_MAX, BARE_MAX, Bare, BareOp};
 pub use ib::{Attributes, Error as VerbsError, Gid, GidKind, Port};
 pub use listen::{VerbsIncoming, VerbsListener};
 pub use loopback::{LoopbackReport, Way, loopback, way};

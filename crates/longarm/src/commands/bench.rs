@@ -1,7 +1,9 @@
 //! `longarm bench`: workloads against Longarm, and against Redis and memcached in the same run.
 //!
-//! [`plan`] makes a plan of the arguments, [`own`] starts servers of our own, [`raw`] measures the machine.
+//! [`plan`] makes a plan of the arguments, [`own`] starts servers of our own, [`raw`] measures the
+//! machine and [`nic`] its RDMA devices.
 
+mod nic;
 mod own;
 mod plan;
 mod raw;
@@ -26,7 +28,8 @@ pub const ABOUT: &str = "Measure throughput and latency, alone or beside Redis a
 
 const MORE: &str = "\
 Workloads: a, b, c, d and f are YCSB's (e needs SCAN); get, put, or reads:writes such as 95:5 choose keys \
-uniformly; raw is the machine's own limit on the same kind of memory.
+uniformly; raw is the machine's own limit on the same kind of memory, and with a verbs address or \
+--verbs-device that of its RDMA devices.
 
 Without --address it starts a server of its own for each of --transports and ends it afterwards. One of \
 --value-bytes, --clients, --depth and --rate may have several values, separated by commas: a sweep.";
@@ -104,7 +107,11 @@ pub struct Args {
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     pub compare: Vec<String>,
 
-    /// Measure the machine's own limit too, on a mapping of the table's size
+    /// RDMA device that answers the raw requests of verbs; by default the one that asks, over its loopback
+    #[arg(long, value_name = "DEVICE")]
+    pub peer_device: Option<String>,
+
+    /// Measure the limit too: of the machine, on a mapping of the table's size, or of its RDMA devices
     #[arg(long)]
     pub with_raw: bool,
 
@@ -128,7 +135,7 @@ pub struct Args {
 /// Measures, and prints the report.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     if args.workload.eq_ignore_ascii_case("raw") {
-        return raw::run(&args, output);
+        return raw::run(&args, config, output);
     }
     let plan = plan::of(&args)?;
     if let Some(path) = args.plot.as_ref().filter(|path| path.extension().is_none_or(|e| e != "svg")) {
@@ -145,7 +152,10 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     });
     let mut report = report.map_err(failure)?;
     if args.with_raw {
-        report.raw = Some(raw::measure(&args, plan.records)?);
+        match nic::wanted(&args, config) {
+            true => report.nic = Some(nic::measure(&args, config)?),
+            false => report.raw = Some(raw::measure(&args, plan.records)?),
+        }
     }
     drop(targets);
     show(&report, &args, output)?;

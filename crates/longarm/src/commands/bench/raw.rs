@@ -1,11 +1,11 @@
 //! `longarm bench raw`: what one-sided lookups could reach at best, on mappings of the size of an index.
 
 use longarm_bench::raw::{RawPlan, RawReport, on_fresh_region};
-use longarm_bench::report::{Machine, raw_table};
+use longarm_bench::report::{Machine, nic_table, raw_table};
 use longarm_index::hash::layout::Shape;
 
-use super::{Args, plan::usage, style};
-use crate::config::HugePages;
+use super::{Args, nic, plan::usage, style};
+use crate::config::{Config, HugePages};
 use crate::output::{Exit, Failure, Output};
 
 /// Items of the tables that are measured if nobody says which.
@@ -15,12 +15,20 @@ const FILLED: f64 = 0.53;
 const SHAPE: Shape = Shape::INLINE;
 
 /// Measures and prints.
-pub fn run(args: &Args, output: &mut Output) -> Result<Exit, Failure> {
+pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let given = &args.keys;
     let keys = if given.is_empty() { &KEYS[..] } else { given };
     let machine = Machine::look();
     if !output.json() {
         output.line(&format!("machine: {}", machine.describe()))?;
+    }
+    if nic::wanted(args, config) {
+        let report = nic::measure(args, config)?;
+        return match output.json() {
+            true => output.value(&serde_json::json!({ "machine": machine, "nic": report })),
+            false => output.write(format!("\n{}", nic_table(&report, style(args))).as_bytes()),
+        }
+        .map(|()| Exit::Ok);
     }
     for &keys in keys {
         let report = match measure(args, keys) {

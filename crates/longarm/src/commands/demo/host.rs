@@ -44,7 +44,15 @@ impl Host {
         let made = DirBuilder::new().mode(0o700).create(&path);
         made.map_err(|error| Failure::io("create", &path, &error))?;
         let directory = Directory(path);
-        let address = Address::Shm(directory.0.join("socket"));
+        let address = match config.connect_address() {
+            // One who names a transport over the network wants to see that one.
+            Address::Tcp(host) | Address::Verbs(host) if host.ends_with(":0") => {
+                let text = format!("{}: the demo needs a port to connect to", config.connect_address());
+                return Err(Failure::new(Exit::Usage, text).hint("name a free one"));
+            }
+            named @ (Address::Tcp(_) | Address::Verbs(_)) => named.clone(),
+            Address::Shm(_) => Address::Shm(directory.0.join("socket")),
+        };
         let system = |what: &str, error: std::io::Error| {
             Failure::new(Exit::System, format!("cannot start the demo's server: {what}: {error}"))
         };
