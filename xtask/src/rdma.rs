@@ -16,6 +16,7 @@ const SUITES: &[Suite] = &[
         target: &["--lib"],
         filter: &["tests::reads", "tests::packets", "tests::operations"],
     },
+    Suite { package: "longarm", target: &["--test", "rdma"], filter: &[] },
 ];
 /// Bound on the machine, in seconds.
 const LIMIT: &str = "280";
@@ -85,7 +86,7 @@ fn executable(said: &str) -> Option<&str> {
 fn in_machine(script: &str) -> Result<ExitStatus, String> {
     let ourselves = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     Command::new(ourselves)
-        .args(["vm", "-n", "2", "-m", "2048", "-t", LIMIT, "--", "sh", "-c", script])
+        .args(["vm", "-n", "2", "-m", "2560", "-t", LIMIT, "--", "sh", "-c", script])
         .env("LONGARM_VERBS_DEVICES", "rxe0,rxe1")
         .status()
         .map_err(|error| format!("cannot run cargo x vm: {error}"))

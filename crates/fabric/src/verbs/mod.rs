@@ -81,7 +81,7 @@ impl Default for Verbs {
             },
             receives: 32,
             connections: 4096,
-            spin: Duration::from_micros(50),
+            spin: Duration::from_micros(200),
             yields: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= FEW_CORES),
             adapters: Arc::default(),
         }
