@@ -9,7 +9,9 @@ use crate::{Error, Put, Reply, Write};
 
 fn over_each(change: impl Fn(&mut ServerOptions), test: impl Fn(&mut Client, &Address)) {
     let (server, ..) = serve(change);
-    for address in server.addresses() {
+    // Where there are devices, the others have been tested elsewhere, and time is dear.
+    let counts = |address: &&Address| !cfg!(feature = "rdma-tests") || matches!(address, Address::Verbs(_));
+    for address in server.addresses().iter().filter(counts) {
         test(&mut client(address), address);
     }
     stop(server);
