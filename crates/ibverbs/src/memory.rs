@@ -187,6 +187,8 @@ impl Buffer {
             std::alloc::handle_alloc_error(layout);
         }
         let memory = Pages { address, bytes, layout };
+        // A child would share the pages until one side stores; the device would go on with the wrong ones.
+        memory.in_children(libc::MADV_DONTFORK);
         // SAFETY: the pages are freed after the registration (the order of the fields), and references to
         // their bytes are made under the promise of `bytes` only.
         let region = unsafe { MemoryRegion::register(domain, address, bytes.max(1), access)? };
@@ -241,8 +243,18 @@ impl Buffer {
     }
 }
 
+impl Pages {
+    /// Whether children of a fork have the pages, too. A hint; newer kernels copy such pages at the fork.
+    fn in_children(&self, advice: i32) {
+        // SAFETY: whole pages of our own allocation; nothing in this process changes.
+        let _ = unsafe { libc::madvise(self.address.cast(), self.layout.size(), advice) };
+    }
+}
+
 impl Drop for Pages {
     fn drop(&mut self) {
+        // Others get the pages now.
+        self.in_children(libc::MADV_DOFORK);
         // SAFETY: allocated by us with this layout; the registration is gone.
         unsafe { std::alloc::dealloc(self.address, self.layout) }
     }
