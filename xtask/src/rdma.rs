@@ -16,6 +16,7 @@ const SUITES: &[Suite] = &[
         target: &["--lib"],
         filter: &["tests::reads", "tests::packets", "tests::operations"],
     },
+    Suite { package: "longarm-bench", target: &["--test", "nic"], filter: &[] },
     Suite { package: "longarm", target: &["--test", "rdma"], filter: &[] },
 ];
 /// Bound on the machine, in seconds.

@@ -2,7 +2,8 @@
 //!
 //! A [`Plan`] says what to do, [`driver::open`] (or a [`TargetFactory`] of one's own) to whom; [`run()`] does
 //! it and returns a [`Report`], which prints itself as a table, as JSON, as `.hgrm` files and as SVG.
-//! [`raw`] measures what the machine could do at best on the same kind of memory.
+//! [`raw`] measures what the machine could do at best on the same kind of memory, and its RDMA
+//! devices with the same requests.
 //!
 //! What makes a figure honest here: latencies of open loops count from the intended start (coordinated
 //! omission), warm-up is excluded, runs are repeated and interleaved between the targets, values are checked,
@@ -21,7 +22,7 @@ pub mod workload;
 pub use driver::{Target, TargetFactory};
 pub use plan::{Pace, Plan, Setting, Sweep};
 pub use report::{Report, Style};
-pub use run::{BenchError, Counts, LoadResult, Record, cpu, run, run_with};
+pub use run::{Around, BenchError, Counts, LoadResult, Record, cpu, run, run_with};
 
 #[cfg(test)]
 mod testing;

@@ -108,6 +108,10 @@ impl Target for Longarm {
         Ok(())
     }
 
+    fn remembered(&self) -> u64 {
+        self.client.counters().cache_hits
+    }
+
     fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {
         let mut at = 0;
         while at < ops.len() {

@@ -92,6 +92,11 @@ pub trait Target: Send {
     /// Removes keys, several under way at once; those that are not there are as good as removed.
     fn remove(&mut self, keys: &[&[u8]]) -> Result<(), TargetError>;
 
+    /// Gets so far that a remembered place answered: they cost less than those that search.
+    fn remembered(&self) -> u64 {
+        0
+    }
+
     /// Has all operations under way at once and reports each answer, in any order, exactly once, with the
     /// operation's index. The store may execute them in any order.
     fn batch(&mut self, ops: &[OpRef<'_>], seen: &mut dyn FnMut(usize, Seen<'_>)) -> Result<(), TargetError> {

@@ -87,7 +87,9 @@ fn a_plan_for_devices_is_checked() {
     let plan = nic::NicPlan {
         near: "nothing7".into(),
         far: "nothing7".into(),
+        inline: true,
         pair: 704,
+        entry: 256,
         reads: vec![64, 4096],
         request: (128, 64),
         batch: 32,
@@ -99,7 +101,11 @@ fn a_plan_for_devices_is_checked() {
     let mut long = plan.clone();
     long.reads.push(1 << 20);
     assert!(long.check().expect_err("too long").contains("1048576 bytes"));
-    let mut many = plan;
+    let mut many = plan.clone();
     many.batch = 1000;
     assert!(many.check().expect_err("too many").contains("1 to 64 READs"));
+    let limits = |plan: &nic::NicPlan| [plan.limit_of_get(false), plan.limit_of_get(true)];
+    assert_eq!(limits(&plan), ["READ 704 B", "READ 64 B"]);
+    let entries = nic::NicPlan { inline: false, ..plan };
+    assert_eq!(limits(&entries), ["READ 704 B, then READ 256 B", "READ 256 B"]);
 }

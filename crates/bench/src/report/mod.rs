@@ -1,5 +1,6 @@
 //! Results as values, and what is made of them: tables, percentile files, drawings.
 
+mod beside;
 pub mod hgrm;
 mod machine;
 pub mod plot;

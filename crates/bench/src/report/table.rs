@@ -1,10 +1,9 @@
 //! One table a report: plain text with aligned columns, or Markdown.
 
-use super::{Report, Spread, TargetResult};
+use super::{Report, Spread, TargetResult, beside};
 use crate::plan::{Pace, Plan, Sweep};
 use crate::raw::nic::{self, NicReport};
 use crate::raw::{RawReport, RawResult};
-use crate::workload::OpKind;
 
 /// Form of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,27 +68,7 @@ impl Report {
         if let Some(nic) = &self.nic {
             text.push('\n');
             text.push_str(&nic_table(nic, style));
-            text.push_str(&self.beside(nic));
-        }
-        text
-    }
-
-    /// Medians of the operations beside those of the bare devices.
-    fn beside(&self, nic: &NicReport) -> String {
-        let mut text = String::new();
-        for result in self.points.iter().flat_map(|point| &point.results) {
-            let only = |kind: OpKind| {
-                result.runs.iter().all(|run| run.kinds.iter().all(|(name, _)| name == kind.name()))
-            };
-            let (what, name) = match (only(OpKind::Read), only(OpKind::Update)) {
-                (true, _) => ("GET", nic::pair_read(&nic.plan)),
-                (_, true) => ("PUT", nic::REQUEST.to_string()),
-                _ => continue,
-            };
-            if let Some(limit) = nic.median(&name) {
-                let ratio = result.summary.p50.median / limit;
-                text.push_str(&format!("{}: median {what} is {ratio:.2} times {name}\n", result.target));
-            }
+            text.push_str(&beside::lines(self, nic));
         }
         text
     }

@@ -113,3 +113,50 @@ fn raw_limits_print_with_the_report_and_alone() {
     report.raw = Some(raw);
     assert!(report.table(Style::Plain).ends_with(&table));
 }
+
+#[test]
+fn gets_and_puts_stand_beside_the_requests_that_they_need() {
+    use crate::raw::RawResult;
+    use crate::raw::nic::{NicPlan, NicReport, REQUEST};
+    use crate::workload::Mix;
+    let plan = Plan { mix: Mix::A, records: 50, seconds: 0.02, warmup_seconds: 0.0, ..Plan::default() };
+    let mut report = run(&plan, &[Memory::boxed("map", Fault::None).0]).unwrap();
+    let nic = NicPlan {
+        near: "a".into(),
+        far: "b".into(),
+        inline: true,
+        pair: 704,
+        entry: 256,
+        reads: vec![],
+        request: (112, 64),
+        batch: 32,
+        seconds: 0.1,
+        runs: 3,
+    };
+    let limit = |name: &str, (min, median, max): (f64, f64, f64)| {
+        let nanos = Spread { median, min, max };
+        RawResult { name: name.into(), nanos, rate: 1e9 / median, bytes: None }
+    };
+    for run in &mut report.points[0].results[0].runs {
+        run.kinds
+            .iter_mut()
+            .for_each(|(name, latency)| latency.p50 = if name == "read" { 1100 } else { 3000 });
+    }
+    let results = vec![
+        limit("READ 704 B", (900.0, 1000.0, 1100.0)),
+        limit("READ 64 B", (500.0, 500.0, 500.0)),
+        limit(REQUEST, (1500.0, 2000.0, 9000.0)),
+    ];
+    report.nic = Some(NicReport { plan: nic, results });
+    let table = report.table(Style::Plain);
+    let get = "map: median GET is 1.10 times READ 704 B (0 % from remembered places)\n";
+    assert!(table.contains("request 112 B, reply 64 B") && table.contains(get), "{table}");
+    let put = format!("map: median PUT is 1.50 times {REQUEST}; 2.00 times its fastest run");
+    assert!(table.contains(&put), "{table}");
+    let counts = &mut report.points[0].results[0].summary.counts;
+    counts.remembered = counts.hits;
+    let get = "map: median GET is 2.20 times READ 64 B (100 % from remembered places)\n";
+    assert!(report.table(Style::Plain).contains(get), "what is remembered is one slot");
+    report.plan.depth = 2;
+    assert!(!report.table(Style::Plain).contains("median GET"), "a batch's latency is no operation's");
+}

@@ -58,6 +58,8 @@ pub struct Client<'a> {
     issued: usize,
     value: Vec<u8>,
     record: Record,
+    /// What the target had [remembered](Target::remembered) when measuring began.
+    remembered: u64,
 }
 
 impl<'a> Client<'a> {
@@ -85,7 +87,19 @@ impl<'a> Client<'a> {
             issued: 0,
             value: Vec::new(),
             record: Record::new(),
+            remembered: 0,
         }
+    }
+
+    /// The warm-up is over.
+    fn reset(&mut self) {
+        self.record.reset();
+        self.remembered = self.target.remembered();
+    }
+
+    fn finished(mut self, seconds: f64) -> Finished {
+        self.record.counts.remembered = self.target.remembered().saturating_sub(self.remembered);
+        Finished { record: self.record, seconds }
     }
 
     /// Issues as fast as answers come, until the window closes.
@@ -97,7 +111,7 @@ impl<'a> Client<'a> {
             begin = window.now();
             while self.issued < self.prepared.len() {
                 if measured_from.is_none() && begin >= window.start {
-                    self.record.reset();
+                    self.reset();
                     measured_from = Some(begin);
                 }
                 let left =
@@ -110,7 +124,7 @@ impl<'a> Client<'a> {
                 if let Some(from) = measured_from
                     && (end >= window.stop || self.left(true) == 0)
                 {
-                    return Ok(Finished { record: self.record, seconds: (end - from) as f64 * 1e-9 });
+                    return Ok(self.finished((end - from) as f64 * 1e-9));
                 }
                 begin = end;
             }
@@ -124,7 +138,7 @@ impl<'a> Client<'a> {
         let mut last = window.start;
         while schedule.next() < window.stop && self.left(measuring) > 0 {
             if !measuring && schedule.next() >= window.start {
-                self.record.reset();
+                self.reset();
                 measuring = true;
             }
             self.prepare();
@@ -158,10 +172,10 @@ impl<'a> Client<'a> {
             schedule.advance();
         }
         if !measuring {
-            self.record.reset();
+            self.reset();
         }
         let until = if self.left(measuring) > 0 { last.max(window.stop) } else { last };
-        Ok(Finished { record: self.record, seconds: until.saturating_sub(window.start).max(1) as f64 * 1e-9 })
+        Ok(self.finished(until.saturating_sub(window.start).max(1) as f64 * 1e-9))
     }
 
     /// Operations that may still be measured; the warm-up has no limit.

@@ -29,6 +29,8 @@ use crate::workload::{Chooser, Inserts, StreamStart, Values};
 pub enum BenchError {
     /// The plan or the list of targets cannot be run.
     Plan(String),
+    /// What was measured between the runs failed.
+    Between(String),
     /// A target failed.
     Target {
         /// Its label.
@@ -43,7 +45,7 @@ pub enum BenchError {
 impl std::fmt::Display for BenchError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            BenchError::Plan(text) => f.write_str(text),
+            BenchError::Plan(text) | BenchError::Between(text) => f.write_str(text),
             BenchError::Target { label, step, error } => write!(f, "{label}: {step}: {error}"),
         }
     }
@@ -76,14 +78,23 @@ impl Entry<'_> {
 
 /// Runs `plan` against all `targets`; ratios in the report are to the first.
 pub fn run(plan: &Plan, targets: &[Box<dyn TargetFactory>]) -> Result<Report, BenchError> {
-    run_with(plan, targets, &|_| {})
+    run_with(plan, targets, &mut Around { progress: &|_| {}, between: &mut || Ok(()) })
 }
 
-/// As [`run`], and tells `progress` what is about to happen.
+/// What happens around the runs.
+pub struct Around<'a> {
+    /// Is told what is about to happen.
+    pub progress: &'a dyn Fn(&str),
+    /// Measures something else before each round of runs and after the last, so that a machine that gets
+    /// slower or faster over the minutes does so for it too.
+    pub between: &'a mut dyn FnMut() -> Result<(), String>,
+}
+
+/// As [`run`], with more around it.
 pub fn run_with(
     plan: &Plan,
     targets: &[Box<dyn TargetFactory>],
-    progress: &dyn Fn(&str),
+    around: &mut Around<'_>,
 ) -> Result<Report, BenchError> {
     plan.check().map_err(BenchError::Plan)?;
     let points = plan.points().map_err(BenchError::Plan)?;
@@ -93,7 +104,7 @@ pub fn run_with(
     }
     let mut entries =
         targets.iter().map(|target| enter(plan, target.as_ref())).collect::<Result<Vec<_>, _>>()?;
-    let measured = measure_all(&points, &mut entries, progress);
+    let measured = measure_all(&points, &mut entries, around);
     for entry in &entries {
         if plan.load && entry.was_empty {
             let cleared = empty(plan, entry).map_err(entry.failed("removing the records"));
@@ -128,7 +139,7 @@ fn enter<'a>(plan: &Plan, factory: &'a dyn TargetFactory) -> Result<Entry<'a>, B
 fn measure_all(
     points: &[(Option<crate::plan::Setting>, Plan)],
     entries: &mut [Entry<'_>],
-    progress: &dyn Fn(&str),
+    around: &mut Around<'_>,
 ) -> Result<Vec<Point>, BenchError> {
     let mut loaded_bytes = None;
     let mut results = Vec::new();
@@ -136,7 +147,7 @@ fn measure_all(
         let values = Values::new(plan.value_bytes, plan.seed);
         if plan.load && loaded_bytes != Some(plan.value_bytes) {
             for entry in entries.iter_mut() {
-                progress(&format!(
+                (around.progress)(&format!(
                     "{}: loading {} records of {} bytes",
                     entry.label, plan.records, plan.value_bytes
                 ));
@@ -144,7 +155,7 @@ fn measure_all(
             }
             loaded_bytes = Some(plan.value_bytes);
         }
-        results.push(measure_point(setting.clone(), plan, &values, entries, progress)?);
+        results.push(measure_point(setting.clone(), plan, &values, entries, around)?);
     }
     Ok(results)
 }
@@ -181,7 +192,7 @@ fn measure_point(
     plan: &Plan,
     values: &Values,
     entries: &mut [Entry<'_>],
-    progress: &dyn Fn(&str),
+    around: &mut Around<'_>,
 ) -> Result<Point, BenchError> {
     let expected_new = plan.mix.shares().insert * plan.operations.unwrap_or(0) as f64 * 2.0;
     let start = StreamStart {
@@ -195,9 +206,10 @@ fn measure_point(
         // Each run has its own order of operations; all targets have the same.
         let start =
             StreamStart { seed: plan.seed.wrapping_add(number as u64 * 0x9E37_79B9), ..start.clone() };
+        (around.between)().map_err(BenchError::Between)?;
         for (at, entry) in entries.iter_mut().enumerate() {
             let point = setting.as_ref().map(|s| format!(", {} {}", s.name, s.value)).unwrap_or_default();
-            progress(&format!("{}: run {number} of {}{point}", entry.label, plan.runs));
+            (around.progress)(&format!("{}: run {number} of {}{point}", entry.label, plan.runs));
             let shared = client::Shared { plan, values, start: &start, inserts: entry.inserts.clone() };
             let pids = &entry.server.pids;
             let once = once::run(&shared, entry.factory, pids).map_err(entry.failed("running"))?;
@@ -209,6 +221,7 @@ fn measure_point(
             }
         }
     }
+    (around.between)().map_err(BenchError::Between)?;
     let results = entries.iter().zip(runs).zip(merged).map(|((entry, runs), record)| TargetResult {
         target: entry.label.clone(),
         server: entry.server.clone(),

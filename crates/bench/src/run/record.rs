@@ -22,6 +22,9 @@ pub struct Counts {
     pub operations: u64,
     /// Gets that found a value.
     pub hits: u64,
+    /// Gets that the client answered from a place it remembered, where it remembers any.
+    #[serde(default)]
+    pub remembered: u64,
     /// Gets that found none, although the record was loaded or inserted.
     pub misses: u64,
     /// Operations that the store refused.
@@ -40,6 +43,7 @@ impl Counts {
     pub fn add(&mut self, other: &Counts) {
         self.operations += other.operations;
         self.hits += other.hits;
+        self.remembered += other.remembered;
         self.misses += other.misses;
         self.refused += other.refused;
         self.wrong += other.wrong;

@@ -80,12 +80,31 @@ fn what_others_wrote_meanwhile_stays_and_nothing_of_ours_does() {
     let (factory, map) = Memory::boxed("map", Fault::None);
     let plan = Plan { mix: Mix::D, clients: 2, depth: 3, ..quick() };
     let other = std::sync::Once::new();
-    let report = run_with(&plan, &[factory], &|_| {
+    let progress = |_: &str| {
         other.call_once(|| drop(map.lock().unwrap().insert(b"other".to_vec(), vec![])));
-    });
+    };
+    let around = &mut Around { progress: &progress, between: &mut || Ok(()) };
+    let report = run_with(&plan, &[factory], around);
     report.expect("a report");
     let left: Vec<_> = map.lock().unwrap().keys().cloned().collect();
     assert_eq!(left, [b"other".to_vec()]);
+}
+
+#[test]
+fn something_else_is_measured_around_each_round_of_runs() {
+    let plan = Plan { runs: 3, sweep: Some(Sweep::Depth(vec![1, 2])), ..quick() };
+    let targets = [Memory::boxed("map", Fault::None).0, Memory::boxed("other", Fault::None).0];
+    let mut calls = 0;
+    let mut between = || {
+        calls += 1;
+        Ok(())
+    };
+    run_with(&plan, &targets, &mut Around { progress: &|_| {}, between: &mut between }).expect("a report");
+    assert_eq!(calls, 2 * (3 + 1), "before each round of a point, and after its last");
+    let mut fails = || Err("the device is gone".into());
+    let failed = run_with(&plan, &targets, &mut Around { progress: &|_| {}, between: &mut fails });
+    let error = failed.err().expect("no report without it");
+    assert!(matches!(&error, BenchError::Between(_)) && error.to_string() == "the device is gone");
 }
 
 #[test]

@@ -15,8 +15,9 @@ use std::path::PathBuf;
 
 use longarm_bench::driver::{self, LongarmFactory, TargetOptions};
 use longarm_bench::peer::PeerOptions;
+use longarm_bench::raw::nic::Nic;
 use longarm_bench::report::{hgrm, plot};
-use longarm_bench::{BenchError, Plan, Report, Style, TargetFactory, run_with};
+use longarm_bench::{Around, BenchError, Plan, Report, Style, TargetFactory, run_with};
 
 use super::value::{duration, size};
 use crate::cli::ServerSettings;
@@ -66,6 +67,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "1", value_delimiter = ',')]
     pub depth: Vec<usize>,
 
+    /// Places that each client remembers, so that a repeat GET is one READ; by default none on shm, 65,536
+    /// elsewhere
+    #[arg(long, value_name = "N")]
+    pub cache: Option<usize>,
+
     /// Open loop: operations a second over all clients; latency counts from the intended start
     #[arg(long, value_name = "N", value_delimiter = ',')]
     pub rate: Vec<f64>,
@@ -111,7 +117,8 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE")]
     pub peer_device: Option<String>,
 
-    /// Measure the limit too: of the machine, on a mapping of the table's size, or of its RDMA devices
+    /// Measure the limit too: of the machine, on a mapping of the table's size, or of its RDMA devices, with
+    /// requests of the same sizes between the runs
     #[arg(long)]
     pub with_raw: bool,
 
@@ -143,19 +150,21 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         return Err(Failure::new(Exit::Usage, text).hint("name it something.svg"));
     }
     let targets = targets(&args, &plan, config)?;
+    let devices = args.with_raw && nic::wanted(&args, config);
+    let mut devices = if devices { Some(nic::open(&args, config, &plan)?) } else { None };
     let quiet = output.json();
-    let report = run_with(&plan, &targets, &|text| {
+    let progress = |text: &str| {
         if !quiet {
             // A lost remark changes nothing.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
         }
-    });
-    let mut report = report.map_err(failure)?;
-    if args.with_raw {
-        match nic::wanted(&args, config) {
-            true => report.nic = Some(nic::measure(&args, config)?),
-            false => report.raw = Some(raw::measure(&args, plan.records)?),
-        }
+    };
+    let mut between = || devices.as_mut().map_or(Ok(()), Nic::run);
+    let around = &mut Around { progress: &progress, between: &mut between };
+    let mut report = run_with(&plan, &targets, around).map_err(failure)?;
+    report.nic = devices.map(Nic::report);
+    if args.with_raw && report.nic.is_none() {
+        report.raw = Some(raw::measure(&args, plan.records)?);
     }
     drop(targets);
     show(&report, &args, output)?;
@@ -189,10 +198,10 @@ fn show(report: &Report, args: &Args, output: &mut Output) -> Result<(), Failure
 /// Longarm first, for the ratios are to the first.
 fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn TargetFactory>>, Failure> {
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
-    let (transport, options) = own::client_of(config)?;
+    let (transport, options) = own::client_of(config, args.cache)?;
     if config.origin("address") == Origin::Default {
         for &transport in &args.transports {
-            targets.push(Box::new(own::OwnServer::start(transport, plan, config)?));
+            targets.push(Box::new(own::OwnServer::start(transport, plan, config, args.cache)?));
         }
     } else {
         for address in &config.address {
@@ -216,6 +225,7 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
 fn failure(error: BenchError) -> Failure {
     let exit = match &error {
         BenchError::Plan(_) => Exit::Usage,
+        BenchError::Between(why) => return nic::failure(why.clone()),
         BenchError::Target { error: driver::TargetError::Refused(_), .. } => Exit::Refused,
         BenchError::Target { .. } => Exit::CannotConnect,
     };

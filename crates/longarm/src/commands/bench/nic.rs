@@ -1,16 +1,19 @@
-//! `longarm bench raw` over RDMA: what the devices could reach at best.
+//! `longarm bench raw` over RDMA, and `--with-raw` beside a workload: what the devices could reach at best
+//! with requests of the same sizes.
 
-use longarm_bench::raw::nic::{NicPlan, NicReport};
+use longarm_base::UnixMillis;
+use longarm_bench::Plan;
+use longarm_bench::raw::nic::{Nic, NicPlan, NicReport};
 use longarm_fabric::Address;
-use longarm_fabric::verbs::way;
+use longarm_fabric::verbs::{BARE_MAX, way};
+use longarm_index::hash::Record;
 use longarm_index::hash::layout::Shape;
+use longarm_store::object::layout::{SESSION, entry_len};
+use longarm_wire::{Request, RequestKind};
 
 use super::Args;
-use crate::config::Config;
+use crate::config::{Config, Slot};
 use crate::output::{Exit, Failure};
-
-/// Bytes of the READ that finds an inline item.
-const PAIR: u32 = Shape::INLINE.segment_bytes();
 
 /// Whether the settings are those of RDMA.
 pub fn wanted(args: &Args, config: &Config) -> bool {
@@ -19,8 +22,21 @@ pub fn wanted(args: &Args, config: &Config) -> bool {
         || matches!(config.connect_address(), Address::Verbs(_))
 }
 
-/// The limits of the devices of the settings.
+/// The limits of the devices of the settings alone.
 pub fn measure(args: &Args, config: &Config) -> Result<NicReport, Failure> {
+    longarm_bench::raw::nic::measure(&plan(args, config, None)?).map_err(failure)
+}
+
+/// The devices, to be measured between the runs of a workload.
+pub fn open(args: &Args, config: &Config, workload: &Plan) -> Result<Nic, Failure> {
+    Nic::open(plan(args, config, Some(workload))?).map_err(failure)
+}
+
+pub fn failure(why: String) -> Failure {
+    Failure::new(Exit::System, why).hint("`longarm doctor` says more of the devices of this machine")
+}
+
+fn plan(args: &Args, config: &Config, workload: Option<&Plan>) -> Result<NicPlan, Failure> {
     let near = match &config.verbs.device {
         Some(device) => device.to_string(),
         None => {
@@ -28,17 +44,54 @@ pub fn measure(args: &Args, config: &Config) -> Result<NicReport, Failure> {
             way(None, any).map_err(|why| Failure::new(Exit::System, why.to_string()))?.device
         }
     };
-    let plan = NicPlan {
+    let Sizes { inline, pair, entry, request } = workload.map_or(USUAL, |plan| sizes(plan, config.slot));
+    Ok(NicPlan {
         far: args.peer_device.clone().unwrap_or_else(|| near.clone()),
         near,
-        pair: PAIR,
-        reads: vec![64, 1024, 4096],
-        request: (128, 64),
+        inline,
+        pair,
+        entry,
+        reads: vec![1024, 4096],
+        request,
         batch: 32,
         seconds: args.seconds / 10.0,
         runs: args.runs,
-    };
-    longarm_bench::raw::nic::measure(&plan).map_err(|why| {
-        Failure::new(Exit::System, why).hint("`longarm doctor` says more of the devices of this machine")
     })
+}
+
+/// What the operations of a workload move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sizes {
+    /// Whether the items stand in the index.
+    pub inline: bool,
+    /// Bytes of the READ of an index pair: all there is of a GET whose item is inline.
+    pub pair: u32,
+    /// Bytes of an entry.
+    pub entry: u32,
+    /// Bytes of a PUT's request and of its reply, as they stand in the rings.
+    pub request: (u32, u32),
+}
+
+/// Without a workload: small items.
+const USUAL: Sizes =
+    Sizes { inline: true, pair: Shape::INLINE.segment_bytes(), entry: 256, request: (128, 64) };
+/// Header of a message in a ring, and what a message is padded to.
+const FRAME: usize = 16;
+
+/// Of the plan's keys and values in a table of such slots, as far as bare devices are measured.
+pub fn sizes(workload: &Plan, slot: Slot) -> Sizes {
+    let shape = match slot {
+        Slot::Inline64 => Shape::INLINE,
+        Slot::Pointer16 => Shape::POINTER,
+    };
+    let (key, value) = (workload.key.key(0).bytes().len(), workload.value_bytes);
+    let bounded = |bytes: usize| bytes.min(BARE_MAX as usize) as u32;
+    let frame = |bytes: usize| bounded((FRAME + bytes).next_multiple_of(FRAME));
+    let request = Request::new(RequestKind::Put, 0).header().len() + key + value;
+    Sizes {
+        inline: Record::fits_inline(shape.kind, key, value, UnixMillis::NEVER),
+        pair: shape.segment_bytes(),
+        entry: bounded(entry_len(SESSION, key, value)),
+        request: (frame(request), USUAL.request.1),
+    }
 }

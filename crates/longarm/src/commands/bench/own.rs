@@ -49,12 +49,12 @@ impl Transport {
     }
 }
 
-/// How clients of this configuration connect.
-pub fn client_of(config: &Config) -> Result<(Any, Options), Failure> {
+/// How clients of this configuration connect; `cache` places are remembered.
+pub fn client_of(config: &Config, cache: Option<usize>) -> Result<(Any, Options), Failure> {
     let options = connect::options(config, "bench")?;
     // A benchmark asks a loaded server; what is late is a figure, not a failure.
     let timeout = options.timeout.max(Duration::from_secs(10));
-    Ok((connect::transport(config)?, Options { timeout, connect_timeout: timeout, ..options }))
+    Ok((connect::transport(config)?, Options { timeout, connect_timeout: timeout, cache, ..options }))
 }
 
 /// Memory that a plan needs.
@@ -89,9 +89,14 @@ struct Running {
 
 impl OwnServer {
     /// Starts a server with the settings of `config`, with memory for `plan` unless that is set.
-    pub fn start(transport: Transport, plan: &Plan, config: &Config) -> Result<OwnServer, Failure> {
+    pub fn start(
+        transport: Transport,
+        plan: &Plan,
+        config: &Config,
+        cache: Option<usize>,
+    ) -> Result<OwnServer, Failure> {
         let arguments = arguments(config, plan);
-        let client = client_of(config)?;
+        let client = client_of(config, cache)?;
         let running = Mutex::new(Running::start(transport, &arguments, &client)?);
         Ok(OwnServer { transport, arguments, client, running, used: AtomicBool::new(false) })
     }

@@ -24,11 +24,14 @@ pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Fa
     }
     if nic::wanted(args, config) {
         let report = nic::measure(args, config)?;
-        return match output.json() {
-            true => output.value(&serde_json::json!({ "machine": machine, "nic": report })),
-            false => output.write(format!("\n{}", nic_table(&report, style(args))).as_bytes()),
+        match output.json() {
+            true => output.value(&serde_json::json!({ "machine": machine, "nic": report }))?,
+            false => output.write(format!("\n{}", nic_table(&report, style(args))).as_bytes())?,
         }
-        .map(|()| Exit::Ok);
+        // Who asks for devices wants the memory only if they say so.
+        if given.is_empty() {
+            return Ok(Exit::Ok);
+        }
     }
     for &keys in keys {
         let report = match measure(args, keys) {

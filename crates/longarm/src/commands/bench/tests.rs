@@ -3,6 +3,7 @@ use longarm_bench::workload::{Distribution, Mix};
 use longarm_bench::{Pace, Sweep};
 
 use super::*;
+use crate::config::{Host, Slot};
 
 fn args(words: &[&str]) -> Args {
     let command = Args::augment_args(clap::Command::new("bench"));
@@ -96,4 +97,33 @@ fn the_limits_of_the_machine_are_measured_in_a_moment() {
     assert_eq!(raw::measure(&args, 0).expect_err("no table").exit, Exit::Usage);
     let huge = raw::measure(&args, 1 << 36).expect_err("seven terabytes");
     assert!(huge.exit == Exit::System && huge.hint.contains("--keys"), "{huge:?}");
+}
+
+#[test]
+fn bare_devices_are_asked_for_what_the_workload_moves() {
+    let sizes = |words: &[&str]| nic::sizes(&plan(words).expect("a plan"), Slot::Inline64);
+    let small = sizes(&["put"]);
+    assert!(small.inline, "16 and 32 bytes stand in a slot");
+    assert_eq!(small.request, (112, 64), "headers of 16 and 40 bytes, the item, padded");
+    let pointers = nic::sizes(&plan(&["put"]).expect("a plan"), Slot::Pointer16);
+    assert!(!pointers.inline && pointers.pair < small.pair, "{pointers:?}");
+    let long = sizes(&["get", "--value-bytes", "200"]);
+    assert!(!long.inline && (200 + 16 + 40..320).contains(&long.entry), "{long:?}");
+    let huge = sizes(&["get", "--value-bytes", "1MiB"]);
+    assert_eq!((huge.entry, huge.request.0), (32 << 10, 32 << 10), "no more than bare devices are asked for");
+}
+
+#[test]
+fn devices_are_measured_where_they_are_asked_for() {
+    let wanted = |words: &[&str], change: &dyn Fn(&mut Config)| {
+        let mut config = Config::defaults(&Host { uid: 0, runtime_dir: None });
+        change(&mut config);
+        nic::wanted(&args(words), &config)
+    };
+    let address = |text: &str| vec![text.parse().expect("an address")];
+    assert!(!wanted(&["raw"], &|_| {}));
+    assert!(!wanted(&["raw"], &|config| config.address = address("tcp://10.9.0.2:7000")));
+    assert!(wanted(&["raw"], &|config| config.address = address("verbs://10.9.0.2:7000")));
+    assert!(wanted(&["raw", "--peer-device", "mlx5_1"], &|_| {}));
+    assert!(wanted(&["raw"], &|config| config.verbs.device = "mlx5_0".parse().ok()));
 }
