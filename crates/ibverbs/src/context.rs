@@ -1,7 +1,7 @@
 //! Devices, ports, GIDs, and what happens to them.
 
 use std::ffi::CStr;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -133,14 +133,16 @@ impl Gid {
     pub fn ipv4(&self) -> Option<Ipv4Addr> {
         Ipv6Addr::from(self.bytes).to_ipv4_mapped()
     }
+
+    /// The address it stands for.
+    pub fn ip(&self) -> IpAddr {
+        Ipv6Addr::from(self.bytes).to_canonical()
+    }
 }
 
 impl std::fmt::Display for Gid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.ipv4() {
-            Some(address) => address.fmt(f),
-            None => Ipv6Addr::from(self.bytes).fmt(f),
-        }
+        self.ip().fmt(f)
     }
 }
 

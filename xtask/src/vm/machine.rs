@@ -14,8 +14,9 @@ use super::relay::Relay;
 use super::{host, job};
 
 pub const WIRE: &str = include_str!("guest/wire.sh");
-/// The guest's kernel: a panic or an oops ends the machine, and so the run.
-const KERNEL: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 random.trust_cpu=on";
+/// The guest's kernel: a panic or an oops ends the machine, and so the run. Its clock is the counter that the
+/// emulated CPUs share: with the default, HPET, each look at the time leaves the emulated machine.
+const KERNEL: &str = "console=ttyS0 panic=-1 oops=panic quiet loglevel=4 random.trust_cpu=on tsc=reliable";
 /// Lines of the kernel's console that an error shows; more if that is where the trouble begins.
 const TAIL: usize = 20;
 const TAIL_MAX: usize = 80;

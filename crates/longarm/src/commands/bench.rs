@@ -113,7 +113,8 @@ pub struct Args {
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     pub compare: Vec<String>,
 
-    /// RDMA device that answers the raw requests of verbs; by default the one that asks, over its loopback
+    /// RDMA device that answers the raw requests of verbs, and has the server of `--transports verbs`; by
+    /// default the one that asks, over its loopback
     #[arg(long, value_name = "DEVICE")]
     pub peer_device: Option<String>,
 
@@ -201,7 +202,7 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
     let (transport, options) = own::client_of(config, args.cache)?;
     if config.origin("address") == Origin::Default {
         for &transport in &args.transports {
-            targets.push(Box::new(own::OwnServer::start(transport, plan, config, args.cache)?));
+            targets.push(Box::new(own::OwnServer::start(transport, plan, args, config)?));
         }
     } else {
         for address in &config.address {
@@ -211,7 +212,11 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
         }
     }
     let value_max = plan::value_max(plan);
-    let peer = PeerOptions { memory: own::memory_for(plan).max(4 << 30), threads: 1, value_max };
+    let peer = PeerOptions {
+        memory: own::memory_for(plan, own::Transport::Tcp).max(4 << 30),
+        threads: 1,
+        value_max,
+    };
     let options = TargetOptions { peer, ..TargetOptions::default() };
     for text in &args.compare {
         let target = driver::open(text, &options);

@@ -1,6 +1,8 @@
 //! `longarm bench raw` over RDMA, and `--with-raw` beside a workload: what the devices could reach at best
 //! with requests of the same sizes.
 
+use std::net::{IpAddr, Ipv4Addr};
+
 use longarm_base::UnixMillis;
 use longarm_bench::Plan;
 use longarm_bench::raw::nic::{Nic, NicPlan, NicReport};
@@ -12,14 +14,30 @@ use longarm_store::object::layout::{SESSION, entry_len};
 use longarm_wire::{Request, RequestKind};
 
 use super::Args;
+use super::own::Transport;
 use crate::config::{Config, Slot};
 use crate::output::{Exit, Failure};
+
+/// No address in particular.
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// Whether the settings are those of RDMA.
 pub fn wanted(args: &Args, config: &Config) -> bool {
     args.peer_device.is_some()
         || config.verbs.device.is_some()
         || matches!(config.connect_address(), Address::Verbs(_))
+        || args.transports.contains(&Transport::Verbs)
+}
+
+/// The address of this machine on the device that answers.
+pub fn address(args: &Args, config: &Config) -> Result<IpAddr, Failure> {
+    let said = |e: &dyn std::fmt::Display| failure(e.to_string());
+    let choice = match (&args.peer_device, &config.verbs.device) {
+        (Some(peer), _) => Some(peer.parse().map_err(|e| said(&e))?),
+        (None, device) => device.clone(),
+    };
+    let gid = way(choice.as_ref(), ANY).map_err(|e| said(&e))?.gid;
+    Ok(gid.ip())
 }
 
 /// The limits of the devices of the settings alone.
@@ -39,10 +57,7 @@ pub fn failure(why: String) -> Failure {
 fn plan(args: &Args, config: &Config, workload: Option<&Plan>) -> Result<NicPlan, Failure> {
     let near = match &config.verbs.device {
         Some(device) => device.to_string(),
-        None => {
-            let any = std::net::Ipv4Addr::UNSPECIFIED.into();
-            way(None, any).map_err(|why| Failure::new(Exit::System, why.to_string()))?.device
-        }
+        None => way(None, ANY).map_err(|why| failure(why.to_string()))?.device,
     };
     let Sizes { inline, pair, entry, request } = workload.map_or(USUAL, |plan| sizes(plan, config.slot));
     Ok(NicPlan {

@@ -1,6 +1,7 @@
 //! Servers that a benchmark starts for itself: child processes of this program, in a directory of their own.
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,6 +16,7 @@ use longarm_index::hash::layout::SlotKind;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::plan::value_max;
+use super::{Args, nic};
 use crate::commands::connect;
 use crate::config::settings::SETTINGS;
 use crate::config::{Config, Origin};
@@ -26,8 +28,9 @@ const STOP_MAX: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Another program may take the port between our look and the server's bind.
 const PORTS_TRIED: u32 = 5;
-/// Memory of a server for small plans.
+/// Memory of a server for small plans. What nobody touches costs nothing, except where all of it is locked.
 const MEMORY_MIN: u64 = 1 << 30;
+const LOCKED_MIN: u64 = 128 << 20;
 /// Index bytes of an item while a table grows: the old table at 71 % and the new one at 35 %, with headers.
 const INDEX_BYTES: u64 = 300;
 
@@ -38,6 +41,8 @@ pub enum Transport {
     Shm,
     /// TCP on the loopback
     Tcp,
+    /// RDMA: at an address of --peer-device, else of --verbs-device, else of the first device that is ready
+    Verbs,
 }
 
 impl Transport {
@@ -45,7 +50,39 @@ impl Transport {
         match self {
             Transport::Shm => "shm",
             Transport::Tcp => "tcp",
+            Transport::Verbs => "verbs",
         }
+    }
+}
+
+/// A transport, and the address of this machine at which a server of it listens.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    transport: Transport,
+    ip: IpAddr,
+}
+
+impl Place {
+    /// RDMA devices say where they are.
+    fn of(transport: Transport, args: &Args, config: &Config) -> Result<Place, Failure> {
+        let ip = match transport {
+            Transport::Shm | Transport::Tcp => Ipv4Addr::LOCALHOST.into(),
+            Transport::Verbs => nic::address(args, config)?,
+        };
+        Ok(Place { transport, ip })
+    }
+
+    fn label(self) -> String {
+        format!("longarm-{}", self.transport.name())
+    }
+
+    /// An address that was free a moment ago.
+    fn address(self, directory: &Path) -> Result<Address, Failure> {
+        Ok(match self.transport {
+            Transport::Shm => Address::Shm(directory.join("sock")),
+            Transport::Tcp => Address::Tcp(free_port(self.ip)?.to_string()),
+            Transport::Verbs => Address::Verbs(free_port(self.ip)?.to_string()),
+        })
     }
 }
 
@@ -58,7 +95,7 @@ pub fn client_of(config: &Config, cache: Option<usize>) -> Result<(Any, Options)
 }
 
 /// Memory that a plan needs.
-pub fn memory_for(plan: &Plan) -> u64 {
+pub fn memory_for(plan: &Plan, transport: Transport) -> u64 {
     let (key, value) = (24, value_max(plan));
     let inline = longarm_index::hash::Record::fits_inline(
         SlotKind::Inline64,
@@ -68,13 +105,14 @@ pub fn memory_for(plan: &Plan) -> u64 {
     );
     // Values in the arena have a header, and half of a segment may be garbage before it is collected.
     let entry = if inline { 0 } else { (value as u64 + 128) * 2 };
-    (plan.records * (INDEX_BYTES + entry)).max(MEMORY_MIN).next_multiple_of(64 << 20)
+    let min = if transport == Transport::Verbs { LOCKED_MIN } else { MEMORY_MIN };
+    (plan.records * (INDEX_BYTES + entry)).max(min).next_multiple_of(64 << 20)
 }
 
 /// A server of our own as a target. Clearing it means a new one: that is quicker than removing every item,
 /// and its index is small again.
 pub struct OwnServer {
-    transport: Transport,
+    place: Place,
     arguments: Vec<String>,
     client: (Any, Options),
     running: Mutex<Running>,
@@ -92,13 +130,14 @@ impl OwnServer {
     pub fn start(
         transport: Transport,
         plan: &Plan,
+        args: &Args,
         config: &Config,
-        cache: Option<usize>,
     ) -> Result<OwnServer, Failure> {
-        let arguments = arguments(config, plan);
-        let client = client_of(config, cache)?;
-        let running = Mutex::new(Running::start(transport, &arguments, &client)?);
-        Ok(OwnServer { transport, arguments, client, running, used: AtomicBool::new(false) })
+        let place = Place::of(transport, args, config)?;
+        let arguments = arguments(config, plan, transport);
+        let client = client_of(config, args.cache)?;
+        let running = Mutex::new(Running::start(place, &arguments, &client)?);
+        Ok(OwnServer { place, arguments, client, running, used: AtomicBool::new(false) })
     }
 
     fn factory<R>(&self, act: impl FnOnce(&LongarmFactory) -> R) -> R {
@@ -108,7 +147,7 @@ impl OwnServer {
 
 impl TargetFactory for OwnServer {
     fn label(&self) -> String {
-        format!("longarm-{}", self.transport.name())
+        self.place.label()
     }
 
     fn connect(&self, client: usize) -> Result<Box<dyn Target>, TargetError> {
@@ -128,16 +167,18 @@ impl TargetFactory for OwnServer {
         }
         let mut running = self.running.lock().expect("no holder of this lock panics");
         running.process.stop();
-        let next = Running::start(self.transport, &self.arguments, &self.client);
+        let next = Running::start(self.place, &self.arguments, &self.client);
         *running = next.map_err(|failure| TargetError::Lost(failure.message))?;
         Ok(true)
     }
 }
 
 /// Flags of the server: whatever somebody set anywhere, and memory for the plan.
-fn arguments(config: &Config, plan: &Plan) -> Vec<String> {
+fn arguments(config: &Config, plan: &Plan, transport: Transport) -> Vec<String> {
     let mut words = vec!["server".to_string()];
-    for setting in SETTINGS.iter().filter(|setting| setting.key != "address") {
+    // The server has an address of its own, which names its device, too.
+    let ours = |key: &str| key == "address" || key == "verbs.device";
+    for setting in SETTINGS.iter().filter(|setting| !ours(setting.key)) {
         if config.origin(setting.key) == Origin::Default {
             continue;
         }
@@ -149,7 +190,7 @@ fn arguments(config: &Config, plan: &Plan) -> Vec<String> {
         words.extend([format!("--{}", setting.flag()), shown]);
     }
     if config.origin("memory") == Origin::Default {
-        words.extend(["--memory".into(), memory_for(plan).to_string()]);
+        words.extend(["--memory".into(), memory_for(plan, transport).to_string()]);
     }
     if config.origin("log") == Origin::Default {
         words.extend(["--log".into(), "warn".into()]);
@@ -164,21 +205,13 @@ struct Process {
 }
 
 impl Running {
-    fn start(
-        transport: Transport,
-        arguments: &[String],
-        client: &(Any, Options),
-    ) -> Result<Running, Failure> {
+    fn start(place: Place, arguments: &[String], client: &(Any, Options)) -> Result<Running, Failure> {
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
             let directory = directory()?;
-            let address = match transport {
-                Transport::Shm => Address::Shm(directory.join("sock")),
-                Transport::Tcp => Address::Tcp(format!("127.0.0.1:{}", free_port()?)),
-            };
+            let address = place.address(&directory)?;
             let mut process = Process::spawn(directory, arguments, &address)?;
-            let label = format!("longarm-{}", transport.name());
-            let factory = LongarmFactory::new(label, address, client.0.clone(), client.1.clone());
+            let factory = LongarmFactory::new(place.label(), address, client.0.clone(), client.1.clone());
             match process.wait_until_ready(&factory) {
                 Ok(()) => return Ok(Running { process, factory }),
                 Err(why) => last = why,
@@ -266,8 +299,7 @@ fn directory() -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-fn free_port() -> Result<u16, Failure> {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-    let failed = |e| Failure::new(Exit::System, format!("no free loopback port: {e}"));
-    listener.map(|address| address.port()).map_err(failed)
+fn free_port(ip: IpAddr) -> Result<SocketAddr, Failure> {
+    let listener = std::net::TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
+    listener.map_err(|e| Failure::new(Exit::System, format!("no free port at {ip}: {e}")))
 }

@@ -81,7 +81,7 @@ fn nonsense_is_a_mistake_of_usage_that_names_the_flag() {
 
 #[test]
 fn a_server_gets_the_memory_that_the_plan_needs() {
-    let memory = |words: &[&str]| own::memory_for(&plan(words).expect("a plan"));
+    let memory = |words: &[&str]| own::memory_for(&plan(words).expect("a plan"), own::Transport::Shm);
     assert_eq!(memory(&["--keys", "1000"]), 1 << 30);
     assert!(memory(&["--keys", "10000000"]) >= 10_000_000 * 200);
     let large = memory(&["--keys", "1000000", "--value-bytes", "32,4KiB"]);
