@@ -14,6 +14,7 @@ use longarm_memory::{Mapped, Words};
 use crate::suite::OverVerbs;
 
 const ROUNDS: u64 = 150;
+const WORD_ROUNDS: u64 = 100;
 const LONG: usize = 32 << 10;
 
 fn image(memory: &Mapped) -> Vec<u8> {
@@ -22,18 +23,14 @@ fn image(memory: &Mapped) -> Vec<u8> {
     bytes
 }
 
+/// Posts the operation of a number.
+type Post<'a> = &'a dyn Fn(&mut Qp<OverVerbs>, u64) -> Result<(), PostError>;
+
 /// Keeps the queue full until it breaks.
-fn hammer(qp: &mut Qp<OverVerbs>, seed: u64, posted: &AtomicU64) {
+fn hammer(qp: &mut Qp<OverVerbs>, posted: &AtomicU64, post: Post<'_>) {
     let mut completions = Completions::new(256);
-    let long = pattern(seed, LONG);
-    for i in seed.. {
-        let word = i.to_le_bytes();
-        let op = match (seed + i) % 4 {
-            0 => Op::FetchAdd { region: ALL, offset: i % 64 * 8, add: 1 },
-            1 => Op::Write { region: ALL, offset: LONG as u64 + i % 8 * LONG as u64, bytes: &long },
-            _ => Op::Write { region: ALL, offset: 4096 + i % 512 * 8, bytes: &word },
-        };
-        let result = qp.post(op, Ticket::SILENT);
+    for i in 1u64.. {
+        let result = post(qp, i);
         qp.ring();
         qp.poll(&mut completions);
         completions.clear();
@@ -45,6 +42,42 @@ fn hammer(qp: &mut Qp<OverVerbs>, seed: u64, posted: &AtomicU64) {
     }
 }
 
+/// Until the peer posted that many operations.
+fn await_work(posted: &AtomicU64, operations: u64) {
+    let until = Instant::now() + SOON;
+    // Relaxed: pairs with the addition above.
+    while posted.load(Ordering::Relaxed) < operations {
+        assert!(Instant::now() < until, "the peer is not at work");
+        std::thread::yield_now();
+    }
+}
+
+/// The sharpest look: one word, at once. It found a revocation by ERR alone within 400 rounds where two other
+/// programs kept the machine's cores busy, and not where none did.
+#[test]
+fn no_word_changes_after_revoke_under_load() {
+    let mut server = Server::<OverVerbs>::new();
+    let all = server.memory.all.memory().clone();
+    for round in 0..WORD_ROUNDS {
+        let (mut ours, mut theirs, _) = server.connection();
+        let posted = AtomicU64::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                hammer(&mut theirs, &posted, &|qp, i| {
+                    qp.post(Op::Write { region: ALL, offset: 0, bytes: &i.to_le_bytes() }, Ticket::SILENT)
+                });
+            });
+            await_work(&posted, 20 + round % 50);
+            ours.revoke().expect("revoke");
+            let before = all.load(0);
+            let until = Instant::now() + Duration::from_millis(5);
+            while Instant::now() < until {
+                assert!(all.load(0) == before, "round {round}: changed after revoke returned");
+            }
+        });
+    }
+}
+
 #[test]
 fn no_byte_changes_after_revoke_under_load() {
     let mut server = Server::<OverVerbs>::new();
@@ -53,14 +86,20 @@ fn no_byte_changes_after_revoke_under_load() {
     for round in 0..ROUNDS {
         let (mut ours, mut theirs, _) = server.connection();
         let posted = AtomicU64::new(0);
+        let long = &pattern(round, LONG);
         std::thread::scope(|scope| {
-            scope.spawn(|| hammer(&mut theirs, round, &posted));
-            let until = Instant::now() + SOON;
-            // Relaxed: pairs with the addition above.
-            while posted.load(Ordering::Relaxed) < 60 + round {
-                assert!(Instant::now() < until, "the peer is not at work");
-                std::thread::yield_now();
-            }
+            scope.spawn(|| {
+                hammer(&mut theirs, &posted, &|qp, i| {
+                    let word = &i.to_le_bytes();
+                    let op = match (round + i) % 4 {
+                        0 => Op::FetchAdd { region: ALL, offset: i % 64 * 8, add: 1 },
+                        1 => Op::Write { region: ALL, offset: LONG as u64 * (1 + i % 8), bytes: long },
+                        _ => Op::Write { region: ALL, offset: 4096 + i % 512 * 8, bytes: word },
+                    };
+                    qp.post(op, Ticket::SILENT)
+                });
+            });
+            await_work(&posted, 60 + round);
             ours.revoke().expect("revoke");
             let before = image(&all);
             // What is late comes within a few milliseconds; the first look is at once.
