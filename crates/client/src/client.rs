@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, Hasher};
 
 use longarm_base::Nanos;
 use longarm_fabric::{Address, Any, QueuePair, Transport};
+use longarm_host::now;
 
 use crate::cache::Cache;
-use crate::clock::now;
 use crate::error::Error;
 use crate::link::{Counters, Link, Trouble};
 use crate::multi_get::Flight;
@@ -155,7 +155,7 @@ impl<T: Transport> Client<T> {
                     return Err(Error::Connect(longarm_fabric::SetupError::Login(why)));
                 }
                 Err(_) => {
-                    std::thread::park_timeout(pause);
+                    longarm_host::sleep(pause);
                     pause = (pause * 2).min(std::time::Duration::from_millis(50));
                 }
             }

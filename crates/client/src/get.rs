@@ -3,11 +3,11 @@
 use longarm_base::limits::{KEY_MAX, RETRIES_MAX};
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{QueuePair, Transport};
+use longarm_host::now;
 use longarm_wire::{Request, RequestKind};
 
 use crate::cache::Located;
 use crate::client::Client;
-use crate::clock::now;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, Want};

@@ -20,7 +20,6 @@
 mod ask;
 mod cache;
 mod client;
-mod clock;
 mod error;
 mod get;
 mod lease;

@@ -10,13 +10,13 @@ use longarm_fabric::{
     Address, Completion, Completions, ConnectRequest, Grant, Op, PostError, QueuePair, Rights, SetupError,
     Ticket, Transport, WorkError,
 };
+use longarm_host::now;
 use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Geometry, Look};
 use longarm_memory::{Backing, HashKey, Region, RegionOptions, SumKey};
 use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Status, Welcome};
 
-use crate::clock::now;
 use crate::lease::Lease;
 use crate::lookup::View;
 use crate::options::Options;

@@ -3,9 +3,9 @@
 
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{QueuePair, Transport};
+use longarm_host::now;
 
 use crate::client::Client;
-use crate::clock::now;
 use crate::error::Error;
 use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
 use crate::link::{BATCH, Link, Trouble};

@@ -8,10 +8,10 @@
 use longarm_base::limits::{QUEUE_DEPTH, VALUE_MAX};
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{PostError, QueuePair, Transport};
+use longarm_host::now;
 use longarm_wire::{Request, RequestKind, Status};
 
 use crate::client::Client;
-use crate::clock::now;
 use crate::error::Error;
 use crate::get::check_key;
 use crate::link::{Answer, Link, Trouble};

@@ -14,11 +14,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use longarm_base::limits::READ_MAX;
 use longarm_base::{Nanos, Place, RegionId, UnixMillis};
 use longarm_fabric::{Address, QueuePair, Transport};
+use longarm_host::now;
 use longarm_index::hash::Geometry;
 use longarm_memory::{SumKey, Words};
 
 use crate::client::Client;
-use crate::clock::now;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
 

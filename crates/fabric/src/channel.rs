@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use longarm_host::Pause;
+use longarm_host::world::is_simulated;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec};
 
@@ -22,7 +24,14 @@ const OWN: u64 = u64::MAX;
 pub struct Channel(Arc<Inner>);
 
 #[derive(Debug)]
-struct Inner {
+enum Inner {
+    Sockets(Sockets),
+    /// Of a simulated world, where no socket is.
+    Simulated(Pause),
+}
+
+#[derive(Debug)]
+struct Sockets {
     epoll: OwnedFd,
     counter: OwnedFd,
     hangups: AtomicU64,
@@ -31,58 +40,82 @@ struct Inner {
 impl Channel {
     /// A fresh channel.
     pub fn new() -> std::io::Result<Channel> {
+        if is_simulated() {
+            return Ok(Channel(Arc::new(Inner::Simulated(Pause::default()))));
+        }
         let counter = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &counter, EventData::new_u64(OWN), EventFlags::IN)?;
-        Ok(Channel(Arc::new(Inner { epoll, counter, hangups: AtomicU64::new(0) })))
+        Ok(Channel(Arc::new(Inner::Sockets(Sockets { epoll, counter, hangups: AtomicU64::new(0) }))))
     }
 
     /// The descriptor, to pass to a poller: readable when a wait would return at once.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.0.epoll.as_fd()
+        self.sockets().epoll.as_fd()
+    }
+
+    fn sockets(&self) -> &Sockets {
+        match &*self.0 {
+            Inner::Sockets(sockets) => sockets,
+            Inner::Simulated(_) => unreachable!("transports with sockets are not simulated"),
+        }
     }
 
     /// Wakes the sleeper, now or when it next sleeps.
     pub fn notify(&self) {
-        // EAGAIN means the counter is full: the sleeper will wake all the same.
-        let _ = rustix::io::write(&self.0.counter, &1u64.to_le_bytes());
+        match &*self.0 {
+            // EAGAIN means the counter is full: the sleeper will wake all the same.
+            Inner::Sockets(sockets) => {
+                let _ = rustix::io::write(&sockets.counter, &1u64.to_le_bytes());
+            }
+            Inner::Simulated(pause) => pause.poke(),
+        }
     }
 
     /// From now on bytes that come in on `socket`, and its end, wake the sleeper. Each such event wakes once
     /// (edge-triggered): nobody needs to read the bytes for the next event to count.
     pub fn watch(&self, socket: impl AsFd) -> std::io::Result<()> {
         let flags = EventFlags::IN | EventFlags::RDHUP | EventFlags::ET;
-        Ok(epoll::add(&self.0.epoll, socket, EventData::new_u64(0), flags)?)
+        Ok(epoll::add(&self.sockets().epoll, socket, EventData::new_u64(0), flags)?)
     }
 
     /// Ends a [`watch`](Self::watch).
     pub fn unwatch(&self, socket: impl AsFd) {
         // ENOENT means it was not watched: what was asked for is so.
-        let _ = epoll::delete(&self.0.epoll, socket);
+        let _ = epoll::delete(&self.sockets().epoll, socket);
     }
 
     /// How often a watched socket has ended: when this changed, somebody's peer is gone.
     pub fn hangups(&self) -> u64 {
         // Relaxed: a hint to look, which the same thread's wait has counted.
-        self.0.hangups.load(Ordering::Relaxed)
+        self.sockets().hangups.load(Ordering::Relaxed)
     }
 
     /// Sleeps until notified or the time is over; then forgets all notifications. Returns whether it was
     /// notified.
     pub fn wait(&self, timeout: Duration) -> bool {
+        match &*self.0 {
+            Inner::Sockets(sockets) => sockets.wait(timeout),
+            Inner::Simulated(pause) => pause.sleep_unless_poked(timeout),
+        }
+    }
+}
+
+impl Sockets {
+    fn wait(&self, timeout: Duration) -> bool {
         let limit = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos() as i64 };
         let mut room = [MaybeUninit::uninit(); EVENTS];
-        let Ok((events, _)) = epoll::wait(&self.0.epoll, &mut room, Some(&limit)) else {
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut room, Some(&limit)) else {
             return false;
         };
         for event in events.iter() {
             let (data, flags) = (event.data, event.flags);
             if data.u64() == OWN {
                 let mut count = [0u8; 8];
-                let _ = rustix::io::read(&self.0.counter, &mut count);
+                let _ = rustix::io::read(&self.counter, &mut count);
             } else if flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR) {
                 // Relaxed: as in `hangups`.
-                self.0.hangups.fetch_add(1, Ordering::Relaxed);
+                self.hangups.fetch_add(1, Ordering::Relaxed);
             }
         }
         !events.is_empty()

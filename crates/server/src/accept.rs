@@ -8,12 +8,12 @@ use std::time::Duration;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
+use longarm_host::Pause;
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 use longarm_wire::{Hello, MESSAGE_MAX, RING_REGION, Welcome};
 
 use crate::connection::Connection;
 use crate::options::{Eviction, RING_MAX};
-use crate::pause::Pause;
 use crate::shared::{Client, Phase, Seat, Shared};
 use crate::worker::Desk;
 
@@ -107,7 +107,7 @@ impl<L: Listener> Acceptor<L> {
             Ok(opened) => opened,
             Err(error) => {
                 let now = self.shared.moment().now;
-                session.lock().expect("a worker panicked with a session").leave(generation, now);
+                session.lock().leave(generation, now);
                 return Err(error);
             }
         };

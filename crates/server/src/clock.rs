@@ -1,7 +1,8 @@
-//! The server's two clocks, the only place that reads them. Stamps, leases and heartbeats are of the
+//! The server's two clocks, the only place that asks for them. Stamps, leases and heartbeats are of the
 //! monotonic one.
 
 use longarm_base::{Nanos, UnixMillis};
+use longarm_host::{now, unix};
 use rustix::time::{ClockId, clock_gettime};
 
 /// A moment on both clocks; operations take it as an argument.
@@ -23,13 +24,12 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub fn start() -> Clock {
-        let unix = read(ClockId::Realtime).0 / 1_000_000;
-        Clock { start: read(ClockId::Monotonic), unix: UnixMillis(unix) }
+        Clock { start: now(), unix: unix() }
     }
 
     #[inline]
     pub fn moment(&self) -> Moment {
-        let now = read(ClockId::Monotonic);
+        let now = now();
         Moment { now, unix: UnixMillis(self.unix.0 + now.since(self.start).0 / 1_000_000) }
     }
 
@@ -40,10 +40,6 @@ impl Clock {
 
 /// Time that all threads of this process have spent on CPUs.
 pub(crate) fn process_cpu() -> Nanos {
-    read(ClockId::ProcessCPUTime)
-}
-
-fn read(clock: ClockId) -> Nanos {
-    let time = clock_gettime(clock);
+    let time = clock_gettime(ClockId::ProcessCPUTime);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -8,13 +8,14 @@
 //! (4) Whatever breaks the protocol ends this connection, with a reason in the log, and nothing else.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::ring::{BadFrame, Mailbox};
 use longarm_fabric::{Broken, Completion, Completions, PostError, QueuePair};
+use longarm_host::Mutex;
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
 use crate::clock::Moment;
@@ -163,7 +164,7 @@ impl<Q: QueuePair> Connection<Q> {
         let before = (self.late.len(), self.next, self.stalled);
         self.send_late(context, moment)?;
         let session = self.session.clone();
-        let mut session = session.lock().expect("a worker panicked with a session");
+        let mut session = session.lock();
         if self.stalled.is_none() || self.handle(context, &mut session, moment)? {
             while let Some(&completion) = self.done.as_slice().get(self.next) {
                 self.next += 1;
@@ -331,7 +332,7 @@ impl<Q: QueuePair> Connection<Q> {
 
     /// The connection is over: the session may be taken up by another.
     pub fn leave(self, now: Nanos) {
-        self.session.lock().expect("a worker panicked with a session").leave(self.generation, now);
+        self.session.lock().leave(self.generation, now);
     }
 }
 

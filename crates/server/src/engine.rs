@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longarm_base::{Csn, Nanos, UnixMillis};
+use longarm_host::Pause;
 use longarm_index::control::Control;
 use longarm_index::hash::{self, Discipline, Found, Owner, Pair, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
@@ -20,7 +21,6 @@ use crate::clock::Moment;
 use crate::entries::Arena;
 use crate::evict::Marks;
 use crate::options::{Eviction, StartError};
-use crate::pause::Pause;
 
 /// How often an operation starts again because another writer came between, or because the index made room.
 /// Each try loses only to a change of the very same pair.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use longarm_base::Nanos;
+use longarm_host::Pause;
 
-use crate::pause::Pause;
 use crate::pulse::Pulse;
 use crate::shared::Shared;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_host::Pause;
 use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
@@ -18,7 +19,6 @@ use crate::clock::Moment;
 use crate::collect::Relocated;
 use crate::engine::Hand;
 use crate::evict::Cursor;
-use crate::pause::Pause;
 use crate::shared::Shared;
 
 /// Sleep between passes that found nothing.
@@ -92,7 +92,7 @@ impl Housekeeper {
             if self.pass(moment) {
                 tick = TICK_MIN;
                 // Workers may need this very core.
-                std::thread::yield_now();
+                longarm_host::relax();
             } else {
                 let before = self.shared.moment().now;
                 if !pause.sleep(tick) {

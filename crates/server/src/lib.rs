@@ -26,7 +26,6 @@ mod housekeeper;
 mod increment;
 mod item;
 mod options;
-mod pause;
 mod pulse;
 mod put;
 mod regions;

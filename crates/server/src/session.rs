@@ -8,10 +8,11 @@
 //! (3) A session is forgotten some time after its client left; the client's own bound on retries must be
 //!     shorter.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use longarm_base::{Csn, Nanos};
+use longarm_host::Mutex;
 use longarm_wire::Status;
 
 use crate::engine::Outcome;
@@ -97,7 +98,7 @@ type Shared = Arc<Mutex<Session>>;
 /// All sessions, a bounded number.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    all: Mutex<HashMap<u64, Shared>>,
+    all: Mutex<BTreeMap<u64, Shared>>,
     limit: usize,
     keep: Nanos,
 }
@@ -112,7 +113,7 @@ impl Sessions {
     /// never found again.
     pub fn open(&self, id: u64) -> (Shared, u64) {
         let session = if id == 0 { Shared::default() } else { self.find_or_make(id) };
-        let mut opened = session.lock().expect("a worker panicked with a session");
+        let mut opened = session.lock();
         opened.generation += 1;
         opened.connected = true;
         let generation = opened.generation;
@@ -121,13 +122,13 @@ impl Sessions {
     }
 
     fn find_or_make(&self, id: u64) -> Shared {
-        let mut all = self.all.lock().expect("nobody panics with the list of sessions");
+        let mut all = self.all.lock();
         if let Some(session) = all.get(&id) {
             return session.clone();
         }
         if all.len() >= self.limit {
             let left = |session: &Shared| {
-                let session = session.lock().expect("a worker panicked with a session");
+                let session = session.lock();
                 (!session.connected).then_some(session.left)
             };
             let oldest = all.iter().filter_map(|(id, session)| Some((left(session)?, *id))).min();
@@ -140,16 +141,16 @@ impl Sessions {
 
     /// Forgets those whose clients left long ago.
     pub fn forget(&self, now: Nanos) {
-        let mut all = self.all.lock().expect("nobody panics with the list of sessions");
+        let mut all = self.all.lock();
         all.retain(|_, session| {
-            let session = session.lock().expect("a worker panicked with a session");
+            let session = session.lock();
             session.connected || now.since(session.left) < self.keep
         });
     }
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.all.lock().expect("nobody panics with the list of sessions").len()
+        self.all.lock().len()
     }
 }
 
@@ -177,11 +178,11 @@ mod tests {
         let (session, first) = sessions.open(7);
         let (again, second) = sessions.open(7);
         assert!(Arc::ptr_eq(&session, &again));
-        assert!(!again.lock().expect("lock").admits(first) && again.lock().expect("lock").admits(second));
-        again.lock().expect("lock").leave(first, Nanos(1));
+        assert!(!again.lock().admits(first) && again.lock().admits(second));
+        again.lock().leave(first, Nanos(1));
         sessions.forget(Nanos(1000));
         assert_eq!(sessions.count(), 1, "the newer one is still connected");
-        again.lock().expect("lock").leave(second, Nanos(1000));
+        again.lock().leave(second, Nanos(1000));
         sessions.forget(Nanos(1099));
         assert_eq!(sessions.count(), 1);
         sessions.forget(Nanos(1100));
@@ -193,14 +194,14 @@ mod tests {
         let sessions = Sessions::new(2, Nanos(1 << 40));
         for (id, left) in [(1, 20), (2, 10), (3, 30)] {
             let (session, generation) = sessions.open(id);
-            session.lock().expect("lock").record(1, Outcome::ok(Csn(id)));
-            session.lock().expect("lock").leave(generation, Nanos(left));
+            session.lock().record(1, Outcome::ok(Csn(id)));
+            session.lock().leave(generation, Nanos(left));
         }
         assert_eq!(sessions.count(), 2);
-        let recall = |id| sessions.open(id).0.lock().expect("lock").recall(1);
+        let recall = |id| sessions.open(id).0.lock().recall(1);
         assert_eq!(recall(1), Recall::Ran(Outcome::ok(Csn(1))));
         assert_eq!(recall(3), Recall::Ran(Outcome::ok(Csn(3))));
-        assert_eq!(sessions.open(0).0.lock().expect("lock").recall(1), Recall::New);
+        assert_eq!(sessions.open(0).0.lock().recall(1), Recall::New);
         assert_eq!(sessions.count(), 2);
     }
 }

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use longarm_base::{Nanos, RegionId};
 use longarm_fabric::{Grant, Rights};
+use longarm_host::Mutex;
 use longarm_index::control::{CONTROL_REGION, Control};
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Mapped, Region};
@@ -165,7 +166,7 @@ impl Shared {
     }
 
     pub fn clients(&self) -> Vec<Arc<Client>> {
-        self.clients.lock().expect("nobody panics with the list of clients").values().cloned().collect()
+        self.clients.lock().values().cloned().collect()
     }
 
     /// `true` the first time only: a limit that was reached is logged once.
@@ -178,14 +179,14 @@ impl Shared {
 impl Seat {
     /// Lists the client that sits here.
     pub fn seat(&self, client: Arc<Client>) {
-        let mut clients = self.shared.clients.lock().expect("nobody panics with the list of clients");
+        let mut clients = self.shared.clients.lock();
         clients.insert(self.number, client);
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.shared.clients.lock().expect("nobody panics with the list of clients").remove(&self.number);
+        self.shared.clients.lock().remove(&self.number);
         // Relaxed: as in `take_seat`.
         self.shared.seats.fetch_sub(1, Ordering::Relaxed);
     }

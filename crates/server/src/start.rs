@@ -1,15 +1,13 @@
 //! Starting: memory, engine, listeners, threads, in this order. What a failed start made is gone again when
 //! it returns.
 
-use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::tcp::Tcp;
 use longarm_fabric::{Address, Any, Channel, ListenOptions, Listener, Transport};
+use longarm_host::{Pause, Thread, random};
 use longarm_index::control::{Control, ServerState};
 use longarm_memory::{Budget, Mapped, SumKey};
 
@@ -18,7 +16,6 @@ use crate::clock::Clock;
 use crate::engine::{Engine, EngineOptions};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
-use crate::pause::Pause;
 use crate::pulse::Pulse;
 use crate::saved::Saved;
 use crate::shared::{Lent, Shared};
@@ -50,7 +47,8 @@ impl Server {
     /// Starts to serve over another transport: a hook, or the simulator's.
     pub fn start_on<T: Transport>(transport: &T, options: ServerOptions) -> Result<Server, StartError> {
         options.check()?;
-        let [boot, sum_key, hash_key] = random()?;
+        // The boot's name, and keys nobody can guess.
+        let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let clock = Clock::start();
         let lent = regions::create(&options, sum_key)?;
         let dir = options.arena_dir.clone();
@@ -93,19 +91,19 @@ impl Server {
             let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
             let desk = Arc::new(Desk::new(channel.clone(), pulse.clone()));
             let worker = Worker::new(shared.clone(), desk.clone(), shared.engine.hand(stream as u16));
-            threads.workers.push(spawn(format!("longarm-work-{stream}"), move || worker.run())?);
+            threads.workers.push(spawn(&format!("longarm-work-{stream}"), move || worker.run())?);
             threads.channels.push(channel);
             desks.push(desk);
         }
         let keeper = Housekeeper::new(shared.clone(), shared.engine.hand(shared.pulses.len() as u16));
         let pause = shared.engine.relief.clone();
-        threads.keeper = Some(spawn("longarm-keeper".into(), move || keeper.run(&pause))?);
+        threads.keeper = Some(spawn("longarm-keeper", move || keeper.run(&pause))?);
         let (beating, pause) = (shared.clone(), threads.heart_pause.clone());
-        threads.heart = Some(spawn("longarm-heart".into(), move || heartbeat::run(&beating, &pause))?);
+        threads.heart = Some(spawn("longarm-heart", move || heartbeat::run(&beating, &pause))?);
         for listener in listeners {
             let pause: Arc<Pause> = threads.accept_pause.clone();
             let acceptor = Acceptor { listener, shared: shared.clone(), desks: desks.clone(), pause };
-            threads.acceptors.push(spawn("longarm-admit".into(), move || acceptor.run())?);
+            threads.acceptors.push(spawn("longarm-admit", move || acceptor.run())?);
         }
         Ok(())
     }
@@ -167,16 +165,6 @@ fn listen<T: Transport>(
     options.addresses.iter().map(listen).collect()
 }
 
-fn spawn(name: String, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {
-    std::thread::Builder::new().name(name).spawn(body).map_err(|e| StartError::Os("start a thread", e))
-}
-
-/// Random numbers of the system: the boot's name, and keys nobody can guess.
-fn random() -> Result<[u64; 3], StartError> {
-    let mut bytes = [0; 24];
-    File::open("/dev/urandom")
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .map_err(|e| StartError::Os("draw random numbers from /dev/urandom", e))?;
-    let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
-    Ok([word(0), word(1), word(2)])
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<Thread, StartError> {
+    longarm_host::spawn(name, body).map_err(|e| StartError::Os("start a thread", e))
 }

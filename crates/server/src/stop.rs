@@ -4,14 +4,13 @@
 //! connections.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::Channel;
+use longarm_host::{Pause, Thread};
 use longarm_index::control::ServerState;
 
-use crate::pause::Pause;
 use crate::shared::Phase;
 use crate::start::Server;
 
@@ -34,11 +33,11 @@ pub struct StopReport {
 /// A server's threads, and what wakes them.
 #[derive(Default)]
 pub(crate) struct Threads {
-    pub workers: Vec<JoinHandle<()>>,
+    pub workers: Vec<Thread>,
     pub channels: Vec<Channel>,
-    pub acceptors: Vec<JoinHandle<()>>,
-    pub keeper: Option<JoinHandle<()>>,
-    pub heart: Option<JoinHandle<()>>,
+    pub acceptors: Vec<Thread>,
+    pub keeper: Option<Thread>,
+    pub heart: Option<Thread>,
     pub heart_pause: Arc<Pause>,
     pub accept_pause: Arc<Pause>,
 }
@@ -80,7 +79,7 @@ impl Server {
     }
 }
 
-fn join(threads: impl IntoIterator<Item = JoinHandle<()>>) -> usize {
+fn join(threads: impl IntoIterator<Item = Thread>) -> usize {
     threads.into_iter().map(|thread| usize::from(thread.join().is_err())).sum()
 }
 

@@ -2,12 +2,13 @@
 //! then sleeps.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::{Channel, QueuePair};
+use longarm_host::Mutex;
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
@@ -39,7 +40,7 @@ impl<Q> Desk<Q> {
 
     /// Gives the worker a connection. Its load was counted by whoever chose the worker.
     pub fn put(&self, connection: Connection<Q>) {
-        self.inbox.lock().expect("nobody panics at the desk").push_back(connection);
+        self.inbox.lock().push_back(connection);
         // Release: pairs with the Acquire of `take`; the lock orders the rest.
         self.has_new.store(true, Ordering::Release);
         self.channel.notify();
@@ -50,7 +51,7 @@ impl<Q> Desk<Q> {
         if !self.has_new.load(Ordering::Acquire) {
             return false;
         }
-        let mut inbox = self.inbox.lock().expect("nobody panics at the desk");
+        let mut inbox = self.inbox.lock();
         // Relaxed: under the lock.
         self.has_new.store(false, Ordering::Relaxed);
         into.extend(inbox.drain(..));
@@ -203,7 +204,7 @@ impl<Q: QueuePair> Worker<Q> {
     fn hang(&self) {
         // Relaxed: a test's wish, seen sooner or later.
         while self.desk.pulse.hang.load(Ordering::Relaxed) {
-            std::thread::yield_now();
+            longarm_host::relax();
         }
     }
 }

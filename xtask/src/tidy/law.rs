@@ -1,6 +1,6 @@
-//! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire over base;
-//! ibverbs under fabric and bench; the client uses readers alone; nothing depends on the bench or on the
-//! program; only the transports know TLS.
+//! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host and
+//! history over base; ibverbs under fabric and bench; the client uses readers alone; nothing depends on the
+//! bench or on the program; only the transports know TLS.
 
 use super::Finding;
 use super::source::code_only;
@@ -10,22 +10,33 @@ use super::tree::{File, Tree};
 /// where it stands. Tests may use any crate that does not stand above the tested one.
 const LAW: &[(&str, &[&str])] = &[
     ("longarm-base", &[]),
+    ("longarm-history", &["longarm-base"]),
+    ("longarm-host", &["longarm-base"]),
     ("longarm-memory", &["longarm-base"]),
     ("longarm-wire", &["longarm-base"]),
     ("longarm-store", &["longarm-base", "longarm-memory"]),
-    ("longarm-index", &["longarm-base", "longarm-memory"]),
+    ("longarm-index", &["longarm-base", "longarm-host", "longarm-memory"]),
     ("longarm-ibverbs", &[]),
-    ("longarm-fabric", &["longarm-base", "longarm-memory", "longarm-ibverbs"]),
+    ("longarm-fabric", &["longarm-base", "longarm-host", "longarm-memory", "longarm-ibverbs"]),
     ("longarm-client", CLIENT),
     ("longarm-server", CLIENT),
     ("longarm-bench", WITH_BOTH),
+    ("longarm-sim", WITH_BOTH),
     ("longarm", WITH_BENCH),
     ("xtask", &[]),
 ];
-const CLIENT: &[&str] =
-    &["longarm-base", "longarm-memory", "longarm-wire", "longarm-store", "longarm-index", "longarm-fabric"];
+const CLIENT: &[&str] = &[
+    "longarm-base",
+    "longarm-host",
+    "longarm-memory",
+    "longarm-wire",
+    "longarm-store",
+    "longarm-index",
+    "longarm-fabric",
+];
 const WITH_BOTH: &[&str] = &[
     "longarm-base",
+    "longarm-host",
     "longarm-memory",
     "longarm-wire",
     "longarm-store",
@@ -36,6 +47,7 @@ const WITH_BOTH: &[&str] = &[
 ];
 const WITH_BENCH: &[&str] = &[
     "longarm-base",
+    "longarm-host",
     "longarm-memory",
     "longarm-wire",
     "longarm-store",

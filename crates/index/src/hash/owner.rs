@@ -220,7 +220,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             }
             tries += 1;
             if tries.is_multiple_of(64) {
-                std::thread::yield_now();
+                longarm_host::relax();
             } else {
                 std::hint::spin_loop();
             }

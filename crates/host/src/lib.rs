@@ -1,0 +1,26 @@
+//! Clocks, threads, sleep, locks and chance: those of this machine, or those of a world that simulates many.
+//!
+//! Servers and clients take all five from here and from nowhere else (tidy checks it), so the code that ships
+//! is the code that the simulator runs. On an ordinary thread everything is the operating system's, after one
+//! look at a thread-local flag. On a thread that has [`enter`](world::enter)ed a [`World`], everything is the
+//! world's: its virtual time, its tasks, its seed.
+//!
+//! Absent: sockets and files. What moves bytes is a transport's.
+#![forbid(unsafe_code)]
+
+mod chance;
+mod clock;
+mod lock;
+mod pause;
+mod thread;
+pub mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub use chance::random;
+pub use clock::{now, unix};
+pub use lock::Mutex;
+pub use pause::Pause;
+pub use thread::{Panicked, Thread, relax, sleep, spawn};
+pub use world::World;

@@ -1,0 +1,41 @@
+//! A lock that is held for a few steps.
+
+use std::sync::{MutexGuard, TryLockError};
+
+use crate::world::entered;
+
+/// A mutex. A thread that died while it held it left a broken invariant behind: whoever locks it then dies,
+/// too.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(std::sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// A lock around `value`.
+    pub fn new(value: T) -> Mutex<T> {
+        Mutex(std::sync::Mutex::new(value))
+    }
+
+    /// Takes the lock.
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        // An error of a poisoned lock holds it: it is dropped before we try again.
+        if let Ok(guard) = self.0.try_lock() {
+            return guard;
+        }
+        self.lock_late()
+    }
+
+    /// All tasks of a world share one thread, so whoever has the lock must be let go on.
+    #[cold]
+    fn lock_late(&self) -> MutexGuard<'_, T> {
+        const DIED: &str = "a thread died while it held this lock";
+        let Some(world) = entered() else { return self.0.lock().expect(DIED) };
+        loop {
+            match self.0.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::WouldBlock) => world.relax(),
+                Err(TryLockError::Poisoned(_)) => panic!("{DIED}"),
+            }
+        }
+    }
+}

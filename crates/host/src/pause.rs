@@ -1,0 +1,89 @@
+//! Where a thread sleeps: until its time is over, somebody pokes it, or it is told to stop.
+
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+use longarm_base::Nanos;
+
+use crate::world::{World, entered};
+
+#[derive(Debug, Default)]
+struct State {
+    stop: bool,
+    poked: bool,
+}
+
+impl State {
+    fn quiet(&mut self) -> bool {
+        !self.stop && !self.poked
+    }
+}
+
+/// One sleeper's bed. A poke while it is awake makes its next sleep short.
+#[derive(Debug, Default)]
+pub struct Pause {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Pause {
+    /// Sleeps at most so long; `false` once it was told to stop.
+    pub fn sleep(&self, time: Duration) -> bool {
+        self.sleep_unless_poked(time);
+        !self.is_stopped()
+    }
+
+    /// Sleeps at most so long; whether it was poked, or told to stop.
+    pub fn sleep_unless_poked(&self, time: Duration) -> bool {
+        let mut state = match entered() {
+            None => {
+                let slept = self.changed.wait_timeout_while(self.lock(), time, State::quiet);
+                slept.expect("nobody panics with the bed made").0
+            }
+            Some(world) => self.park(&*world, time),
+        };
+        std::mem::take(&mut state.poked) || state.stop
+    }
+
+    /// The world may wake us for nothing.
+    fn park(&self, world: &dyn World, time: Duration) -> MutexGuard<'_, State> {
+        let until = world.now() + Nanos(time.as_nanos() as u64);
+        while self.lock().quiet() && world.now() < until {
+            world.park(self.bed(), until);
+        }
+        self.lock()
+    }
+
+    /// Wakes the sleeper.
+    pub fn poke(&self) {
+        self.lock().poked = true;
+        self.wake();
+    }
+
+    /// Wakes the sleeper for good.
+    pub fn stop(&self) {
+        self.lock().stop = true;
+        self.wake();
+    }
+
+    /// Whether it was told to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.lock().stop
+    }
+
+    fn wake(&self) {
+        match entered() {
+            None => self.changed.notify_all(),
+            Some(world) => world.unpark(self.bed()),
+        }
+    }
+
+    /// A number that no other bed has while this one stands.
+    fn bed(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics with the bed made")
+    }
+}

@@ -1,0 +1,6 @@
+//! The deterministic simulator: many machines in one world, one thread, one seed.
+//!
+//! [`world`] runs the code that ships, unchanged: what `longarm-host` would ask of the operating system, the
+//! world answers. The same seed gives the same run (I21).
+
+pub mod world;

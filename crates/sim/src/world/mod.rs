@@ -1,0 +1,405 @@
+//! A world: its time, its machines, the tasks on them, and whatever else happens at some time.
+//!
+//! (1) Time stands still while a task runs, but for what the task says it spent: each look at a clock and
+//!     each idle poll costs some nanoseconds, so a loop that waits for the time to come ends.
+//! (2) What is due runs in the order of its time, then of its making: nothing depends on addresses, hashes or
+//!     the machine that simulates (I21).
+//! (3) A task that spent more than the time until the next thing that is due makes way for it.
+//! (4) A paused machine's tasks do not run; what its NIC does is no task's and goes on (DESIGN section 6).
+
+mod chance;
+mod machine;
+mod task;
+#[cfg(test)]
+mod tests;
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+
+use longarm_base::{Nanos, UnixMillis};
+use longarm_host::World as Host;
+
+pub use chance::Chance;
+pub use machine::{Drift, Machine};
+use task::{Ended, Task, Way};
+
+/// What a look at a clock, and an idle poll, cost.
+const LOOK: Nanos = Nanos(25);
+const IDLE: Nanos = Nanos(100);
+/// Where every calendar begins: 2026-01-01.
+const DAY: UnixMillis = UnixMillis(1_767_225_600_000);
+
+/// Why a world stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The time was over.
+    Time,
+    /// Nothing will ever happen again.
+    Quiet,
+    /// A task panicked: its name, and what it said.
+    Panicked(String, String),
+}
+
+/// Something that is due.
+enum Due {
+    /// The task goes on.
+    Task(u64),
+    /// Something that is no task's.
+    Event(Box<dyn FnOnce()>),
+}
+
+/// What the world knows of a task.
+struct Known {
+    name: String,
+    machine: u32,
+    way: Way,
+    /// What will wake it; the first that comes makes the others void.
+    wakes: Vec<u64>,
+    /// The bed it is parked in.
+    bed: Option<usize>,
+    /// Tasks that wait for its end.
+    joiners: Vec<u64>,
+    /// It waits for another's end.
+    joining: bool,
+}
+
+struct State {
+    time: Nanos,
+    made: u64,
+    queue: BinaryHeap<Reverse<(Nanos, u64)>>,
+    due: BTreeMap<u64, Due>,
+    known: BTreeMap<u64, Known>,
+    /// Tasks that are not running.
+    resting: BTreeMap<u64, Task>,
+    /// Tasks that are over and nobody joined yet: whether they panicked.
+    over: BTreeMap<u64, bool>,
+    machines: Vec<Machine>,
+    running: Option<u64>,
+    chance: Chance,
+    /// Things that were done.
+    steps: u64,
+}
+
+/// A world. Cloning gives the same one.
+#[derive(Clone)]
+pub struct World(Rc<RefCell<State>>);
+
+impl World {
+    /// An empty world of a seed.
+    pub fn new(seed: u64) -> World {
+        World(Rc::new(RefCell::new(State {
+            time: Nanos(0),
+            made: 0,
+            queue: BinaryHeap::new(),
+            due: BTreeMap::new(),
+            known: BTreeMap::new(),
+            resting: BTreeMap::new(),
+            over: BTreeMap::new(),
+            machines: Vec::new(),
+            running: None,
+            chance: Chance::new(seed),
+            steps: 0,
+        })))
+    }
+
+    /// One more machine; returns its number.
+    pub fn add_machine(&self, drift: Drift) -> u32 {
+        let mut state = self.0.borrow_mut();
+        state.machines.push(Machine::new(drift));
+        state.machines.len() as u32 - 1
+    }
+
+    /// Starts a task on a machine.
+    pub fn start(&self, machine: u32, name: &str, body: impl FnOnce() + 'static) -> u64 {
+        self.0.borrow_mut().spawn(machine, name, Box::new(body))
+    }
+
+    /// Things that were done so far: tasks that went on, and events.
+    pub fn steps(&self) -> u64 {
+        self.0.borrow().steps
+    }
+
+    /// The machine's CPUs do nothing for so long.
+    pub fn pause(&self, machine: u32, time: Nanos) {
+        let mut state = self.0.borrow_mut();
+        let until = state.time + time;
+        let machine = &mut state.machines[machine as usize];
+        machine.paused_until = machine.paused_until.max(until);
+    }
+
+    /// The machine is gone, with its tasks and its memory. Returns when what its tasks held is dropped, none
+    /// of which can do anything any more.
+    pub fn crash(&self, machine: u32) {
+        let gone = {
+            let mut state = self.0.borrow_mut();
+            state.machines[machine as usize].up = false;
+            let of = |known: &Known| known.machine == machine;
+            let gone: Vec<u64> =
+                state.known.iter().filter(|(_, known)| of(known)).map(|(&id, _)| id).collect();
+            assert!(state.running.is_none_or(|running| !gone.contains(&running)), "nobody crashes itself");
+            gone.into_iter().filter_map(|id| state.forget(id)).collect::<Vec<_>>()
+        };
+        // Their destructors ask the world for this and that.
+        drop(gone);
+    }
+
+    /// After a crash: the machine runs again, with nothing on it.
+    pub fn restart(&self, machine: u32) {
+        self.0.borrow_mut().machines[machine as usize].up = true;
+    }
+
+    /// Whether the machine runs.
+    pub fn is_up(&self, machine: u32) -> bool {
+        self.0.borrow().machines[machine as usize].up
+    }
+
+    /// Lets the world go on until this time.
+    pub fn run(&self, until: Nanos) -> Stopped {
+        longarm_host::world::enter(Rc::new(self.clone()), || {
+            loop {
+                match self.step(until) {
+                    None => {}
+                    Some(stopped) => return stopped,
+                }
+            }
+        })
+    }
+
+    fn step(&self, until: Nanos) -> Option<Stopped> {
+        let mut state = self.0.borrow_mut();
+        let Some((time, number)) = state.next() else { return Some(Stopped::Quiet) };
+        if time > until {
+            state.time = until;
+            return Some(Stopped::Time);
+        }
+        state.queue.pop();
+        state.time = state.time.max(time);
+        let due = state.due.remove(&number).expect("what is queued is kept");
+        state.steps += 1;
+        match due {
+            Due::Event(event) => {
+                drop(state);
+                event();
+                None
+            }
+            Due::Task(id) => {
+                let task = state.begin(id)?;
+                drop(state);
+                self.go_on(id, task)
+            }
+        }
+    }
+
+    fn go_on(&self, id: u64, mut task: Task) -> Option<Stopped> {
+        let ended = task.run();
+        let mut state = self.0.borrow_mut();
+        state.running = None;
+        match ended {
+            None => {
+                state.resting.insert(id, task);
+                None
+            }
+            Some(ended) => state.end(id, ended),
+        }
+    }
+
+    /// Lets the others go on until the running task is woken.
+    fn rest(&self) {
+        let way = {
+            let state = self.0.borrow();
+            let Some(running) = state.running else { return };
+            state.known[&running].way.clone()
+        };
+        way.out();
+    }
+
+    /// The running task spent some time; who is due before goes first.
+    fn spend(&self, time: Nanos) {
+        {
+            let mut state = self.0.borrow_mut();
+            let Some(running) = state.running else { return };
+            let spent = state.time + time;
+            let paused = state.paused(running) > state.time;
+            match state.next() {
+                Some((next, _)) if next <= spent || paused => state.wake_at(running, spent),
+                None if paused => state.wake_at(running, spent),
+                _ => {
+                    state.time = spent;
+                    return;
+                }
+            }
+        }
+        self.rest();
+    }
+}
+
+impl State {
+    fn push(&mut self, time: Nanos, due: Due) -> u64 {
+        self.made += 1;
+        self.queue.push(Reverse((time.max(self.time), self.made)));
+        self.due.insert(self.made, due);
+        self.made
+    }
+
+    /// What is due first.
+    fn next(&mut self) -> Option<(Nanos, u64)> {
+        while let Some(&Reverse((time, number))) = self.queue.peek() {
+            if self.due.contains_key(&number) {
+                return Some((time, number));
+            }
+            self.queue.pop();
+        }
+        None
+    }
+
+    fn spawn(&mut self, machine: u32, name: &str, body: Box<dyn FnOnce()>) -> u64 {
+        assert!(self.machines[machine as usize].up, "a machine that is down starts nothing");
+        let task = Task::new(body);
+        self.made += 1;
+        let id = self.made;
+        let known = Known {
+            name: name.into(),
+            machine,
+            way: task.way(),
+            wakes: Vec::new(),
+            bed: None,
+            joiners: Vec::new(),
+            joining: false,
+        };
+        self.known.insert(id, known);
+        self.resting.insert(id, task);
+        self.wake_at(id, self.time);
+        id
+    }
+
+    fn paused(&self, task: u64) -> Nanos {
+        self.machines[self.known[&task].machine as usize].paused_until
+    }
+
+    fn wake_at(&mut self, task: u64, time: Nanos) {
+        let wake = self.push(time, Due::Task(task));
+        self.known.get_mut(&task).expect("whom we wake is there").wakes.push(wake);
+    }
+
+    /// Takes a task that is due, unless its machine is paused.
+    fn begin(&mut self, id: u64) -> Option<Task> {
+        let until = self.paused(id);
+        if until > self.time {
+            self.wake_at(id, until);
+            return None;
+        }
+        let known = self.known.get_mut(&id).expect("who is gone is not due");
+        known.bed = None;
+        for wake in std::mem::take(&mut known.wakes) {
+            self.due.remove(&wake);
+        }
+        self.running = Some(id);
+        self.resting.remove(&id)
+    }
+
+    fn end(&mut self, id: u64, ended: Ended) -> Option<Stopped> {
+        let known = self.known.remove(&id).expect("it ran");
+        debug_assert!(known.wakes.is_empty());
+        self.over.insert(id, ended.is_err());
+        for joiner in known.joiners {
+            if self.known.get(&joiner).is_some_and(|known| known.joining) {
+                self.wake_at(joiner, self.time);
+            }
+        }
+        let what = ended.err()?;
+        let text = what.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| what.downcast_ref::<&str>().map(ToString::to_string));
+        Some(Stopped::Panicked(known.name, text.unwrap_or_else(|| "something that is no text".into())))
+    }
+
+    /// A task that will not go on.
+    fn forget(&mut self, id: u64) -> Option<Task> {
+        for wake in self.known.remove(&id)?.wakes {
+            self.due.remove(&wake);
+        }
+        self.resting.remove(&id)
+    }
+}
+
+impl Host for World {
+    fn now(&self) -> Nanos {
+        self.spend(LOOK);
+        let state = self.0.borrow();
+        match state.running {
+            Some(task) => state.machines[state.known[&task].machine as usize].clock(state.time),
+            None => state.time,
+        }
+    }
+
+    fn unix(&self) -> UnixMillis {
+        UnixMillis(DAY.0 + self.now().0 / 1_000_000)
+    }
+
+    fn spawn(&self, name: &str, body: Box<dyn FnOnce()>) -> u64 {
+        let machine = self.machine();
+        self.0.borrow_mut().spawn(machine, name, body)
+    }
+
+    fn join(&self, task: u64) -> bool {
+        loop {
+            {
+                let mut state = self.0.borrow_mut();
+                if let Some(panicked) = state.over.remove(&task) {
+                    return panicked;
+                }
+                // While a crash drops what a task held, nothing waits.
+                let Some(running) = state.running else { return false };
+                state.known.get_mut(&task).expect("neither over nor known").joiners.push(running);
+                state.known.get_mut(&running).expect("it runs").joining = true;
+            }
+            self.rest();
+        }
+    }
+
+    fn park(&self, bed: usize, until: Nanos) {
+        {
+            let mut state = self.0.borrow_mut();
+            let Some(running) = state.running else { return };
+            let known = state.known.get_mut(&running).expect("it runs");
+            known.bed = Some(bed);
+            let machine = known.machine as usize;
+            let time = state.machines[machine].when(until);
+            state.wake_at(running, time);
+        }
+        self.rest();
+    }
+
+    fn unpark(&self, bed: usize) {
+        let mut state = self.0.borrow_mut();
+        let parked = |(&id, known): (&u64, &Known)| (known.bed == Some(bed)).then_some(id);
+        let sleepers: Vec<u64> = state.known.iter().filter_map(parked).collect();
+        for sleeper in sleepers {
+            let time = state.time;
+            state.wake_at(sleeper, time);
+        }
+    }
+
+    fn relax(&self) {
+        self.spend(IDLE);
+    }
+
+    fn draw(&self) -> u64 {
+        self.0.borrow_mut().chance.draw()
+    }
+
+    fn machine(&self) -> u32 {
+        let state = self.0.borrow();
+        let running = state.running.expect("only a task asks where it is");
+        state.known[&running].machine
+    }
+
+    fn time(&self) -> Nanos {
+        self.0.borrow().time
+    }
+
+    fn at(&self, time: Nanos, event: Box<dyn FnOnce()>) {
+        self.0.borrow_mut().push(time, Due::Event(event));
+    }
+}
