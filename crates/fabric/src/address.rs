@@ -13,6 +13,8 @@ pub enum Address {
     Tcp(String),
     /// Host and port of the set-up connection of an RDMA device.
     Verbs(String),
+    /// A name in a simulated network; never parsed from text.
+    Sim(String),
 }
 
 impl Address {
@@ -22,6 +24,7 @@ impl Address {
             Address::Shm(_) => "shm",
             Address::Tcp(_) => "tcp",
             Address::Verbs(_) => "verbs",
+            Address::Sim(_) => "sim",
         }
     }
 }
@@ -32,6 +35,7 @@ impl fmt::Display for Address {
             Address::Shm(path) => write!(f, "shm:{}", path.display()),
             Address::Tcp(host) => write!(f, "tcp://{host}"),
             Address::Verbs(host) => write!(f, "verbs://{host}"),
+            Address::Sim(name) => write!(f, "sim://{name}"),
         }
     }
 }

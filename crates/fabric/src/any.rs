@@ -71,6 +71,10 @@ pub fn listen(address: &Address, options: ListenOptions) -> Result<AnyListener, 
     Any::default().listen(address, options)
 }
 
+fn simulated(address: &Address) -> SetupError {
+    SetupError::Unsupported(format!("{address} is of a simulated network, which only the simulator has"))
+}
+
 impl Transport for Any {
     type Qp = AnyQp;
     type Listener = AnyListener;
@@ -80,6 +84,7 @@ impl Transport for Any {
             Address::Shm(_) => Shm.listen(address, options).map(AnyListener::Shm),
             Address::Tcp(_) => self.tcp.listen(address, options).map(AnyListener::Tcp),
             Address::Verbs(_) => self.verbs.listen(address, options).map(AnyListener::Verbs),
+            Address::Sim(_) => Err(simulated(address)),
         }
     }
 
@@ -101,6 +106,7 @@ impl Transport for Any {
                 let Connected { qp, welcome } = self.verbs.connect(address, request)?;
                 Ok(Connected { qp: AnyQp::Verbs(qp), welcome })
             }
+            Address::Sim(_) => Err(simulated(address)),
         }
     }
 }

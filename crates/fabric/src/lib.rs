@@ -1,7 +1,7 @@
-//! One contract, several transports: verbs semantics over shared memory, TCP, RDMA NICs and (later) the
-//! simulator.
+//! One contract, several transports: verbs semantics over shared memory, TCP, RDMA NICs and a simulated
+//! network.
 //!
-//! [`contract`] says what a queue pair does; [`shm`], [`tcp`] and [`verbs`] do it; [`hook`] wraps any of them
+//! [`contract`] says what a queue pair does; [`shm`], [`tcp`], [`verbs`] and [`sim`] do it; [`hook`] wraps any of them
 //! to count, trace or break it; `conformance` is the one suite that all of them pass. [`Any`] chooses at run
 //! time. [`ring`] carries two-sided messages by WRITE_WITH_IMM into the receiver's ring.
 
@@ -13,10 +13,12 @@ pub mod conformance;
 pub mod contract;
 pub mod deadline;
 mod door;
+mod execute;
 pub mod handshake;
 pub mod hook;
 pub mod ring;
 pub mod shm;
+pub mod sim;
 mod stream;
 pub mod tcp;
 pub mod verbs;

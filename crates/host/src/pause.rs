@@ -48,9 +48,7 @@ impl Pause {
     /// The world may wake us for nothing.
     fn park(&self, world: &dyn World, time: Duration) -> MutexGuard<'_, State> {
         let until = world.now() + Nanos(time.as_nanos() as u64);
-        while self.lock().quiet() && world.now() < until {
-            world.park(self.bed(), until);
-        }
+        while self.lock().quiet() && world.now() < until && world.park(self.bed(), until) {}
         self.lock()
     }
 

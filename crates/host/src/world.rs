@@ -21,7 +21,8 @@ pub trait World {
     fn join(&self, task: u64) -> bool;
 
     /// Lets the running task sleep until `bed` is poked or the time, on its machine's clock, is over.
-    fn park(&self, bed: usize, until: Nanos);
+    /// `false`, at once, where nothing waits any more: in what a crashed machine's tasks leave to be dropped.
+    fn park(&self, bed: usize, until: Nanos) -> bool;
 
     /// Wakes whoever is parked in `bed`.
     fn unpark(&self, bed: usize);

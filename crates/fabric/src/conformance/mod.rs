@@ -52,10 +52,29 @@ pub mod list {
     pub use super::sleep::*;
 }
 
-/// The tests of the suite for one [`Setup`], in a module of their own.
+/// The tests of the suite for one [`Setup`], in a module of their own. `threads Setup`: those that need
+/// neither other processes nor sockets.
 #[macro_export]
 macro_rules! conformance {
     ($setup:ty) => {
+        $crate::conformance! { threads $setup }
+        $crate::conformance! { @each $setup:
+            a_killed_client_is_noticed
+            a_killed_server_is_noticed
+            nothing_of_another_process_takes_effect_after_revoke
+            a_revoked_reader_is_cut_off
+            strangers_are_answered_and_forgotten
+            a_dawdling_peer_holds_up_nobody
+            an_unanswered_connect_ends_in_time
+        }
+
+        /// Entry of the child processes that other tests start; on its own it does nothing.
+        #[test]
+        fn child() {
+            $crate::conformance::child::enter::<$setup>();
+        }
+    };
+    (threads $setup:ty) => {
         $crate::conformance! { @each $setup:
             every_operation_round_trips
             sizes_odd_and_longest_come_back
@@ -76,11 +95,7 @@ macro_rules! conformance {
             before_a_violation_all_completes_and_after_it_nothing
             a_closed_peer_is_told_from_a_lost_one
             what_was_outstanding_completes_exactly_once
-            a_killed_client_is_noticed
-            a_killed_server_is_noticed
             nothing_takes_effect_after_revoke
-            nothing_of_another_process_takes_effect_after_revoke
-            a_revoked_reader_is_cut_off
             waiting_ends_by_news_or_by_time
             no_wake_up_is_lost_by_wait
             no_wake_up_is_lost_by_the_channel
@@ -92,18 +107,9 @@ macro_rules! conformance {
             nobody_listening_is_said
             an_address_taken_is_said
             a_secret_is_demanded_from_both
-            strangers_are_answered_and_forgotten
-            a_dawdling_peer_holds_up_nobody
-            an_unanswered_connect_ends_in_time
             accept_ends_in_time
             two_hundred_connections_to_one_listener
             connections_outlive_their_listener
-        }
-
-        /// Entry of the child processes that other tests start; on its own it does nothing.
-        #[test]
-        fn child() {
-            $crate::conformance::child::enter::<$setup>();
         }
     };
     (@each $setup:ty: $($name:ident)*) => {

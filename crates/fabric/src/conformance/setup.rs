@@ -31,6 +31,7 @@ fn raw(address: &Address) -> Box<dyn Stream> {
             stream.set_read_timeout(Some(SOON)).expect("time-out");
             Box::new(stream)
         }
+        Address::Sim(_) => unreachable!("no stranger gets into a simulated network"),
     }
 }
 

@@ -9,7 +9,6 @@ mod alone;
 mod buffer;
 mod codec;
 mod connect;
-mod execute;
 pub mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

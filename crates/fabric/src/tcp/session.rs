@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use longarm_base::limits::{QUEUE_DEPTH, READ_MAX};
 
 use super::buffer::Buffer;
-use super::execute::{self, Denied};
 use super::frame::{self, Frame, HEAD, TEXT_MAX, Why};
 use super::inbox::Deliver;
+use crate::execute::{self, Denied};
 use crate::handshake::printable;
 use crate::{Broken, Completion, Grant, Op, PostError, RECEIVES, SEND_MAX, Ticket, WRITE_MAX, WorkError};
 

@@ -28,6 +28,7 @@ use task::{Ended, Task, Way};
 /// What a look at a clock, and an idle poll, cost.
 const LOOK: Nanos = Nanos(25);
 const IDLE: Nanos = Nanos(100);
+const SECOND: Nanos = Nanos::from_millis(1000);
 /// Where every calendar begins: 2026-01-01.
 const DAY: UnixMillis = UnixMillis(1_767_225_600_000);
 
@@ -78,13 +79,28 @@ struct State {
     machines: Vec<Machine>,
     running: Option<u64>,
     chance: Chance,
+    /// What clocks show to destructors of crashed tasks: every wait is over soon.
+    afterlife: Nanos,
     /// Things that were done.
     steps: u64,
 }
 
-/// A world. Cloning gives the same one.
+/// A world. Cloning gives the same one; it ends with the last, and everything in it.
 #[derive(Clone)]
 pub struct World(Rc<RefCell<State>>);
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if Rc::strong_count(&self.0) == 1 && !self.0.borrow().machines.is_empty() {
+            let machines = self.0.borrow().machines.len() as u32;
+            (0..machines).for_each(|machine| self.crash(machine));
+            // Events may hold what asks the world when it is dropped.
+            let due = std::mem::take(&mut self.0.borrow_mut().due);
+            self.enter(|| drop(due));
+            self.0.borrow_mut().machines.clear();
+        }
+    }
+}
 
 impl World {
     /// An empty world of a seed.
@@ -100,6 +116,7 @@ impl World {
             machines: Vec::new(),
             running: None,
             chance: Chance::new(seed),
+            afterlife: Nanos(0),
             steps: 0,
         })))
     }
@@ -142,7 +159,11 @@ impl World {
             gone.into_iter().filter_map(|id| state.forget(id)).collect::<Vec<_>>()
         };
         // Their destructors ask the world for this and that.
-        drop(gone);
+        self.enter(|| drop(gone));
+    }
+
+    fn enter<R>(&self, act: impl FnOnce() -> R) -> R {
+        longarm_host::world::enter(Rc::new(self.clone()), act)
     }
 
     /// After a crash: the machine runs again, with nothing on it.
@@ -326,10 +347,13 @@ impl State {
 impl Host for World {
     fn now(&self) -> Nanos {
         self.spend(LOOK);
-        let state = self.0.borrow();
+        let mut state = self.0.borrow_mut();
         match state.running {
             Some(task) => state.machines[state.known[&task].machine as usize].clock(state.time),
-            None => state.time,
+            None => {
+                state.afterlife = state.afterlife + SECOND;
+                state.afterlife
+            }
         }
     }
 
@@ -358,10 +382,10 @@ impl Host for World {
         }
     }
 
-    fn park(&self, bed: usize, until: Nanos) {
+    fn park(&self, bed: usize, until: Nanos) -> bool {
         {
             let mut state = self.0.borrow_mut();
-            let Some(running) = state.running else { return };
+            let Some(running) = state.running else { return false };
             let known = state.known.get_mut(&running).expect("it runs");
             known.bed = Some(bed);
             let machine = known.machine as usize;
@@ -369,6 +393,7 @@ impl Host for World {
             state.wake_at(running, time);
         }
         self.rest();
+        true
     }
 
     fn unpark(&self, bed: usize) {

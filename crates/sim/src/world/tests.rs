@@ -7,8 +7,6 @@ use longarm_host::{Mutex, Pause, now, random, relax, sleep, spawn};
 
 use super::*;
 
-const SECOND: Nanos = Nanos::from_millis(1000);
-
 /// A log that tasks write.
 #[derive(Clone, Default)]
 struct Log(Rc<RefCell<Vec<String>>>);

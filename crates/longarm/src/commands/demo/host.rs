@@ -50,7 +50,7 @@ impl Host {
                 let text = format!("{}: the demo needs a port to connect to", config.connect_address());
                 return Err(Failure::new(Exit::Usage, text).hint("name a free one"));
             }
-            named @ (Address::Tcp(_) | Address::Verbs(_)) => named.clone(),
+            named @ (Address::Tcp(_) | Address::Verbs(_) | Address::Sim(_)) => named.clone(),
             Address::Shm(_) => Address::Shm(directory.0.join("socket")),
         };
         let system = |what: &str, error: std::io::Error| {

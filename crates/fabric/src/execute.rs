@@ -1,7 +1,8 @@
 //! What a NIC does to memory for a peer: rights and bounds first, then the one access.
 //!
 //! Every function checks that the region is lent to this peer, that the rights cover the access, and that it
-//! lies inside; a refusal has changed nothing. Alignment is the frame parser's promise.
+//! lies inside; a refusal has changed nothing. Alignment is the caller's promise. The NICs of
+//! `tcp` and `sim` work so.
 
 use longarm_base::RegionId;
 use longarm_memory::{OwnedWords, Words};
@@ -52,9 +53,14 @@ pub fn read(grant: &Grant, offset: u64, into: &mut [u8]) {
     grant.region.memory().copy_out(offset, into);
 }
 
+/// Whether a WRITE may be executed.
+pub fn may_write(grants: &[Grant], region: RegionId, offset: u64, len: usize) -> Result<&Grant, Denied> {
+    check(grants, region, offset, len, Rights::WRITE)
+}
+
 /// WRITE.
 pub fn write(grants: &[Grant], region: RegionId, offset: u64, bytes: &[u8]) -> Result<(), Denied> {
-    let grant = check(grants, region, offset, bytes.len(), Rights::WRITE)?;
+    let grant = may_write(grants, region, offset, bytes.len())?;
     grant.region.memory().copy_in(offset, bytes);
     Ok(())
 }

@@ -1,0 +1,71 @@
+//! The connecting side.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::Nanos;
+
+use super::listen::{Accepted, Knock, Reply};
+use super::qp::SimQp;
+use super::{Sim, machine};
+use crate::{Address, ConnectRequest, Connected, HELLO_MAX, Login, SetupError};
+
+pub(super) fn connect(
+    sim: &Sim,
+    address: &Address,
+    request: ConnectRequest<'_>,
+) -> Result<Connected<SimQp>, SetupError> {
+    let Address::Sim(name) = address else {
+        return Err(SetupError::Unsupported(format!("{address} is no address of a simulated network")));
+    };
+    if request.hello.len() > HELLO_MAX {
+        let text = format!("a hello of {} bytes: at most {HELLO_MAX}", request.hello.len());
+        return Err(SetupError::Protocol(text));
+    }
+    let until = longarm_host::now() + Nanos(request.timeout.as_nanos() as u64);
+    let unreachable = || SetupError::Unreachable {
+        address: address.to_string(),
+        source: std::io::ErrorKind::ConnectionRefused.into(),
+    };
+    let door = sim.net.door(name).ok_or_else(unreachable)?;
+    let (from, reply) = (machine(), Arc::new(Reply::default()));
+    if !same(&door.login, &request.login) {
+        door.fail(format!("machine {from}: it does not know the secret"));
+        return Err(SetupError::Login("the secrets of the two sides differ".into()));
+    }
+    let server = door.machine;
+    let knock =
+        Knock { machine: from, hello: request.hello.into(), grants: request.grants, reply: reply.clone() };
+    drop(door);
+    let (net, name) = (sim.net.clone(), name.clone());
+    sim.net.at(sim.net.time() + sim.net.delay(), move || {
+        if net.is_cut(from, server) || net.is_cut(server, from) {
+            return;
+        }
+        match net.door(&name) {
+            Some(door) => door.knock(knock),
+            None => knock.reply.give(Err(SetupError::Protocol("the listener is gone".into()))),
+        }
+    });
+    loop {
+        if let Some(answer) = reply.answer.lock().take() {
+            let Accepted { pair, welcome, granted } = answer?;
+            let qp = SimQp::new(pair, 1, request.landing, granted, format!("sim machine {server}"));
+            return Ok(Connected { qp, welcome });
+        }
+        let left = until.since(longarm_host::now());
+        if left.0 == 0 {
+            return Err(SetupError::Timeout(address.to_string()));
+        }
+        reply.bed.sleep(Duration::from_nanos(left.0));
+    }
+}
+
+/// The proof itself (challenge and answer) is the other transports'; here both sides are in one process.
+fn same(wanted: &Login, shown: &Login) -> bool {
+    match (wanted, shown) {
+        (Login::None, Login::None) => true,
+        (Login::Secret(wanted), Login::Secret(shown)) => wanted == shown,
+        _ => false,
+    }
+}

@@ -1,0 +1,176 @@
+//! One end of a connection: what it posted, what it has to poll, and why it is broken.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use longarm_base::{Nanos, Place, RegionId};
+use longarm_host::Pause;
+
+use crate::{Broken, Channel, Grant, Ticket, WorkError};
+
+/// One of the two ends; the other is `1 - side`.
+pub(super) type Side = usize;
+
+/// A request, with its bytes.
+#[derive(Clone, Debug)]
+pub(super) enum Owned {
+    Read {
+        from: Place,
+        into: u32,
+    },
+    Write {
+        region: RegionId,
+        offset: u64,
+        bytes: Vec<u8>,
+        imm: Option<u32>,
+    },
+    Send {
+        bytes: Vec<u8>,
+    },
+    CompareSwap {
+        region: RegionId,
+        offset: u64,
+        expected: u64,
+        new: u64,
+    },
+    FetchAdd {
+        region: RegionId,
+        offset: u64,
+        add: u64,
+    },
+    /// The end was closed in good order.
+    Farewell,
+}
+
+/// Something to poll.
+#[derive(Debug)]
+pub(super) enum News {
+    Done { ticket: Ticket, result: Result<u64, WorkError>, landed: Option<(u32, Vec<u8>)> },
+    Arrived { imm: u32, len: u32 },
+    Message(Vec<u8>),
+}
+
+/// A request that is posted and not yet reported.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub number: u64,
+    pub ticket: Ticket,
+    /// Of a READ: where it lands, and what was sampled so far.
+    pub landing: Option<(u32, Vec<u8>)>,
+    pub result: Option<Result<u64, WorkError>>,
+}
+
+/// A request on its way.
+#[derive(Debug)]
+pub(super) struct Flight {
+    pub number: u64,
+    pub op: Owned,
+    pub posted: Nanos,
+    pub ready: Nanos,
+}
+
+/// One end.
+#[derive(Debug)]
+pub(super) struct End {
+    pub machine: u32,
+    pub grants: Vec<Grant>,
+    pub broken: Option<Broken>,
+    /// It revoked its peer: nothing of that peer takes effect.
+    pub deaf: bool,
+    pub posted: u64,
+    pub open: VecDeque<Open>,
+    pub staged: VecDeque<Flight>,
+    pub wire: VecDeque<Flight>,
+    /// When the last request that was rung reaches the peer.
+    pub sent_until: Nanos,
+    /// A WRITE at the peer is landing.
+    pub landing: bool,
+    pub told_until: Nanos,
+    pub news: VecDeque<News>,
+    /// Completions among the news.
+    pub unpolled: usize,
+    /// Messages the peer has not handed back, and arrivals it has not polled.
+    pub messages: usize,
+    pub arrivals: usize,
+    pub bed: Arc<Pause>,
+    pub bell: Option<Channel>,
+    pub armed: bool,
+}
+
+impl End {
+    pub fn new(machine: u32, grants: Vec<Grant>, bell: Option<Channel>) -> End {
+        End {
+            machine,
+            grants,
+            broken: None,
+            deaf: false,
+            posted: 0,
+            open: VecDeque::new(),
+            staged: VecDeque::new(),
+            wire: VecDeque::new(),
+            sent_until: Nanos(0),
+            landing: false,
+            told_until: Nanos(0),
+            news: VecDeque::new(),
+            unpolled: 0,
+            messages: 0,
+            arrivals: 0,
+            bed: Arc::default(),
+            bell,
+            armed: false,
+        }
+    }
+
+    pub fn take_news(&mut self) -> Option<News> {
+        let news = self.news.pop_front()?;
+        self.unpolled -= usize::from(matches!(news, News::Done { .. }));
+        Some(news)
+    }
+
+    pub fn tell(&mut self, news: News) {
+        self.unpolled += usize::from(matches!(news, News::Done { .. }));
+        self.news.push_back(news);
+        self.wake();
+    }
+
+    pub fn wake(&mut self) {
+        self.bed.poke();
+        if std::mem::take(&mut self.armed)
+            && let Some(bell) = &self.bell
+        {
+            bell.notify();
+        }
+    }
+
+    /// Reports what is complete, oldest first. `false` if a request was refused: the end breaks then.
+    pub fn report(&mut self) -> bool {
+        while let Some(result) = self.open.front().and_then(|open| open.result) {
+            let Open { ticket, landing, .. } = self.open.pop_front().expect("looked at above");
+            let landed = if result.is_ok() { landing } else { None };
+            if ticket != Ticket::SILENT || result.is_err() {
+                self.tell(News::Done { ticket, result, landed });
+            }
+            if result == Err(WorkError::Access) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Nothing is sent any more; what was posted is flushed.
+    pub fn break_off(&mut self, why: Broken) {
+        if self.broken.is_some() {
+            return;
+        }
+        self.broken = Some(why);
+        self.staged.clear();
+        for open in &mut self.open {
+            open.result.get_or_insert(Err(WorkError::Flushed));
+        }
+        while !self.report() {}
+        if let Some(bell) = &self.bell {
+            bell.notify();
+        }
+        self.wake();
+    }
+}

@@ -1,0 +1,121 @@
+//! How READs and WRITEs meet the far memory.
+//!
+//! (1) A WRITE lands in parts of whole words, at moments of their own; what is posted after it waits for the
+//!     last. It may complete before that: who then reads the memory locally may miss it (the acknowledgement
+//!     window), a later READ of the same queue pair does not.
+//! (2) A READ samples each line at a moment of its own; what is posted after it does not wait.
+
+use std::sync::Arc;
+
+use longarm_base::limits::LINE;
+use longarm_base::{Nanos, Place};
+use longarm_memory::{Mapped, OwnedWords, Words};
+
+use super::end::{End, News, Side};
+use super::net::Landing;
+use super::pair::Pair;
+
+/// A WRITE at the far memory.
+pub(super) struct Landed {
+    pub number: u64,
+    pub imm: Option<u32>,
+    pub memory: Mapped,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+}
+
+impl Pair {
+    /// The samples of a READ.
+    pub(super) fn sample(self: &Arc<Pair>, memory: Mapped, side: Side, number: u64, from: Place) {
+        let (time, spread) = (self.net.time(), self.net.weather().spread.0);
+        let moments = if spread == 0 { 1 } else { 1 + self.net.draw(2) };
+        let mut parts: Vec<(Nanos, Vec<(u64, u32)>)> =
+            (0..moments).map(|_| (time + Nanos(self.net.draw(spread)), Vec::new())).collect();
+        parts.sort_by_key(|part| part.0);
+        let end = from.offset + u64::from(from.len);
+        let mut at = from.offset;
+        while at < end {
+            let next = (at / LINE + 1) * LINE;
+            let part = self.net.draw(moments - 1) as usize;
+            parts[part].1.push((at, (next.min(end) - at) as u32));
+            at = next;
+        }
+        for (moment, lines) in parts {
+            let (pair, memory) = (self.clone(), memory.clone());
+            self.net.at(moment, move || pair.sample_now(side, number, &memory, from.offset, &lines));
+        }
+        let last = time + Nanos(spread);
+        let pair = self.clone();
+        self.net.at(last, move || {
+            let mut ends = pair.ends.lock();
+            pair.answer(&mut ends[side], side, number, Ok(0));
+        });
+    }
+
+    fn sample_now(&self, side: Side, number: u64, memory: &Mapped, base: u64, lines: &[(u64, u32)]) {
+        let mut ends = self.ends.lock();
+        if self.net.is_down(ends[1 - side].machine) {
+            return;
+        }
+        let open = ends[side].open.iter_mut().find(|open| open.number == number);
+        if let Some((_, bytes)) = open.and_then(|open| open.landing.as_mut()) {
+            for &(at, len) in lines {
+                let start = (at - base) as usize;
+                memory.copy_out(at, &mut bytes[start..start + len as usize]);
+            }
+        }
+    }
+
+    /// The parts of a WRITE.
+    pub(super) fn land(self: &Arc<Pair>, ends: &mut [End; 2], side: Side, write: Landed) {
+        let (time, weather) = (self.net.time(), self.net.weather());
+        let words = (write.bytes.len() / 8) as u64;
+        let parts =
+            if weather.spread == Nanos(0) || words < 2 { 1 } else { 1 + self.net.draw(2).min(words - 1) };
+        if parts == 1 {
+            write.memory.copy_in(write.offset, &write.bytes);
+            self.landed(ends, side, &write);
+            return self.answer(&mut ends[side], side, write.number, Ok(0));
+        }
+        let mut cuts: Vec<usize> = (1..parts).map(|_| 8 * self.net.draw(words) as usize).collect();
+        cuts.extend([0, write.bytes.len()]);
+        cuts.sort_unstable();
+        let mut ranges: Vec<_> = cuts.windows(2).map(|pair| pair[0]..pair[1]).collect();
+        if weather.landing == Landing::Any {
+            let by = self.net.draw(ranges.len() as u64 - 1) as usize;
+            ranges.rotate_left(by);
+        }
+        let mut moments: Vec<_> =
+            ranges.iter().map(|_| time + Nanos(self.net.draw(weather.spread.0))).collect();
+        moments.sort_unstable();
+        ends[side].landing = true;
+        // Before the last part has landed, perhaps: the acknowledgement window.
+        self.answer(&mut ends[side], side, write.number, Ok(0));
+        let (write, last) = (Arc::new(write), ranges.len() - 1);
+        for (i, (range, moment)) in ranges.into_iter().zip(moments).enumerate() {
+            let (pair, write) = (self.clone(), write.clone());
+            self.net.at(moment, move || {
+                let mut ends = pair.ends.lock();
+                if !ends[1 - side].deaf && !pair.net.is_down(ends[1 - side].machine) {
+                    write.memory.copy_in(write.offset + range.start as u64, &write.bytes[range]);
+                }
+                if i == last {
+                    ends[side].landing = false;
+                    pair.landed(&mut ends, side, &write);
+                    drop(ends);
+                    pair.deliver(side);
+                }
+            });
+        }
+    }
+
+    /// A WRITE is there: whoever it is for learns of it, if it says so.
+    fn landed(&self, ends: &mut [End; 2], side: Side, write: &Landed) {
+        let far = &mut ends[1 - side];
+        if let Some(imm) = write.imm
+            && far.broken.is_none()
+        {
+            far.tell(News::Arrived { imm, len: write.bytes.len() as u32 });
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The listening side.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_host::{Mutex, Pause};
+
+use super::end::End;
+use super::net::Net;
+use super::pair::Pair;
+use super::qp::SimQp;
+use super::{Sim, machine};
+use crate::{
+    Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo,
+    SetupError,
+};
+
+/// Failures kept until somebody asks.
+const FAILURES: usize = 64;
+
+/// Where peers knock.
+#[derive(Debug)]
+pub(super) struct Door {
+    pub machine: u32,
+    pub login: Login,
+    pending: usize,
+    knocks: Mutex<VecDeque<Knock>>,
+    bed: Pause,
+    failures: Mutex<Vec<String>>,
+}
+
+/// A peer that has logged in.
+#[derive(Debug)]
+pub(super) struct Knock {
+    pub machine: u32,
+    pub hello: Vec<u8>,
+    pub grants: Vec<Grant>,
+    pub reply: Arc<Reply>,
+}
+
+/// What a peer waits for.
+#[derive(Debug, Default)]
+pub(super) struct Reply {
+    pub answer: Mutex<Option<Result<Accepted, SetupError>>>,
+    pub bed: Pause,
+}
+
+/// A connection, for the side that asked for it.
+#[derive(Debug)]
+pub(super) struct Accepted {
+    pub pair: Arc<Pair>,
+    pub welcome: Vec<u8>,
+    pub granted: Vec<Granted>,
+}
+
+impl Door {
+    /// A peer stands there; it is turned away if too many do.
+    pub fn knock(&self, knock: Knock) {
+        let mut knocks = self.knocks.lock();
+        if knocks.len() >= self.pending {
+            knock.reply.give(Err(SetupError::Refused("too many handshakes at once: try again".into())));
+            return;
+        }
+        knocks.push_back(knock);
+        drop(knocks);
+        self.bed.poke();
+    }
+
+    pub fn fail(&self, text: String) {
+        let mut failures = self.failures.lock();
+        if failures.len() < FAILURES {
+            failures.push(text);
+        }
+    }
+}
+
+impl Reply {
+    pub fn give(&self, answer: Result<Accepted, SetupError>) {
+        *self.answer.lock() = Some(answer);
+        self.bed.poke();
+    }
+}
+
+/// A listener of a simulated machine.
+#[derive(Debug)]
+pub struct SimListener {
+    net: Arc<Net>,
+    name: String,
+    door: Arc<Door>,
+}
+
+pub(super) fn listen(
+    sim: &Sim,
+    address: &Address,
+    options: ListenOptions,
+) -> Result<SimListener, SetupError> {
+    let Address::Sim(name) = address else {
+        return Err(SetupError::Unsupported(format!("{address} is no address of a simulated network")));
+    };
+    let door = Arc::new(Door {
+        machine: machine(),
+        login: options.login,
+        pending: options.pending,
+        knocks: Mutex::default(),
+        bed: Pause::default(),
+        failures: Mutex::default(),
+    });
+    if !sim.net.open(name, &door) {
+        let taken = std::io::Error::from(std::io::ErrorKind::AddrInUse);
+        return Err(SetupError::Os("listen on the address", taken));
+    }
+    Ok(SimListener { net: sim.net.clone(), name: name.clone(), door })
+}
+
+impl Listener for SimListener {
+    type Qp = SimQp;
+    type Incoming = SimIncoming;
+
+    fn accept(&mut self, timeout: Duration) -> Result<Option<SimIncoming>, SetupError> {
+        let until = longarm_host::now() + longarm_base::Nanos(timeout.as_nanos() as u64);
+        loop {
+            if let Some(knock) = self.door.knocks.lock().pop_front() {
+                let (net, machine) = (self.net.clone(), self.door.machine);
+                return Ok(Some(SimIncoming { net, machine, knock: Some(knock) }));
+            }
+            let left = until.since(longarm_host::now());
+            if left.0 == 0 {
+                return Ok(None);
+            }
+            self.door.bed.sleep(Duration::from_nanos(left.0));
+        }
+    }
+
+    fn address(&self) -> Address {
+        Address::Sim(self.name.clone())
+    }
+
+    fn failures(&mut self) -> Vec<String> {
+        std::mem::take(&mut *self.door.failures.lock())
+    }
+}
+
+/// A peer that waits to be let in.
+#[derive(Debug)]
+pub struct SimIncoming {
+    net: Arc<Net>,
+    machine: u32,
+    /// Until it is answered.
+    knock: Option<Knock>,
+}
+
+impl SimIncoming {
+    fn knock(&self) -> &Knock {
+        self.knock.as_ref().expect("answered once, and then consumed")
+    }
+
+    /// Answers, as long as the network takes.
+    fn answer(&mut self, answer: impl FnOnce(Knock) -> Result<Accepted, SetupError>) {
+        let knock = self.knock.take().expect("answered once");
+        let (reply, delay) = (knock.reply.clone(), self.net.delay());
+        let answer = answer(knock);
+        self.net.at(self.net.time() + delay, move || reply.give(answer));
+    }
+}
+
+impl Incoming for SimIncoming {
+    type Qp = SimQp;
+
+    fn hello(&self) -> &[u8] {
+        &self.knock().hello
+    }
+
+    fn peer(&self) -> PeerInfo {
+        PeerInfo { name: format!("machine {}", self.knock().machine), pid: None, uid: None }
+    }
+
+    fn accept(
+        mut self,
+        welcome: &[u8],
+        grants: Vec<Grant>,
+        landing: u32,
+        channel: &Channel,
+    ) -> Result<SimQp, SetupError> {
+        if welcome.len() > HELLO_MAX {
+            let text = format!("a welcome of {} bytes: at most {HELLO_MAX}", welcome.len());
+            return Err(SetupError::Protocol(text));
+        }
+        let of = |grants: &[Grant]| -> Vec<Granted> {
+            let granted = |g: &Grant| Granted { id: g.id, bytes: g.region.bytes(), rights: g.rights };
+            grants.iter().map(granted).collect()
+        };
+        let (lent, knock) = (of(&grants), self.knock());
+        let (borrowed, theirs) = (of(&knock.grants), knock.machine);
+        let ours = End::new(self.machine, grants, Some(channel.clone()));
+        let pair = Pair::new(self.net.clone(), [ours, End::new(theirs, knock.grants.clone(), None)]);
+        let qp = SimQp::new(pair.clone(), 0, landing, borrowed, format!("sim machine {theirs}"));
+        self.answer(|_| Ok(Accepted { pair, welcome: welcome.into(), granted: lent }));
+        Ok(qp)
+    }
+
+    fn reject(mut self, reason: &str) {
+        let refused = SetupError::Refused(reason.into());
+        self.answer(|_| Err(refused));
+    }
+}
+
+impl Drop for SimIncoming {
+    fn drop(&mut self) {
+        if self.knock.is_some() {
+            self.answer(|_| Err(SetupError::Protocol("the listener gave the connection up".into())));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! A simulated network: verbs as VERIFY 5.1 has them, with everything it allows that a NIC of today rarely
+//! does.
+//!
+//! In a simulated world ([`longarm_host::World`]) its time and its chance are the world's, and one seed gives
+//! one run. On threads it runs in real time, which is how it passes the conformance suite of all transports.
+//!
+//! `net` says how things are between machines, `connect` and `listen` make a connection, `pair` is one with
+//! its wire, `end` what each side of it knows, `land` how it meets memory, `qp` the queue pair.
+
+mod connect;
+mod end;
+mod land;
+mod listen;
+mod net;
+mod pair;
+mod qp;
+#[cfg(test)]
+mod tests;
+mod ticker;
+
+use std::sync::Arc;
+
+use longarm_host::world::entered;
+
+use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};
+pub use listen::{SimIncoming, SimListener};
+use net::Net;
+pub use net::{Landing, Weather};
+pub use qp::SimQp;
+
+/// A simulated network, as a transport. Cloning gives the same one.
+#[derive(Clone, Debug)]
+pub struct Sim {
+    net: Arc<Net>,
+}
+
+impl Sim {
+    /// A network with such weather.
+    pub fn new(weather: Weather) -> Sim {
+        Sim { net: Arc::new(Net::new(weather)) }
+    }
+
+    /// From now on the weather is this.
+    pub fn set_weather(&self, weather: Weather) {
+        self.net.set_weather(weather);
+    }
+
+    /// Nothing comes through from one machine to the other any more (or does again). What is on its way waits
+    /// and is sent again, until its queue pair breaks.
+    pub fn cut(&self, from: u32, to: u32, cut: bool) {
+        self.net.cut(from, to, cut);
+    }
+
+    /// A machine goes down, with its NIC. Peers notice some time; what it had sent may still arrive.
+    pub fn machine_down(&self, machine: u32) {
+        for pair in self.net.set_down(machine, true) {
+            pair.machine_down(machine);
+        }
+    }
+
+    /// It is there again; its old connections are not.
+    pub fn machine_up(&self, machine: u32) {
+        self.net.set_down(machine, false);
+    }
+}
+
+/// Where the caller is; threads are all of one machine.
+fn machine() -> u32 {
+    entered().map_or(0, |world| world.machine())
+}
+
+impl Transport for Sim {
+    type Qp = SimQp;
+    type Listener = SimListener;
+
+    fn listen(&self, address: &Address, options: ListenOptions) -> Result<SimListener, SetupError> {
+        listen::listen(self, address, options)
+    }
+
+    fn connect(
+        &self,
+        address: &Address,
+        request: ConnectRequest<'_>,
+    ) -> Result<Connected<SimQp>, SetupError> {
+        connect::connect(self, address, request)
+    }
+}

@@ -1,0 +1,234 @@
+//! Two ends and the wire between them: RC as VERIFY 5.1 has it.
+//!
+//! (1) Requests of one end reach the far memory in posting order; nothing is ordered across queue pairs.
+//! (2) Completions come in posting order, once each.
+//! (3) When an end breaks, each of its requests that was under way may still take effect, unseen (a ghost),
+//!     unless the far end revoked it.
+//!
+//! How READs and WRITEs meet the memory is in `land`.
+
+use std::sync::Arc;
+
+use longarm_base::Nanos;
+use longarm_base::limits::QUEUE_DEPTH;
+use longarm_host::Mutex;
+
+use super::end::{End, Flight, News, Open, Owned, Side};
+use super::land::Landed;
+use super::net::Net;
+use crate::execute::{self, Denied};
+use crate::{Broken, PostError, RECEIVES, Ticket, WorkError};
+
+/// A connection.
+#[derive(Debug)]
+pub(super) struct Pair {
+    pub net: Arc<Net>,
+    pub(super) ends: Mutex<[End; 2]>,
+}
+
+impl Pair {
+    pub fn new(net: Arc<Net>, ends: [End; 2]) -> Arc<Pair> {
+        let pair = Arc::new(Pair { net, ends: Mutex::new(ends) });
+        pair.net.add_pair(&pair);
+        pair
+    }
+
+    pub fn with<R>(&self, side: Side, act: impl FnOnce(&mut End) -> R) -> R {
+        act(&mut self.ends.lock()[side])
+    }
+
+    pub fn post(&self, side: Side, op: Owned, ticket: Ticket) -> Result<(), PostError> {
+        let time = self.net.time();
+        let mut ends = self.ends.lock();
+        let end = &mut ends[side];
+        if end.broken.is_some() {
+            return Err(PostError::Broken);
+        }
+        let full = match &op {
+            Owned::Send { .. } => end.messages >= RECEIVES,
+            Owned::Write { imm: Some(_), .. } => end.arrivals >= QUEUE_DEPTH,
+            _ => false,
+        };
+        if full || end.open.len() + end.unpolled >= QUEUE_DEPTH {
+            return Err(PostError::Full);
+        }
+        end.messages += usize::from(matches!(op, Owned::Send { .. }));
+        end.arrivals += usize::from(matches!(op, Owned::Write { imm: Some(_), .. }));
+        end.posted += 1;
+        let landing = match &op {
+            Owned::Read { from, into } => Some((*into, vec![0; from.len as usize])),
+            _ => None,
+        };
+        end.open.push_back(Open { number: end.posted, ticket, landing, result: None });
+        end.staged.push_back(Flight { number: end.posted, op, posted: time, ready: time });
+        Ok(())
+    }
+
+    /// Sends what was posted, and a farewell if it is the last.
+    pub fn ring(self: &Arc<Pair>, side: Side, farewell: bool) {
+        let time = self.net.time();
+        let mut ends = self.ends.lock();
+        let end = &mut ends[side];
+        if farewell && end.broken.is_none() {
+            let op = Owned::Farewell;
+            end.staged.push_back(Flight { number: u64::MAX, op, posted: time, ready: time });
+        }
+        while let Some(mut flight) = end.staged.pop_front() {
+            let weather = self.net.weather();
+            let lost = weather.loss > 0 && self.net.draw(weather.loss - 1) == 0;
+            let late = if lost { weather.resend } else { Nanos(0) };
+            flight.ready = (time + self.net.delay() + late).max(end.sent_until + Nanos(1));
+            end.sent_until = flight.ready;
+            self.deliver_at(side, flight.ready);
+            end.wire.push_back(flight);
+        }
+    }
+
+    fn deliver_at(self: &Arc<Pair>, side: Side, time: Nanos) {
+        let pair = self.clone();
+        self.net.at(time, move || pair.deliver(side));
+    }
+
+    /// What has reached the far memory takes effect.
+    pub(super) fn deliver(self: &Arc<Pair>, side: Side) {
+        let time = self.net.time();
+        let mut ends = self.ends.lock();
+        loop {
+            let (from, to) = (ends[side].machine, ends[1 - side].machine);
+            let deaf = ends[1 - side].deaf;
+            let end = &mut ends[side];
+            let Some(flight) = end.wire.front_mut().filter(|flight| flight.ready <= time) else { return };
+            if end.landing {
+                return;
+            }
+            if deaf || self.net.is_down(to) && end.broken.is_some() {
+                end.wire.pop_front();
+                continue;
+            }
+            let weather = self.net.weather();
+            if self.net.is_cut(from, to) || self.net.is_cut(to, from) {
+                if end.broken.is_none() && time.since(flight.posted) > weather.give_up {
+                    // It is not known what came through before: ghosts stay on the wire.
+                    end.break_off(Broken::PeerLost("no answer, the request was sent again in vain".into()));
+                } else if end.broken.is_some()
+                    && time.since(flight.posted) > weather.give_up + weather.give_up
+                {
+                    end.wire.pop_front();
+                    continue;
+                }
+                flight_later(&mut ends[side], time + weather.resend);
+                self.deliver_at(side, time + weather.resend);
+                return;
+            }
+            let flight = end.wire.pop_front().expect("looked at above");
+            if end.broken.is_some() && self.net.draw(1) == 0 {
+                continue;
+            }
+            self.execute(&mut ends, side, flight);
+        }
+    }
+
+    fn execute(self: &Arc<Pair>, ends: &mut [End; 2], side: Side, flight: Flight) {
+        let Flight { number, op, .. } = flight;
+        let grants = &ends[1 - side].grants;
+        let outcome = match op {
+            Owned::Farewell => return ends[1 - side].break_off(Broken::Closed),
+            _ if ends[1 - side].broken.is_some() => return self.lose(side),
+            Owned::Read { from, .. } => {
+                match execute::may_read(grants, from.region, from.offset, from.len as usize) {
+                    Ok(grant) => return self.sample(grant.region.memory().clone(), side, number, from),
+                    Err(denied) => Err(denied),
+                }
+            }
+            Owned::Write { region, offset, bytes, imm } => {
+                match execute::may_write(grants, region, offset, bytes.len()) {
+                    Ok(grant) => {
+                        let memory = grant.region.memory().clone();
+                        return self.land(ends, side, Landed { number, imm, memory, offset, bytes });
+                    }
+                    Err(denied) => Err(denied),
+                }
+            }
+            Owned::Send { bytes } => {
+                ends[1 - side].tell(News::Message(bytes));
+                Ok(0)
+            }
+            Owned::CompareSwap { region, offset, expected, new } => {
+                execute::compare_swap(grants, region, offset, expected, new)
+            }
+            Owned::FetchAdd { region, offset, add } => execute::fetch_add(grants, region, offset, add),
+        };
+        match outcome {
+            Ok(word) => self.answer(&mut ends[side], side, number, Ok(word)),
+            Err(Denied(text)) => {
+                ends[side].wire.clear();
+                self.answer(&mut ends[side], side, number, Err(WorkError::Access));
+                ends[1 - side].break_off(Broken::Protocol(format!("remote access error: {text}")));
+            }
+        }
+    }
+
+    /// The answer to a request goes back.
+    pub(super) fn answer(
+        self: &Arc<Pair>,
+        end: &mut End,
+        side: Side,
+        number: u64,
+        result: Result<u64, WorkError>,
+    ) {
+        let back = (self.net.time() + self.net.delay()).max(end.told_until + Nanos(1));
+        end.told_until = back;
+        let pair = self.clone();
+        self.net.at(back, move || {
+            let mut ends = pair.ends.lock();
+            let end = &mut ends[side];
+            let Some(open) = end.open.iter_mut().find(|open| open.number == number) else { return };
+            open.result = Some(result);
+            if !end.report() {
+                end.break_off(Broken::Protocol("remote access error".into()));
+            }
+        });
+    }
+
+    /// The peer is gone, as far as this end can tell; it notices a little later.
+    fn lose(self: &Arc<Pair>, side: Side) {
+        let pair = self.clone();
+        let notice = self.net.time() + self.net.delay();
+        self.net.at(notice, move || {
+            pair.with(side, |end| end.break_off(Broken::PeerLost("the connection was reset".into())));
+        });
+    }
+
+    /// Fences the peer off: when this returns nothing of it takes effect any more.
+    pub fn revoke(self: &Arc<Pair>, side: Side) {
+        self.with(side, |end| {
+            end.deaf = true;
+            end.break_off(Broken::Revoked);
+            end.news.retain(|news| matches!(news, News::Done { .. }));
+            end.broken = Some(Broken::Revoked);
+        });
+        self.lose(1 - side);
+    }
+
+    /// A machine at one end went down: that end does nothing more, the other notices some time.
+    pub fn machine_down(self: &Arc<Pair>, machine: u32) {
+        for side in 0..2 {
+            if self.with(side, |end| end.machine) != machine {
+                continue;
+            }
+            self.with(side, |end| end.break_off(Broken::Closed));
+            let weather = self.net.weather();
+            let notice = self.net.time() + Nanos(self.net.draw(weather.give_up.0));
+            let pair = self.clone();
+            self.net.at(notice, move || {
+                pair.with(1 - side, |end| end.break_off(Broken::PeerLost("its machine is down".into())));
+            });
+        }
+    }
+}
+
+fn flight_later(end: &mut End, ready: Nanos) {
+    if let Some(flight) = end.wire.front_mut() {
+        flight.ready = ready;
+    }
+}

@@ -1,0 +1,60 @@
+//! The code that ships, in a world.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use longarm_base::Nanos;
+use longarm_client::{Client, Options};
+use longarm_fabric::Address;
+use longarm_fabric::sim::{Landing, Sim, Weather};
+use longarm_server::{Server, ServerOptions};
+
+use crate::world::{Drift, Stopped, World};
+
+const ROUGH: Weather = Weather { spread: Nanos(3000), landing: Landing::Any, loss: 100, ..Weather::FINE };
+
+/// What three clients of one server saw, and the steps that the world took.
+fn run(seed: u64) -> (Vec<String>, u64) {
+    let (world, sim, log) = (World::new(seed), Sim::new(ROUGH), Rc::new(RefCell::new(Vec::new())));
+    let (server, address) = (world.add_machine(Drift::default()), Address::Sim("node0".into()));
+    let (net, at) = (sim.clone(), address.clone());
+    world.start(server, "server", move || {
+        let options =
+            ServerOptions { addresses: vec![at], spin: Duration::ZERO, memory: 16 << 20, ..options() };
+        let server = Server::start_on(&net, options).expect("start");
+        longarm_host::sleep(Duration::from_secs(3600));
+        drop(server);
+    });
+    for number in 0..3u64 {
+        let machine = world.add_machine(Drift { offset: Nanos(number * 1_000_000_000), rate: 0 });
+        let (net, at, log) = (sim.clone(), address.clone(), log.clone());
+        world.start(machine, "client", move || {
+            longarm_host::sleep(Duration::from_millis(5));
+            let options = Options { spin: Duration::ZERO, ..Options::default() };
+            let mut client = Client::connect_over(net, &at, options).expect("connect");
+            for i in 0..200 {
+                let key = format!("k{}", i % 5);
+                client.put(key.as_bytes(), format!("{number}-{i}").as_bytes()).expect("put");
+                let got = client.get(key.as_bytes()).expect("get").expect("nobody deletes");
+                log.borrow_mut().push(format!("{number} {key} {}", String::from_utf8_lossy(&got)));
+            }
+        });
+    }
+    assert_eq!(world.run(Nanos::from_millis(1000)), Stopped::Time);
+    sim.machine_down(server);
+    world.crash(server);
+    (log.take(), world.steps())
+}
+
+fn options() -> ServerOptions {
+    ServerOptions { expected_items: 1000, ..ServerOptions::default() }
+}
+
+#[test]
+fn the_server_and_the_clients_that_ship_run_and_the_seed_decides() {
+    let seen = run(1);
+    assert_eq!(seen.0.len(), 600, "all are done within a second");
+    assert_eq!(seen, run(1));
+    assert_ne!(seen.0, run(2).0);
+}
