@@ -1,9 +1,9 @@
 //! One contract, several transports: verbs semantics over shared memory, TCP, RDMA NICs and a simulated
 //! network.
 //!
-//! [`contract`] says what a queue pair does; [`shm`], [`tcp`], [`verbs`] and [`sim`] do it; [`hook`] wraps any of them
-//! to count, trace or break it; `conformance` is the one suite that all of them pass. [`Any`] chooses at run
-//! time. [`ring`] carries two-sided messages by WRITE_WITH_IMM into the receiver's ring.
+//! [`contract`] says what a queue pair does; [`shm`], [`tcp`], [`verbs`] and [`sim`] do it; [`hook`] wraps
+//! any of them to count, trace or break it; `conformance` is the one suite that all of them pass. [`Any`]
+//! chooses at run time. [`ring`] carries two-sided messages by WRITE_WITH_IMM into the receiver's ring.
 
 pub mod address;
 pub mod any;

@@ -1,0 +1,89 @@
+//! What clients did and saw, and whether one store that does one thing at a time could have shown them that
+//! (linearizability; Herlihy and Wing, TOPLAS 1990).
+//!
+//! Three judges, because none is enough alone:
+//! - [`sweep`] looks at every operation and trusts the versions that the store names. It is quick and names
+//!   the guilty pair.
+//! - [`zones`] trusts nothing but the values, which are unique. It is quick, too, and knows gets and blind
+//!   writes only.
+//! - [`search`] tries all orders. It knows every operation, and is for short histories.
+//!
+//! An operation without an answer is in doubt: it may have taken effect at any time after its call, or never.
+#![forbid(unsafe_code)]
+
+mod operation;
+pub mod search;
+pub mod sweep;
+#[cfg(test)]
+mod tests;
+pub mod zones;
+
+pub use operation::{Action, Operation, Outcome, Value};
+
+use std::collections::BTreeMap;
+
+/// Two operations that no order explains, or one: in words, with both.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// Which judge says so, and by which rule.
+    pub rule: &'static str,
+    /// The guilty ones.
+    pub guilty: Vec<Operation>,
+}
+
+impl std::fmt::Display for Violation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.rule)?;
+        self.guilty.iter().try_for_each(|operation| write!(f, "\n  {operation}"))
+    }
+}
+
+/// Operations of all clients, in any order.
+#[derive(Clone, Debug, Default)]
+pub struct History(Vec<Operation>);
+
+impl History {
+    /// Adds one.
+    pub fn push(&mut self, operation: Operation) {
+        self.0.push(operation);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether nobody did anything.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn operations(&self) -> &[Operation] {
+        &self.0
+    }
+
+    /// Those of each key, in the order of their calls.
+    fn by_key(&self) -> BTreeMap<u32, Vec<Operation>> {
+        let mut keys: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
+        for operation in &self.0 {
+            keys.entry(operation.key).or_default().push(operation.clone());
+        }
+        for operations in keys.values_mut() {
+            operations.sort_by_key(|operation| (operation.call, operation.end));
+        }
+        keys
+    }
+
+    /// Asks all judges; the search gives up on a key after `steps` and then says nothing of it.
+    pub fn judge(&self, steps: u64) -> Result<(), Violation> {
+        for operations in self.by_key().values() {
+            sweep::judge(operations)?;
+            zones::judge(operations)?;
+            if let search::Verdict::Illegal(violation) = search::judge(operations, steps) {
+                return Err(violation);
+            }
+        }
+        Ok(())
+    }
+}

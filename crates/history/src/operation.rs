@@ -1,0 +1,95 @@
+//! One operation of one client.
+
+use longarm_base::{Csn, Nanos};
+
+/// What somebody wrote: no two writes of a history write the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Value(pub u64);
+
+/// What was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// What is there?
+    Get,
+    /// Let this be there.
+    Put(Value),
+    /// Let this be there if nothing is.
+    PutIfAbsent(Value),
+    /// Let `new` be there if `expected` is.
+    Replace {
+        /// What the client saw.
+        expected: Value,
+        /// What it wants.
+        new: Value,
+    },
+    /// Let nothing be there.
+    Delete,
+}
+
+/// What was answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// A get found this.
+    Found(Value),
+    /// A get, or a delete, found nothing.
+    Absent,
+    /// A write is done.
+    Done,
+    /// The condition did not hold: nothing was done.
+    Refused,
+    /// No answer came.
+    InDoubt,
+}
+
+/// An operation, on a clock that all of a history's operations share.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Who.
+    pub client: u32,
+    /// The key, by number.
+    pub key: u32,
+    /// What it asked for.
+    pub action: Action,
+    /// What it was told.
+    pub outcome: Outcome,
+    /// Before it was asked.
+    pub call: Nanos,
+    /// After it was answered; in doubt, never.
+    pub end: Nanos,
+    /// The version of what was found or written, where the store says it.
+    pub version: Option<Csn>,
+}
+
+impl Operation {
+    /// What it wrote, or may have written; `None` for whoever wrote nothing.
+    pub fn wrote(&self) -> Option<Value> {
+        match (self.action, self.outcome) {
+            (_, Outcome::Refused | Outcome::Absent) => None,
+            (Action::Put(value) | Action::PutIfAbsent(value), _) => Some(value),
+            (Action::Replace { new, .. }, _) => Some(new),
+            (Action::Get | Action::Delete, _) => None,
+        }
+    }
+
+    /// Whether it removed something, or may have.
+    pub fn removed(&self) -> bool {
+        self.action == Action::Delete && matches!(self.outcome, Outcome::Done | Outcome::InDoubt)
+    }
+
+    /// Whether no answer came.
+    pub fn in_doubt(&self) -> bool {
+        self.outcome == Outcome::InDoubt
+    }
+}
+
+impl std::fmt::Display for Operation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Operation { client, key, action, outcome, call, end, version } = self;
+        write!(f, "client {client}, key {key}: {action:?} -> {outcome:?}, {} ns", call.0)?;
+        match outcome {
+            Outcome::InDoubt => f.write_str(" to never")?,
+            _ => write!(f, " to {} ns", end.0)?,
+        }
+        version.map_or(Ok(()), |version| write!(f, ", version {}", version.0))
+    }
+}

@@ -1,0 +1,126 @@
+//! The sweep over versions: quick, over every operation, and it names who is guilty. It trusts what the store
+//! says of its versions, so it finds what a store shows, not what it hides.
+
+use std::collections::BTreeMap;
+
+use longarm_base::{Csn, Nanos};
+
+use crate::{Action, Operation, Outcome, Value, Violation};
+
+/// Judges the operations of one key, which are in the order of their calls.
+pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
+    let writers = writers(operations)?;
+    one_value_a_version(operations)?;
+    versions_ascend(operations)?;
+    found_was_written(operations, &writers)?;
+    absent_was_removed(operations)
+}
+
+fn violation<T>(rule: &'static str, guilty: &[&Operation]) -> Result<T, Violation> {
+    Err(Violation { rule, guilty: guilty.iter().map(|&operation| operation.clone()).collect() })
+}
+
+fn writers(operations: &[Operation]) -> Result<BTreeMap<Value, &Operation>, Violation> {
+    let mut writers = BTreeMap::new();
+    for operation in operations {
+        if let Some(value) = operation.wrote()
+            && let Some(other) = writers.insert(value, operation)
+        {
+            return violation(
+                "two writes of one value: the history is not of unique values",
+                &[other, operation],
+            );
+        }
+    }
+    Ok(writers)
+}
+
+/// A version is of one value.
+fn one_value_a_version(operations: &[Operation]) -> Result<(), Violation> {
+    let mut known: BTreeMap<Csn, (Value, &Operation)> = BTreeMap::new();
+    for operation in operations {
+        let value = match operation.outcome {
+            Outcome::Found(value) => Some(value),
+            _ => operation.wrote(),
+        };
+        let (Some(version), Some(value)) = (operation.version, value) else { continue };
+        let &mut (first, other) = known.entry(version).or_insert((value, operation));
+        if first != value {
+            return violation("two values under one version", &[other, operation]);
+        }
+    }
+    Ok(())
+}
+
+/// What returned before a call bounds what the called one may see or become.
+fn versions_ascend(operations: &[Operation]) -> Result<(), Violation> {
+    let mut ended: Vec<&Operation> =
+        operations.iter().filter(|operation| operation.version.is_some()).collect();
+    ended.sort_by_key(|operation| operation.end);
+    let (mut ended, mut newest) = (ended.into_iter().peekable(), None::<&Operation>);
+    for operation in operations {
+        while let Some(earlier) = ended.next_if(|earlier| earlier.end < operation.call) {
+            if newest.is_none_or(|newest| newest.version < earlier.version) {
+                newest = Some(earlier);
+            }
+        }
+        let (Some(version), Some(before)) = (operation.version, newest) else { continue };
+        let least = before.version.expect("kept for its version");
+        if version < least {
+            return violation("an older version than was seen before the call", &[before, operation]);
+        }
+        if version == least && operation.wrote().is_some() {
+            return violation("a write under a version that was there before its call", &[before, operation]);
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is found that nobody wrote, or before anybody wrote it.
+fn found_was_written(
+    operations: &[Operation],
+    writers: &BTreeMap<Value, &Operation>,
+) -> Result<(), Violation> {
+    for operation in operations {
+        let Outcome::Found(value) = operation.outcome else { continue };
+        match writers.get(&value) {
+            None => return violation("a value that nobody wrote", &[operation]),
+            Some(writer) if writer.call > operation.end => {
+                return violation("a value before it was written", &[operation, writer]);
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Who finds nothing after a value was seen needs somebody who may have removed it.
+fn absent_was_removed(operations: &[Operation]) -> Result<(), Violation> {
+    let sees = |operation: &&Operation| {
+        matches!(operation.outcome, Outcome::Found(_)) || operation.wrote().is_some() && !operation.in_doubt()
+    };
+    let mut seen: Vec<&Operation> = operations.iter().filter(sees).collect();
+    seen.sort_by_key(|operation| operation.end);
+    let (mut seen, mut last_call) = (seen.into_iter().peekable(), None::<&Operation>);
+    let removals: Vec<&Operation> = operations.iter().filter(|operation| operation.removed()).collect();
+    for operation in operations {
+        // Of those that ended before, the one that was called last: no other is certainly later.
+        while let Some(earlier) = seen.next_if(|earlier| earlier.end < operation.call) {
+            if last_call.is_none_or(|last| last.call < earlier.call) {
+                last_call = Some(earlier);
+            }
+        }
+        let finds_nothing = operation.outcome == Outcome::Absent
+            || matches!((operation.action, operation.outcome), (Action::PutIfAbsent(_), Outcome::Done));
+        let (true, Some(there)) = (finds_nothing, last_call) else { continue };
+        let between = |removal: &&&Operation| removal.end >= there.call && removal.call <= operation.end;
+        let by_itself = |removal: &&&Operation| !std::ptr::eq(**removal, operation);
+        if !removals.iter().filter(by_itself).any(|removal| between(&removal)) {
+            return violation("nothing is there, and nobody removed what was", &[there, operation]);
+        }
+    }
+    Ok(())
+}
+
+/// The end of an operation in doubt.
+pub const NEVER: Nanos = Nanos(u64::MAX);
