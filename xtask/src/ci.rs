@@ -46,6 +46,7 @@ const STEPS: &[Step] = &[
         ],
     ),
     cargo("man", &["run", "--quiet", "--package", "longarm", "--", "man", "target/man"]),
+    cargo("sim", &["run", "--quiet", "--package", "xtask", "--", "sim", "--ci"]),
     cargo("rdma", &["run", "--quiet", "--package", "xtask", "--", "rdma"]),
 ];
 

@@ -4,6 +4,7 @@ mod bindings;
 mod ci;
 mod fuzz;
 mod rdma;
+mod sim;
 mod soak;
 mod tidy;
 mod vm;
@@ -15,6 +16,8 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo x ci [--without STEP]...  run every check, with times
                                 (fmt, tidy, clippy, tests, doc, release, man)
+cargo x sim [--scenario S] [--seeds A..B]
+                                run seeds of the simulator, and judge what its clients saw
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     }
     let done = match words.as_slice() {
         ["ci", rest @ ..] => ci::run(&root, rest),
+        ["sim", rest @ ..] => sim::run(&root, rest),
         ["soak", rest @ ..] => soak::run(&root, rest),
         ["tidy"] => tidy::run(&root),
         ["fuzz", rest @ ..] => fuzz::run(&root, rest),

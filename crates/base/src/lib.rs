@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod limits;
+mod mutant;
 mod place;
 mod time;
 mod version;
 
+pub use mutant::Mutant;
 pub use place::{Place, RegionId};
 pub use time::{Nanos, UnixMillis};
 pub use version::Csn;

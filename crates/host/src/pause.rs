@@ -48,7 +48,9 @@ impl Pause {
     /// The world may wake us for nothing.
     fn park(&self, world: &dyn World, time: Duration) -> MutexGuard<'_, State> {
         let until = world.now() + Nanos(time.as_nanos() as u64);
-        while self.lock().quiet() && world.now() < until && world.park(self.bed(), until) {}
+        // A look at the clock lets others go on, who may poke: nothing comes between the last look at the
+        // state and the park.
+        while world.now() < until && self.lock().quiet() && world.park(self.bed(), until) {}
         self.lock()
     }
 

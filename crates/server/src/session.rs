@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, Mutant, Nanos};
 use longarm_host::Mutex;
 use longarm_wire::Status;
 
@@ -64,7 +64,7 @@ impl Session {
 
     #[inline]
     pub fn recall(&self, operation: u64) -> Recall {
-        if operation > self.highest {
+        if operation > self.highest || Mutant::NoDedupe.is_on() {
             return Recall::New;
         }
         let there = &self.window[operation as usize % WINDOW];

@@ -3,7 +3,9 @@
 //! [`world`] runs the code that ships, unchanged: what `longarm-host` would ask of the operating system, the
 //! world answers. The same seed gives the same run (I21).
 
-#[cfg(test)]
+pub mod run;
+pub mod scenario;
+mod workload;
 pub mod world;
 
 #[cfg(test)]

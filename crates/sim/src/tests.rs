@@ -10,12 +10,14 @@ use longarm_fabric::Address;
 use longarm_fabric::sim::{Landing, Sim, Weather};
 use longarm_server::{Server, ServerOptions};
 
+use crate::run;
+use crate::scenario::{SCENARIOS, Scenario};
 use crate::world::{Drift, Stopped, World};
 
 const ROUGH: Weather = Weather { spread: Nanos(3000), landing: Landing::Any, loss: 100, ..Weather::FINE };
 
 /// What three clients of one server saw, and the steps that the world took.
-fn run(seed: u64) -> (Vec<String>, u64) {
+fn three_clients(seed: u64) -> (Vec<String>, u64) {
     let (world, sim, log) = (World::new(seed), Sim::new(ROUGH), Rc::new(RefCell::new(Vec::new())));
     let (server, address) = (world.add_machine(Drift::default()), Address::Sim("node0".into()));
     let (net, at) = (sim.clone(), address.clone());
@@ -53,8 +55,36 @@ fn options() -> ServerOptions {
 
 #[test]
 fn the_server_and_the_clients_that_ship_run_and_the_seed_decides() {
-    let seen = run(1);
+    let seen = three_clients(1);
     assert_eq!(seen.0.len(), 600, "all are done within a second");
-    assert_eq!(seen, run(1));
-    assert_ne!(seen.0, run(2).0);
+    assert_eq!(seen, three_clients(1));
+    assert_ne!(seen.0, three_clients(2).0);
+}
+
+#[test]
+fn every_scenario_has_seeds_without_a_violation_and_a_seed_decides() {
+    for scenario in SCENARIOS {
+        for seed in 0..8 {
+            let report = run::run(scenario, seed);
+            assert_eq!(report.violation, None, "cargo x sim --scenario {} --seeds {seed}", scenario.name);
+            let calm = scenario.name == "calm";
+            assert!(!calm || report.in_doubt == 0, "with nothing wrong every answer comes: seed {seed}");
+            assert!(
+                seed > 0 || report == run::run(scenario, seed),
+                "{}: once more is the same",
+                scenario.name
+            );
+        }
+    }
+}
+
+#[test]
+fn a_world_that_ended_leaves_nothing_behind() {
+    let maps =
+        || std::fs::read_to_string("/proc/self/maps").expect("procfs").matches("memfd:longarm-arena").count();
+    let all = Scenario::named("all").expect("there is one");
+    run::run(all, 1);
+    // Other tests of this process have worlds, too, but not so many.
+    (0..30).for_each(|seed| drop(run::run(all, seed)));
+    assert!(maps() < 20, "{} arenas of worlds that ended are still mapped", maps());
 }

@@ -21,7 +21,7 @@ const LAW: &[(&str, &[&str])] = &[
     ("longarm-client", CLIENT),
     ("longarm-server", CLIENT),
     ("longarm-bench", WITH_BOTH),
-    ("longarm-sim", WITH_BOTH),
+    ("longarm-sim", WITH_HISTORY),
     ("longarm", WITH_BENCH),
     ("xtask", &[]),
 ];
@@ -36,6 +36,18 @@ const CLIENT: &[&str] = &[
 ];
 const WITH_BOTH: &[&str] = &[
     "longarm-base",
+    "longarm-host",
+    "longarm-memory",
+    "longarm-wire",
+    "longarm-store",
+    "longarm-index",
+    "longarm-fabric",
+    "longarm-client",
+    "longarm-server",
+];
+const WITH_HISTORY: &[&str] = &[
+    "longarm-base",
+    "longarm-history",
     "longarm-host",
     "longarm-memory",
     "longarm-wire",

@@ -85,20 +85,19 @@ struct State {
     steps: u64,
 }
 
-/// A world. Cloning gives the same one; it ends with the last, and everything in it.
-#[derive(Clone)]
+/// A world. It ends when this is dropped, and everything in it.
 pub struct World(Rc<RefCell<State>>);
+
+/// The same world as its tasks see it. Those that wait hold it, so it may not be what keeps them alive.
+struct Inside(Rc<RefCell<State>>);
 
 impl Drop for World {
     fn drop(&mut self) {
-        if Rc::strong_count(&self.0) == 1 && !self.0.borrow().machines.is_empty() {
-            let machines = self.0.borrow().machines.len() as u32;
-            (0..machines).for_each(|machine| self.crash(machine));
-            // Events may hold what asks the world when it is dropped.
-            let due = std::mem::take(&mut self.0.borrow_mut().due);
-            self.enter(|| drop(due));
-            self.0.borrow_mut().machines.clear();
-        }
+        let machines = self.0.borrow().machines.len() as u32;
+        (0..machines).for_each(|machine| self.crash(machine));
+        // Events may hold what asks the world when it is dropped.
+        let due = std::mem::take(&mut self.0.borrow_mut().due);
+        self.enter(|| drop(due));
     }
 }
 
@@ -133,6 +132,18 @@ impl World {
         self.0.borrow_mut().spawn(machine, name, Box::new(body))
     }
 
+    /// The time now.
+    pub fn time(&self) -> Nanos {
+        self.0.borrow().time
+    }
+
+    /// After so long something happens that is no task's.
+    pub fn after(&self, time: Nanos, event: impl FnOnce() + 'static) {
+        let mut state = self.0.borrow_mut();
+        let time = state.time + time;
+        state.push(time, Due::Event(Box::new(event)));
+    }
+
     /// Things that were done so far: tasks that went on, and events.
     pub fn steps(&self) -> u64 {
         self.0.borrow().steps
@@ -163,7 +174,7 @@ impl World {
     }
 
     fn enter<R>(&self, act: impl FnOnce() -> R) -> R {
-        longarm_host::world::enter(Rc::new(self.clone()), act)
+        longarm_host::world::enter(Rc::new(Inside(self.0.clone())), act)
     }
 
     /// After a crash: the machine runs again, with nothing on it.
@@ -178,7 +189,7 @@ impl World {
 
     /// Lets the world go on until this time.
     pub fn run(&self, until: Nanos) -> Stopped {
-        longarm_host::world::enter(Rc::new(self.clone()), || {
+        self.enter(|| {
             loop {
                 match self.step(until) {
                     None => {}
@@ -225,7 +236,9 @@ impl World {
             Some(ended) => state.end(id, ended),
         }
     }
+}
 
+impl Inside {
     /// Lets the others go on until the running task is woken.
     fn rest(&self) {
         let way = {
@@ -344,7 +357,7 @@ impl State {
     }
 }
 
-impl Host for World {
+impl Host for Inside {
     fn now(&self) -> Nanos {
         self.spend(LOOK);
         let mut state = self.0.borrow_mut();

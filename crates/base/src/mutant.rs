@@ -1,0 +1,30 @@
+//! Faults that tests build in on purpose: a check that no fault can fail shows nothing.
+//!
+//! Without the feature `mutants` there are none, and the compiler knows it. With it, `LONGARM_MUTANT` names
+//! the one that this process has. `cargo x sim --mutants` runs each until the simulator finds it out.
+
+/// A fault, named after the hole in the papers' protocols that it opens.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutant {
+    /// A write that was sent again runs again (L17 of LoLKV's holes: retries are not idempotent).
+    NoDedupe,
+    /// A remembered entry counts although it was superseded (HydraDB's address cache without its guard).
+    TrustSuperseded,
+}
+
+impl Mutant {
+    /// Whether this process has it.
+    #[cfg(not(feature = "mutants"))]
+    #[inline(always)]
+    pub const fn is_on(self) -> bool {
+        false
+    }
+
+    /// Whether this process has it.
+    #[cfg(feature = "mutants")]
+    pub fn is_on(self) -> bool {
+        static ON: std::sync::LazyLock<Option<String>> =
+            std::sync::LazyLock::new(|| std::env::var("LONGARM_MUTANT").ok());
+        ON.as_ref().is_some_and(|on| *on == format!("{self:?}"))
+    }
+}

@@ -1,0 +1,143 @@
+//! Scenarios: which faults may strike. A seed draws which of them do, how often, and how hard.
+
+use longarm_base::Nanos;
+use longarm_fabric::sim::{Landing, Weather};
+
+use crate::world::{Chance, Drift};
+
+/// What may go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scenario {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it is, in a line.
+    pub about: &'static str,
+    /// Lines of a READ and parts of a WRITE at moments of their own, losses, slow ways.
+    pub weather: bool,
+    /// CPUs stand still, up to several leases; NICs answer.
+    pub pauses: bool,
+    /// Nothing comes through between two machines, one way or both.
+    pub cuts: bool,
+    /// Clocks go wrong within the bound that leases allow for.
+    pub drift: bool,
+}
+
+/// All scenarios.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "calm",
+        about: "a steady network: what fails here fails always",
+        weather: false,
+        pauses: false,
+        cuts: false,
+        drift: false,
+    },
+    Scenario {
+        name: "weather",
+        about: "torn READs, WRITEs in parts, completions before visibility, losses",
+        weather: true,
+        pauses: false,
+        cuts: false,
+        drift: false,
+    },
+    Scenario {
+        name: "pauses",
+        about: "CPUs of server and clients stand still while NICs answer; clocks drift",
+        weather: true,
+        pauses: true,
+        cuts: false,
+        drift: true,
+    },
+    Scenario {
+        name: "cuts",
+        about: "connections break, with requests under way, and come back",
+        weather: true,
+        pauses: false,
+        cuts: true,
+        drift: false,
+    },
+    Scenario {
+        name: "all",
+        about: "everything at once",
+        weather: true,
+        pauses: true,
+        cuts: true,
+        drift: true,
+    },
+];
+
+impl Scenario {
+    /// The scenario of a name.
+    pub fn named(name: &str) -> Option<&'static Scenario> {
+        SCENARIOS.iter().find(|scenario| scenario.name == name)
+    }
+}
+
+/// What a seed drew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Clients, one machine each.
+    pub clients: u32,
+    /// Keys: few, so that clients meet, or so many that the index grows.
+    pub keys: u32,
+    /// Operations of a client.
+    pub operations: u32,
+    /// Worker threads of a server.
+    pub workers: usize,
+    /// Bytes of memory: so few that clients wait for reclaimed segments, or enough.
+    pub memory: u64,
+    /// Whether slots hold small items.
+    pub inline: bool,
+    /// How the network is during the safety phase.
+    pub weather: Weather,
+    /// Time between two faults, on average; zero: none.
+    pub fault_every: Nanos,
+    /// A pause lasts at most so long.
+    pub pause_most: Nanos,
+    /// A cut lasts at most so long.
+    pub cut_most: Nanos,
+    /// Clocks, the server's first.
+    pub clocks: Vec<Drift>,
+}
+
+/// Half a percent: half of what a lease allows for, between any two clocks.
+const DRIFT_MOST: u64 = 5_000;
+
+impl Plan {
+    /// What the chance of a seed makes of a scenario.
+    pub fn draw(scenario: &Scenario, chance: &mut Chance) -> Plan {
+        let clients = 2 + chance.below(6) as u32;
+        let nanos = |chance: &mut Chance, most: u64| Nanos(chance.below(most));
+        let mut weather = Weather::FINE;
+        if scenario.weather {
+            let least = Nanos(500 + chance.below(5_000));
+            weather.delay = (least, least + nanos(chance, 20_000));
+            weather.spread = if chance.once_in(4) { Nanos(0) } else { nanos(chance, 30_000) };
+            weather.landing = if chance.once_in(2) { Landing::Any } else { Landing::Ascending };
+            weather.loss = if chance.once_in(2) { 0 } else { 10 + chance.below(500) };
+        }
+        let pauses = scenario.pauses && !chance.once_in(4);
+        let cuts = scenario.cuts && !chance.once_in(4);
+        let faults = pauses || cuts;
+        let clock = |chance: &mut Chance| Drift {
+            offset: nanos(chance, 1 << 40),
+            rate: match scenario.drift {
+                true => chance.below(2 * DRIFT_MOST + 1) as i32 - DRIFT_MOST as i32,
+                false => 0,
+            },
+        };
+        Plan {
+            clients,
+            keys: 1 + if chance.once_in(4) { chance.below(200) } else { chance.below(8) } as u32,
+            operations: 50 + chance.below(200) as u32,
+            workers: 1 + chance.below(3) as usize,
+            memory: if chance.once_in(3) { 16 << 20 } else { 64 << 20 },
+            inline: !chance.once_in(3),
+            weather,
+            fault_every: if faults { Nanos(300_000 + chance.below(5_000_000)) } else { Nanos(0) },
+            pause_most: if pauses { Nanos(100_000 + chance.below(60_000_000)) } else { Nanos(0) },
+            cut_most: if cuts { Nanos(100_000 + chance.below(80_000_000)) } else { Nanos(0) },
+            clocks: (0..=clients).map(|_| clock(chance)).collect(),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What a client does, and what it notes of it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use longarm_base::{Csn, Nanos};
+use longarm_client::{Client, Error, Options, Put};
+use longarm_fabric::Address;
+use longarm_fabric::sim::Sim;
+use longarm_history::sweep::NEVER;
+use longarm_history::{Action, History, Operation, Outcome, Value};
+use longarm_host::world::entered;
+
+use crate::world::Chance;
+
+/// Bound on one operation: short, so that faults leave some in doubt.
+const TIMEOUT: Duration = Duration::from_millis(200);
+/// Longest value: three of four are short enough for a slot.
+const LONG: u64 = 3000;
+
+/// One client.
+pub struct Worker {
+    /// Its number.
+    pub number: u32,
+    /// Keys it touches.
+    pub keys: u32,
+    /// How much it does.
+    pub operations: u32,
+    /// Its own chance.
+    pub chance: Chance,
+    /// Where everybody notes what they did.
+    pub history: Rc<RefCell<History>>,
+    /// Clients that are done.
+    pub done: Rc<RefCell<u32>>,
+}
+
+/// The name of a key.
+pub fn key(number: u32) -> Vec<u8> {
+    format!("key-{number}").into_bytes()
+}
+
+fn time() -> Nanos {
+    entered().expect("a client runs in a world").time()
+}
+
+impl Worker {
+    /// Works until it is done. Panics if it finds bytes that nobody can have written.
+    pub fn run(mut self, sim: Sim, address: &Address) {
+        let mut client = connect(&sim, address);
+        // What it saw last of each key: conditions are about that.
+        let mut seen: Vec<Option<(Value, Csn)>> = vec![None; self.keys as usize];
+        for i in 0..self.operations {
+            let number = self.chance.below(u64::from(self.keys)) as u32;
+            let new = Value(u64::from(self.number) << 32 | u64::from(i));
+            let action = match (self.chance.below(10), seen[number as usize]) {
+                (0..4, _) => Action::Get,
+                (4..7, _) => Action::Put(new),
+                (7, _) => Action::Delete,
+                (8, Some((expected, _))) => Action::Replace { expected, new },
+                _ => Action::PutIfAbsent(new),
+            };
+            let call = time();
+            let (outcome, version) = self.act(&mut client, number, action, seen[number as usize]);
+            let end = if outcome == Some(Outcome::InDoubt) { NEVER } else { time() };
+            seen[number as usize] = match (outcome, action) {
+                (Some(Outcome::Found(value)), _) => version.map(|version| (value, version)),
+                (Some(Outcome::Done), Action::Put(value) | Action::PutIfAbsent(value)) => {
+                    version.map(|version| (value, version))
+                }
+                (Some(Outcome::Done), Action::Replace { new, .. }) => version.map(|version| (new, version)),
+                _ => None,
+            };
+            // Without an effect and without an answer there is nothing to note.
+            if let Some(outcome) = outcome {
+                let client = self.number;
+                let operation = Operation { client, key: number, action, outcome, call, end, version };
+                self.history.borrow_mut().push(operation);
+            }
+            if self.chance.once_in(8) {
+                longarm_host::sleep(Duration::from_nanos(self.chance.below(2_000_000)));
+            }
+        }
+        *self.done.borrow_mut() += 1;
+    }
+
+    /// `None` if it certainly did nothing.
+    fn act(
+        &mut self,
+        client: &mut Client<Sim>,
+        number: u32,
+        action: Action,
+        seen: Option<(Value, Csn)>,
+    ) -> (Option<Outcome>, Option<Csn>) {
+        let key = key(number);
+        let result = match action {
+            Action::Get => client.get_versioned(&key).map(|found| match found {
+                Some((bytes, version)) => (Outcome::Found(read(&bytes)), Some(version)),
+                None => (Outcome::Absent, None),
+            }),
+            Action::Put(value) => {
+                client.put(&key, &self.bytes(value)).map(|version| (Outcome::Done, Some(version)))
+            }
+            Action::PutIfAbsent(value) => client.put_if_absent(&key, &self.bytes(value)).map(conditional),
+            Action::Replace { new, .. } => {
+                let (_, version) = seen.expect("replaced is what was seen");
+                client.compare_and_set(&key, version, &self.bytes(new)).map(conditional)
+            }
+            Action::Delete => {
+                client.delete(&key).map(|was| (if was { Outcome::Done } else { Outcome::Absent }, None))
+            }
+        };
+        match result {
+            Ok((outcome, version)) => (Some(outcome), version),
+            Err(Error::InDoubt(_)) => (Some(Outcome::InDoubt), None),
+            Err(
+                Error::Lost { .. }
+                | Error::Unresponsive { .. }
+                | Error::Connect(_)
+                | Error::Contended(_)
+                | Error::OutOfMemory,
+            ) => (None, None),
+            Err(error) => panic!("client {}: {action:?}: {error}", self.number),
+        }
+    }
+
+    /// A value as bytes: its number again and again, of a length that it decides.
+    fn bytes(&self, value: Value) -> Vec<u8> {
+        bytes(value)
+    }
+}
+
+fn bytes(value: Value) -> Vec<u8> {
+    let mut chance = Chance::new(value.0);
+    let words = 1 + if chance.once_in(4) { chance.below(LONG / 8) } else { chance.below(3) };
+    (0..words).flat_map(|_| value.0.to_le_bytes()).collect()
+}
+
+/// Which value these bytes are; every byte counts.
+fn read(found: &[u8]) -> Value {
+    let word = found.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+    assert!(found == bytes(Value(word)), "torn: {} bytes that begin as value {word:#x}", found.len());
+    Value(word)
+}
+
+fn conditional(put: Put) -> (Outcome, Option<Csn>) {
+    match put {
+        Put::Stored(version) => (Outcome::Done, Some(version)),
+        Put::Mismatch(_) => (Outcome::Refused, None),
+    }
+}
+
+/// A client of the server, however long it takes.
+pub fn connect(sim: &Sim, address: &Address) -> Client<Sim> {
+    let options =
+        Options { timeout: TIMEOUT, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
+    loop {
+        match Client::connect_over(sim.clone(), address, options.clone()) {
+            Ok(client) => return client,
+            Err(_) => longarm_host::sleep(Duration::from_millis(5)),
+        }
+    }
+}
+
+/// Gets every key once more, when all is well again: what was acknowledged must be there.
+pub fn look_at_all(sim: &Sim, address: &Address, keys: u32, history: &RefCell<History>) -> Result<(), Error> {
+    let mut client = connect(sim, address);
+    for number in 0..keys {
+        let call = time();
+        let found = client.get_versioned(&key(number))?;
+        let (outcome, version) = match found {
+            Some((bytes, version)) => (Outcome::Found(read(&bytes)), Some(version)),
+            None => (Outcome::Absent, None),
+        };
+        let (client, action, end) = (u32::MAX, Action::Get, time());
+        history.borrow_mut().push(Operation { client, key: number, action, outcome, call, end, version });
+    }
+    Ok(())
+}
