@@ -6,6 +6,7 @@ mod fuzz;
 mod rdma;
 mod sim;
 mod soak;
+mod spec;
 mod tidy;
 mod vm;
 mod wrap;
@@ -19,6 +20,7 @@ cargo x ci [--without STEP]...  run every check, with times
 cargo x sim [--scenario S] [--seeds A..B]
                                 run seeds of the simulator, and judge what its clients saw
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
+cargo x spec [NAME]             model-check the TLA+ specifications of docs/spec, or one; needs Java
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]
                                 run fuzz targets (all; 60 s each), with nightly Rust
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         ["ci", rest @ ..] => ci::run(&root, rest),
         ["sim", rest @ ..] => sim::run(&root, rest),
         ["soak", rest @ ..] => soak::run(&root, rest),
+        ["spec", rest @ ..] => spec::run(&root, rest),
         ["tidy"] => tidy::run(&root),
         ["fuzz", rest @ ..] => fuzz::run(&root, rest),
         ["rdma", rest @ ..] => rdma::run(&root, rest),
