@@ -15,13 +15,13 @@ impl<T: Transport> Client<T> {
     /// A round trip through a worker, which anchors the lease.
     pub fn ping(&mut self) -> Result<(), Error> {
         let ticket = self.post(Request::new(RequestKind::Ping, self.next_operation))?;
-        self.wait(ticket).map(|_| ())
+        self.wait(ticket).map(|_| ()).map_err(|error| self.unanswered(error))
     }
 
     /// The server's statistics, as JSON.
     pub fn stats(&mut self) -> Result<String, Error> {
         let ticket = self.post(Request::new(RequestKind::Stats, self.next_operation))?;
-        match self.wait(ticket)? {
+        match self.wait(ticket).map_err(|error| self.unanswered(error))? {
             Reply::Text(text) => Ok(text),
             other => Err(Error::Protocol(format!("statistics came as {other:?}"))),
         }

@@ -126,6 +126,17 @@ impl<T: Transport> Client<T> {
         Error::Unresponsive { address: self.address.to_string(), waited: self.options.timeout }
     }
 
+    /// Why a request has no answer that would have changed nothing: there is nothing to doubt.
+    pub(crate) fn unanswered(&self, error: Error) -> Error {
+        match error {
+            Error::InDoubt(reason) if self.link.is_none() => {
+                Error::Lost { address: self.address.to_string(), reason }
+            }
+            Error::InDoubt(_) => self.unresponsive(),
+            other => other,
+        }
+    }
+
     /// Deals with trouble: connects again where that helps and the deadline allows, and sends again what has
     /// no answer.
     #[cold]
@@ -133,6 +144,9 @@ impl<T: Transport> Client<T> {
         self.began = Nanos(0);
         let reason = match trouble {
             Trouble::Broken(reason) => reason,
+            Trouble::Lost(reason) => {
+                return Err(Error::Lost { address: self.address.to_string(), reason });
+            }
             Trouble::Unresponsive | Trouble::Late | Trouble::NoLease => return Err(self.unresponsive()),
         };
         if let Some(link) = self.link.take() {

@@ -200,9 +200,7 @@ impl<T: Transport> Client<T> {
             Ok(Reply::Value(value, csn)) => Ok(show.take().map(|show| show(&value, csn))),
             Ok(Reply::NotFound) => Ok(None),
             Ok(other) => Err(Error::Protocol(format!("a GET was answered {other:?}"))),
-            // A read changes nothing: without an answer there is nothing to doubt.
-            Err(Error::InDoubt(_)) => Err(self.unresponsive()),
-            Err(error) => Err(error),
+            Err(error) => Err(self.unanswered(error)),
         }
     }
 
@@ -220,7 +218,10 @@ impl<T: Transport> Client<T> {
             }
             // A loose anchor (a slow connect), or a server that makes no progress: an answer tells which.
             if !asked {
-                self.ping().map_err(|_| Trouble::Unresponsive)?;
+                self.ping().map_err(|error| match error {
+                    Error::Lost { reason, .. } => Trouble::Lost(reason),
+                    _ => Trouble::Unresponsive,
+                })?;
                 asked = true;
             }
             let link = self.connected()?;

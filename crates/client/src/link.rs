@@ -40,6 +40,8 @@ const LANDING: u32 = LARGE_AT + LARGE_PIECES * limits::READ_MAX;
 pub(crate) enum Trouble {
     /// The connection is of no more use: connect again.
     Broken(String),
+    /// It could not be made again within the deadline.
+    Lost(String),
     /// The deadline came first.
     Late,
     /// The server makes no progress.

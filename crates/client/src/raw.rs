@@ -203,7 +203,7 @@ impl Ahead {
 fn error<T: Transport>(client: &Client<T>, trouble: Trouble) -> Error {
     let address = client.address().to_string();
     match trouble {
-        Trouble::Broken(reason) => Error::Lost { address, reason },
+        Trouble::Broken(reason) | Trouble::Lost(reason) => Error::Lost { address, reason },
         Trouble::Late | Trouble::Unresponsive | Trouble::NoLease => {
             Error::Unresponsive { address, waited: client.options.timeout }
         }

@@ -1,24 +1,31 @@
 //! What clients did and saw, and whether one store that does one thing at a time could have shown them that
 //! (linearizability; Herlihy and Wing, TOPLAS 1990).
 //!
-//! Three judges, because none is enough alone:
+//! Three judges of that, because none is enough alone:
 //! - [`sweep`] looks at every operation and trusts the versions that the store names. It is quick and names
 //!   the guilty pair.
 //! - [`zones`] trusts nothing but the values, which are unique. It is quick, too, and knows gets and blind
 //!   writes only.
 //! - [`search`] tries all orders. It knows every operation, and is for short histories.
 //!
+//! Two more judge what is not in such answers: [`sessions`] that nothing was done twice, [`lost`] that what
+//! was acknowledged is still there at the end. [`Evidence`] asks all of them.
+//!
 //! An operation without an answer is in doubt: it may have taken effect at any time after its call, or never.
 #![forbid(unsafe_code)]
 
+pub mod lost;
 mod operation;
+mod report;
 pub mod search;
+pub mod sessions;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
 pub mod zones;
 
 pub use operation::{Action, Operation, Outcome, Value};
+pub use report::{Evidence, Report};
 
 use std::collections::BTreeMap;
 
@@ -43,9 +50,15 @@ impl std::fmt::Display for Violation {
 pub struct History(Vec<Operation>);
 
 impl History {
-    /// Adds one.
+    /// Adds one. Whatever end it has, in doubt it has none.
     pub fn push(&mut self, operation: Operation) {
-        self.0.push(operation);
+        let end = if operation.in_doubt() { sweep::NEVER } else { operation.end };
+        self.0.push(Operation { end, ..operation });
+    }
+
+    /// Adds what another client noted for itself.
+    pub fn merge(&mut self, other: History) {
+        self.0.extend(other.0);
     }
 
     /// How many there are.
@@ -70,20 +83,16 @@ impl History {
             keys.entry(operation.key).or_default().push(operation.clone());
         }
         for operations in keys.values_mut() {
-            operations.sort_by_key(|operation| (operation.call, operation.end));
+            // By client, too: in whatever order clients were merged, the same one is found guilty.
+            operations.sort_by_key(|operation| (operation.call, operation.end, operation.client));
         }
         keys
     }
 
-    /// Asks all judges; the search gives up on a key after `steps` and then says nothing of it.
+    /// Asks all judges that need nothing else; the search gives up on a key after `steps` and then says
+    /// nothing of it.
     pub fn judge(&self, steps: u64) -> Result<(), Violation> {
-        for operations in self.by_key().values() {
-            sweep::judge(operations)?;
-            zones::judge(operations)?;
-            if let search::Verdict::Illegal(violation) = search::judge(operations, steps) {
-                return Err(violation);
-            }
-        }
-        Ok(())
+        let report = Evidence { history: self, answers: &[], left: &[], steps }.judge();
+        report.violation.map_or(Ok(()), Err)
     }
 }

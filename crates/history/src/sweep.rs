@@ -11,7 +11,8 @@ use crate::{Action, Operation, Outcome, Value, Violation};
 pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
     let writers = writers(operations)?;
     one_value_a_version(operations)?;
-    versions_ascend(operations)?;
+    let versions = one_version_a_value(operations)?;
+    versions_ascend(operations, &versions)?;
     found_was_written(operations, &writers)?;
     absent_was_removed(operations)
 }
@@ -35,15 +36,20 @@ fn writers(operations: &[Operation]) -> Result<BTreeMap<Value, &Operation>, Viol
     Ok(writers)
 }
 
+/// The value that was found or written, and its version.
+fn named(operation: &Operation) -> Option<(Value, Csn)> {
+    let value = match operation.outcome {
+        Outcome::Found(value) => Some(value),
+        _ => operation.wrote(),
+    };
+    value.zip(operation.version)
+}
+
 /// A version is of one value.
 fn one_value_a_version(operations: &[Operation]) -> Result<(), Violation> {
     let mut known: BTreeMap<Csn, (Value, &Operation)> = BTreeMap::new();
     for operation in operations {
-        let value = match operation.outcome {
-            Outcome::Found(value) => Some(value),
-            _ => operation.wrote(),
-        };
-        let (Some(version), Some(value)) = (operation.version, value) else { continue };
+        let Some((value, version)) = named(operation) else { continue };
         let &mut (first, other) = known.entry(version).or_insert((value, operation));
         if first != value {
             return violation("two values under one version", &[other, operation]);
@@ -52,20 +58,37 @@ fn one_value_a_version(operations: &[Operation]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// What returned before a call bounds what the called one may see or become.
-fn versions_ascend(operations: &[Operation]) -> Result<(), Violation> {
-    let mut ended: Vec<&Operation> =
-        operations.iter().filter(|operation| operation.version.is_some()).collect();
-    ended.sort_by_key(|operation| operation.end);
-    let (mut ended, mut newest) = (ended.into_iter().peekable(), None::<&Operation>);
+/// A value, which is of one write, has one version: otherwise that write was done twice.
+fn one_version_a_value(operations: &[Operation]) -> Result<BTreeMap<Value, Csn>, Violation> {
+    let mut known: BTreeMap<Value, (Csn, &Operation)> = BTreeMap::new();
     for operation in operations {
-        while let Some(earlier) = ended.next_if(|earlier| earlier.end < operation.call) {
-            if newest.is_none_or(|newest| newest.version < earlier.version) {
+        let Some((value, version)) = named(operation) else { continue };
+        let &mut (first, other) = known.entry(value).or_insert((version, operation));
+        if first != version {
+            return violation("one value under two versions: it was written twice", &[other, operation]);
+        }
+    }
+    Ok(known.into_iter().map(|(value, (version, _))| (value, version)).collect())
+}
+
+/// What returned before a call bounds what the called one may see or become. A write in doubt has the version
+/// under which its value was found.
+fn versions_ascend(operations: &[Operation], versions: &BTreeMap<Value, Csn>) -> Result<(), Violation> {
+    let version_of =
+        |operation: &Operation| operation.version.or_else(|| versions.get(&operation.wrote()?).copied());
+    let mut ended: Vec<(&Operation, Csn)> = operations
+        .iter()
+        .filter_map(|operation| version_of(operation).map(|version| (operation, version)))
+        .collect();
+    ended.sort_by_key(|(operation, _)| operation.end);
+    let (mut ended, mut newest) = (ended.into_iter().peekable(), None::<(&Operation, Csn)>);
+    for operation in operations {
+        while let Some(earlier) = ended.next_if(|(earlier, _)| earlier.end < operation.call) {
+            if newest.is_none_or(|newest| newest.1 < earlier.1) {
                 newest = Some(earlier);
             }
         }
-        let (Some(version), Some(before)) = (operation.version, newest) else { continue };
-        let least = before.version.expect("kept for its version");
+        let (Some(version), Some((before, least))) = (version_of(operation), newest) else { continue };
         if version < least {
             return violation("an older version than was seen before the call", &[before, operation]);
         }
@@ -102,7 +125,12 @@ fn absent_was_removed(operations: &[Operation]) -> Result<(), Violation> {
     let mut seen: Vec<&Operation> = operations.iter().filter(sees).collect();
     seen.sort_by_key(|operation| operation.end);
     let (mut seen, mut last_call) = (seen.into_iter().peekable(), None::<&Operation>);
-    let removals: Vec<&Operation> = operations.iter().filter(|operation| operation.removed()).collect();
+    // Of the removals up to each, in the order of their calls: the latest end.
+    let mut removals: Vec<(Nanos, Nanos)> = Vec::new();
+    for removal in operations.iter().filter(|operation| operation.removed()) {
+        let latest = removals.last().map_or(removal.end, |&(_, latest)| latest.max(removal.end));
+        removals.push((removal.call, latest));
+    }
     for operation in operations {
         // Of those that ended before, the one that was called last: no other is certainly later.
         while let Some(earlier) = seen.next_if(|earlier| earlier.end < operation.call) {
@@ -113,9 +141,8 @@ fn absent_was_removed(operations: &[Operation]) -> Result<(), Violation> {
         let finds_nothing = operation.outcome == Outcome::Absent
             || matches!((operation.action, operation.outcome), (Action::PutIfAbsent(_), Outcome::Done));
         let (true, Some(there)) = (finds_nothing, last_call) else { continue };
-        let between = |removal: &&&Operation| removal.end >= there.call && removal.call <= operation.end;
-        let by_itself = |removal: &&&Operation| !std::ptr::eq(**removal, operation);
-        if !removals.iter().filter(by_itself).any(|removal| between(&removal)) {
+        let called = removals.partition_point(|&(call, _)| call <= operation.end);
+        if called.checked_sub(1).is_none_or(|last| removals[last].1 < there.call) {
             return violation("nothing is there, and nobody removed what was", &[there, operation]);
         }
     }

@@ -1,3 +1,6 @@
+mod evidence;
+mod mutations;
+
 use longarm_base::{Csn, Nanos};
 use proptest::prelude::*;
 
@@ -122,6 +125,12 @@ fn by_force(operations: &[Operation]) -> bool {
                     (Action::Delete, Outcome::Absent) => there.is_none().then_some(None),
                     (Action::Delete, Outcome::Done) => there.is_some().then_some(None),
                     (Action::Delete, _) => Some(None),
+                    (Action::PutIfAbsent(_), Outcome::Refused) => there.map(Some),
+                    (Action::PutIfAbsent(value), _) => there.is_none().then_some(Some(value)),
+                    (Action::Replace { expected, .. }, Outcome::Refused) => {
+                        (there != Some(expected)).then_some(there)
+                    }
+                    (Action::Replace { expected, new }, _) => (there == Some(expected)).then_some(Some(new)),
                     (_, Outcome::Found(value)) => (there == Some(value)).then_some(there),
                     (_, _) => there.is_none().then_some(None),
                 };
@@ -131,26 +140,35 @@ fn by_force(operations: &[Operation]) -> bool {
     explain(operations, None)
 }
 
-/// A few operations of a key; their writes are unique.
-fn few(deletes: bool) -> impl Strategy<Value = Vec<Operation>> {
-    let one = (0..if deletes { 6u8 } else { 4 }, 0..12u64, 1..8u64, 0..4u64);
-    prop::collection::vec(one, 1..7).prop_map(|all| {
+/// A few operations of a key, whose writes are unique: puts and gets are four kinds, with removals it is six,
+/// with conditional ones nine.
+fn few(kinds: u8) -> impl Strategy<Value = Vec<Operation>> {
+    let one = (0..kinds, 0..12u64, 1..8u64, 0..4u64);
+    prop::collection::vec(one, 1..8).prop_map(|all| {
+        let outcome = |any| [Outcome::Done, Outcome::Refused, Outcome::InDoubt][any as usize % 3];
         let make = |(i, (kind, call, takes, found)): (usize, (u8, u64, u64, u64))| match kind {
             0 => put(i as u64, call, call + takes),
             1 => lost(i as u64, call),
             2 | 3 => get(found, call, call + takes),
             4 => delete(call, call + takes),
-            _ => none(call, call + takes),
+            5 => none(call, call + takes),
+            // Whether it was done, refused, or is in doubt.
+            6 => operation(5, Action::PutIfAbsent(Value(i as u64)), outcome(takes), call, call + takes),
+            7 => operation(3, Action::Delete, Outcome::InDoubt, call, 0),
+            _ => {
+                let action = Action::Replace { expected: Value(found), new: Value(i as u64) };
+                operation(4, action, outcome(takes), call, call + takes)
+            }
         };
         sorted(&all.into_iter().enumerate().map(make).collect::<Vec<_>>())
     })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(20_000))]
+    #![proptest_config(ProptestConfig::with_cases(100_000))]
 
     #[test]
-    fn zones_and_search_agree_with_all_orders(operations in few(false)) {
+    fn zones_and_search_agree_with_all_orders(operations in few(4)) {
         let legal = by_force(&operations);
         prop_assert_eq!(search::judge(&operations, STEPS) == Verdict::Legal, legal);
         // A get of a value that nobody wrote, or only later, is found, too.
@@ -158,7 +176,14 @@ proptest! {
     }
 
     #[test]
-    fn the_search_agrees_with_all_orders_of_removals_too(operations in few(true)) {
+    fn the_search_agrees_with_all_orders_of_removals_too(operations in few(6)) {
+        let legal = by_force(&operations);
+        prop_assert_eq!(search::judge(&operations, STEPS) == Verdict::Legal, legal);
+        prop_assert!(!legal || sweep::judge(&operations).is_ok(), "the sweep accuses nobody wrongly");
+        prop_assert!(!legal || zones::judge(&operations).is_ok(), "nor do the zones");
+    }
+    #[test]
+    fn the_search_agrees_with_all_orders_of_conditions_too(operations in few(9)) {
         let legal = by_force(&operations);
         prop_assert_eq!(search::judge(&operations, STEPS) == Verdict::Legal, legal);
         prop_assert!(!legal || sweep::judge(&operations).is_ok(), "the sweep accuses nobody wrongly");

@@ -88,3 +88,34 @@ fn a_world_that_ended_leaves_nothing_behind() {
     (0..30).for_each(|seed| drop(run::run(all, seed)));
     assert!(maps() < 20, "{} arenas of worlds that ended are still mapped", maps());
 }
+
+/// Also where GETs need no answer of the server, which so only stops to vouch for its memory.
+#[test]
+fn a_client_of_a_server_that_is_gone_says_so() {
+    let (world, sim, said) = (World::new(3), Sim::new(Weather::FINE), Rc::new(RefCell::new(None)));
+    let (server, client) = (world.add_machine(Drift::default()), world.add_machine(Drift::default()));
+    let address = Address::Sim("node0".into());
+    let (net, at) = (sim.clone(), address.clone());
+    world.start(server, "server", move || {
+        let options =
+            ServerOptions { addresses: vec![at], spin: Duration::ZERO, memory: 16 << 20, ..options() };
+        let _server = Server::start_on(&net, options).expect("start");
+        longarm_host::sleep(Duration::from_secs(3600));
+    });
+    let (net, error) = (sim.clone(), said.clone());
+    world.start(client, "client", move || {
+        longarm_host::sleep(Duration::from_millis(5));
+        let options =
+            Options { spin: Duration::ZERO, timeout: Duration::from_millis(500), ..Options::default() };
+        let mut client = Client::connect_over(net, &address, options).expect("connect");
+        client.put(b"key", b"value").expect("put");
+        let gone = (0..u64::MAX).find_map(|_| client.get(b"key").err());
+        *error.borrow_mut() = gone;
+    });
+    assert_eq!(world.run(Nanos::from_millis(50)), Stopped::Time);
+    sim.machine_down(server);
+    world.crash(server);
+    world.run(Nanos::from_millis(1_500));
+    let error = said.take().expect("a get fails").to_string();
+    assert!(error.contains("lost") && error.contains("nobody listens"), "{error}");
+}

@@ -1,0 +1,53 @@
+//! No acknowledged write is lost: what is left of a key, when all is healed and everybody is done, is of the
+//! last write that was acknowledged, or of one in doubt.
+
+use crate::{Operation, Outcome, Value, Violation};
+
+/// Judges the operations of one key by `left`, a get of that key after all of them. A look that was not
+/// answered shows nothing.
+pub fn judge(operations: &[Operation], left: &Operation) -> Result<(), Violation> {
+    match left.outcome {
+        Outcome::Found(value) => newest_is_left(operations, left, value),
+        Outcome::Absent => all_was_removed(operations, left),
+        _ => Ok(()),
+    }
+}
+
+fn violation(rule: &'static str, guilty: &[&Operation]) -> Result<(), Violation> {
+    Err(Violation { rule, guilty: guilty.iter().map(|&operation| operation.clone()).collect() })
+}
+
+/// What was acknowledged and changed something.
+fn acknowledged(operations: &[Operation]) -> impl Iterator<Item = &Operation> {
+    operations.iter().filter(|operation| operation.outcome == Outcome::Done)
+}
+
+fn newest_is_left(operations: &[Operation], left: &Operation, value: Value) -> Result<(), Violation> {
+    let Some(writer) = operations.iter().find(|operation| operation.wrote() == Some(value)) else {
+        return violation("what is left was written by nobody", &[left]);
+    };
+    if writer.version.zip(left.version).is_some_and(|(written, left)| written != left) {
+        return violation("what is left has another version than it was written under", &[writer, left]);
+    }
+    for other in acknowledged(operations) {
+        let newer = other.version.zip(left.version).is_some_and(|(other, left)| other > left);
+        // Also where versions are not known, or lie. A writer in doubt has no end.
+        if newer || writer.end < other.call {
+            return violation("an acknowledged write is lost: what is left is older", &[other, writer, left]);
+        }
+    }
+    Ok(())
+}
+
+fn all_was_removed(operations: &[Operation], left: &Operation) -> Result<(), Violation> {
+    let removed = operations.iter().filter(|operation| operation.removed()).map(|removal| removal.end).max();
+    for write in acknowledged(operations).filter(|operation| operation.wrote().is_some()) {
+        if removed.is_none_or(|removed| removed < write.call) {
+            return violation(
+                "an acknowledged write is lost: nothing is left, nobody removed it",
+                &[write, left],
+            );
+        }
+    }
+    Ok(())
+}
