@@ -14,7 +14,7 @@ use crate::shared::{Phase, Shared};
 
 /// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
 /// Where nothing can be freed, the housekeeper says so much sooner.
-const MEMORY_WAIT: Nanos = Nanos::from_millis(500);
+const MEMORY_WAIT: Nanos = Nanos::from_millis(2000);
 
 /// What a worker brings to a request.
 pub(crate) struct Context<'a> {

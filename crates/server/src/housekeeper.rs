@@ -46,6 +46,9 @@ const STEP_SHARE: u64 = 32;
 const STEP_TIME: Nanos = Nanos::from_millis(12);
 /// ...and never takes entries below half of it: what is short then is not theirs to give.
 const LIVE_SHARE: u64 = 2;
+/// Passes in vain before it is said that nothing can be freed: time alone may have passed while others had
+/// the core.
+const FRUITLESS: u32 = 16;
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 
 /// The housekeeper's state.
@@ -59,6 +62,8 @@ pub(crate) struct Housekeeper {
     last_forget: Nanos,
     /// When something was last freed, or moved so that it will be.
     last_gain: Nanos,
+    /// Passes since then that gained nothing.
+    fruitless: u32,
     expire_debt: u64,
     /// When the next step of eviction begins, and the live bytes at which this one ends.
     evict_step: Nanos,
@@ -78,6 +83,7 @@ impl Housekeeper {
             last_pass: now,
             last_forget: now,
             last_gain: now,
+            fruitless: 0,
             expire_debt: 0,
             evict_step: now,
             evict_goal: 0,
@@ -107,6 +113,7 @@ impl Housekeeper {
 
     /// One bounded pass; whether there is more to do at once.
     fn pass(&mut self, moment: Moment) -> bool {
+        let gained = self.last_gain;
         let (growing, collecting) = (self.grow(moment), self.collect(moment));
         let evicting = !collecting && self.evict(moment);
         let more = [growing, collecting, evicting, self.expire(moment)];
@@ -115,10 +122,12 @@ impl Housekeeper {
             self.shared.sessions.forget(moment.now);
         }
         self.last_pass = moment.now;
-        if !more.contains(&true) {
+        let more = more.contains(&true);
+        self.fruitless = if more || self.last_gain > gained { 0 } else { self.fruitless.saturating_add(1) };
+        if self.fruitless >= FRUITLESS {
             self.shared.engine.nothing_to_gain(moment.now, self.last_gain);
         }
-        more.contains(&true)
+        more
     }
 
     fn grow(&mut self, moment: Moment) -> bool {
