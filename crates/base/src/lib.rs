@@ -7,10 +7,12 @@
 pub mod limits;
 mod mutant;
 mod place;
+mod term;
 mod time;
 mod version;
 
 pub use mutant::Mutant;
 pub use place::{Place, RegionId};
+pub use term::{NodeId, Term};
 pub use time::{Nanos, UnixMillis};
 pub use version::Csn;
