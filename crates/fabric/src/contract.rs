@@ -85,6 +85,13 @@ pub struct Grant {
     pub rights: Rights,
 }
 
+impl Grant {
+    /// What the peer is told of it.
+    pub fn granted(&self) -> Granted {
+        Granted { id: self.id, bytes: self.region.bytes(), rights: self.rights }
+    }
+}
+
 /// A region that the peer lent to us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Granted {

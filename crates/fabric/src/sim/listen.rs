@@ -186,10 +186,7 @@ impl Incoming for SimIncoming {
             let text = format!("a welcome of {} bytes: at most {HELLO_MAX}", welcome.len());
             return Err(SetupError::Protocol(text));
         }
-        let of = |grants: &[Grant]| -> Vec<Granted> {
-            let granted = |g: &Grant| Granted { id: g.id, bytes: g.region.bytes(), rights: g.rights };
-            grants.iter().map(granted).collect()
-        };
+        let of = |grants: &[Grant]| grants.iter().map(Grant::granted).collect::<Vec<_>>();
         let (lent, knock) = (of(&grants), self.knock());
         let (borrowed, theirs) = (of(&knock.grants), knock.machine);
         let ours = End::new(self.machine, grants, Some(channel.clone()));
