@@ -30,7 +30,7 @@ pub(super) fn connect(
     let door = sim.net.door(name).ok_or_else(unreachable)?;
     let (from, reply) = (machine(), Arc::new(Reply::default()));
     if !same(&door.login, &request.login) {
-        door.fail(format!("machine {from}: it does not know the secret"));
+        door.failures.add(format!("machine {from}: it does not know the secret"));
         return Err(SetupError::Login("the secrets of the two sides differ".into()));
     }
     let server = door.machine;

@@ -11,13 +11,11 @@ use super::net::Net;
 use super::pair::Pair;
 use super::qp::SimQp;
 use super::{Sim, machine};
+use crate::failures::Failures;
 use crate::{
     Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo,
     SetupError,
 };
-
-/// Failures kept until somebody asks.
-const FAILURES: usize = 64;
 
 /// Where peers knock.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub(super) struct Door {
     pending: usize,
     knocks: Mutex<VecDeque<Knock>>,
     bed: Pause,
-    failures: Mutex<Vec<String>>,
+    pub failures: Failures,
 }
 
 /// A peer that has logged in.
@@ -66,13 +64,6 @@ impl Door {
         drop(knocks);
         self.bed.poke();
     }
-
-    pub fn fail(&self, text: String) {
-        let mut failures = self.failures.lock();
-        if failures.len() < FAILURES {
-            failures.push(text);
-        }
-    }
 }
 
 impl Reply {
@@ -104,7 +95,7 @@ pub(super) fn listen(
         pending: options.pending,
         knocks: Mutex::default(),
         bed: Pause::default(),
-        failures: Mutex::default(),
+        failures: Failures::default(),
     });
     if !sim.net.open(name, &door) {
         let taken = std::io::Error::from(std::io::ErrorKind::AddrInUse);
@@ -137,7 +128,7 @@ impl Listener for SimListener {
     }
 
     fn failures(&mut self) -> Vec<String> {
-        std::mem::take(&mut *self.door.failures.lock())
+        self.door.failures.take()
     }
 }
 
