@@ -1,7 +1,6 @@
 //! The connecting side.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use longarm_base::Nanos;
 
@@ -47,18 +46,11 @@ pub(super) fn connect(
             None => knock.reply.give(Err(SetupError::Protocol("the listener is gone".into()))),
         }
     });
-    loop {
-        if let Some(answer) = reply.answer.lock().take() {
-            let Accepted { pair, welcome, granted } = answer?;
-            let qp = SimQp::new(pair, 1, request.landing, granted, format!("sim machine {server}"));
-            return Ok(Connected { qp, welcome });
-        }
-        let left = until.since(longarm_host::now());
-        if left.0 == 0 {
-            return Err(SetupError::Timeout(address.to_string()));
-        }
-        reply.bed.sleep(Duration::from_nanos(left.0));
-    }
+    let answer = reply.bed.wait_for(until, || reply.answer.lock().take());
+    let Accepted { pair, welcome, granted } =
+        answer.unwrap_or_else(|| Err(SetupError::Timeout(address.to_string())))?;
+    let qp = SimQp::new(pair, 1, request.landing, granted, format!("sim machine {server}"));
+    Ok(Connected { qp, welcome })
 }
 
 /// The proof itself (challenge and answer) is the other transports'; here both sides are in one process.

@@ -110,17 +110,9 @@ impl Listener for SimListener {
 
     fn accept(&mut self, timeout: Duration) -> Result<Option<SimIncoming>, SetupError> {
         let until = longarm_host::now() + longarm_base::Nanos(timeout.as_nanos() as u64);
-        loop {
-            if let Some(knock) = self.door.knocks.lock().pop_front() {
-                let (net, machine) = (self.net.clone(), self.door.machine);
-                return Ok(Some(SimIncoming { net, machine, knock: Some(knock) }));
-            }
-            let left = until.since(longarm_host::now());
-            if left.0 == 0 {
-                return Ok(None);
-            }
-            self.door.bed.sleep(Duration::from_nanos(left.0));
-        }
+        let knock = self.door.bed.wait_for(until, || self.door.knocks.lock().pop_front());
+        let (net, machine) = (&self.net, self.door.machine);
+        Ok(knock.map(|knock| SimIncoming { net: net.clone(), machine, knock: Some(knock) }))
     }
 
     fn address(&self) -> Address {
