@@ -126,6 +126,16 @@ impl<T: Transport> Client<T> {
         Error::Unresponsive { address: self.address.to_string(), waited: self.options.timeout }
     }
 
+    /// What trouble is to the caller, if nothing is done about it.
+    pub(crate) fn failed(&self, trouble: Trouble) -> Error {
+        match trouble {
+            Trouble::Broken(reason) | Trouble::Lost(reason) => {
+                Error::Lost { address: self.address.to_string(), reason }
+            }
+            Trouble::Late | Trouble::Unresponsive | Trouble::NoLease => self.unresponsive(),
+        }
+    }
+
     /// Why a request has no answer that would have changed nothing: there is nothing to doubt.
     pub(crate) fn unanswered(&self, error: Error) -> Error {
         match error {
@@ -144,10 +154,7 @@ impl<T: Transport> Client<T> {
         self.began = Nanos(0);
         let reason = match trouble {
             Trouble::Broken(reason) => reason,
-            Trouble::Lost(reason) => {
-                return Err(Error::Lost { address: self.address.to_string(), reason });
-            }
-            Trouble::Unresponsive | Trouble::Late | Trouble::NoLease => return Err(self.unresponsive()),
+            trouble => return Err(self.failed(trouble)),
         };
         if let Some(link) = self.link.take() {
             self.counters = add(self.counters, link.counters);

@@ -100,7 +100,7 @@ impl<'c, T: Transport> Raw<'c, T> {
         let deadline = client.deadline();
         let looked =
             client.connected().and_then(|link| link.look_at_heartbeat(deadline).map(|()| link.geometry));
-        looked.map_err(|trouble| error(client, trouble))
+        looked.map_err(|trouble| client.failed(trouble))
     }
 
     /// One region; `None` if the server lends no such region.
@@ -128,7 +128,7 @@ impl<T: Transport> Shared<'_, T> {
             return;
         }
         if let Err(trouble) = self.answer(id, region_bytes, at, into) {
-            self.failure = Some(error(self.client, trouble));
+            self.failure = Some(self.client.failed(trouble));
         }
     }
 
@@ -197,16 +197,6 @@ impl Ahead {
 
     fn covers(&self, at: u64, len: usize) -> bool {
         at >= self.at && at + len as u64 <= self.at + self.bytes.len() as u64
-    }
-}
-
-fn error<T: Transport>(client: &Client<T>, trouble: Trouble) -> Error {
-    let address = client.address().to_string();
-    match trouble {
-        Trouble::Broken(reason) | Trouble::Lost(reason) => Error::Lost { address, reason },
-        Trouble::Late | Trouble::Unresponsive | Trouble::NoLease => {
-            Error::Unresponsive { address, waited: client.options.timeout }
-        }
     }
 }
 

@@ -23,6 +23,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longarm_base::limits::READ_MAX;
 use longarm_base::{Place, RegionId};
 use longarm_memory::Region;
 
@@ -82,6 +83,13 @@ pub struct Grant {
     pub region: Arc<Region>,
     /// What the peer may do.
     pub rights: Rights,
+}
+
+impl Grant {
+    /// What the peer is told of it.
+    pub fn granted(&self) -> Granted {
+        Granted { id: self.id, bytes: self.region.bytes(), rights: self.rights }
+    }
 }
 
 /// A region that the peer lent to us.
@@ -159,6 +167,25 @@ pub enum Op<'a> {
         /// What to add, wrapping.
         add: u64,
     },
+}
+
+impl Op<'_> {
+    /// Whether it is as long as its kind allows, aligned, and lands inside a landing buffer of so many bytes;
+    /// if not, the post is [`PostError::Malformed`].
+    #[inline(always)]
+    pub fn is_well_formed(&self, landing: usize) -> bool {
+        match *self {
+            Op::Read { from, into } => {
+                let inside = u64::from(into) + u64::from(from.len) <= landing as u64;
+                from.offset.is_multiple_of(8) && from.len <= READ_MAX && into.is_multiple_of(8) && inside
+            }
+            Op::Write { offset, bytes, .. } | Op::WriteImm { offset, bytes, .. } => {
+                offset.is_multiple_of(8) && bytes.len().is_multiple_of(8) && bytes.len() <= WRITE_MAX
+            }
+            Op::Send { bytes } => bytes.len() <= SEND_MAX,
+            Op::CompareSwap { offset, .. } | Op::FetchAdd { offset, .. } => offset.is_multiple_of(8),
+        }
+    }
 }
 
 /// Why a request could not be posted. Nothing was done.

@@ -10,16 +10,15 @@ use std::io::ErrorKind;
 use std::net::{self, Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 
+use crate::failures::Failures;
 use crate::{Channel, Incoming, ListenOptions, Login, SetupError};
 
-/// Lines of failed handshakes that are kept until asked for.
-const FAILURES_MAX: usize = 100;
 /// Pause before a peer is greeted again where the system refused one (no descriptors, no threads).
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,18 +47,6 @@ pub struct Door<I> {
     bell: Channel,
     porter: Option<JoinHandle<()>>,
     closed: Arc<AtomicBool>,
-}
-
-#[derive(Debug, Default)]
-struct Failures(Mutex<Vec<String>>);
-
-impl Failures {
-    fn add(&self, line: String) {
-        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if lines.len() < FAILURES_MAX {
-            lines.push(line);
-        }
-    }
 }
 
 impl<I: Incoming + 'static> Door<I> {
@@ -109,7 +96,7 @@ impl<I: Incoming + 'static> Door<I> {
 
     /// Handshakes that failed since the last call.
     pub fn failures(&mut self) -> Vec<String> {
-        std::mem::take(&mut *self.failures.0.lock().unwrap_or_else(PoisonError::into_inner))
+        self.failures.take()
     }
 }
 

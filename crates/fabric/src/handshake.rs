@@ -70,8 +70,7 @@ pub struct Offer {
 impl Offer {
     /// What is said of the regions lent, and `bytes`.
     pub fn of(grants: &[Grant], bytes: &[u8]) -> Offer {
-        let lent = |g: &Grant| Granted { id: g.id, bytes: g.region.bytes(), rights: g.rights };
-        Offer { grants: grants.iter().map(lent).collect(), bytes: bytes.to_vec() }
+        Offer { grants: grants.iter().map(Grant::granted).collect(), bytes: bytes.to_vec() }
     }
 }
 

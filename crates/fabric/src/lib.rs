@@ -14,6 +14,7 @@ pub mod contract;
 pub mod deadline;
 mod door;
 mod execute;
+mod failures;
 pub mod handshake;
 pub mod hook;
 pub mod ring;

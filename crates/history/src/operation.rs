@@ -71,6 +71,15 @@ impl Operation {
         }
     }
 
+    /// The value that it found or wrote, and the version of that, where the store says it.
+    pub fn named(&self) -> Option<(Value, Csn)> {
+        let value = match self.outcome {
+            Outcome::Found(value) => Some(value),
+            _ => self.wrote(),
+        };
+        value.zip(self.version)
+    }
+
     /// Whether it removed something, or may have.
     pub fn removed(&self) -> bool {
         self.action == Action::Delete && matches!(self.outcome, Outcome::Done | Outcome::InDoubt)

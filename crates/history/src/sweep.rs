@@ -36,20 +36,11 @@ fn writers(operations: &[Operation]) -> Result<BTreeMap<Value, &Operation>, Viol
     Ok(writers)
 }
 
-/// The value that was found or written, and its version.
-fn named(operation: &Operation) -> Option<(Value, Csn)> {
-    let value = match operation.outcome {
-        Outcome::Found(value) => Some(value),
-        _ => operation.wrote(),
-    };
-    value.zip(operation.version)
-}
-
 /// A version is of one value.
 fn one_value_a_version(operations: &[Operation]) -> Result<(), Violation> {
     let mut known: BTreeMap<Csn, (Value, &Operation)> = BTreeMap::new();
     for operation in operations {
-        let Some((value, version)) = named(operation) else { continue };
+        let Some((value, version)) = operation.named() else { continue };
         let &mut (first, other) = known.entry(version).or_insert((value, operation));
         if first != value {
             return violation("two values under one version", &[other, operation]);
@@ -62,7 +53,7 @@ fn one_value_a_version(operations: &[Operation]) -> Result<(), Violation> {
 fn one_version_a_value(operations: &[Operation]) -> Result<BTreeMap<Value, Csn>, Violation> {
     let mut known: BTreeMap<Value, (Csn, &Operation)> = BTreeMap::new();
     for operation in operations {
-        let Some((value, version)) = named(operation) else { continue };
+        let Some((value, version)) = operation.named() else { continue };
         let &mut (first, other) = known.entry(value).or_insert((version, operation));
         if first != version {
             return violation("one value under two versions: it was written twice", &[other, operation]);

@@ -111,6 +111,18 @@ fn the_search_knows_conditions() {
     assert_eq!(search::judge(&many, 1000), Verdict::Unknown);
 }
 
+/// Times are closed: the removal may come after a write that was called at the moment of its end.
+#[test]
+fn operations_that_touch_are_under_way_at_one_time() {
+    let touching = sorted(&[delete(0, 1), put(2, 1, 2), none(3, 4)]);
+    assert_eq!(search::judge(&touching, STEPS), Verdict::Legal);
+    sweep::judge(&touching).expect("legal");
+    zones::judge(&touching).expect("legal");
+    let apart = sorted(&[delete(0, 1), put(2, 2, 3), none(4, 5)]);
+    assert!(matches!(search::judge(&apart, STEPS), Verdict::Illegal(_)));
+    assert!(rule(sweep::judge(&apart)).starts_with("nothing is there"));
+}
+
 /// All orders of a few operations, without any cleverness.
 fn by_force(operations: &[Operation]) -> bool {
     fn explain(rest: &[Operation], there: Option<Value>) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 
+use crate::now;
 use crate::world::{World, entered};
 
 #[derive(Debug, Default)]
@@ -43,6 +44,21 @@ impl Pause {
             Some(world) => self.park(&*world, time),
         };
         std::mem::take(&mut state.poked) || state.stop
+    }
+
+    /// What `look` finds, which looks first and after every poke; `None` when the time has come, or once it
+    /// was told to stop.
+    pub fn wait_for<R>(&self, until: Nanos, mut look: impl FnMut() -> Option<R>) -> Option<R> {
+        loop {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            // Whoever pokes after the look makes the sleep short.
+            let left = until.since(now());
+            if left == Nanos(0) || !self.sleep(Duration::from_nanos(left.0)) {
+                return None;
+            }
+        }
     }
 
     /// The world may wake us for nothing.

@@ -2,6 +2,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use longarm_base::Nanos;
+
 use crate::{Mutex, Pause, now, random, relax, sleep, spawn, unix, world};
 
 const LONG: Duration = Duration::from_secs(20);
@@ -31,6 +33,26 @@ fn a_poke_and_a_stop_wake_a_sleeper() {
     assert!(awake.sleep_unless_poked(LONG));
     pause.stop();
     assert!(sleeper.expect("a thread").join().is_ok() && pause.is_stopped());
+}
+
+#[test]
+fn who_waits_for_something_looks_again_after_a_poke_and_ends_with_the_time_or_a_stop() {
+    let (pause, there) = (Arc::new(Pause::default()), Arc::new(Mutex::new(None)));
+    let until = now() + Nanos(LONG.as_nanos() as u64);
+    assert_eq!(pause.wait_for(now(), || there.lock().take()), None::<u32>, "the time has come");
+    let (bed, shown) = (pause.clone(), there.clone());
+    let shower = spawn("shower", move || {
+        bed.poke();
+        *shown.lock() = Some(7);
+        bed.poke();
+    });
+    assert_eq!(pause.wait_for(until, || there.lock().take()), Some(7));
+    assert!(shower.expect("a thread").join().is_ok());
+    pause.stop();
+    assert_eq!(pause.wait_for(until, || there.lock().take()), None, "told to stop");
+    *there.lock() = Some(8);
+    assert_eq!(pause.wait_for(now(), || there.lock().take()), Some(8), "what is there is found");
+    assert!(now() < until);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use longarm_base::Nanos;
 use longarm_client::{Client, Options};
 use longarm_fabric::Address;
 use longarm_fabric::sim::{Landing, Sim, Weather};
-use longarm_server::{Server, ServerOptions};
+use longarm_server::ServerOptions;
 
 use crate::run;
 use crate::scenario::{SCENARIOS, Scenario};
@@ -21,13 +21,7 @@ fn three_clients(seed: u64) -> (Vec<String>, u64) {
     let (world, sim, log) = (World::new(seed), Sim::new(ROUGH), Rc::new(RefCell::new(Vec::new())));
     let (server, address) = (world.add_machine(Drift::default()), Address::Sim("node0".into()));
     let (net, at) = (sim.clone(), address.clone());
-    world.start(server, "server", move || {
-        let options =
-            ServerOptions { addresses: vec![at], spin: Duration::ZERO, memory: 16 << 20, ..options() };
-        let server = Server::start_on(&net, options).expect("start");
-        longarm_host::sleep(Duration::from_secs(3600));
-        drop(server);
-    });
+    world.start(server, "server", move || run::serve(&net, options(at)));
     for number in 0..3u64 {
         let machine = world.add_machine(Drift { offset: Nanos(number * 1_000_000_000), rate: 0 });
         let (net, at, log) = (sim.clone(), address.clone(), log.clone());
@@ -49,8 +43,14 @@ fn three_clients(seed: u64) -> (Vec<String>, u64) {
     (log.take(), world.steps())
 }
 
-fn options() -> ServerOptions {
-    ServerOptions { expected_items: 1000, ..ServerOptions::default() }
+fn options(at: Address) -> ServerOptions {
+    ServerOptions {
+        addresses: vec![at],
+        spin: Duration::ZERO,
+        memory: 16 << 20,
+        expected_items: 1000,
+        ..ServerOptions::default()
+    }
 }
 
 #[test]
@@ -96,12 +96,7 @@ fn a_client_of_a_server_that_is_gone_says_so() {
     let (server, client) = (world.add_machine(Drift::default()), world.add_machine(Drift::default()));
     let address = Address::Sim("node0".into());
     let (net, at) = (sim.clone(), address.clone());
-    world.start(server, "server", move || {
-        let options =
-            ServerOptions { addresses: vec![at], spin: Duration::ZERO, memory: 16 << 20, ..options() };
-        let _server = Server::start_on(&net, options).expect("start");
-        longarm_host::sleep(Duration::from_secs(3600));
-    });
+    world.start(server, "server", move || run::serve(&net, options(at)));
     let (net, error) = (sim.clone(), said.clone());
     world.start(client, "client", move || {
         longarm_host::sleep(Duration::from_millis(5));

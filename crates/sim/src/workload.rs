@@ -8,7 +8,6 @@ use longarm_base::{Csn, Nanos};
 use longarm_client::{Client, Error, Options, Put};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
-use longarm_history::sweep::NEVER;
 use longarm_history::{Action, History, Operation, Outcome, Value};
 use longarm_host::world::entered;
 
@@ -61,20 +60,20 @@ impl Worker {
                 _ => Action::PutIfAbsent(new),
             };
             let call = time();
-            let (outcome, version) = self.act(&mut client, number, action, seen[number as usize]);
-            let end = if outcome == Some(Outcome::InDoubt) { NEVER } else { time() };
-            seen[number as usize] = match (outcome, action) {
-                (Some(Outcome::Found(value)), _) => version.map(|version| (value, version)),
-                (Some(Outcome::Done), Action::Put(value) | Action::PutIfAbsent(value)) => {
-                    version.map(|version| (value, version))
-                }
-                (Some(Outcome::Done), Action::Replace { new, .. }) => version.map(|version| (new, version)),
-                _ => None,
-            };
+            let answer = self.act(&mut client, number, action, seen[number as usize]);
+            let (client, end) = (self.number, time());
+            let operation = answer.map(|(outcome, version)| Operation {
+                client,
+                key: number,
+                action,
+                outcome,
+                call,
+                end,
+                version,
+            });
+            seen[number as usize] = operation.as_ref().and_then(Operation::named);
             // Without an effect and without an answer there is nothing to note.
-            if let Some(outcome) = outcome {
-                let client = self.number;
-                let operation = Operation { client, key: number, action, outcome, call, end, version };
+            if let Some(operation) = operation {
                 self.history.borrow_mut().push(operation);
             }
             if self.chance.once_in(8) {
@@ -86,50 +85,46 @@ impl Worker {
 
     /// `None` if it certainly did nothing.
     fn act(
-        &mut self,
+        &self,
         client: &mut Client<Sim>,
         number: u32,
         action: Action,
         seen: Option<(Value, Csn)>,
-    ) -> (Option<Outcome>, Option<Csn>) {
+    ) -> Option<Answer> {
         let key = key(number);
         let result = match action {
-            Action::Get => client.get_versioned(&key).map(|found| match found {
-                Some((bytes, version)) => (Outcome::Found(read(&bytes)), Some(version)),
-                None => (Outcome::Absent, None),
-            }),
+            Action::Get => client.get_versioned(&key).map(found),
             Action::Put(value) => {
-                client.put(&key, &self.bytes(value)).map(|version| (Outcome::Done, Some(version)))
+                client.put(&key, &bytes(value)).map(|version| (Outcome::Done, Some(version)))
             }
-            Action::PutIfAbsent(value) => client.put_if_absent(&key, &self.bytes(value)).map(conditional),
+            Action::PutIfAbsent(value) => client.put_if_absent(&key, &bytes(value)).map(conditional),
             Action::Replace { new, .. } => {
                 let (_, version) = seen.expect("replaced is what was seen");
-                client.compare_and_set(&key, version, &self.bytes(new)).map(conditional)
+                client.compare_and_set(&key, version, &bytes(new)).map(conditional)
             }
             Action::Delete => {
                 client.delete(&key).map(|was| (if was { Outcome::Done } else { Outcome::Absent }, None))
             }
         };
         match result {
-            Ok((outcome, version)) => (Some(outcome), version),
-            Err(Error::InDoubt(_)) => (Some(Outcome::InDoubt), None),
+            Ok(answer) => Some(answer),
+            Err(Error::InDoubt(_)) => Some((Outcome::InDoubt, None)),
             Err(
                 Error::Lost { .. }
                 | Error::Unresponsive { .. }
                 | Error::Connect(_)
                 | Error::Contended(_)
                 | Error::OutOfMemory,
-            ) => (None, None),
+            ) => None,
             Err(error) => panic!("client {}: {action:?}: {error}", self.number),
         }
     }
-
-    /// A value as bytes: its number again and again, of a length that it decides.
-    fn bytes(&self, value: Value) -> Vec<u8> {
-        bytes(value)
-    }
 }
 
+/// What a client was told, and of which version.
+type Answer = (Outcome, Option<Csn>);
+
+/// A value as bytes: its number again and again, of a length that it decides.
 fn bytes(value: Value) -> Vec<u8> {
     let mut chance = Chance::new(value.0);
     let words = 1 + if chance.once_in(4) { chance.below(LONG / 8) } else { chance.below(3) };
@@ -143,7 +138,14 @@ fn read(found: &[u8]) -> Value {
     Value(word)
 }
 
-fn conditional(put: Put) -> (Outcome, Option<Csn>) {
+fn found(got: Option<(Vec<u8>, Csn)>) -> Answer {
+    match got {
+        Some((bytes, version)) => (Outcome::Found(read(&bytes)), Some(version)),
+        None => (Outcome::Absent, None),
+    }
+}
+
+fn conditional(put: Put) -> Answer {
     match put {
         Put::Stored(version) => (Outcome::Done, Some(version)),
         Put::Mismatch(_) => (Outcome::Refused, None),
@@ -163,17 +165,13 @@ pub fn connect(sim: &Sim, address: &Address) -> Client<Sim> {
 }
 
 /// Gets every key once more, when all is well again: what was acknowledged must be there.
-pub fn look_at_all(sim: &Sim, address: &Address, keys: u32, history: &RefCell<History>) -> Result<(), Error> {
+pub fn look_at_all(sim: &Sim, address: &Address, keys: u32) -> Result<Vec<Operation>, Error> {
     let mut client = connect(sim, address);
-    for number in 0..keys {
+    let look = |number| {
         let call = time();
-        let found = client.get_versioned(&key(number))?;
-        let (outcome, version) = match found {
-            Some((bytes, version)) => (Outcome::Found(read(&bytes)), Some(version)),
-            None => (Outcome::Absent, None),
-        };
+        let (outcome, version) = found(client.get_versioned(&key(number))?);
         let (client, action, end) = (u32::MAX, Action::Get, time());
-        history.borrow_mut().push(Operation { client, key: number, action, outcome, call, end, version });
-    }
-    Ok(())
+        Ok(Operation { client, key: number, action, outcome, call, end, version })
+    };
+    (0..keys).map(look).collect()
 }

@@ -253,6 +253,9 @@ impl QueuePair for ShmQp {
         if self.pending.is_full() {
             return Err(PostError::Full);
         }
+        if !op.is_well_formed(self.landing.len()) {
+            return Err(PostError::Malformed);
+        }
         match op {
             Op::Read { from, into } => self.post_read(from, into, ticket),
             Op::Write { region, offset, bytes } => self.post_write((region, offset), bytes, None, ticket),

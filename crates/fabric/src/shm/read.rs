@@ -12,7 +12,7 @@ use longarm_memory::{Mapped, ReadOnly, Words};
 
 use super::fds::Lent;
 use super::qp::ShmQp;
-use crate::{Granted, PostError, Rights, Ticket};
+use crate::{Granted, Op, PostError, Rights, Ticket};
 
 /// Lines prefetched by one READ; the copy of a longer one is a stream that the CPU itself runs ahead of.
 const PREFETCH_LINES: u64 = 16;
@@ -99,19 +99,9 @@ impl Remotes {
     }
 }
 
-/// Whether a READ of `len` bytes may land there.
-#[inline(always)]
-fn may_land(landing: &[u8], into: u32, len: u32) -> bool {
-    into.is_multiple_of(8) && u64::from(into) + u64::from(len) <= landing.len() as u64
-}
-
 impl ShmQp {
     #[inline]
     pub(super) fn post_read(&mut self, from: Place, into: u32, ticket: Ticket) -> Result<(), PostError> {
-        let well_formed = from.offset.is_multiple_of(8) && from.len <= READ_MAX;
-        if !well_formed || !may_land(&self.landing, into, from.len) {
-            return Err(PostError::Malformed);
-        }
         let Some((at, remote)) = self.remotes.readable(from) else {
             return self.refuse(ticket, "READ", from.region, from.offset, from.len);
         };
@@ -135,7 +125,8 @@ impl ShmQp {
     /// The copy without a queue; `false` if `post` is to judge the READ.
     #[inline(always)]
     pub(super) fn read_here(&mut self, from: Place, into: u32) -> bool {
-        let whole = self.broken_or_ok().is_ok() && may_land(&self.landing, into, from.len);
+        let lands = Op::Read { from, into }.is_well_formed(self.landing.len());
+        let whole = self.broken_or_ok().is_ok() && lands;
         let Some((_, remote)) = self.remotes.readable(from).filter(|_| whole) else { return false };
         remote.look.copy_out(from.offset, &mut self.landing[into as usize..][..from.len as usize]);
         // Acquire: what is read next is of a later moment than this; pairs with the Release of

@@ -1,4 +1,5 @@
 //! WRITE, WRITE_WITH_IMM, SEND and the atomics: done on the spot by the poster's CPU, so in posting order.
+//! `post` has checked their form.
 //!
 //! Every change goes through [`ShmQp::change`], which checks region, bounds and rights first and, for a peer
 //! in this same process, stands between the change and a revocation (`queue.rs`: busy, revoked). A peer in
@@ -9,7 +10,7 @@ use longarm_memory::{Mapped, OwnedWords};
 
 use super::qp::ShmQp;
 use super::queue::News;
-use crate::{Broken, PostError, Rights, SEND_MAX, Ticket, WRITE_MAX};
+use crate::{Broken, PostError, Rights, Ticket};
 
 impl ShmQp {
     pub(super) fn post_write(
@@ -19,9 +20,6 @@ impl ShmQp {
         imm: Option<u32>,
         ticket: Ticket,
     ) -> Result<(), PostError> {
-        if !offset.is_multiple_of(8) || !bytes.len().is_multiple_of(8) || bytes.len() > WRITE_MAX {
-            return Err(PostError::Malformed);
-        }
         if imm.is_some() {
             self.need_room()?;
         }
@@ -38,9 +36,6 @@ impl ShmQp {
     }
 
     pub(super) fn post_send(&mut self, bytes: &[u8], ticket: Ticket) -> Result<(), PostError> {
-        if bytes.len() > SEND_MAX {
-            return Err(PostError::Malformed);
-        }
         self.need_room()?;
         let buffer = self.outbox.free_buffer().ok_or(PostError::Full)?;
         if !self.enter() {
@@ -61,9 +56,6 @@ impl ShmQp {
         new: u64,
         ticket: Ticket,
     ) -> Result<(), PostError> {
-        if !offset.is_multiple_of(8) {
-            return Err(PostError::Malformed);
-        }
         self.change((region, offset, 8), Rights::ATOMIC, ticket, |memory| {
             match memory.compare_exchange(offset, expected, new) {
                 Ok(()) => expected,
@@ -78,9 +70,6 @@ impl ShmQp {
         add: u64,
         ticket: Ticket,
     ) -> Result<(), PostError> {
-        if !offset.is_multiple_of(8) {
-            return Err(PostError::Malformed);
-        }
         self.change((region, offset, 8), Rights::ATOMIC, ticket, |memory| memory.fetch_add(offset, add))
     }
 

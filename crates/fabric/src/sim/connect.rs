@@ -1,7 +1,6 @@
 //! The connecting side.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use longarm_base::Nanos;
 
@@ -30,7 +29,7 @@ pub(super) fn connect(
     let door = sim.net.door(name).ok_or_else(unreachable)?;
     let (from, reply) = (machine(), Arc::new(Reply::default()));
     if !same(&door.login, &request.login) {
-        door.fail(format!("machine {from}: it does not know the secret"));
+        door.failures.add(format!("machine {from}: it does not know the secret"));
         return Err(SetupError::Login("the secrets of the two sides differ".into()));
     }
     let server = door.machine;
@@ -47,18 +46,11 @@ pub(super) fn connect(
             None => knock.reply.give(Err(SetupError::Protocol("the listener is gone".into()))),
         }
     });
-    loop {
-        if let Some(answer) = reply.answer.lock().take() {
-            let Accepted { pair, welcome, granted } = answer?;
-            let qp = SimQp::new(pair, 1, request.landing, granted, format!("sim machine {server}"));
-            return Ok(Connected { qp, welcome });
-        }
-        let left = until.since(longarm_host::now());
-        if left.0 == 0 {
-            return Err(SetupError::Timeout(address.to_string()));
-        }
-        reply.bed.sleep(Duration::from_nanos(left.0));
-    }
+    let answer = reply.bed.wait_for(until, || reply.answer.lock().take());
+    let Accepted { pair, welcome, granted } =
+        answer.unwrap_or_else(|| Err(SetupError::Timeout(address.to_string())))?;
+    let qp = SimQp::new(pair, 1, request.landing, granted, format!("sim machine {server}"));
+    Ok(Connected { qp, welcome })
 }
 
 /// The proof itself (challenge and answer) is the other transports'; here both sides are in one process.

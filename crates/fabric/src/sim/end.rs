@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_base::{Nanos, Place, RegionId};
 use longarm_host::Pause;
 
-use crate::{Broken, Channel, Grant, Ticket, WorkError};
+use crate::{Broken, Channel, Grant, Op, Ticket, WorkError};
 
 /// One of the two ends; the other is `1 - side`.
 pub(super) type Side = usize;
@@ -40,6 +40,25 @@ pub(super) enum Owned {
     },
     /// The end was closed in good order.
     Farewell,
+}
+
+impl Owned {
+    pub fn of(op: Op<'_>) -> Owned {
+        match op {
+            Op::Read { from, into } => Owned::Read { from, into },
+            Op::Write { region, offset, bytes } => {
+                Owned::Write { region, offset, bytes: bytes.into(), imm: None }
+            }
+            Op::WriteImm { region, offset, bytes, imm } => {
+                Owned::Write { region, offset, bytes: bytes.into(), imm: Some(imm) }
+            }
+            Op::Send { bytes } => Owned::Send { bytes: bytes.into() },
+            Op::CompareSwap { region, offset, expected, new } => {
+                Owned::CompareSwap { region, offset, expected, new }
+            }
+            Op::FetchAdd { region, offset, add } => Owned::FetchAdd { region, offset, add },
+        }
+    }
 }
 
 /// Something to poll.

@@ -11,13 +11,11 @@ use super::net::Net;
 use super::pair::Pair;
 use super::qp::SimQp;
 use super::{Sim, machine};
+use crate::failures::Failures;
 use crate::{
     Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo,
     SetupError,
 };
-
-/// Failures kept until somebody asks.
-const FAILURES: usize = 64;
 
 /// Where peers knock.
 #[derive(Debug)]
@@ -27,7 +25,7 @@ pub(super) struct Door {
     pending: usize,
     knocks: Mutex<VecDeque<Knock>>,
     bed: Pause,
-    failures: Mutex<Vec<String>>,
+    pub failures: Failures,
 }
 
 /// A peer that has logged in.
@@ -66,13 +64,6 @@ impl Door {
         drop(knocks);
         self.bed.poke();
     }
-
-    pub fn fail(&self, text: String) {
-        let mut failures = self.failures.lock();
-        if failures.len() < FAILURES {
-            failures.push(text);
-        }
-    }
 }
 
 impl Reply {
@@ -104,7 +95,7 @@ pub(super) fn listen(
         pending: options.pending,
         knocks: Mutex::default(),
         bed: Pause::default(),
-        failures: Mutex::default(),
+        failures: Failures::default(),
     });
     if !sim.net.open(name, &door) {
         let taken = std::io::Error::from(std::io::ErrorKind::AddrInUse);
@@ -119,17 +110,9 @@ impl Listener for SimListener {
 
     fn accept(&mut self, timeout: Duration) -> Result<Option<SimIncoming>, SetupError> {
         let until = longarm_host::now() + longarm_base::Nanos(timeout.as_nanos() as u64);
-        loop {
-            if let Some(knock) = self.door.knocks.lock().pop_front() {
-                let (net, machine) = (self.net.clone(), self.door.machine);
-                return Ok(Some(SimIncoming { net, machine, knock: Some(knock) }));
-            }
-            let left = until.since(longarm_host::now());
-            if left.0 == 0 {
-                return Ok(None);
-            }
-            self.door.bed.sleep(Duration::from_nanos(left.0));
-        }
+        let knock = self.door.bed.wait_for(until, || self.door.knocks.lock().pop_front());
+        let (net, machine) = (&self.net, self.door.machine);
+        Ok(knock.map(|knock| SimIncoming { net: net.clone(), machine, knock: Some(knock) }))
     }
 
     fn address(&self) -> Address {
@@ -137,7 +120,7 @@ impl Listener for SimListener {
     }
 
     fn failures(&mut self) -> Vec<String> {
-        std::mem::take(&mut *self.door.failures.lock())
+        self.door.failures.take()
     }
 }
 
@@ -186,10 +169,7 @@ impl Incoming for SimIncoming {
             let text = format!("a welcome of {} bytes: at most {HELLO_MAX}", welcome.len());
             return Err(SetupError::Protocol(text));
         }
-        let of = |grants: &[Grant]| -> Vec<Granted> {
-            let granted = |g: &Grant| Granted { id: g.id, bytes: g.region.bytes(), rights: g.rights };
-            grants.iter().map(granted).collect()
-        };
+        let of = |grants: &[Grant]| grants.iter().map(Grant::granted).collect::<Vec<_>>();
         let (lent, knock) = (of(&grants), self.knock());
         let (borrowed, theirs) = (of(&knock.grants), knock.machine);
         let ours = End::new(self.machine, grants, Some(channel.clone()));

@@ -192,10 +192,13 @@ impl Pair {
 
     /// The peer is gone, as far as this end can tell; it notices a little later.
     fn lose(self: &Arc<Pair>, side: Side) {
+        self.break_later(side, self.net.delay(), "the connection was reset");
+    }
+
+    fn break_later(self: &Arc<Pair>, side: Side, after: Nanos, why: &'static str) {
         let pair = self.clone();
-        let notice = self.net.time() + self.net.delay();
-        self.net.at(notice, move || {
-            pair.with(side, |end| end.break_off(Broken::PeerLost("the connection was reset".into())));
+        self.net.at(self.net.time() + after, move || {
+            pair.with(side, |end| end.break_off(Broken::PeerLost(why.into())));
         });
     }
 
@@ -217,12 +220,8 @@ impl Pair {
                 continue;
             }
             self.with(side, |end| end.break_off(Broken::Closed));
-            let weather = self.net.weather();
-            let notice = self.net.time() + Nanos(self.net.draw(weather.give_up.0));
-            let pair = self.clone();
-            self.net.at(notice, move || {
-                pair.with(1 - side, |end| end.break_off(Broken::PeerLost("its machine is down".into())));
-            });
+            let notice = Nanos(self.net.draw(self.net.weather().give_up.0));
+            self.break_later(1 - side, notice, "its machine is down");
         }
     }
 }

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::limits::READ_MAX;
 use longarm_host::world::entered;
 
 use super::end::{News, Owned, Side};
 use super::pair::Pair;
 use crate::{
-    Broken, Completion, Completions, Granted, Op, PostError, QueuePair, RECEIVES, SEND_MAX, SetupError,
-    Ticket, WRITE_MAX,
+    Broken, Completion, Completions, Granted, Op, PostError, QueuePair, RECEIVES, SetupError, Ticket,
 };
 
 /// A queue pair of a simulated machine.
@@ -35,35 +33,6 @@ impl SimQp {
     ) -> SimQp {
         let (landing, receives) = (vec![0; landing as usize], vec![Vec::new(); RECEIVES]);
         SimQp { pair, side, landing, granted, receives, free: (0..RECEIVES as u16).collect(), name }
-    }
-
-    /// The request with its bytes, if it is one.
-    fn owned(&self, op: Op<'_>) -> Option<Owned> {
-        let aligned = |offset: u64, len: usize| offset.is_multiple_of(8) && len.is_multiple_of(8);
-        let (well, owned) = match op {
-            Op::Read { from, into } => {
-                let room = self.landing.len().checked_sub(into as usize);
-                let inside = room.is_some_and(|room| from.len as usize <= room);
-                let well = aligned(from.offset, 0) && into.is_multiple_of(8) && from.len <= READ_MAX;
-                (well && inside, Owned::Read { from, into })
-            }
-            Op::Write { region, offset, bytes } => {
-                let well = aligned(offset, bytes.len()) && bytes.len() <= WRITE_MAX;
-                (well, Owned::Write { region, offset, bytes: bytes.into(), imm: None })
-            }
-            Op::WriteImm { region, offset, bytes, imm } => {
-                let well = aligned(offset, bytes.len()) && bytes.len() <= WRITE_MAX;
-                (well, Owned::Write { region, offset, bytes: bytes.into(), imm: Some(imm) })
-            }
-            Op::Send { bytes } => (bytes.len() <= SEND_MAX, Owned::Send { bytes: bytes.into() }),
-            Op::CompareSwap { region, offset, expected, new } => {
-                (aligned(offset, 8), Owned::CompareSwap { region, offset, expected, new })
-            }
-            Op::FetchAdd { region, offset, add } => {
-                (aligned(offset, 8), Owned::FetchAdd { region, offset, add })
-            }
-        };
-        well.then_some(owned)
     }
 
     fn take(&mut self, news: News) -> Completion {
@@ -91,8 +60,10 @@ impl SimQp {
 impl QueuePair for SimQp {
     fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
         self.pair.with(self.side, |end| end.broken.as_ref().map_or(Ok(()), |_| Err(PostError::Broken)))?;
-        let owned = self.owned(op).ok_or(PostError::Malformed)?;
-        self.pair.post(self.side, owned, ticket)
+        if !op.is_well_formed(self.landing.len()) {
+            return Err(PostError::Malformed);
+        }
+        self.pair.post(self.side, Owned::of(op), ticket)
     }
 
     fn ring(&mut self) {

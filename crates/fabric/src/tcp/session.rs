@@ -23,7 +23,7 @@ use super::frame::{self, Frame, HEAD, TEXT_MAX, Why};
 use super::inbox::Deliver;
 use crate::execute::{self, Denied};
 use crate::handshake::printable;
-use crate::{Broken, Completion, Grant, Op, PostError, RECEIVES, SEND_MAX, Ticket, WRITE_MAX, WorkError};
+use crate::{Broken, Completion, Grant, Op, PostError, RECEIVES, Ticket, WRITE_MAX, WorkError};
 
 /// Bytes of READs that may be outstanding at once.
 pub const READ_WINDOW: usize = 1 << 20;
@@ -143,7 +143,10 @@ impl Session {
         if self.broken.is_some() {
             return Err(PostError::Broken);
         }
-        let (frame, wants) = request(op, self.next, ticket, landing)?;
+        if !op.is_well_formed(landing) {
+            return Err(PostError::Malformed);
+        }
+        let (frame, wants) = request(op, self.next, ticket);
         let (reading, writing) = match wants {
             Wants::Data { len, .. } => (len as usize, 0),
             Wants::Word => (0, 0),
@@ -433,37 +436,28 @@ fn cut(text: &str) -> &[u8] {
     &text.as_bytes()[..text.floor_char_boundary(TEXT_MAX)]
 }
 
-/// The frame of a request and what it waits for; `Malformed` where the contract says so.
-fn request(op: Op<'_>, seq: u16, ticket: Ticket, landing: usize) -> Result<(Frame<'_>, Wants), PostError> {
+/// The frame of a request and what it waits for.
+fn request(op: Op<'_>, seq: u16, ticket: Ticket) -> (Frame<'_>, Wants) {
     let signalled = ticket != Ticket::SILENT;
-    let aligned = |offset: u64, len: usize| offset.is_multiple_of(8) && len.is_multiple_of(8);
-    let (well, frame, wants) = match op {
+    match op {
         Op::Read { from, into } => {
-            let inside = into as usize <= landing && from.len as usize <= landing - into as usize;
-            let well = aligned(from.offset, 0) && into.is_multiple_of(8) && inside;
             let frame = Frame::Read { seq, region: from.region, offset: from.offset, want: from.len };
-            (well && from.len <= READ_MAX, frame, Wants::Data { into, len: from.len })
+            (frame, Wants::Data { into, len: from.len })
         }
         Op::Write { region, offset, bytes } => {
             let frame = Frame::Write { seq, signalled, region, offset, imm: None, bytes };
-            (aligned(offset, bytes.len()) && bytes.len() <= WRITE_MAX, frame, Wants::Ack { len: bytes.len() })
+            (frame, Wants::Ack { len: bytes.len() })
         }
         Op::WriteImm { region, offset, bytes, imm } => {
             let frame = Frame::Write { seq, signalled, region, offset, imm: Some(imm), bytes };
-            (aligned(offset, bytes.len()) && bytes.len() <= WRITE_MAX, frame, Wants::Ack { len: bytes.len() })
+            (frame, Wants::Ack { len: bytes.len() })
         }
-        Op::Send { bytes } => {
-            (bytes.len() <= SEND_MAX, Frame::Send { seq, signalled, bytes }, Wants::Ack { len: bytes.len() })
-        }
+        Op::Send { bytes } => (Frame::Send { seq, signalled, bytes }, Wants::Ack { len: bytes.len() }),
         Op::CompareSwap { region, offset, expected, new } => {
-            let frame = Frame::CompareSwap { seq, region, offset, expected, new };
-            (aligned(offset, 8), frame, Wants::Word)
+            (Frame::CompareSwap { seq, region, offset, expected, new }, Wants::Word)
         }
-        Op::FetchAdd { region, offset, add } => {
-            (aligned(offset, 8), Frame::FetchAdd { seq, region, offset, add }, Wants::Word)
-        }
-    };
-    if well { Ok((frame, wants)) } else { Err(PostError::Malformed) }
+        Op::FetchAdd { region, offset, add } => (Frame::FetchAdd { seq, region, offset, add }, Wants::Word),
+    }
 }
 
 #[cfg(test)]

@@ -1,20 +1,19 @@
 //! From an [`Op`] to a request of the device.
 
 use longarm_base::RegionId;
-use longarm_base::limits::READ_MAX;
 use longarm_ibverbs as ib;
 
 use super::SIGNAL_EVERY;
 use super::pending::Request;
 use super::qp::VerbsQp;
 use super::staging::{Place, UNSIGNALLED};
-use crate::{Broken, Op, PostError, RECEIVES, Rights, SEND_MAX, Ticket, WRITE_MAX};
+use crate::{Broken, Op, PostError, RECEIVES, Rights, Ticket};
 
 impl VerbsQp {
     /// The rest of `post`, on a queue pair that stands.
     #[inline]
     pub(super) fn queue_request(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
-        if !self.is_well_formed(&op) {
+        if !op.is_well_formed(self.landing.len()) {
             return Err(PostError::Malformed);
         }
         if self.pending.is_full() || self.batch.is_full() {
@@ -57,21 +56,6 @@ impl VerbsQp {
             }
         }
         Ok(())
-    }
-
-    fn is_well_formed(&self, op: &Op<'_>) -> bool {
-        match *op {
-            Op::Read { from, into } => {
-                let landing = self.landing.len();
-                let inside = into as usize <= landing && from.len as usize <= landing - into as usize;
-                from.offset.is_multiple_of(8) && into.is_multiple_of(8) && inside && from.len <= READ_MAX
-            }
-            Op::Write { offset, bytes, .. } | Op::WriteImm { offset, bytes, .. } => {
-                offset.is_multiple_of(8) && bytes.len().is_multiple_of(8) && bytes.len() <= WRITE_MAX
-            }
-            Op::Send { bytes } => bytes.len() <= SEND_MAX,
-            Op::CompareSwap { offset, .. } | Op::FetchAdd { offset, .. } => offset.is_multiple_of(8),
-        }
     }
 
     fn write(

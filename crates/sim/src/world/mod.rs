@@ -62,8 +62,6 @@ struct Known {
     bed: Option<usize>,
     /// Tasks that wait for its end.
     joiners: Vec<u64>,
-    /// It waits for another's end.
-    joining: bool,
 }
 
 struct State {
@@ -300,7 +298,6 @@ impl State {
             wakes: Vec::new(),
             bed: None,
             joiners: Vec::new(),
-            joining: false,
         };
         self.known.insert(id, known);
         self.resting.insert(id, task);
@@ -338,7 +335,7 @@ impl State {
         debug_assert!(known.wakes.is_empty());
         self.over.insert(id, ended.is_err());
         for joiner in known.joiners {
-            if self.known.get(&joiner).is_some_and(|known| known.joining) {
+            if self.known.contains_key(&joiner) {
                 self.wake_at(joiner, self.time);
             }
         }
@@ -389,7 +386,6 @@ impl Host for Inside {
                 // While a crash drops what a task held, nothing waits.
                 let Some(running) = state.running else { return false };
                 state.known.get_mut(&task).expect("neither over nor known").joiners.push(running);
-                state.known.get_mut(&running).expect("it runs").joining = true;
             }
             self.rest();
         }
