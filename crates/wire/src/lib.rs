@@ -6,11 +6,13 @@
 
 mod codec;
 mod hello;
+mod peer;
 mod request;
 mod response;
 
 pub use codec::Bad;
 pub use hello::{Hello, Welcome};
+pub use peer::{Answer, Ask, EntryAt, Extent, Held, PLACES_MAX, PeerHello, Purpose, Report, STREAMS_MAX};
 pub use request::{Condition, Request, RequestKind, hints};
 pub use response::{Response, Status};
 

@@ -1,0 +1,84 @@
+//! The gate of acknowledgements: which positions of a stream are committed (VERIFY M4, L1; LoLKV 3.3.2).
+//!
+//! A position is committed when the leader has it and enough followers that are synced in this term have it
+//! with everything before it. What a follower acknowledged before it was synced counts from then on: it was
+//! synced with all of the stream that came before.
+
+use longarm_base::NodeId;
+
+use crate::Group;
+
+/// The gate of one stream of one term.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    group: Group,
+    followers: Vec<Follower>,
+    committed: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Follower {
+    node: NodeId,
+    acked: u64,
+    synced: bool,
+}
+
+impl Gate {
+    /// Nobody is synced.
+    pub fn new(group: Group) -> Gate {
+        let follower = |node| Follower { node, acked: 0, synced: false };
+        Gate { group, followers: group.others().map(follower).collect(), committed: 0 }
+    }
+
+    /// The follower has all positions below `end`.
+    pub fn ack(&mut self, node: NodeId, end: u64) {
+        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.node == node) {
+            follower.acked = follower.acked.max(end);
+        }
+    }
+
+    /// Whether the follower counts. One that no longer does may come back, with what it had.
+    pub fn set_synced(&mut self, node: NodeId, synced: bool) {
+        if let Some(follower) = self.followers.iter_mut().find(|follower| follower.node == node) {
+            follower.synced = synced;
+        }
+    }
+
+    /// What the follower has, as far as is known here.
+    pub fn acked(&self, node: NodeId) -> u64 {
+        self.followers.iter().find(|follower| follower.node == node).map_or(0, |follower| follower.acked)
+    }
+
+    /// All positions below this are committed, where the leader has written those below `written`.
+    pub fn committed(&mut self, written: u64) -> u64 {
+        let counted = self.followers.iter().filter(|follower| follower.synced);
+        let reached = self.group.reached(written, counted.map(|follower| follower.acked));
+        // What was committed stays so, whoever leaves.
+        self.committed = self.committed.max(reached);
+        self.committed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_synced_followers_count() {
+        let group = Group::new(NodeId(1), &[1, 2, 3].map(NodeId)).expect("a group");
+        let mut gate = Gate::new(group);
+        gate.ack(NodeId(2), 5);
+        assert_eq!(gate.committed(7), 0);
+        gate.set_synced(NodeId(2), true);
+        assert_eq!(gate.committed(7), 5);
+        gate.ack(NodeId(3), 6);
+        gate.set_synced(NodeId(2), false);
+        assert_eq!(gate.committed(7), 5, "never back");
+        gate.set_synced(NodeId(3), true);
+        assert_eq!(gate.committed(7), 6);
+        gate.ack(NodeId(3), 2);
+        assert_eq!(gate.acked(NodeId(3)), 6);
+        let alone = Group::new(NodeId(1), &[NodeId(1)]).expect("a group");
+        assert_eq!(Gate::new(alone).committed(7), 7);
+    }
+}

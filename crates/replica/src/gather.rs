@@ -1,0 +1,81 @@
+//! The start set of a term, from the reports of a majority (VERIFY M2).
+//!
+//! LoLKV takes the highest `<term, seq_num>` of each thread from anybody (section 3.4); across terms that
+//! loses what was readable (L1). Here only reports of the highest sync term count: whoever holds the start
+//! set of a younger term holds everything that an older one committed. Among those the longest prefix of
+//! each stream has all that was committed in that term, since a commit was acknowledged by a majority of
+//! synced replicas, one of which reports.
+
+use longarm_base::{NodeId, Term};
+use longarm_wire::{Extent, Report};
+
+/// Where a stream is cut, and who has it up to there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cut {
+    /// Positions below it are in the start set; the others are void (L16).
+    pub len: u64,
+    /// A replica that has them.
+    pub holder: NodeId,
+}
+
+/// What a term starts from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StartSet {
+    /// The new term.
+    pub term: Term,
+    /// The term whose start set and streams it takes over.
+    pub base: Term,
+    /// The streams of the base term.
+    pub cuts: Vec<Cut>,
+    /// What the new leader itself holds of them.
+    pub own: Vec<Extent>,
+}
+
+/// The start set of `term`, from the leader's own report and those of others; `None` if the leader is not
+/// among the replicas of the highest sync term: it may not lead now.
+pub(crate) fn start_set(
+    term: Term,
+    (me, own): (NodeId, &Report),
+    others: &[(NodeId, Report)],
+) -> Option<StartSet> {
+    let base = others.iter().map(|(_, report)| report.sync).fold(own.sync, Term::max);
+    if own.sync != base {
+        return None;
+    }
+    let of_base = || others.iter().filter(|(_, report)| report.sync == base);
+    let streams = of_base().map(|(_, report)| report.streams.len()).fold(own.streams.len(), usize::max);
+    let own: Vec<_> =
+        (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
+    let cut = |stream: usize| {
+        let mine = Cut { len: own[stream].len, holder: me };
+        of_base().fold(mine, |best, &(node, ref report)| match report.streams.get(stream) {
+            Some(extent) if extent.len > best.len => Cut { len: extent.len, holder: node },
+            _ => best,
+        })
+    };
+    Some(StartSet { term, base, cuts: (0..streams).map(cut).collect(), own })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(sync: u32, lens: &[u64]) -> Report {
+        let streams = lens.iter().map(|&len| Extent { floor: 0, len }).collect();
+        Report { sync: Term::new(sync, NodeId(0)), streams }
+    }
+
+    #[test]
+    fn the_longest_prefix_among_the_highest_sync_term_wins() {
+        let term = Term::new(9, NodeId(1));
+        let own = report(3, &[4, 0]);
+        let others = [(NodeId(2), report(3, &[2, 7, 1])), (NodeId(3), report(2, &[90, 90, 90]))];
+        let set = start_set(term, (NodeId(1), &own), &others).expect("it is of the base");
+        let cuts: Vec<_> = set.cuts.iter().map(|cut| (cut.len, cut.holder.0)).collect();
+        assert_eq!(cuts, [(4, 1), (7, 2), (1, 2)]);
+        assert_eq!(set.base, Term::new(3, NodeId(0)));
+        assert_eq!(set.own.len(), 3);
+        let behind = report(2, &[4]);
+        assert_eq!(start_set(term, (NodeId(1), &behind), &others), None);
+    }
+}

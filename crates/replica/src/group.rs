@@ -1,0 +1,181 @@
+//! The configured set of a group: quorums are over it, and over nothing that shrinks (VERIFY L20).
+
+use longarm_base::NodeId;
+
+/// Most replicas of a group.
+pub const REPLICAS_MAX: usize = 9;
+
+/// A set of nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Nodes(u128);
+
+impl Nodes {
+    /// Nobody.
+    pub const NONE: Nodes = Nodes(0);
+
+    /// Only this one.
+    pub const fn only(node: NodeId) -> Nodes {
+        Nodes(1 << node.0)
+    }
+
+    /// Adds one; `true` if it is new.
+    pub fn add(&mut self, node: NodeId) -> bool {
+        let before = self.0;
+        self.0 |= 1 << node.0;
+        self.0 != before
+    }
+
+    /// Removes one.
+    pub fn remove(&mut self, node: NodeId) {
+        self.0 &= !(1 << node.0);
+    }
+
+    /// Whether it is among them.
+    pub const fn has(self, node: NodeId) -> bool {
+        self.0 & 1 << node.0 != 0
+    }
+
+    /// How many.
+    pub const fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// All of them, in order.
+    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+        (0..=NodeId::MAX.0).map(NodeId).filter(move |&node| self.has(node))
+    }
+}
+
+impl FromIterator<NodeId> for Nodes {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Nodes {
+        nodes.into_iter().fold(Nodes::NONE, |mut set, node| {
+            set.add(node);
+            set
+        })
+    }
+}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.iter().map(|node| node.0)).finish()
+    }
+}
+
+/// Why a group cannot be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum GroupError {
+    /// It has no replica, or more than are possible.
+    Size(usize),
+    /// A node is named twice.
+    Twice(NodeId),
+    /// This node is not among them.
+    Stranger(NodeId),
+}
+
+impl std::fmt::Display for GroupError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            GroupError::Size(size) => {
+                write!(f, "a group of {size} replicas: 1 to {REPLICAS_MAX} are possible")
+            }
+            GroupError::Twice(node) => write!(f, "node {node} is named twice"),
+            GroupError::Stranger(node) => write!(f, "node {node} is not one of the group's replicas"),
+        }
+    }
+}
+
+impl std::error::Error for GroupError {}
+
+/// The replicas of a group, as one of them sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Group {
+    me: NodeId,
+    members: Nodes,
+}
+
+impl Group {
+    /// The group of `members`, for the one that is `me`.
+    pub fn new(me: NodeId, members: &[NodeId]) -> Result<Group, GroupError> {
+        if members.is_empty() || members.len() > REPLICAS_MAX {
+            return Err(GroupError::Size(members.len()));
+        }
+        let mut set = Nodes::NONE;
+        for &node in members {
+            if !set.add(node) {
+                return Err(GroupError::Twice(node));
+            }
+        }
+        if !set.has(me) {
+            return Err(GroupError::Stranger(me));
+        }
+        Ok(Group { me, members: set })
+    }
+
+    /// This node.
+    pub fn me(&self) -> NodeId {
+        self.me
+    }
+
+    /// All replicas.
+    pub fn members(&self) -> Nodes {
+        self.members
+    }
+
+    /// All replicas but this one.
+    pub fn others(&self) -> impl Iterator<Item = NodeId> {
+        let me = self.me;
+        self.members.iter().filter(move |&node| node != me)
+    }
+
+    /// How many replicas make a majority.
+    pub fn majority(&self) -> usize {
+        self.members.count() / 2 + 1
+    }
+
+    /// Whether these members are a majority.
+    pub fn is_majority(&self, nodes: Nodes) -> bool {
+        nodes.iter().filter(|&node| self.members.has(node)).count() >= self.majority()
+    }
+
+    /// The greatest value that a majority has reached, where this replica has reached `own` and each of the
+    /// others what `theirs` says (any number of them; those who say nothing have reached nothing).
+    pub fn reached<T: Ord + Copy + Default>(&self, own: T, theirs: impl Iterator<Item = T>) -> T {
+        let mut values = [T::default(); REPLICAS_MAX];
+        values[0] = own;
+        let mut used = 1;
+        for value in theirs.take(REPLICAS_MAX - 1) {
+            values[used] = value;
+            used += 1;
+        }
+        values[..used].sort_unstable_by(|a, b| b.cmp(a));
+        if used < self.majority() { T::default() } else { values[self.majority() - 1] }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_is_of_the_configured_set() {
+        let group = Group::new(NodeId(2), &[1, 2, 3].map(NodeId)).expect("a group");
+        assert_eq!((group.majority(), group.others().count()), (2, 2));
+        let nodes = |nodes: &[u8]| nodes.iter().map(|&n| NodeId(n)).collect::<Nodes>();
+        assert!(group.is_majority(nodes(&[1, 3])) && !group.is_majority(nodes(&[2])));
+        assert!(!group.is_majority(nodes(&[2, 4, 5])), "strangers do not count");
+        assert_eq!(group.reached(9, [4, 7].into_iter()), 7);
+        assert_eq!(group.reached(1, [4, 7].into_iter()), 4);
+        assert_eq!(group.reached(9, std::iter::empty()), 0);
+        let five = Group::new(NodeId(0), &[0, 1, 2, 3, 4].map(NodeId)).expect("a group");
+        assert_eq!(five.reached(10, [9, 8, 1, 2].into_iter()), 8);
+        assert_eq!(Group::new(NodeId(5), &[NodeId(5)]).expect("alone").reached(3, std::iter::empty()), 3);
+    }
+
+    #[test]
+    fn a_group_that_makes_no_sense_is_refused() {
+        assert_eq!(Group::new(NodeId(1), &[]), Err(GroupError::Size(0)));
+        assert_eq!(Group::new(NodeId(1), &[NodeId(1), NodeId(1)]), Err(GroupError::Twice(NodeId(1))));
+        assert_eq!(Group::new(NodeId(1), &[NodeId(2)]), Err(GroupError::Stranger(NodeId(1))));
+        assert!(Group::new(NodeId(0), &std::array::from_fn::<_, 10, _>(|i| NodeId(i as u8))).is_err());
+    }
+}

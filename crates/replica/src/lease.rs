@@ -1,0 +1,71 @@
+//! The leader's lease: what it may conclude from heartbeats that a majority has (VERIFY M6).
+//!
+//! A renewal counts from before it was sent; the follower's promise counts from when it saw it, which is
+//! later. So the leader's share of D, shortened by the drift of clocks, ends first ([`Timing::lease`]).
+
+use longarm_base::{Nanos, NodeId};
+
+use crate::{Group, Timing};
+
+/// When a leader's lease ends.
+#[derive(Clone, Debug)]
+pub struct Lease {
+    group: Group,
+    share: Nanos,
+    /// When the last heartbeat that each of the others has was sent.
+    renewed: Vec<(NodeId, Nanos)>,
+}
+
+impl Lease {
+    /// Nothing is renewed yet.
+    pub fn new(group: Group, timing: &Timing) -> Lease {
+        let renewed = group.others().map(|node| (node, Nanos(0))).collect();
+        Lease { group, share: timing.lease(), renewed }
+    }
+
+    /// The WRITE of a heartbeat that was begun at `sent` completed.
+    pub fn renew(&mut self, node: NodeId, sent: Nanos) {
+        if let Some((_, renewed)) = self.renewed.iter_mut().find(|(known, _)| *known == node) {
+            *renewed = sent.max(*renewed);
+        }
+    }
+
+    /// When a majority last renewed: at `now`, as far as this replica is one of it.
+    pub fn renewed(&self, now: Nanos) -> Nanos {
+        self.group.reached(now, self.renewed.iter().map(|&(_, sent)| sent))
+    }
+
+    /// When it ends; this may be in the past.
+    pub fn end(&self, now: Nanos) -> Nanos {
+        match self.renewed(now) {
+            Nanos(0) => Nanos(0),
+            renewed => renewed + self.share,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_rests_on_a_majority() {
+        let timing = Timing {
+            heartbeat: Nanos(1_000_000),
+            suspect: Nanos(3_000_000),
+            promise: Nanos(10_000_000),
+            election: Nanos(20_000_000),
+        };
+        let group = Group::new(NodeId(0), &[0, 1, 2, 3, 4].map(NodeId)).expect("a group");
+        let mut lease = Lease::new(group, &timing);
+        lease.renew(NodeId(1), Nanos(5_000_000));
+        assert_eq!(lease.end(Nanos(6_000_000)), Nanos(0), "two of five are none");
+        lease.renew(NodeId(2), Nanos(3_000_000));
+        assert_eq!(lease.end(Nanos(6_000_000)), Nanos(3_000_000) + timing.lease());
+        lease.renew(NodeId(2), Nanos(2_000_000));
+        lease.renew(NodeId(9), Nanos(6_000_000));
+        assert_eq!(lease.end(Nanos(6_000_000)), Nanos(3_000_000) + timing.lease(), "never back");
+        lease.renew(NodeId(3), Nanos(4_000_000));
+        assert_eq!(lease.end(Nanos(6_000_000)), Nanos(4_000_000) + timing.lease());
+    }
+}

@@ -1,0 +1,77 @@
+//! What a replica hears, and what it then does.
+
+use longarm_base::{NodeId, Term};
+use longarm_wire::{Answer, Ask, Report};
+
+use crate::StartSet;
+use crate::page::Beat;
+
+/// Something happened.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Time has passed; what the page says by now.
+    Tick(Beat),
+    /// A replica asks.
+    Asked(NodeId, Ask),
+    /// A replica answers what it was asked.
+    Answered(NodeId, Answer),
+    /// The term is persisted, and no WRITE of an older one can land here any more (M1).
+    Promised(Term),
+    /// The term could not be persisted, or older writers could not be fenced.
+    Unpromised(Term),
+    /// What this replica holds, looked at after the fence.
+    Surveyed(Report),
+    /// The start set of the term is here, and the index is built.
+    Installed(Term),
+    /// The start set could not be had.
+    NotInstalled(Term),
+    /// The leader's connections to a follower are gone: it no longer counts.
+    Lost(NodeId),
+    /// The promise made to the leader is taken back by it (`page::RELEASED`).
+    Released(Term),
+}
+
+/// Something to do, in this order. What says so is answered with an event before any other event is handled.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Persist the term with fsync, then revoke every queue pair of older terms and flush; then
+    /// [`Event::Promised`] or [`Event::Unpromised`].
+    Promise(Term),
+    /// Look at the memory; then [`Event::Surveyed`].
+    Survey,
+    /// Ask a replica. Lost questions are not repeated here.
+    Ask(NodeId, Ask),
+    /// Answer a replica.
+    Answer(NodeId, Answer),
+    /// Make ready to be synced with this, in the follower's own memory: void what lies beyond the cuts; or
+    /// forget everything, if nothing is held. Then answer [`Answer::Ready`] with what is held.
+    Prepare(Prepare),
+    /// Count as synced in the term: floors begin anew.
+    Adopt(Term),
+    /// Fetch what is missing, cut, build the index; then [`Event::Installed`] or [`Event::NotInstalled`].
+    Install(StartSet),
+    /// Bring all others in line with the start set, again and again: each that is gets an
+    /// [`Answer::Synced`].
+    Form(Term),
+    /// Serve: a majority is synced, and all older leases are over.
+    Serve(Term),
+    /// End what the term that was led was doing: no answer, no WRITE, no heartbeat of it any more.
+    StepDown(Term),
+}
+
+/// See [`Action::Prepare`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Prepare {
+    /// Who syncs.
+    pub leader: NodeId,
+    /// Its term.
+    pub term: Term,
+    /// The sync term that the start set was gathered from.
+    pub base: Term,
+    /// Where the streams of the base term are cut.
+    pub cuts: Vec<u64>,
+    /// Streams of the new term.
+    pub streams: u16,
+    /// What the memory here is: the term itself, the base, or nothing that counts.
+    pub sync: Option<Term>,
+}

@@ -1,0 +1,401 @@
+//! Who leads: the life of a replica, as a value that is told what happens and says what to do.
+//!
+//! ```text
+//!              suspects            a majority would            a majority reported,
+//!  follower ------------> canvassing ----------> candidate    it holds the base
+//!    ^  ^                    |                       |  ------------> installing
+//!    |  |   leader seen, time over                   | time over         | start set
+//!    |  +--------------------+-----------------------+                   v is here
+//!    |  a higher term anywhere                                        forming
+//!    +-------------------------- leader <--------------------------------+
+//!    | adopt                               a majority is synced
+//!  learner (lost its memory)
+//! ```
+//! What each event does to each of them is drawn in full in `docs/replica.md`, which a test writes.
+//!
+//! (1) *Promise*. `promised` only grows, and is on disk before anything rests on it (L2). A promise ends
+//!     whatever this replica did in an older term, and is followed by the fence (L6, L7).
+//! (2) *Report*. After the fence, and when no promise to a leader stands in the way any more (L8); never by
+//!     a replica whose memory does not count.
+//! (3) *Start set* from a majority's reports, by sync term first (L1: `gather.rs`). Only a replica that is
+//!     among the highest itself goes on.
+//! (4) *Serve* only when a majority is synced (L1). All older leases are then over: each of those who
+//!     reported had kept its promise to the end, and a lease needs a majority of promises.
+//! (5) *Sync*. A replica takes the start set of a term it has promised; it counts when it has all of it, and
+//!     all that it ever acknowledged in that term (rule ResyncAll).
+
+mod event;
+mod role;
+
+pub use event::{Action, Event, Prepare};
+pub use role::{Role, RoleKind};
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask, Report};
+
+use crate::gather::start_set;
+use crate::{Group, Nodes, Timing, Watch};
+
+/// A replica's part in who leads.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    group: Group,
+    timing: Timing,
+    /// The term promised, on disk.
+    promised: Term,
+    /// The highest term heard of.
+    heard: Term,
+    /// The term whose start set is here; `None` if the memory does not count.
+    sync: Option<Term>,
+    /// The term it made itself ready to be synced in.
+    ready: Option<Term>,
+    role: Role,
+    watch: Watch,
+    /// What waits until the promise it needs is made.
+    pending: Option<(NodeId, Ask)>,
+    chance: u64,
+}
+
+impl Machine {
+    /// A replica that starts at `now`, with what its disk says: the term it promised last, and whether the
+    /// memory it starts with is what it had then (or, at its very first start, the empty start set of term
+    /// zero). `seed` spreads the moments at which replicas stand.
+    pub fn new(
+        group: Group,
+        timing: Timing,
+        promised: Term,
+        has_memory: Option<Term>,
+        seed: u64,
+        now: Nanos,
+    ) -> Machine {
+        Machine {
+            group,
+            timing,
+            promised,
+            heard: promised,
+            sync: has_memory,
+            ready: None,
+            role: Role::Following { owes: false, rest: now },
+            watch: Watch::new(now),
+            pending: None,
+            chance: seed | 1,
+        }
+    }
+
+    /// The term promised.
+    pub fn promised(&self) -> Term {
+        self.promised
+    }
+
+    /// The term whose start set is here, if the memory counts.
+    pub fn sync(&self) -> Option<Term> {
+        self.sync
+    }
+
+    /// What it is at the moment.
+    pub fn kind(&self) -> RoleKind {
+        self.role.kind(self.sync)
+    }
+
+    /// What it is, with particulars.
+    pub fn role(&self) -> &Role {
+        &self.role
+    }
+
+    /// The group as it is seen here.
+    pub fn group(&self) -> &Group {
+        &self.group
+    }
+
+    /// Handles an event at `now`; adds what is to be done to `todo`.
+    pub fn handle(&mut self, event: Event, now: Nanos, todo: &mut Vec<Action>) {
+        match event {
+            Event::Tick(beat) => {
+                self.watch.look(beat, now);
+                self.tick(now, todo);
+            }
+            Event::Asked(from, ask) => self.asked(from, ask, now, todo),
+            Event::Answered(from, answer) => self.answered(from, answer, now, todo),
+            Event::Promised(term) => self.promise_made(term, now, todo),
+            Event::Unpromised(term) => self.promise_failed(term, now, todo),
+            Event::Surveyed(report) => self.surveyed(report, now, todo),
+            Event::Installed(term) => self.installed(term, now, todo),
+            Event::NotInstalled(term) => {
+                if term == self.promised && matches!(self.role, Role::Installing { .. }) {
+                    // What is here may be half of it: it still is the base's start set and prefixes.
+                    self.give_up(now, todo);
+                }
+            }
+            Event::Lost(node) => {
+                if let Role::Forming { synced } | Role::Leading { synced } = &mut self.role {
+                    synced.remove(node);
+                }
+            }
+            Event::Released(term) => {
+                if term == self.promised && matches!(self.role, Role::Following { .. }) {
+                    self.watch.release();
+                }
+            }
+        }
+    }
+
+    /// Sent a heartbeat, or is about to: the leader keeps the promise that it asks of others.
+    pub fn beat(&mut self, now: Nanos) {
+        self.watch.touch(now);
+    }
+
+    fn tick(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let (free, suspects) =
+            (self.watch.is_free(&self.timing, now), self.watch.suspects(&self.timing, now));
+        match &mut self.role {
+            Role::Following { owes: true, .. } if free => todo.push(Action::Survey),
+            Role::Following { owes: false, rest } if suspects && now >= *rest && self.sync.is_some() => {
+                self.canvass(now, todo);
+            }
+            Role::Canvassing { .. } if !suspects => self.follow(false, now),
+            Role::Canvassing { until, .. } if now >= *until => self.rest(now),
+            Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(Action::Survey),
+            Role::Gathering { until, .. } if now >= *until => self.give_up(now, todo),
+            _ => {}
+        }
+    }
+
+    /// Asks whether others would report too: a replica that is merely cut off from the leader must not end
+    /// the leader's term (Raft's pre-vote).
+    fn canvass(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Some(term) = self.next_term() else { return };
+        let yes = Nodes::only(self.group.me());
+        self.role = Role::Canvassing { yes, until: now + self.timing.suspect + self.spread() };
+        for node in self.group.others() {
+            todo.push(Action::Ask(node, Ask::Canvass { term }));
+        }
+        self.stand_if_wanted(now, todo);
+    }
+
+    fn stand_if_wanted(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Canvassing { yes, .. } = self.role else { return };
+        if self.group.is_majority(yes) {
+            self.stand(now, todo);
+        }
+    }
+
+    fn stand(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Some(term) = self.next_term() else { return };
+        self.role = Role::Gathering {
+            own: None,
+            reports: Vec::new(),
+            until: now + self.timing.election + self.spread(),
+        };
+        todo.push(Action::Promise(term));
+    }
+
+    /// The least term of this node above all it has heard of.
+    fn next_term(&self) -> Option<Term> {
+        self.promised.max(self.heard).next_of(self.group.me())
+    }
+
+    fn asked(&mut self, from: NodeId, ask: Ask, now: Nanos, todo: &mut Vec<Action>) {
+        let term = ask.term();
+        self.heard = self.heard.max(term);
+        let rightful = term.node() == from && self.group.members().has(from) && from != self.group.me();
+        match ask {
+            Ask::Canvass { term } => {
+                let yes = rightful
+                    && term > self.promised
+                    && self.sync.is_some()
+                    && !self.role.reigns()
+                    && self.watch.suspects(&self.timing, now);
+                todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
+            }
+            _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
+            Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
+            Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
+                self.end_reign(todo);
+                self.follow(false, now);
+                self.pending = Some((from, ask));
+                todo.push(Action::Promise(term));
+            }
+            Ask::Promise { .. } => {
+                self.follow(true, now);
+                self.tick(now, todo);
+            }
+            Ask::Sync { base, cuts, streams, .. } => {
+                self.follow(false, now);
+                self.watch.touch(now);
+                self.ready = Some(term);
+                // A start set of another term is no start: what is here will be overwritten.
+                self.sync = self.sync.filter(|&sync| sync == term || sync == base);
+                let prepare = Prepare { leader: from, term, base, cuts, streams, sync: self.sync };
+                todo.push(Action::Prepare(prepare));
+            }
+            Ask::Adopt { .. } if self.ready == Some(term) && term == self.promised => {
+                self.follow(false, now);
+                self.watch.touch(now);
+                if self.sync != Some(term) {
+                    self.sync = Some(term);
+                    todo.push(Action::Adopt(term));
+                }
+                todo.push(Action::Answer(from, Answer::Synced { term }));
+            }
+            Ask::Stand { .. } if term == self.promised && self.sync == Some(term) => self.stand(now, todo),
+            Ask::Fetch { .. } | Ask::Adopt { .. } | Ask::Stand { .. } => todo.push(self.refuse(from, term)),
+        }
+    }
+
+    fn refuse(&self, to: NodeId, term: Term) -> Action {
+        Action::Answer(to, Answer::Refused { term, promised: self.promised })
+    }
+
+    fn answered(&mut self, from: NodeId, answer: Answer, now: Nanos, todo: &mut Vec<Action>) {
+        match answer {
+            Answer::Canvassed { term, yes: true } if Some(term) == self.next_term() => {
+                if let Role::Canvassing { yes, .. } = &mut self.role {
+                    yes.add(from);
+                }
+                self.stand_if_wanted(now, todo);
+            }
+            Answer::Report { term, report } if term == self.promised => {
+                if let Role::Gathering { reports, .. } = &mut self.role
+                    && reports.iter().all(|(node, _)| *node != from)
+                {
+                    reports.push((from, report));
+                    self.decide(now, todo);
+                }
+            }
+            Answer::Synced { term } if term == self.promised => self.one_more(from, todo),
+            Answer::Refused { promised, .. } => {
+                self.heard = self.heard.max(promised);
+                let leads = matches!(self.role, Role::Gathering { .. }) || self.role.reigns();
+                if promised > self.promised && leads {
+                    self.give_up(now, todo);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn promise_made(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
+        assert!(term > self.promised, "a promise of {term} after one of {}", self.promised);
+        self.promised = term;
+        self.heard = self.heard.max(term);
+        self.ready = None;
+        if let Some((from, ask)) = self.pending.take() {
+            return self.asked(from, ask, now, todo);
+        }
+        if term.node() == self.group.me() && matches!(self.role, Role::Gathering { .. }) {
+            for node in self.group.others() {
+                todo.push(Action::Ask(node, Ask::Promise { term }));
+            }
+            self.tick(now, todo);
+        }
+    }
+
+    fn promise_failed(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
+        // What is on disk now is not known: the term itself is never used.
+        self.heard = self.heard.max(term);
+        if let Some((from, _)) = self.pending.take() {
+            todo.push(self.refuse(from, term));
+        }
+        self.rest(now);
+    }
+
+    fn surveyed(&mut self, report: Report, now: Nanos, todo: &mut Vec<Action>) {
+        match &mut self.role {
+            Role::Following { owes, .. } if *owes => {
+                *owes = false;
+                let term = self.promised;
+                // The candidate has this long to become leader.
+                let rest = now + self.timing.election + self.spread();
+                self.role = Role::Following { owes: false, rest };
+                todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
+            }
+            Role::Gathering { own, .. } => {
+                *own = Some(report);
+                self.decide(now, todo);
+            }
+            _ => {}
+        }
+    }
+
+    /// With the reports of a majority: the start set.
+    fn decide(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Gathering { own: Some(own), reports, .. } = &self.role else { return };
+        let me = self.group.me();
+        let reported = reports.iter().map(|(node, _)| *node).chain([me]).collect();
+        if !self.group.is_majority(reported) {
+            return;
+        }
+        match start_set(self.promised, (me, own), reports) {
+            Some(start) => {
+                self.role = Role::Installing { start: start.clone() };
+                todo.push(Action::Install(start));
+            }
+            // One of those of a higher sync term will stand.
+            None => self.give_up(now, todo),
+        }
+    }
+
+    fn installed(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
+        if term != self.promised || !matches!(self.role, Role::Installing { .. }) {
+            return;
+        }
+        self.sync = Some(term);
+        self.watch.touch(now);
+        self.role = Role::Forming { synced: Nodes::NONE };
+        todo.push(Action::Form(term));
+        self.one_more(self.group.me(), todo);
+    }
+
+    /// One more is synced.
+    fn one_more(&mut self, node: NodeId, todo: &mut Vec<Action>) {
+        match &mut self.role {
+            Role::Leading { synced } => {
+                synced.add(node);
+            }
+            Role::Forming { synced } => {
+                synced.add(node);
+                let synced = *synced;
+                if self.group.is_majority(synced) {
+                    self.role = Role::Leading { synced };
+                    todo.push(Action::Serve(self.promised));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end_reign(&mut self, todo: &mut Vec<Action>) {
+        if self.role.reigns() {
+            todo.push(Action::StepDown(self.promised));
+        }
+    }
+
+    fn follow(&mut self, owes: bool, now: Nanos) {
+        let rest = match self.role {
+            Role::Following { rest, .. } => rest,
+            _ => now,
+        };
+        self.role = Role::Following { owes, rest };
+    }
+
+    /// Lets others try before it stands again.
+    fn rest(&mut self, now: Nanos) {
+        self.role = Role::Following { owes: false, rest: now + self.timing.suspect + self.spread() };
+    }
+
+    fn give_up(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        self.end_reign(todo);
+        self.rest(now);
+    }
+
+    /// A time of its own, so that replicas do not stand in step.
+    fn spread(&mut self) -> Nanos {
+        self.chance ^= self.chance << 13;
+        self.chance ^= self.chance >> 7;
+        self.chance ^= self.chance << 17;
+        Nanos(self.chance % (self.timing.suspect.0 + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests;

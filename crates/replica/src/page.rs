@@ -1,0 +1,69 @@
+//! The page by which a leader tells a passive follower that it lives, and what the follower surely has.
+//! Frozen: replicas of neighbouring versions write each other's.
+//!
+//! ```text
+//!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
+//!  8  stable point: the csn up to which everything is applied or aborted
+//! 16  released: the packed term of a leader that has ended its lease, to hand over
+//! 24  zeroes
+//! 64  floors: for each stream of the term, positions that this follower has acknowledged
+//! ```
+//! Writes: the leader of the follower's term, by one-sided WRITEs; the follower itself when it takes another
+//! term. Reads: the follower. Each word is whole; they need not be of one moment: each only grows within a
+//! term.
+
+use longarm_base::Term;
+
+/// Offset of the beat.
+pub const BEAT: u64 = 0;
+/// Offset of the stable point.
+pub const STABLE: u64 = 8;
+/// Offset of the word that releases a promise.
+pub const RELEASED: u64 = 16;
+/// Offset of the floors.
+pub const FLOORS: u64 = 64;
+/// Bytes of a page.
+pub const BYTES: u64 = FLOORS + 8 * longarm_wire::STREAMS_MAX as u64;
+
+const NUMBER_BITS: u32 = 24;
+
+/// A heartbeat: whose, and which. Any change of it is a sign of life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Beat(pub u64);
+
+impl Beat {
+    /// Heartbeat `number` of a term.
+    pub const fn new(term: Term, number: u64) -> Beat {
+        let number = number % ((1 << NUMBER_BITS) - 1) + 1;
+        Beat(term.bits() << NUMBER_BITS | number)
+    }
+
+    /// The term it is of; `None` if there was none yet, or the word cannot be one.
+    pub const fn term(self) -> Option<Term> {
+        if self.0 == 0 { None } else { Term::from_bits(self.0 >> NUMBER_BITS) }
+    }
+}
+
+const _: () = {
+    assert!(Term::BITS + NUMBER_BITS <= 64);
+    assert!(BYTES.is_multiple_of(64));
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longarm_base::NodeId;
+
+    #[test]
+    fn each_heartbeat_differs_from_the_one_before() {
+        let term = Term::new(3, NodeId(2));
+        let mut before = Beat::default();
+        for number in [0, 1, 2, (1 << 24) - 3, (1 << 24) - 2, (1 << 24) - 1, 1 << 24] {
+            let beat = Beat::new(term, number);
+            assert_ne!(beat, before);
+            assert_eq!(beat.term(), Some(term));
+            before = beat;
+        }
+        assert_eq!(Beat::default().term(), None);
+    }
+}

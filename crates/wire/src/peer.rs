@@ -1,0 +1,447 @@
+//! What the replicas of a group say to each other when a term ends and the next begins. Entries, claims and
+//! heartbeats do not travel so: the leader WRITEs them.
+//!
+//! A candidate, later the leader, asks; its peer answers each question once, or the connection is over.
+//! ```text
+//! canvass   would you report for a term of mine?        -> canvassed
+//! promise   report for this term, and for no older one  -> report, refused
+//! fetch     where are these entries of a stream?        -> places, refused
+//! sync      here is the start set of my term            -> ready, refused
+//! adopt     you have all of it                          -> synced, refused
+//! stand     lead in my place                            -> (none)
+//! ```
+//! A message is `kind u32 | 0 u32`, then words; lists begin with their length.
+
+use longarm_base::{NodeId, Term};
+
+use crate::codec::{Bad, Fields};
+
+/// Streams that a term may have.
+pub const STREAMS_MAX: usize = 1 << 10;
+/// Places in one answer.
+pub const PLACES_MAX: usize = 1 << 16;
+
+/// First words of a peer that connects.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerHello {
+    /// The group, so that nodes of two groups never mix.
+    pub group: u64,
+    /// Who connects.
+    pub node: NodeId,
+    /// In which term; of a connection that only talks, any.
+    pub term: Term,
+    /// What for.
+    pub purpose: Purpose,
+    /// Bytes of the ring it lends for answers; zero where none are given.
+    pub ring_bytes: u64,
+}
+
+/// What a connection between replicas is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Purpose {
+    /// Questions and answers of this module. No memory but rings is lent.
+    Talk = 1,
+    /// The leader of the term WRITEs the replica's memory, or a candidate READs it.
+    Memory = 2,
+}
+
+/// How much of a stream a replica holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Extent {
+    /// Positions below it are known to have been there; those missing were reclaimed.
+    pub floor: u64,
+    /// Positions below it are there, but for what was reclaimed.
+    pub len: u64,
+}
+
+/// What a replica holds, looked at after the fence.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// The term whose start set it holds.
+    pub sync: Term,
+    /// The streams of that term.
+    pub streams: Vec<Extent>,
+}
+
+/// Where an entry is on a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EntryAt {
+    /// Its position in its stream.
+    pub position: u64,
+    /// Its offset in the arena.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u32,
+}
+
+/// A question to a replica.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ask {
+    /// Whether it would report for this term, were it asked.
+    Canvass {
+        /// The term that may come.
+        term: Term,
+    },
+    /// To promise the term, and to report.
+    Promise {
+        /// The candidate's term.
+        term: Term,
+    },
+    /// Where the entries of a stream are.
+    Fetch {
+        /// The candidate's term.
+        term: Term,
+        /// The stream, of the sync term that was reported.
+        stream: u16,
+        /// The first position wanted.
+        from: u64,
+    },
+    /// To take the start set of a term.
+    Sync {
+        /// The leader's term.
+        term: Term,
+        /// The sync term that the start set was gathered from.
+        base: Term,
+        /// Where the streams of `base` are cut.
+        cuts: Vec<u64>,
+        /// Streams of the new term.
+        streams: u16,
+    },
+    /// To count itself synced.
+    Adopt {
+        /// The leader's term.
+        term: Term,
+    },
+    /// To stand at once: the leader hands over.
+    Stand {
+        /// The leader's term.
+        term: Term,
+    },
+}
+
+/// An answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Answer {
+    /// To [`Ask::Canvass`].
+    Canvassed {
+        /// The term asked about.
+        term: Term,
+        /// It would.
+        yes: bool,
+    },
+    /// To [`Ask::Promise`].
+    Report {
+        /// The term promised.
+        term: Term,
+        /// What is held.
+        report: Report,
+    },
+    /// To [`Ask::Fetch`], in order of position; no more than [`PLACES_MAX`].
+    Places {
+        /// Where the entries are.
+        entries: Vec<EntryAt>,
+    },
+    /// To [`Ask::Sync`].
+    Ready {
+        /// The leader's term.
+        term: Term,
+        /// What of the leader's memory is here already.
+        held: Held,
+    },
+    /// To [`Ask::Adopt`].
+    Synced {
+        /// The leader's term.
+        term: Term,
+    },
+    /// To any of them.
+    Refused {
+        /// The term asked about.
+        term: Term,
+        /// The term promised here.
+        promised: Term,
+    },
+}
+
+/// What a follower that is to be synced has already.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// Nothing that counts.
+    Nothing,
+    /// The start set of the base term, and its streams up to these lengths.
+    Base(Vec<u64>),
+    /// The start set of this very term, and whatever was acknowledged since.
+    Term,
+}
+
+impl PeerHello {
+    /// Tells a peer's hello from a client's.
+    const MAGIC: u32 = 0x7265_6570;
+
+    /// Whether these bytes are a peer's hello, and not a client's.
+    pub fn is(bytes: &[u8]) -> bool {
+        bytes.starts_with(&PeerHello::MAGIC.to_le_bytes())
+    }
+
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Out(Vec::with_capacity(48));
+        out.u32(PeerHello::MAGIC);
+        out.u32(crate::PROTOCOL);
+        out.u64(self.group);
+        out.u32(u32::from(self.node.0));
+        out.u32(self.purpose as u32);
+        out.u64(self.term.bits());
+        out.u64(self.ring_bytes);
+        out.0
+    }
+
+    /// Takes received bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<PeerHello, Bad> {
+        let mut fields = Fields(bytes);
+        if fields.u32()? != PeerHello::MAGIC {
+            return Err(Bad("not the hello of a replica"));
+        }
+        if fields.u32()? != crate::PROTOCOL {
+            return Err(Bad("the replicas speak different versions of the protocol"));
+        }
+        let group = fields.u64()?;
+        let node = node(fields.u32()?)?;
+        let purpose = match fields.u32()? {
+            1 => Purpose::Talk,
+            2 => Purpose::Memory,
+            _ => return Err(Bad("unknown purpose of a connection")),
+        };
+        let (term, ring_bytes) = (take_term(&mut fields)?, fields.u64()?);
+        fields.end()?;
+        Ok(PeerHello { group, node, term, purpose, ring_bytes })
+    }
+}
+
+impl Ask {
+    /// The term it is about.
+    pub fn term(&self) -> Term {
+        match *self {
+            Ask::Canvass { term }
+            | Ask::Promise { term }
+            | Ask::Fetch { term, .. }
+            | Ask::Sync { term, .. }
+            | Ask::Adopt { term }
+            | Ask::Stand { term } => term,
+        }
+    }
+
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Out(Vec::with_capacity(32));
+        let kind = match self {
+            Ask::Canvass { .. } => 1,
+            Ask::Promise { .. } => 2,
+            Ask::Fetch { .. } => 3,
+            Ask::Sync { .. } => 4,
+            Ask::Adopt { .. } => 5,
+            Ask::Stand { .. } => 6,
+        };
+        out.kind(kind);
+        out.u64(self.term().bits());
+        match self {
+            Ask::Fetch { stream, from, .. } => {
+                out.u64(u64::from(*stream));
+                out.u64(*from);
+            }
+            Ask::Sync { base, cuts, streams, .. } => {
+                out.u64(base.bits());
+                out.u64(u64::from(*streams));
+                out.list(cuts);
+            }
+            Ask::Canvass { .. } | Ask::Promise { .. } | Ask::Adopt { .. } | Ask::Stand { .. } => {}
+        }
+        out.0
+    }
+
+    /// Takes received bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<Ask, Bad> {
+        let mut fields = Fields(bytes);
+        let kind = kind(&mut fields)?;
+        let term = take_term(&mut fields)?;
+        let ask = match kind {
+            1 => Ask::Canvass { term },
+            2 => Ask::Promise { term },
+            3 => {
+                let stream = fields.u64()?;
+                if stream >= STREAMS_MAX as u64 {
+                    return Err(Bad("a stream out of range"));
+                }
+                Ask::Fetch { term, stream: stream as u16, from: fields.u64()? }
+            }
+            4 => {
+                let (base, streams) = (take_term(&mut fields)?, fields.u64()?);
+                if streams > STREAMS_MAX as u64 {
+                    return Err(Bad("more streams than a term may have"));
+                }
+                Ask::Sync { term, base, streams: streams as u16, cuts: list(&mut fields)? }
+            }
+            5 => Ask::Adopt { term },
+            6 => Ask::Stand { term },
+            _ => return Err(Bad("unknown question of a replica")),
+        };
+        fields.end()?;
+        Ok(ask)
+    }
+}
+
+impl Answer {
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Out(Vec::with_capacity(32));
+        match self {
+            Answer::Canvassed { term, yes } => {
+                out.kind(1);
+                out.u64(term.bits());
+                out.u64(u64::from(*yes));
+            }
+            Answer::Report { term, report } => {
+                out.kind(2);
+                out.u64(term.bits());
+                out.u64(report.sync.bits());
+                out.u64(report.streams.len() as u64);
+                for extent in &report.streams {
+                    out.u64(extent.floor);
+                    out.u64(extent.len);
+                }
+            }
+            Answer::Places { entries } => {
+                out.kind(3);
+                out.u64(entries.len() as u64);
+                for entry in entries {
+                    out.u64(entry.position);
+                    out.u64(entry.offset);
+                    out.u64(u64::from(entry.len));
+                }
+            }
+            Answer::Ready { term, held } => {
+                out.kind(4);
+                out.u64(term.bits());
+                match held {
+                    Held::Nothing => out.u64(0),
+                    Held::Base(lens) => {
+                        out.u64(1);
+                        out.list(lens);
+                    }
+                    Held::Term => out.u64(2),
+                }
+            }
+            Answer::Synced { term } => {
+                out.kind(5);
+                out.u64(term.bits());
+            }
+            Answer::Refused { term, promised } => {
+                out.kind(6);
+                out.u64(term.bits());
+                out.u64(promised.bits());
+            }
+        }
+        out.0
+    }
+
+    /// Takes received bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<Answer, Bad> {
+        let mut fields = Fields(bytes);
+        let answer = match kind(&mut fields)? {
+            1 => {
+                let term = take_term(&mut fields)?;
+                let yes = match fields.u64()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(Bad("neither yes nor no")),
+                };
+                Answer::Canvassed { term, yes }
+            }
+            2 => {
+                let term = take_term(&mut fields)?;
+                let sync = take_term(&mut fields)?;
+                let count = count(&mut fields, STREAMS_MAX)?;
+                let mut streams = Vec::with_capacity(count);
+                for _ in 0..count {
+                    let extent = Extent { floor: fields.u64()?, len: fields.u64()? };
+                    if extent.floor > extent.len {
+                        return Err(Bad("a stream that ends before its floor"));
+                    }
+                    streams.push(extent);
+                }
+                Answer::Report { term, report: Report { sync, streams } }
+            }
+            3 => {
+                let count = count(&mut fields, PLACES_MAX)?;
+                let mut entries = Vec::with_capacity(count);
+                for _ in 0..count {
+                    let (position, offset, len) = (fields.u64()?, fields.u64()?, fields.u64()?);
+                    let len = u32::try_from(len).map_err(|_| Bad("an entry too long"))?;
+                    entries.push(EntryAt { position, offset, len });
+                }
+                Answer::Places { entries }
+            }
+            4 => {
+                let term = take_term(&mut fields)?;
+                let held = match fields.u64()? {
+                    0 => Held::Nothing,
+                    1 => Held::Base(list(&mut fields)?),
+                    2 => Held::Term,
+                    _ => return Err(Bad("unknown state of a follower's memory")),
+                };
+                Answer::Ready { term, held }
+            }
+            5 => Answer::Synced { term: take_term(&mut fields)? },
+            6 => Answer::Refused { term: take_term(&mut fields)?, promised: take_term(&mut fields)? },
+            _ => return Err(Bad("unknown answer of a replica")),
+        };
+        fields.end()?;
+        Ok(answer)
+    }
+}
+
+struct Out(Vec<u8>);
+
+impl Out {
+    fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    fn kind(&mut self, kind: u32) {
+        self.u32(kind);
+        self.u32(0);
+    }
+    fn list(&mut self, words: &[u64]) {
+        self.u64(words.len() as u64);
+        words.iter().for_each(|&word| self.u64(word));
+    }
+}
+
+fn kind(fields: &mut Fields<'_>) -> Result<u32, Bad> {
+    let kind = fields.u32()?;
+    if fields.u32()? != 0 {
+        return Err(Bad("bits set that mean nothing"));
+    }
+    Ok(kind)
+}
+
+fn take_term(fields: &mut Fields<'_>) -> Result<Term, Bad> {
+    Term::from_bits(fields.u64()?).ok_or(Bad("a term out of range"))
+}
+
+fn node(number: u32) -> Result<NodeId, Bad> {
+    let node = u8::try_from(number).ok().map(NodeId).filter(|node| *node <= NodeId::MAX);
+    node.ok_or(Bad("a node out of range"))
+}
+
+fn count(fields: &mut Fields<'_>, most: usize) -> Result<usize, Bad> {
+    let count = fields.u64()?;
+    if count > most as u64 { Err(Bad("a list too long")) } else { Ok(count as usize) }
+}
+
+fn list(fields: &mut Fields<'_>) -> Result<Vec<u64>, Bad> {
+    let count = count(fields, STREAMS_MAX)?;
+    (0..count).map(|_| fields.u64()).collect()
+}
