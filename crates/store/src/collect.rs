@@ -48,6 +48,8 @@ pub enum Work {
 struct Walk {
     segment: u32,
     generation: u32,
+    /// What the entries of this use of the segment are marked with.
+    mark: u64,
     stride: u64,
     next: u64,
     end: u64,
@@ -97,7 +99,7 @@ impl<M: OwnedWords> Collector<M> {
             }
             let offset = segment_at(walk.segment) + walk.next;
             walk.next += walk.stride;
-            if let Some((place, csn)) = self.live(offset, walk.generation) {
+            if let Some((place, csn)) = self.live(offset, walk.mark) {
                 self.walk = Some(walk);
                 return Work::Move { place, csn };
             }
@@ -107,13 +109,13 @@ impl<M: OwnedWords> Collector<M> {
     }
 
     /// The live entry at `offset`, judged by its header: the owner's own memory, which only it writes.
-    fn live(&self, offset: u64, generation: u32) -> Option<(EntryPlace, Csn)> {
+    fn live(&self, offset: u64, mark: u64) -> Option<(EntryPlace, Csn)> {
         let memory = &self.store.memory;
         if memory.load(offset + layout::SUM) == 0 {
             return None;
         }
-        // A generation that went on means that the segment died and was claimed since the walk began.
-        if memory.load(offset + layout::MARK) != layout::mark_word(generation) {
+        // Another mark: superseded, or the segment died and was claimed since the walk began.
+        if memory.load(offset + layout::MARK) != mark {
             return None;
         }
         let mut line = [0; LINE as usize];
@@ -157,7 +159,7 @@ impl<M: OwnedWords> Store<M> {
         known.collecting = true;
         let line = known.line;
         let (stride, end) = (line.stride as u64, line.tail as u64);
-        Some(Walk { segment, generation: line.generation, stride, next: 0, end })
+        Some(Walk { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
     }
 
     /// The walk is over; the segment is left alone until then.

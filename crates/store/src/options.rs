@@ -1,7 +1,7 @@
 //! How a store is made, and what it answers when it cannot take an entry.
 
-use longarm_base::Nanos;
 use longarm_base::limits::{KEY_MAX, SEGMENT_BYTES, VALUE_MAX};
+use longarm_base::{Nanos, Term};
 
 /// How to create a store.
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +14,13 @@ pub struct StoreOptions {
     pub quarantine: Nanos,
     /// Freed segments whose pages are kept for the next claim instead of given back to the system.
     pub pool: u32,
+    /// The term in which this store writes; [`Term::ZERO`] on a node that is not replicated.
+    pub term: Term,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { reserve: 2, streams: 1, quarantine: Nanos::from_millis(50), pool: 4 }
+        StoreOptions { reserve: 2, streams: 1, quarantine: Nanos::from_millis(50), pool: 4, term: Term::ZERO }
     }
 }
 

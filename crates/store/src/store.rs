@@ -19,6 +19,7 @@
 //!     (L14).
 //! (5) *Wiped before reused*: a claim voids every room before the table names the new use, so no bytes of
 //!     an earlier use, not even ones crafted by a client, ever verify as an entry of the new one (L4, L5).
+//!     Followers wipe nothing; there, term and generation in line and entry keep the uses apart.
 //! (6) *Claims are numbered*, and carry the stable point: a tombstone may go once its csn is below the
 //!     watermark, the least claim csn of all segments in use (L3, L10, M9).
 
@@ -232,8 +233,8 @@ impl<M: OwnedWords> Store<M> {
 
     /// Takes and prepares segments for a stream.
     pub(crate) fn claim(&self, owner: (crate::segment::Lane, u16), want: Want) -> Result<Claimed, StoreFull> {
-        let stable = Csn(self.stable.get());
-        let claimed = self.ledger.lock().claim(&self.budget, owner, stable, want)?;
+        let name = (self.options.term, Csn(self.stable.get()));
+        let claimed = self.ledger.lock().claim(&self.budget, owner, name, want)?;
         let base = segment_at(claimed.segment);
         let (stride, run) = match want {
             Want::Shared { stride } => (stride as u64, 1),

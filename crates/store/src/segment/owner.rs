@@ -7,13 +7,14 @@
 
 use std::collections::VecDeque;
 
-use longarm_base::Nanos;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{Csn, Nanos, Term};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use super::free::FreeMap;
 use super::layout::{self, Lane, State};
 use super::reader::{Line, line_sum};
+use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
 
 /// What the ledger knows of a segment. Bodies of runs follow their head.
@@ -108,7 +109,7 @@ impl Ledger {
         &mut self,
         budget: &Budget,
         (lane, stream): (Lane, u16),
-        claim_csn: longarm_base::Csn,
+        (term, claim_csn): (Term, Csn),
         want: Want,
     ) -> Result<Claimed, StoreFull> {
         let claimed = self.choose(budget, lane, want);
@@ -130,10 +131,11 @@ impl Ledger {
             segment.rest = Nanos::default();
             segment.line = Line {
                 state,
-                // After 2^32 claims the numbers start over. Rooms are wiped at every claim, so the numbers
-                // only have to differ between neighbours in time; zero is left to segments that were never
-                // claimed.
-                generation: segment.line.generation.wrapping_add(1).max(1),
+                // After 2^24 claims the numbers start over. Rooms are wiped at every claim, so here the
+                // numbers only have to differ between neighbours in time; zero is left to segments that were
+                // never claimed.
+                generation: segment.line.generation % GENERATION_MAX + 1,
+                term,
                 stream,
                 lane,
                 stride: if let Want::Shared { stride } = want { stride } else { 0 },
@@ -217,7 +219,7 @@ pub(crate) fn write_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32,
         (line.run as u64) << 32 | line.stride as u64,
         line.claim_csn.0,
         line.claim,
-        0,
+        line.term.bits(),
         line.tail as u64,
         0,
     ];

@@ -1,11 +1,12 @@
 //! Reading the segment table from bytes that may be torn, stale, or never have been an arena.
 
-use longarm_base::Csn;
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
+use longarm_base::{Csn, Term};
 use longarm_memory::{SumKey, Words};
 
 use super::layout::{self, Lane, State};
 use crate::class::is_stride;
+use crate::object::layout::{GENERATION_MAX, mark_word};
 
 /// A look at a line that changes is repeated so often before it counts as broken.
 const LOOKS: u32 = 64;
@@ -63,8 +64,10 @@ impl Geometry {
 pub struct Line {
     /// Its use.
     pub state: State,
-    /// How often it was claimed, without zero.
+    /// How often it was claimed; 24 bits, without zero.
     pub generation: u32,
+    /// The term in which it was claimed.
+    pub term: Term,
     /// The stream it belongs to.
     pub stream: u16,
     /// Who fills it.
@@ -86,6 +89,7 @@ impl Line {
     pub const FREE: Line = Line {
         state: State::Free,
         generation: 0,
+        term: Term::ZERO,
         stream: 0,
         lane: Lane::Write,
         stride: 0,
@@ -94,6 +98,18 @@ impl Line {
         claim: 0,
         tail: 0,
     };
+
+    /// The mark of this use's entries while they are not superseded.
+    pub(crate) fn mark(&self) -> u64 {
+        mark_word(self.term, self.generation)
+    }
+
+    /// Whether this is the line of body number `distance` of the run with this head.
+    pub(crate) fn is_body(&self, distance: u32, head: &Line) -> bool {
+        self.state == State::RunBody
+            && (self.run, self.claim, self.term) == (distance, head.claim, head.term)
+            && (self.stride, head.stride) == (0, 0)
+    }
 
     /// Reads the line of a segment of a live or saved arena. A change in progress is waited out, with a
     /// bound.
@@ -125,6 +141,7 @@ impl Line {
         let line = Line {
             state,
             generation: (words[1] >> 32) as u32,
+            term: Term::from_bits(words[5]).ok_or(LineError::Malformed("term"))?,
             stream: (words[1] >> 16) as u16,
             lane,
             stride: words[2] as u32,
@@ -147,7 +164,7 @@ impl Line {
         if line.tail as u64 > SEGMENT_BYTES || (shared && !line.tail.is_multiple_of(line.stride)) {
             return Err(LineError::Malformed("tail"));
         }
-        if line.generation == 0 {
+        if line.generation == 0 || line.generation > GENERATION_MAX {
             return Err(LineError::Malformed("generation"));
         }
         Ok(line)
