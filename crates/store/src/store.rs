@@ -21,7 +21,7 @@
 //!     an earlier use, not even ones crafted by a client, ever verify as an entry of the new one (L4, L5).
 //!     Followers wipe nothing; there, term and generation in line and entry keep the uses apart.
 //! (6) *Claims are numbered*, and carry the stable point: a tombstone may go once its csn is below the
-//!     watermark, the least claim csn of all segments in use (L3, L10, M9).
+//!     watermark, the least claim csn of all segments in use (L3, L10, M9): see `tombstone_may_go`.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use longarm_base::{Csn, Nanos};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use crate::object::{self, Entry, EntryError};
-use crate::segment::layout::{segment_at, table_segments};
+use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
     Claimed, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
 };
@@ -175,7 +175,7 @@ impl<M: OwnedWords> Store<M> {
     pub fn supersede(&self, place: EntryPlace, csn: Csn) -> bool {
         assert!(place.offset >= segment_at(self.table), "{place:?} lies in the segment table");
         let Some(units) = object::supersede(&self.memory, place, csn) else { return false };
-        let segment = (place.offset / SEGMENT_BYTES) as u32;
+        let segment = segment_of(place.offset);
         if self.tallies[segment as usize].superseded(units) {
             self.died(segment);
         }
@@ -187,11 +187,30 @@ impl<M: OwnedWords> Store<M> {
         self.stable.raise(csn.0);
     }
 
+    /// The point up to which everything is applied or aborted, as far as the store was told.
+    pub fn stable(&self) -> Csn {
+        Csn(self.stable.get())
+    }
+
     /// The least claim csn of all segments in use: no segment holds an entry that a tombstone below it hides.
     /// `None` if nothing is in use.
     pub fn watermark(&self) -> Option<Csn> {
-        let ledger = self.ledger.lock();
-        ledger.segments.iter().filter(|s| s.phase != Phase::Free).map(|s| s.line.claim_csn).min()
+        self.ledger.lock().watermark(None)
+    }
+
+    /// The same of all segments but this one, or but the run that this one belongs to.
+    pub fn watermark_without(&self, segment: u32) -> Option<Csn> {
+        self.ledger.lock().watermark(Some(segment))
+    }
+
+    /// Whether the tombstone of version `csn` at `place`, which the index still names, may be dropped:
+    /// nothing that it hides can come back (`docs/spec`: Reclaim, DropTombstone).
+    /// - No other segment holds an older entry of its key: all were claimed when the tombstone was applied.
+    ///   Its own segment does not count, because tombstone and older entries go with it, all at once.
+    /// - No older write is under way, which would find the slot empty and bring the key back.
+    pub fn tombstone_may_go(&self, place: EntryPlace, csn: Csn) -> bool {
+        let oldest = self.watermark_without(segment_of(place.offset));
+        csn <= self.stable() && oldest.is_none_or(|oldest| csn <= oldest)
     }
 
     /// What the store holds.
@@ -233,7 +252,7 @@ impl<M: OwnedWords> Store<M> {
 
     /// Takes and prepares segments for a stream.
     pub(crate) fn claim(&self, owner: (crate::segment::Lane, u16), want: Want) -> Result<Claimed, StoreFull> {
-        let name = (self.options.term, Csn(self.stable.get()));
+        let name = (self.options.term, self.stable());
         let claimed = self.ledger.lock().claim(&self.budget, owner, name, want)?;
         let base = segment_at(claimed.segment);
         let (stride, run) = match want {
@@ -326,7 +345,7 @@ impl<M: OwnedWords> Store<M> {
         for segment in first..first + run {
             let line = {
                 let line = &mut self.ledger.lock().segments[segment as usize].line;
-                *line = Line { generation: line.generation, claim: line.claim, ..Line::FREE };
+                *line = line.freed();
                 *line
             };
             write_line(&self.memory, &self.sums, segment, &line);

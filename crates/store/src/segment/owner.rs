@@ -5,7 +5,7 @@
 //! discard. Order of a claim: ledger, wipe of the rooms, line, rooms. Order of a release: last entry dead,
 //! quarantine, pages discarded, line, ledger. So a line never says more than is true.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, Nanos, Term};
@@ -70,6 +70,8 @@ pub(crate) struct Ledger {
     pub credit: u32,
     reserve: u32,
     claims: u64,
+    /// Claim csn and head of all that is in use.
+    ages: BTreeSet<(Csn, u32)>,
     /// Died since the collector last looked.
     pub dead: VecDeque<u32>,
     /// Reusable from that time on, oldest first.
@@ -93,6 +95,7 @@ impl Ledger {
             credit: reserve,
             reserve,
             claims: 0,
+            ages: BTreeSet::new(),
             dead: VecDeque::new(),
             quarantine: VecDeque::new(),
             pressed: false,
@@ -102,6 +105,15 @@ impl Ledger {
     /// Segments that writes may still take, as far as the arena goes.
     pub(crate) fn claimable(&self) -> u32 {
         self.free.total().saturating_sub(self.credit)
+    }
+
+    /// The least claim csn of what is in use, one segment or run aside.
+    pub(crate) fn watermark(&self, aside: Option<u32>) -> Option<Csn> {
+        let aside = aside.map(|segment| {
+            let known = &self.segments[segment as usize];
+            if known.line.state == State::RunBody { segment - known.line.run } else { segment }
+        });
+        self.ages.iter().find(|&&(_, head)| Some(head) != aside).map(|&(csn, _)| csn)
     }
 
     /// Takes segments for a stream and pays for them.
@@ -116,6 +128,7 @@ impl Ledger {
         let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
         let run = if let Want::Run { segments } = want { segments } else { 1 };
         self.claims += 1;
+        self.ages.insert((claim_csn, first));
         let mut dirty = false;
         for i in 0..run {
             let segment = &mut self.segments[(first + i) as usize];
@@ -188,6 +201,7 @@ impl Ledger {
 
     /// Gives back what [`begin_release`](Self::begin_release) announced; the reserve is filled up first.
     pub(crate) fn release(&mut self, budget: &Budget, first: u32, run: u32, kept: bool) {
+        self.ages.remove(&(self.segments[first as usize].line.claim_csn, first));
         for segment in &mut self.segments[first as usize..(first + run) as usize] {
             segment.phase = Phase::Free;
             segment.dirty = kept;

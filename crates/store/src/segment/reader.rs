@@ -76,7 +76,7 @@ pub struct Line {
     pub stride: u32,
     /// Length of the run (head), distance to the head (body), otherwise 1.
     pub run: u32,
-    /// The stable point when it was claimed.
+    /// The stable point when it was last claimed.
     pub claim_csn: Csn,
     /// Number of the claim.
     pub claim: u64,
@@ -109,6 +109,12 @@ impl Line {
         self.state == State::RunBody
             && (self.run, self.claim, self.term) == (distance, head.claim, head.term)
             && (self.stride, head.stride) == (0, 0)
+    }
+
+    /// The line once this use is over. Its numbers stay: the next claim goes on from them, and a later leader
+    /// learns from the claim csn of the last use how far the versions had come.
+    pub(crate) fn freed(&self) -> Line {
+        Line { generation: self.generation, claim: self.claim, claim_csn: self.claim_csn, ..Line::FREE }
     }
 
     /// Reads the line of a segment of a live or saved arena. A change in progress is waited out, with a

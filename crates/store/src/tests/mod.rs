@@ -2,6 +2,7 @@
 
 mod life;
 mod model;
+mod release;
 mod reuse;
 mod schedule;
 
