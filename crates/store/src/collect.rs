@@ -37,6 +37,17 @@ pub enum Work {
         /// Its version, which the copy keeps.
         csn: Csn,
     },
+    /// Have the followers let go of this dead segment, or run that begins with it; then call
+    /// [`Store::released`]. Only where [`StoreOptions::ask_release`](crate::StoreOptions::ask_release) is
+    /// set; named once.
+    Release {
+        /// The segment, or the first of a run.
+        segment: u32,
+        /// How many segments.
+        run: u32,
+        /// Generation of the use that is over.
+        generation: u32,
+    },
     /// A bounded piece of work is done; ask again when convenient.
     Again,
     /// Nothing to do now; something may be at that time, if one is named.
@@ -68,12 +79,19 @@ impl<M: OwnedWords> Collector<M> {
         Collector { store, walk: None, scan_at: Nanos::default() }
     }
 
-    /// The next piece of work: dead segments enter quarantine, those past it are freed, and live entries of
-    /// sealed segments whose live share is below `threshold` percent (lowest first; any worth it when memory
-    /// is short) are named one by one.
+    /// The next piece of work: dead segments enter quarantine, those past it are freed or named, and live
+    /// entries of sealed segments whose live share is below `threshold` percent (lowest first; any worth it
+    /// when memory is short) are named one by one.
     pub fn next_work(&mut self, now: Nanos, threshold: u32) -> Work {
         self.store.bury(now);
-        let freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+        let mut freed = 0;
+        if self.store.options.ask_release {
+            if let Some(work) = self.store.offer_one(now) {
+                return work;
+            }
+        } else {
+            freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+        }
         if let Some(walk) = self.walk {
             return self.step(walk, now);
         }

@@ -16,11 +16,22 @@ pub struct StoreOptions {
     pub pool: u32,
     /// The term in which this store writes; [`Term::ZERO`] on a node that is not replicated.
     pub term: Term,
+    /// A dead segment whose quarantine is over is not freed before
+    /// [`Store::released`](crate::Store::released) says so; the collector names it as a
+    /// [`Work::Release`](crate::Work::Release).
+    pub ask_release: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { reserve: 2, streams: 1, quarantine: Nanos::from_millis(50), pool: 4, term: Term::ZERO }
+        StoreOptions {
+            reserve: 2,
+            streams: 1,
+            quarantine: Nanos::from_millis(50),
+            pool: 4,
+            term: Term::ZERO,
+            ask_release: false,
+        }
     }
 }
 

@@ -16,7 +16,7 @@
 //!     lost is superseded at once.
 //! (4) *Dead before freed*: a segment dies when its last entry is superseded and no draft is left in it. Then
 //!     no slot names it, and after the quarantine (longer than any READ that may be accepted) nobody reads it
-//!     (L14).
+//!     (L14). A replicated store also asks its followers, and frees what they have let go (M9).
 //! (5) *Wiped before reused*: a claim voids every room before the table names the new use, so no bytes of
 //!     an earlier use, not even ones crafted by a client, ever verify as an entry of the new one (L4, L5).
 //!     Followers wipe nothing; there, term and generation in line and entry keep the uses apart.
@@ -36,7 +36,7 @@ use crate::segment::{
 };
 use crate::sync::{Counter, Mutex};
 use crate::writer::{StreamState, Writer};
-use crate::{CreateError, EntryPlace, StoreFull, StoreOptions};
+use crate::{CreateError, EntryPlace, StoreFull, StoreOptions, Work};
 
 /// The segment table is charged in pages: it is only as large in memory as the part that is used.
 const PAGE: u64 = 4096;
@@ -226,7 +226,7 @@ impl<M: OwnedWords> Store<M> {
                     Phase::Free | Phase::Body => {}
                     Phase::Active => counters.active += 1,
                     Phase::Sealed | Phase::Run => counters.sealed += segment.line.run,
-                    Phase::Dead => counters.quarantined += segment.line.run,
+                    Phase::Dead | Phase::Offered => counters.quarantined += segment.line.run,
                     Phase::Leaving => counters.quarantined += 1,
                 }
             }
@@ -329,16 +329,42 @@ impl<M: OwnedWords> Store<M> {
 
     /// Frees the oldest segment or run of the quarantine, if its time is over.
     pub(crate) fn release_one(&self, now: Nanos) -> bool {
-        let (first, run, kept) = {
+        let (first, run) = {
             let mut ledger = self.ledger.lock();
-            let Some(&(until, first)) = ledger.quarantine.front() else { return false };
-            if until > now {
-                return false;
-            }
-            ledger.quarantine.pop_front();
-            let run = ledger.begin_release(first);
-            (first, run, ledger.free.kept() + run <= self.options.pool)
+            let Some(first) = ledger.due(now) else { return false };
+            (first, ledger.begin_release(first))
         };
+        self.release(first, run);
+        true
+    }
+
+    /// The oldest segment or run of the quarantine, if its time is over: its followers are to be asked.
+    pub(crate) fn offer_one(&self, now: Nanos) -> Option<Work> {
+        let mut ledger = self.ledger.lock();
+        let segment = ledger.due(now)?;
+        let offered = &mut ledger.segments[segment as usize];
+        offered.phase = Phase::Offered;
+        Some(Work::Release { segment, run: offered.line.run, generation: offered.line.generation })
+    }
+
+    /// All followers have let go of what [`Work::Release`] named: the segment, or the run that begins with
+    /// it, is free.
+    ///
+    /// # Panics
+    /// If it was not named, or was released already.
+    pub fn released(&self, segment: u32) {
+        let run = {
+            let mut ledger = self.ledger.lock();
+            let phase = ledger.segments[segment as usize].phase;
+            assert_eq!(phase, Phase::Offered, "segment {segment} is released and was not asked about");
+            ledger.begin_release(segment)
+        };
+        self.release(segment, run);
+    }
+
+    /// Gives back segments that nobody reads any more.
+    fn release(&self, first: u32, run: u32) {
+        let kept = self.ledger.lock().free.kept() + run <= self.options.pool;
         if !kept {
             self.memory.discard(segment_at(first), run as u64 * SEGMENT_BYTES);
         }
@@ -351,7 +377,6 @@ impl<M: OwnedWords> Store<M> {
             write_line(&self.memory, &self.sums, segment, &line);
         }
         self.ledger.lock().release(&self.budget, first, run, kept);
-        true
     }
 
     /// When the next segment can be freed.

@@ -27,6 +27,8 @@ pub(crate) enum Phase {
     Body,
     /// Dead and not yet in quarantine, or in it.
     Dead,
+    /// Dead and out of quarantine; waits until its followers have let go.
+    Offered,
     /// Its pages are on their way back to the system.
     Leaving,
 }
@@ -190,7 +192,17 @@ impl Ledger {
         Ok(taken.expect("a run this long was free"))
     }
 
-    /// Whether segment `first` may be given back: it is the head of so many dead segments.
+    /// Takes the oldest segment or run out of quarantine, if its time is over.
+    pub(crate) fn due(&mut self, now: Nanos) -> Option<u32> {
+        let &(until, first) = self.quarantine.front()?;
+        if until > now {
+            return None;
+        }
+        self.quarantine.pop_front();
+        Some(first)
+    }
+
+    /// Segment `first` is given back now: it is the head of so many dead segments.
     pub(crate) fn begin_release(&mut self, first: u32) -> u32 {
         let run = self.segments[first as usize].line.run;
         for segment in first..first + run {

@@ -51,6 +51,7 @@ fn collect(
         match collector.next_work(now, threshold) {
             Work::Idle(_) => return,
             Work::Again => {}
+            Work::Release { segment, .. } => store.released(segment),
             Work::Move { place, csn } => {
                 let entry = store.read(place, csn, &mut bytes).expect("a live entry verifies");
                 let Ok(draft) = writer.draft_move(&entry) else { continue };

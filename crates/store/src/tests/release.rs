@@ -77,3 +77,61 @@ fn a_moved_tombstone_is_judged_where_it_is_now() {
     collector.next_work(QUARANTINE, 0);
     assert!(store.tombstone_may_go(copy, csn));
 }
+
+#[test]
+fn a_dead_segment_is_offered_once_and_waits_until_it_is_released() {
+    let options = StoreOptions { ask_release: true, ..StoreOptions::default() };
+    let budget = Arc::new(Budget::new(u64::MAX));
+    let store = Arc::new(Store::create(memory(12), budget.clone(), options, sums()).expect("fits"));
+    let before = budget.used();
+    let mut writer = store.writer(0);
+    let small = put(&mut writer, 1, b"small", b"value").expect("room");
+    let large = put(&mut writer, 2, b"large", &vec![3; 3 << 20]).expect("room");
+    let kept = put(&mut writer, 3, b"kept", &[4; 5000]).expect("room");
+    writer.seal_all();
+    for (place, csn) in [small, large] {
+        assert!(store.supersede(place, csn));
+    }
+    let mut collectors = [Collector::new(store.clone()), Collector::new(store.clone())];
+    assert_eq!(collectors[0].next_work(Nanos(0), 0), Work::Idle(Some(QUARANTINE)));
+    assert_eq!(collectors[1].next_work(Nanos(0), 0), Work::Idle(Some(QUARANTINE)));
+    let head = segment_of(large.0.offset);
+    let asked = [
+        Work::Release { segment: segment_of(small.0.offset), run: 1, generation: 1 },
+        Work::Release { segment: head, run: 4, generation: 1 },
+    ];
+    for (collector, asked) in collectors.iter_mut().zip(asked) {
+        assert_eq!(collector.next_work(QUARANTINE, 0), asked);
+    }
+    for collector in &mut collectors {
+        assert_eq!(collector.next_work(QUARANTINE + QUARANTINE, 0), Work::Idle(None), "each is offered once");
+    }
+    // Nobody may have them meanwhile, and they count as in use.
+    let waiting = store.counters();
+    assert_eq!((waiting.quarantined, waiting.sealed, waiting.free), (5, 1, 5));
+    assert_eq!(store.watermark(), Some(Csn(0)));
+    assert!(put(&mut writer, 4, b"larger", &vec![5; 5 << 20]).is_err(), "too few are free");
+    assert_sound(&store);
+    store.released(head);
+    assert_eq!((store.counters().quarantined, store.counters().free), (1, 9));
+    assert_sound(&store);
+    store.released(segment_of(small.0.offset));
+    assert_eq!((store.counters().quarantined, budget.used()), (0, before + SEGMENT_BYTES));
+    let report = assert_sound(&store);
+    assert_eq!(report.total.live_entries, 1);
+    put(&mut writer, 4, b"larger", &vec![5; 5 << 20]).expect("room again");
+    assert!(store.supersede(kept.0, kept.1));
+}
+
+#[test]
+#[should_panic(expected = "was not asked about")]
+fn releasing_what_was_not_offered_is_a_crash() {
+    let store = store(8, StoreOptions { ask_release: true, ..StoreOptions::default() });
+    let mut writer = store.writer(0);
+    let (place, csn) = put(&mut writer, 1, b"key", b"value").expect("room");
+    writer.seal_all();
+    store.supersede(place, csn);
+    let mut collector = Collector::new(store.clone());
+    collector.next_work(Nanos(0), 0);
+    store.released(segment_of(place.offset));
+}

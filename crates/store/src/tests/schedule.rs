@@ -140,8 +140,15 @@ fn collect(world: &World, stream: u16, rounds: usize) {
     let mut bytes = Vec::new();
     for _ in 0..rounds {
         let now = Nanos(world.clock.get());
-        let Work::Move { place, csn } = collector.next_work(now, 90) else {
-            continue;
+        let (place, csn) = match collector.next_work(now, 90) {
+            Work::Move { place, csn } => (place, csn),
+            Work::Release { segment, .. } => {
+                // Others may go on while followers are asked.
+                pause();
+                world.store.released(segment);
+                continue;
+            }
+            Work::Again | Work::Idle(_) => continue,
         };
         let Ok(entry) = world.store.read(place, csn, &mut bytes) else {
             continue;
@@ -180,9 +187,10 @@ fn read(world: &World, rounds: usize) {
     }
 }
 
-fn scenario() {
+fn scenario(ask_release: bool) {
     let budget = Arc::new(Budget::new(u64::MAX));
-    let options = StoreOptions { reserve: 1, streams: 3, quarantine: Nanos(2), ..StoreOptions::default() };
+    let options =
+        StoreOptions { reserve: 1, streams: 3, quarantine: Nanos(2), ask_release, ..StoreOptions::default() };
     let store = Arc::new(Store::create(Steps::new(9), budget, options, sums()).expect("fits"));
     let world = Arc::new(World {
         store,
@@ -221,7 +229,9 @@ fn scenario() {
     world.store.writer(2).seal_all();
     let mut collector = Collector::new(world.store.clone());
     for i in 0..40 {
-        collector.next_work(Nanos(1_000 + i), 0);
+        if let Work::Release { segment, .. } = collector.next_work(Nanos(1_000 + i), 0) {
+            world.store.released(segment);
+        }
     }
     assert_eq!(world.store.counters().free, 8);
 }
@@ -270,8 +280,10 @@ fn workers_collector_and_reader_in_any_order() {
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     let random = shuttle::scheduler::RandomScheduler::new(150);
-    shuttle::Runner::new(random, config.clone()).run(scenario);
+    shuttle::Runner::new(random, config.clone()).run(|| scenario(false));
     let pct = shuttle::scheduler::PctScheduler::new(3, 150);
-    shuttle::Runner::new(pct, config).run(scenario);
+    shuttle::Runner::new(pct, config.clone()).run(|| scenario(false));
+    let random = shuttle::scheduler::RandomScheduler::new(75);
+    shuttle::Runner::new(random, config).run(|| scenario(true));
     SCHEDULED.set(false);
 }
