@@ -13,6 +13,7 @@
 //! entry, and when, is the server's business; the order it must keep is written down in `store.rs`.
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod class;
 mod collect;
 pub mod object;
@@ -31,5 +32,5 @@ pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
 pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};
-pub use store::{Counters, Store};
+pub use store::{Counters, Store, format};
 pub use writer::Writer;

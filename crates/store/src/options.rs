@@ -1,6 +1,8 @@
 //! How a store is made, and what it answers when it cannot take an entry.
 
 use longarm_base::limits::{KEY_MAX, SEGMENT_BYTES, VALUE_MAX};
+
+use crate::segment::LineError;
 use longarm_base::{Nanos, Term};
 
 /// How to create a store.
@@ -35,7 +37,7 @@ impl Default for StoreOptions {
     }
 }
 
-/// Why a store could not be created.
+/// Why a store could not be created, or could not take over an arena.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CreateError {
     /// The region is no whole number of segments, or has too few or too many.
@@ -57,7 +59,7 @@ pub enum CreateError {
     /// The budget cannot hold the table and the reserve.
     #[error(
         "the memory limit of {limit} bytes ({used} used) \
-         leaves no room for the segment table and the reserve \
+         leaves no room for the segment table, the reserve and what the arena holds \
          ({wanted} bytes): raise the limit"
     )]
     Budget {
@@ -67,6 +69,19 @@ pub enum CreateError {
         limit: u64,
         /// Bytes others have taken.
         used: u64,
+    },
+    /// The region to take over holds no arena.
+    #[error("the region cannot be taken over: {0}")]
+    Arena(#[from] LineError),
+    /// The arena to take over was written in this term, or in a later one.
+    #[error("segment {segment} was claimed in term {found}: term {term} cannot take the arena over")]
+    Term {
+        /// A segment of that term.
+        segment: u32,
+        /// The highest term in the table.
+        found: Term,
+        /// The term of the store to be.
+        term: Term,
     },
     /// No streams, or more than an entry can name.
     #[error("a store needs 1 to 65535 streams")]

@@ -27,12 +27,12 @@ use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, Nanos};
-use longarm_memory::{Budget, OwnedWords, SumKey};
+use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
 use crate::object::{self, Entry, EntryError};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
-    Claimed, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
+    Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
 };
 use crate::sync::{Counter, Mutex};
 use crate::writer::{StreamState, Writer};
@@ -50,6 +50,7 @@ pub struct Store<M> {
     pub(crate) table: u32,
     pub(crate) tallies: Box<[Tally]>,
     pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) adopted: Box<[u32]>,
     streams: Mutex<Vec<Option<StreamState>>>,
     stable: Counter,
     budget: Arc<Budget>,
@@ -80,6 +81,36 @@ pub struct Counters {
     pub reserve: u32,
 }
 
+/// Lays out an empty arena in fresh (zeroed) memory, as [`Store::create`] does, for a follower: it has no
+/// store, and what comes into its arena a leader WRITEs.
+pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateError> {
+    let options = StoreOptions { reserve: 0, ..StoreOptions::default() };
+    let Geometry { segments, table } = check_shape(memory.bytes(), &options)?;
+    if is_used(memory) {
+        return Err(CreateError::NotEmpty);
+    }
+    write_header(memory, sums, segments, table);
+    Ok(())
+}
+
+/// The shape of an arena of so many bytes, if it can be one with these options.
+pub(crate) fn check_shape(bytes: u64, options: &StoreOptions) -> Result<Geometry, CreateError> {
+    let segments = bytes / SEGMENT_BYTES;
+    let table = table_segments(segments);
+    let least = table.max(1) + options.reserve as u64 + 1;
+    if !bytes.is_multiple_of(SEGMENT_BYTES) || segments < least || segments > SEGMENTS_MAX {
+        return Err(CreateError::Size { bytes, least, most: SEGMENTS_MAX });
+    }
+    if options.streams == 0 {
+        return Err(CreateError::Streams);
+    }
+    Ok(Geometry { segments: segments as u32, table: table as u32 })
+}
+
+fn is_used(memory: &dyn Words) -> bool {
+    (0..LINE).step_by(8).any(|at| memory.load(at) != 0)
+}
+
 impl<M: OwnedWords> Store<M> {
     /// Lays out an empty arena in fresh (zeroed) memory and takes the table and the reserve from the budget.
     pub fn create(
@@ -88,41 +119,46 @@ impl<M: OwnedWords> Store<M> {
         options: StoreOptions,
         sums: SumKey,
     ) -> Result<Store<M>, CreateError> {
-        let bytes = memory.bytes();
-        let segments = bytes / SEGMENT_BYTES;
-        let table = table_segments(segments);
-        let least = table.max(1) + options.reserve as u64 + 1;
-        if !bytes.is_multiple_of(SEGMENT_BYTES) || segments < least || segments > SEGMENTS_MAX {
-            return Err(CreateError::Size { bytes, least, most: SEGMENTS_MAX });
-        }
-        if options.streams == 0 {
-            return Err(CreateError::Streams);
-        }
-        if (0..LINE).step_by(8).any(|at| memory.load(at) != 0) {
+        let geometry = check_shape(memory.bytes(), &options)?;
+        if is_used(&memory) {
             return Err(CreateError::NotEmpty);
         }
-        let wanted = (segments * LINE).next_multiple_of(PAGE) + options.reserve as u64 * SEGMENT_BYTES;
+        let wanted = Store::<M>::table_bytes(geometry.segments) + options.reserve as u64 * SEGMENT_BYTES;
         if !budget.take(wanted) {
             return Err(CreateError::Budget { wanted, limit: budget.limit(), used: budget.used() });
         }
-        let (segments, table) = (segments as u32, table as u32);
-        write_header(&memory, &sums, segments, table);
-        Ok(Store {
+        write_header(&memory, &sums, geometry.segments, geometry.table);
+        let ledger = Ledger::new(geometry.table, geometry.segments, options.reserve);
+        Ok(Store::with_ledger(memory, budget, options, sums, geometry, ledger))
+    }
+
+    /// What the table of so many segments is charged.
+    pub(crate) fn table_bytes(segments: u32) -> u64 {
+        (segments as u64 * LINE).next_multiple_of(PAGE)
+    }
+
+    pub(crate) fn with_ledger(
+        memory: M,
+        budget: Arc<Budget>,
+        options: StoreOptions,
+        sums: SumKey,
+        Geometry { segments, table }: Geometry,
+        ledger: Ledger,
+    ) -> Store<M> {
+        let stream = |_| Some(StreamState::new(segments - table, options.streams));
+        Store {
             memory,
             sums,
             options,
             segments,
             table,
             tallies: (0..segments).map(|_| Tally::default()).collect(),
-            ledger: Mutex::new(Ledger::new(table, segments, options.reserve)),
-            streams: Mutex::new(
-                (0..options.streams)
-                    .map(|_| Some(StreamState::new(segments - table, options.streams)))
-                    .collect(),
-            ),
+            ledger: Mutex::new(ledger),
+            adopted: Box::default(),
+            streams: Mutex::new((0..options.streams).map(stream).collect()),
             stable: Counter::default(),
             budget,
-        })
+        }
     }
 
     /// The writer of a stream. A stream has one writer at a time; a writer that is dropped leaves its open
@@ -225,7 +261,7 @@ impl<M: OwnedWords> Store<M> {
                 match segment.phase {
                     Phase::Free | Phase::Body => {}
                     Phase::Active => counters.active += 1,
-                    Phase::Sealed | Phase::Run => counters.sealed += segment.line.run,
+                    Phase::Sealed | Phase::Run | Phase::Adopted => counters.sealed += segment.line.run,
                     Phase::Dead | Phase::Offered => counters.quarantined += segment.line.run,
                     Phase::Leaving => counters.quarantined += 1,
                 }

@@ -1,9 +1,10 @@
 //! Claiming, sealing and freeing segments: the ledger behind the store's one lock, and the lines it writes.
 //!
 //! The ledger is plain memory of the owner and the truth for it; the table in the arena says the same for
-//! others and is never read back. The lock is held for the ledger only, never for a copy, a wipe or a
-//! discard. Order of a claim: ledger, wipe of the rooms, line, rooms. Order of a release: last entry dead,
-//! quarantine, pages discarded, line, ledger. So a line never says more than is true.
+//! others and is never read back, except once by a store that adopts the arena (`found.rs`). The lock is held
+//! for the ledger only, never for a copy, a wipe or a discard. Order of a claim: ledger, wipe of the rooms,
+//! line, rooms. Order of a release: last entry dead, quarantine, pages discarded, line, ledger. So a line
+//! never says more than is true.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -11,6 +12,7 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, Nanos, Term};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
+use super::found::Found;
 use super::free::FreeMap;
 use super::layout::{self, Lane, State};
 use super::reader::{Line, line_sum};
@@ -21,6 +23,8 @@ use crate::options::StoreFull;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Free,
+    /// Taken over from an earlier leader, as a segment or as the head of a run, and not replayed yet.
+    Adopted,
     Active,
     Sealed,
     Run,
@@ -84,17 +88,31 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(table: u32, segments: u32, reserve: u32) -> Ledger {
-        let fresh = Segment {
-            phase: Phase::Free,
-            line: Line::FREE,
-            dirty: false,
-            collecting: false,
-            rest: Nanos::default(),
-        };
+        let segments_known = vec![Segment::fresh(); segments as usize];
+        Ledger::with(segments_known, FreeMap::new(table, segments - table), (reserve, reserve))
+    }
+
+    /// A ledger that goes on from what was found; takes what it can of the reserve.
+    pub(crate) fn adopt(found: Found, table: u32, reserve: u32, budget: &Budget) -> Ledger {
+        let mut free = FreeMap::default();
+        let known = || (table..).zip(&found.segments[table as usize..]);
+        for (segment, known) in known().filter(|(_, known)| known.phase == Phase::Free) {
+            // Where there ever was a claim there are pages.
+            free.put(segment, 1, known.line != Line::FREE);
+        }
+        let heads = known().filter(|(_, known)| known.phase == Phase::Adopted);
+        let ages = heads.map(|(segment, known)| (known.line.claim_csn, segment)).collect();
+        let payable = reserve.min(free.total());
+        let credit = (0..payable).take_while(|_| budget.take(SEGMENT_BYTES)).count() as u32;
+        let claims = found.claims;
+        Ledger { claims, ages, ..Ledger::with(found.segments, free, (credit, reserve)) }
+    }
+
+    fn with(segments: Vec<Segment>, free: FreeMap, (credit, reserve): (u32, u32)) -> Ledger {
         Ledger {
-            segments: vec![fresh; segments as usize],
-            free: FreeMap::new(table, segments - table),
-            credit: reserve,
+            segments,
+            free,
+            credit,
             reserve,
             claims: 0,
             ages: BTreeSet::new(),

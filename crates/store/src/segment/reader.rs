@@ -6,6 +6,7 @@ use longarm_memory::{SumKey, Words};
 
 use super::layout::{self, Lane, State};
 use crate::class::is_stride;
+use crate::object::Entry;
 use crate::object::layout::{GENERATION_MAX, mark_word};
 
 /// A look at a line that changes is repeated so often before it counts as broken.
@@ -104,6 +105,19 @@ impl Line {
         mark_word(self.term, self.generation)
     }
 
+    /// Bytes of a room, and how many rooms there are; a run has one.
+    pub(crate) fn rooms(&self) -> (u64, u64) {
+        match self.stride as u64 {
+            0 => (self.run as u64 * SEGMENT_BYTES, 1),
+            stride => (stride, SEGMENT_BYTES / stride),
+        }
+    }
+
+    /// Whether the entry was written in this use of the segment.
+    pub(crate) fn holds(&self, entry: &Entry<'_>) -> bool {
+        (entry.stream, entry.term, entry.generation) == (self.stream, self.term, self.generation)
+    }
+
     /// Whether this is the line of body number `distance` of the run with this head.
     pub(crate) fn is_body(&self, distance: u32, head: &Line) -> bool {
         self.state == State::RunBody
@@ -177,9 +191,16 @@ impl Line {
     }
 }
 
-fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
+/// The line of a segment as it stands, of line 0 the arena's: what a leader WRITEs to its followers at the
+/// same offset, [`line_at`](layout::line_at).
+pub fn line_bytes(memory: &dyn Words, segment: u32) -> [u8; LINE as usize] {
     let mut bytes = [0; LINE as usize];
     memory.copy_out(layout::line_at(segment), &mut bytes);
+    bytes
+}
+
+pub(super) fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
+    let bytes = line_bytes(memory, segment);
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
     std::array::from_fn(word)
 }

@@ -6,10 +6,11 @@
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::{SumKey, Words};
 
+use super::found::RUN_MAX;
 use super::layout::{self, State};
 use super::reader::{Geometry, Line};
 use crate::EntryPlace;
-use crate::object::{Entry, RoomState, check_room, layout as entry_layout};
+use crate::object::{Entry, RoomState, check_room};
 
 /// Problems kept in words; the others are counted.
 const PROBLEMS_KEPT: usize = 100;
@@ -151,8 +152,7 @@ impl Walk<'_> {
         if matches!(line.state, State::RunBody) {
             return 1;
         }
-        let longest = (entry_layout::ENTRY_MAX as u64).div_ceil(SEGMENT_BYTES) as u32;
-        if line.run > longest || line.run > self.geometry.segments - head {
+        if line.run > RUN_MAX || line.run > self.geometry.segments - head {
             self.found.push(format!("a run of {} segments does not fit", line.run));
             return 1;
         }

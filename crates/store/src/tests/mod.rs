@@ -1,5 +1,6 @@
 //! The store as a whole: its life from full to empty, its limits, its twin, and its schedules.
 
+mod adopt;
 mod life;
 mod model;
 mod release;
