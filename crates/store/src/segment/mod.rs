@@ -16,6 +16,6 @@ pub use layout::{Lane, State};
 pub use reader::{Geometry, Line, LineError, line_bytes};
 pub use verify::{Report, SegmentReport, verify, verify_with};
 
-pub(crate) use found::read_table;
+pub(crate) use found::{extent, read_table};
 pub(crate) use owner::{Claimed, Ledger, Phase, Want, write_header, write_line, write_tail};
 pub(crate) use tally::Tally;

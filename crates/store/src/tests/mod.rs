@@ -6,6 +6,7 @@ mod model;
 mod release;
 mod reuse;
 mod schedule;
+mod survey;
 
 use std::sync::Arc;
 
