@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longarm_base::limits::{CSN_MAX, KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, Term, UnixMillis};
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey, Words};
 use longarm_store::object::{self, layout};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{Geometry, Line, State};
 use longarm_store::{
-    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Store, StoreOptions, verify_with,
+    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Store, StoreOptions, survey, verify_with,
 };
 
 use crate::Input;
@@ -296,6 +296,15 @@ impl Arena {
             let report = verify_with(memory, self.store.sums(), &mut visit);
             assert!(report.problems.len() as u64 <= report.problem_count && report.problems.len() <= 100);
             let _ = Geometry::read(memory, self.store.sums());
+            // A survey names places of whole entries only.
+            if let Ok(found) = survey(memory, self.store.sums(), Term::ZERO, &[0, 3]) {
+                for stream in &found.streams {
+                    let places = stream.tail.iter().map(|(_, place)| place).chain(&stream.beyond);
+                    for EntryPlace { offset, .. } in places {
+                        assert!(self.known.contains_key(offset) || made.contains(offset), "{offset:#x}");
+                    }
+                }
+            }
         }
         undo.iter().rev().for_each(|&(at, old)| memory.store(at, old));
     }

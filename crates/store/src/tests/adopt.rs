@@ -278,6 +278,46 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
+    /// Lines that verify one by one and fit together by chance, if at all: the arena is sound once it was
+    /// replayed, whatever they said.
+    #[test]
+    fn any_table_can_be_taken_over(
+        lines in proptest::collection::vec((0u64..6, 1u32..4, 1u32..4, 0u64..3, any::<bool>()), 8),
+        torn in proptest::collection::vec(0u64..8 * 8, 0..3),
+    ) {
+        let arena = memory(9);
+        format(&arena, &sums()).expect("fresh");
+        for (i, (state, generation, run, claim, shared)) in lines.into_iter().enumerate() {
+            let state = State::from_bits(state).expect("a state");
+            let shared = match state {
+                State::Active | State::Sealed => true,
+                State::RunHead | State::RunBody => false,
+                State::Free | State::Quarantined => shared,
+            };
+            let (stride, run) = if shared { (128 << 8, 1) } else { (0, run) };
+            let (claim_csn, term) = (Csn(claim), term(1));
+            let line = Line { state, generation, term, stride, run, claim_csn, claim, ..Line::FREE };
+            write_line(&arena, &sums(), i as u32 + 1, &line);
+        }
+        for word in torn {
+            let at = line_at(1) + word * 8;
+            arena.store(at, arena.load(at) ^ 0x0100_0001);
+        }
+        let store = Arc::new(adopt(&arena, 2).expect("an arena"));
+        prop_assert!(keys(&store).is_empty());
+        assert_sound(&store);
+        // Nothing is alive, so everything comes back.
+        let mut collector = Collector::new(store.clone());
+        for i in 0..5 {
+            collector.next_work(Nanos::from_millis(60 * i), 0);
+        }
+        assert_sound(&store);
+        prop_assert_eq!((store.counters().free, store.counters().reserve), (8, 2));
+    }
+}
+
 /// Two rooms that share a segment, a run of four segments, and segments in quarantine and free.
 fn some_arena() -> (Mapped, [EntryPlace; 3]) {
     let store = store(SEGMENTS, StoreOptions { term: term(1), ..StoreOptions::default() });
