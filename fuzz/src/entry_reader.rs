@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longarm_base::limits::{CSN_MAX, KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, Term, UnixMillis};
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey, Words};
 use longarm_store::object::{self, layout};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{Geometry, Line, State};
 use longarm_store::{
-    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Store, StoreOptions, verify_with,
+    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Store, StoreOptions, survey, verify_with,
 };
 
 use crate::Input;
@@ -71,8 +71,8 @@ fn seal(bytes: &mut [u8], said: &Said, offset: u64) {
     let value = &rest[..said.value];
     let mut value_sum = 0x7661_6C75_6573;
     value.chunks(64 << 10).for_each(|piece| value_sum = sums.sum(value_sum, piece));
-    let generation = word(bytes, 8) >> 32 << 32;
-    let mut summed = generation.to_le_bytes().to_vec();
+    // All of the mark, generation and term, but the superseded bit.
+    let mut summed = (word(bytes, 8) & !1).to_le_bytes().to_vec();
     summed.extend_from_slice(&bytes[16..said.header]);
     summed.extend_from_slice(&sums.sum(0x6B65_7973, key).to_le_bytes());
     summed.extend_from_slice(&value_sum.to_le_bytes());
@@ -121,15 +121,17 @@ fn made_up(mut input: Input<'_>) {
         Some(said) => seal(&mut bytes, said, offset),
         None => bytes[0] |= 1,
     }
-    let clean = word(&bytes, 8) as u32 & !1 == 0;
+    let used = word(&bytes, 8) >> 40 != 0;
     let got = object::read(&bytes, offset, &sums);
-    assert_eq!(got.is_ok(), whole.is_some() && clean, "{got:?}");
+    assert_eq!(got.is_ok(), whole.is_some() && used, "{got:?}");
     assert_eq!(object::total_len(&bytes).ok().map(|len| len as usize), said.as_ref().map(Said::len));
     let (Ok(entry), Some(said)) = (got, whole) else { return };
     let payload = &bytes[said.header..];
     assert_eq!((entry.key, entry.value), (&payload[..said.key], &payload[said.key..][..said.value]));
     assert_eq!((entry.csn.0, entry.position, entry.moved), (said.csn, word(&bytes, 32), said.flags & 4 != 0));
-    assert_eq!(entry.superseded, word(&bytes, 8) & 1 != 0);
+    let mark = word(&bytes, 8);
+    assert_eq!(entry.superseded, mark & 1 != 0);
+    assert_eq!((u64::from(entry.generation), entry.term.bits()), (mark >> 40, mark << 24 >> 25));
     let expiry = if said.flags & 1 != 0 { word(&bytes, 40) } else { 0 };
     assert_eq!(entry.expiry, UnixMillis(expiry));
     assert_eq!(entry.session.is_some(), said.flags & 2 != 0);
@@ -155,6 +157,7 @@ fn some_line(input: &mut Input<'_>, segment: u32) -> [u64; 8] {
         words[1] = input.near(3) << 32 | input.below(2) << 16 | input.below(2) << 8 | input.near(7) & 0xFF;
         words[2] = run << 32 | stride;
         (words[3], words[4]) = (input.below(9), input.below(9));
+        words[5] = words[3] + 1;
         words[6] = input.near(40).wrapping_mul(stride.max(1));
     } else {
         words[1..].iter_mut().for_each(|word| *word = input.u64());
@@ -175,6 +178,7 @@ fn line(input: &mut Input<'_>) {
     if let Ok(line) = Line::parse(&words, &sums, segment) {
         let shared = line.stride != 0;
         assert!(line.run > 0 && u64::from(line.tail) <= SEGMENT_BYTES && line.generation > 0);
+        assert!(line.generation >> 24 == 0 && line.term.bits() == words[5], "{line:?}");
         assert!(!shared || (line.run == 1 && line.tail.is_multiple_of(line.stride)), "{line:?}");
         assert!(
             u64::from(line.stride) <= SEGMENT_BYTES / 2 && u64::from(line.stride) % LINE == 0,
@@ -292,6 +296,15 @@ impl Arena {
             let report = verify_with(memory, self.store.sums(), &mut visit);
             assert!(report.problems.len() as u64 <= report.problem_count && report.problems.len() <= 100);
             let _ = Geometry::read(memory, self.store.sums());
+            // A survey names places of whole entries only.
+            if let Ok(found) = survey(memory, self.store.sums(), Term::ZERO, &[0, 3]) {
+                for stream in &found.streams {
+                    let places = stream.tail.iter().map(|(_, place)| place).chain(&stream.beyond);
+                    for EntryPlace { offset, .. } in places {
+                        assert!(self.known.contains_key(offset) || made.contains(offset), "{offset:#x}");
+                    }
+                }
+            }
         }
         undo.iter().rev().for_each(|&(at, old)| memory.store(at, old));
     }
@@ -322,7 +335,7 @@ impl Arena {
                 if segment == 0 {
                     // The arena's own line: its shape.
                     words[1] = 0x006D_7261_676E_6F6C;
-                    words[2] = 1;
+                    words[2] = 2;
                     (words[3], words[4], words[5]) = (input.near(SEGMENTS + 2), input.near(3), SEGMENT_BYTES);
                     sign(&mut words, 0);
                 }

@@ -164,6 +164,7 @@ impl Housekeeper {
                     return false;
                 }
                 Work::Again => {}
+                Work::Release { .. } => unreachable!("this store frees without asking"),
                 Work::Move { place, csn } => {
                     match self.shared.engine.relocate(&mut self.hand, moment, place, csn) {
                         Relocated::Done => self.last_gain = moment.now,

@@ -37,6 +37,17 @@ pub enum Work {
         /// Its version, which the copy keeps.
         csn: Csn,
     },
+    /// Have the followers let go of this dead segment, or run that begins with it; then call
+    /// [`Store::released`]. Only where [`StoreOptions::ask_release`](crate::StoreOptions::ask_release) is
+    /// set; named once.
+    Release {
+        /// The segment, or the first of a run.
+        segment: u32,
+        /// How many segments.
+        run: u32,
+        /// Generation of the use that is over.
+        generation: u32,
+    },
     /// A bounded piece of work is done; ask again when convenient.
     Again,
     /// Nothing to do now; something may be at that time, if one is named.
@@ -48,6 +59,8 @@ pub enum Work {
 struct Walk {
     segment: u32,
     generation: u32,
+    /// What the entries of this use of the segment are marked with.
+    mark: u64,
     stride: u64,
     next: u64,
     end: u64,
@@ -66,12 +79,19 @@ impl<M: OwnedWords> Collector<M> {
         Collector { store, walk: None, scan_at: Nanos::default() }
     }
 
-    /// The next piece of work: dead segments enter quarantine, those past it are freed, and live entries of
-    /// sealed segments whose live share is below `threshold` percent (lowest first; any worth it when memory
-    /// is short) are named one by one.
+    /// The next piece of work: dead segments enter quarantine, those past it are freed or named, and live
+    /// entries of sealed segments whose live share is below `threshold` percent (lowest first; any worth it
+    /// when memory is short) are named one by one.
     pub fn next_work(&mut self, now: Nanos, threshold: u32) -> Work {
         self.store.bury(now);
-        let freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+        let mut freed = 0;
+        if self.store.options.ask_release {
+            if let Some(work) = self.store.offer_one(now) {
+                return work;
+            }
+        } else {
+            freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+        }
         if let Some(walk) = self.walk {
             return self.step(walk, now);
         }
@@ -97,7 +117,7 @@ impl<M: OwnedWords> Collector<M> {
             }
             let offset = segment_at(walk.segment) + walk.next;
             walk.next += walk.stride;
-            if let Some((place, csn)) = self.live(offset, walk.generation) {
+            if let Some((place, csn)) = self.live(offset, walk.mark) {
                 self.walk = Some(walk);
                 return Work::Move { place, csn };
             }
@@ -107,13 +127,13 @@ impl<M: OwnedWords> Collector<M> {
     }
 
     /// The live entry at `offset`, judged by its header: the owner's own memory, which only it writes.
-    fn live(&self, offset: u64, generation: u32) -> Option<(EntryPlace, Csn)> {
+    fn live(&self, offset: u64, mark: u64) -> Option<(EntryPlace, Csn)> {
         let memory = &self.store.memory;
         if memory.load(offset + layout::SUM) == 0 {
             return None;
         }
-        // A generation that went on means that the segment died and was claimed since the walk began.
-        if memory.load(offset + layout::MARK) != layout::mark_word(generation) {
+        // Another mark: superseded, or the segment died and was claimed since the walk began.
+        if memory.load(offset + layout::MARK) != mark {
             return None;
         }
         let mut line = [0; LINE as usize];
@@ -157,7 +177,7 @@ impl<M: OwnedWords> Store<M> {
         known.collecting = true;
         let line = known.line;
         let (stride, end) = (line.stride as u64, line.tail as u64);
-        Some(Walk { segment, generation: line.generation, stride, next: 0, end })
+        Some(Walk { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
     }
 
     /// The walk is over; the segment is left alone until then.

@@ -8,11 +8,14 @@
 //! - [`segment`]: segments: the table, claims, live bytes, and the check of a whole arena.
 //! - [`Store`] is shared by the workers, a [`Writer`] belongs to one of them, and a [`Collector`] finds
 //!   what to move so that dead segments can be reused.
+//! - A follower's arena, filled by a leader's one-sided WRITEs, has no store: [`format()`] lays it out,
+//!   [`survey()`] says what came, and [`Store::adopt`] takes it over.
 //!
 //! Absent: this crate does not know the index, draws no csn, reads no clock and does no I/O. Who may name an
 //! entry, and when, is the server's business; the order it must keep is written down in `store.rs`.
 #![forbid(unsafe_code)]
 
+mod adopt;
 mod class;
 mod collect;
 pub mod object;
@@ -20,6 +23,7 @@ mod options;
 mod place;
 pub mod segment;
 mod store;
+mod survey;
 mod sync;
 mod writer;
 
@@ -31,5 +35,6 @@ pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
 pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};
-pub use store::{Counters, Store};
+pub use store::{Counters, Store, format};
+pub use survey::{StreamSurvey, Survey, survey, void};
 pub use writer::Writer;

@@ -1,7 +1,9 @@
 //! How a store is made, and what it answers when it cannot take an entry.
 
-use longarm_base::Nanos;
 use longarm_base::limits::{KEY_MAX, SEGMENT_BYTES, VALUE_MAX};
+
+use crate::segment::LineError;
+use longarm_base::{Nanos, Term};
 
 /// How to create a store.
 #[derive(Clone, Copy, Debug)]
@@ -14,15 +16,28 @@ pub struct StoreOptions {
     pub quarantine: Nanos,
     /// Freed segments whose pages are kept for the next claim instead of given back to the system.
     pub pool: u32,
+    /// The term in which this store writes; [`Term::ZERO`] on a node that is not replicated.
+    pub term: Term,
+    /// A dead segment whose quarantine is over is not freed before
+    /// [`Store::released`](crate::Store::released) says so; the collector names it as a
+    /// [`Work::Release`](crate::Work::Release).
+    pub ask_release: bool,
 }
 
 impl Default for StoreOptions {
     fn default() -> StoreOptions {
-        StoreOptions { reserve: 2, streams: 1, quarantine: Nanos::from_millis(50), pool: 4 }
+        StoreOptions {
+            reserve: 2,
+            streams: 1,
+            quarantine: Nanos::from_millis(50),
+            pool: 4,
+            term: Term::ZERO,
+            ask_release: false,
+        }
     }
 }
 
-/// Why a store could not be created.
+/// Why a store could not be created, or could not take over an arena.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CreateError {
     /// The region is no whole number of segments, or has too few or too many.
@@ -44,7 +59,7 @@ pub enum CreateError {
     /// The budget cannot hold the table and the reserve.
     #[error(
         "the memory limit of {limit} bytes ({used} used) \
-         leaves no room for the segment table and the reserve \
+         leaves no room for the segment table, the reserve and what the arena holds \
          ({wanted} bytes): raise the limit"
     )]
     Budget {
@@ -54,6 +69,19 @@ pub enum CreateError {
         limit: u64,
         /// Bytes others have taken.
         used: u64,
+    },
+    /// The region to take over holds no arena.
+    #[error("the region cannot be taken over: {0}")]
+    Arena(#[from] LineError),
+    /// The arena to take over was written in this term, or in a later one.
+    #[error("segment {segment} was claimed in term {found}: term {term} cannot take the arena over")]
+    Term {
+        /// A segment of that term.
+        segment: u32,
+        /// The highest term in the table.
+        found: Term,
+        /// The term of the store to be.
+        term: Term,
     },
     /// No streams, or more than an entry can name.
     #[error("a store needs 1 to 65535 streams")]

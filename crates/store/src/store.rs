@@ -16,26 +16,27 @@
 //!     lost is superseded at once.
 //! (4) *Dead before freed*: a segment dies when its last entry is superseded and no draft is left in it. Then
 //!     no slot names it, and after the quarantine (longer than any READ that may be accepted) nobody reads it
-//!     (L14).
+//!     (L14). A replicated store also asks its followers, and frees what they have let go (M9).
 //! (5) *Wiped before reused*: a claim voids every room before the table names the new use, so no bytes of
 //!     an earlier use, not even ones crafted by a client, ever verify as an entry of the new one (L4, L5).
+//!     Followers wipe nothing; there, term and generation in line and entry keep the uses apart.
 //! (6) *Claims are numbered*, and carry the stable point: a tombstone may go once its csn is below the
-//!     watermark, the least claim csn of all segments in use (L3, L10, M9).
+//!     watermark, the least claim csn of all segments in use (L3, L10, M9): see `tombstone_may_go`.
 
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, Nanos};
-use longarm_memory::{Budget, OwnedWords, SumKey};
+use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
 use crate::object::{self, Entry, EntryError};
-use crate::segment::layout::{segment_at, table_segments};
+use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
-    Claimed, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
+    Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
 };
 use crate::sync::{Counter, Mutex};
 use crate::writer::{StreamState, Writer};
-use crate::{CreateError, EntryPlace, StoreFull, StoreOptions};
+use crate::{CreateError, EntryPlace, StoreFull, StoreOptions, Work};
 
 /// The segment table is charged in pages: it is only as large in memory as the part that is used.
 const PAGE: u64 = 4096;
@@ -49,6 +50,7 @@ pub struct Store<M> {
     pub(crate) table: u32,
     pub(crate) tallies: Box<[Tally]>,
     pub(crate) ledger: Mutex<Ledger>,
+    pub(crate) adopted: Box<[u32]>,
     streams: Mutex<Vec<Option<StreamState>>>,
     stable: Counter,
     budget: Arc<Budget>,
@@ -79,6 +81,36 @@ pub struct Counters {
     pub reserve: u32,
 }
 
+/// Lays out an empty arena in fresh (zeroed) memory, as [`Store::create`] does, for a follower: it has no
+/// store, and what comes into its arena a leader WRITEs.
+pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateError> {
+    let options = StoreOptions { reserve: 0, ..StoreOptions::default() };
+    let Geometry { segments, table } = check_shape(memory.bytes(), &options)?;
+    if is_used(memory) {
+        return Err(CreateError::NotEmpty);
+    }
+    write_header(memory, sums, segments, table);
+    Ok(())
+}
+
+/// The shape of an arena of so many bytes, if it can be one with these options.
+pub(crate) fn check_shape(bytes: u64, options: &StoreOptions) -> Result<Geometry, CreateError> {
+    let segments = bytes / SEGMENT_BYTES;
+    let table = table_segments(segments);
+    let least = table.max(1) + options.reserve as u64 + 1;
+    if !bytes.is_multiple_of(SEGMENT_BYTES) || segments < least || segments > SEGMENTS_MAX {
+        return Err(CreateError::Size { bytes, least, most: SEGMENTS_MAX });
+    }
+    if options.streams == 0 {
+        return Err(CreateError::Streams);
+    }
+    Ok(Geometry { segments: segments as u32, table: table as u32 })
+}
+
+fn is_used(memory: &dyn Words) -> bool {
+    (0..LINE).step_by(8).any(|at| memory.load(at) != 0)
+}
+
 impl<M: OwnedWords> Store<M> {
     /// Lays out an empty arena in fresh (zeroed) memory and takes the table and the reserve from the budget.
     pub fn create(
@@ -87,41 +119,46 @@ impl<M: OwnedWords> Store<M> {
         options: StoreOptions,
         sums: SumKey,
     ) -> Result<Store<M>, CreateError> {
-        let bytes = memory.bytes();
-        let segments = bytes / SEGMENT_BYTES;
-        let table = table_segments(segments);
-        let least = table.max(1) + options.reserve as u64 + 1;
-        if !bytes.is_multiple_of(SEGMENT_BYTES) || segments < least || segments > SEGMENTS_MAX {
-            return Err(CreateError::Size { bytes, least, most: SEGMENTS_MAX });
-        }
-        if options.streams == 0 {
-            return Err(CreateError::Streams);
-        }
-        if (0..LINE).step_by(8).any(|at| memory.load(at) != 0) {
+        let geometry = check_shape(memory.bytes(), &options)?;
+        if is_used(&memory) {
             return Err(CreateError::NotEmpty);
         }
-        let wanted = (segments * LINE).next_multiple_of(PAGE) + options.reserve as u64 * SEGMENT_BYTES;
+        let wanted = Store::<M>::table_bytes(geometry.segments) + options.reserve as u64 * SEGMENT_BYTES;
         if !budget.take(wanted) {
             return Err(CreateError::Budget { wanted, limit: budget.limit(), used: budget.used() });
         }
-        let (segments, table) = (segments as u32, table as u32);
-        write_header(&memory, &sums, segments, table);
-        Ok(Store {
+        write_header(&memory, &sums, geometry.segments, geometry.table);
+        let ledger = Ledger::new(geometry.table, geometry.segments, options.reserve);
+        Ok(Store::with_ledger(memory, budget, options, sums, geometry, ledger))
+    }
+
+    /// What the table of so many segments is charged.
+    pub(crate) fn table_bytes(segments: u32) -> u64 {
+        (segments as u64 * LINE).next_multiple_of(PAGE)
+    }
+
+    pub(crate) fn with_ledger(
+        memory: M,
+        budget: Arc<Budget>,
+        options: StoreOptions,
+        sums: SumKey,
+        Geometry { segments, table }: Geometry,
+        ledger: Ledger,
+    ) -> Store<M> {
+        let stream = |_| Some(StreamState::new(segments - table, options.streams));
+        Store {
             memory,
             sums,
             options,
             segments,
             table,
             tallies: (0..segments).map(|_| Tally::default()).collect(),
-            ledger: Mutex::new(Ledger::new(table, segments, options.reserve)),
-            streams: Mutex::new(
-                (0..options.streams)
-                    .map(|_| Some(StreamState::new(segments - table, options.streams)))
-                    .collect(),
-            ),
+            ledger: Mutex::new(ledger),
+            adopted: Box::default(),
+            streams: Mutex::new((0..options.streams).map(stream).collect()),
             stable: Counter::default(),
             budget,
-        })
+        }
     }
 
     /// The writer of a stream. A stream has one writer at a time; a writer that is dropped leaves its open
@@ -174,7 +211,7 @@ impl<M: OwnedWords> Store<M> {
     pub fn supersede(&self, place: EntryPlace, csn: Csn) -> bool {
         assert!(place.offset >= segment_at(self.table), "{place:?} lies in the segment table");
         let Some(units) = object::supersede(&self.memory, place, csn) else { return false };
-        let segment = (place.offset / SEGMENT_BYTES) as u32;
+        let segment = segment_of(place.offset);
         if self.tallies[segment as usize].superseded(units) {
             self.died(segment);
         }
@@ -186,11 +223,30 @@ impl<M: OwnedWords> Store<M> {
         self.stable.raise(csn.0);
     }
 
+    /// The point up to which everything is applied or aborted, as far as the store was told.
+    pub fn stable(&self) -> Csn {
+        Csn(self.stable.get())
+    }
+
     /// The least claim csn of all segments in use: no segment holds an entry that a tombstone below it hides.
     /// `None` if nothing is in use.
     pub fn watermark(&self) -> Option<Csn> {
-        let ledger = self.ledger.lock();
-        ledger.segments.iter().filter(|s| s.phase != Phase::Free).map(|s| s.line.claim_csn).min()
+        self.ledger.lock().watermark(None)
+    }
+
+    /// The same of all segments but this one, or but the run that this one belongs to.
+    pub fn watermark_without(&self, segment: u32) -> Option<Csn> {
+        self.ledger.lock().watermark(Some(segment))
+    }
+
+    /// Whether the tombstone of version `csn` at `place`, which the index still names, may be dropped:
+    /// nothing that it hides can come back (`docs/spec`: Reclaim, DropTombstone).
+    /// - No other segment holds an older entry of its key: all were claimed when the tombstone was applied.
+    ///   Its own segment does not count, because tombstone and older entries go with it, all at once.
+    /// - No older write is under way, which would find the slot empty and bring the key back.
+    pub fn tombstone_may_go(&self, place: EntryPlace, csn: Csn) -> bool {
+        let oldest = self.watermark_without(segment_of(place.offset));
+        csn <= self.stable() && oldest.is_none_or(|oldest| csn <= oldest)
     }
 
     /// What the store holds.
@@ -205,8 +261,8 @@ impl<M: OwnedWords> Store<M> {
                 match segment.phase {
                     Phase::Free | Phase::Body => {}
                     Phase::Active => counters.active += 1,
-                    Phase::Sealed | Phase::Run => counters.sealed += segment.line.run,
-                    Phase::Dead => counters.quarantined += segment.line.run,
+                    Phase::Sealed | Phase::Run | Phase::Adopted => counters.sealed += segment.line.run,
+                    Phase::Dead | Phase::Offered => counters.quarantined += segment.line.run,
                     Phase::Leaving => counters.quarantined += 1,
                 }
             }
@@ -232,8 +288,8 @@ impl<M: OwnedWords> Store<M> {
 
     /// Takes and prepares segments for a stream.
     pub(crate) fn claim(&self, owner: (crate::segment::Lane, u16), want: Want) -> Result<Claimed, StoreFull> {
-        let stable = Csn(self.stable.get());
-        let claimed = self.ledger.lock().claim(&self.budget, owner, stable, want)?;
+        let name = (self.options.term, self.stable());
+        let claimed = self.ledger.lock().claim(&self.budget, owner, name, want)?;
         let base = segment_at(claimed.segment);
         let (stride, run) = match want {
             Want::Shared { stride } => (stride as u64, 1),
@@ -309,29 +365,54 @@ impl<M: OwnedWords> Store<M> {
 
     /// Frees the oldest segment or run of the quarantine, if its time is over.
     pub(crate) fn release_one(&self, now: Nanos) -> bool {
-        let (first, run, kept) = {
+        let (first, run) = {
             let mut ledger = self.ledger.lock();
-            let Some(&(until, first)) = ledger.quarantine.front() else { return false };
-            if until > now {
-                return false;
-            }
-            ledger.quarantine.pop_front();
-            let run = ledger.begin_release(first);
-            (first, run, ledger.free.kept() + run <= self.options.pool)
+            let Some(first) = ledger.due(now) else { return false };
+            (first, ledger.begin_release(first))
         };
+        self.release(first, run);
+        true
+    }
+
+    /// The oldest segment or run of the quarantine, if its time is over: its followers are to be asked.
+    pub(crate) fn offer_one(&self, now: Nanos) -> Option<Work> {
+        let mut ledger = self.ledger.lock();
+        let segment = ledger.due(now)?;
+        let offered = &mut ledger.segments[segment as usize];
+        offered.phase = Phase::Offered;
+        Some(Work::Release { segment, run: offered.line.run, generation: offered.line.generation })
+    }
+
+    /// All followers have let go of what [`Work::Release`] named: the segment, or the run that begins with
+    /// it, is free.
+    ///
+    /// # Panics
+    /// If it was not named, or was released already.
+    pub fn released(&self, segment: u32) {
+        let run = {
+            let mut ledger = self.ledger.lock();
+            let phase = ledger.segments[segment as usize].phase;
+            assert_eq!(phase, Phase::Offered, "segment {segment} is released and was not asked about");
+            ledger.begin_release(segment)
+        };
+        self.release(segment, run);
+    }
+
+    /// Gives back segments that nobody reads any more.
+    fn release(&self, first: u32, run: u32) {
+        let kept = self.ledger.lock().free.kept() + run <= self.options.pool;
         if !kept {
             self.memory.discard(segment_at(first), run as u64 * SEGMENT_BYTES);
         }
         for segment in first..first + run {
             let line = {
                 let line = &mut self.ledger.lock().segments[segment as usize].line;
-                *line = Line { generation: line.generation, claim: line.claim, ..Line::FREE };
+                *line = line.freed();
                 *line
             };
             write_line(&self.memory, &self.sums, segment, &line);
         }
         self.ledger.lock().release(&self.budget, first, run, kept);
-        true
     }
 
     /// When the next segment can be freed.

@@ -240,6 +240,7 @@ impl<M: OwnedWords> Writer<M> {
         Ok(Room {
             offset: segment_at(claimed.segment),
             segment: claimed.segment,
+            term: claimed.line.term,
             generation: claimed.line.generation,
             lane,
             class: None,
@@ -324,7 +325,8 @@ impl<M: OwnedWords> Writer<M> {
         if full {
             self.seal(lane, class);
         }
-        Room { offset, segment, generation, lane, class: Some(class as u16) }
+        let term = self.store.options.term;
+        Room { offset, segment, term, generation, lane, class: Some(class as u16) }
     }
 }
 

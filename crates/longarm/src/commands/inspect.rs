@@ -251,8 +251,9 @@ fn segments(findings: &Findings, view: View<'_>) -> Vec<Value> {
         let found = findings.store.by_segment.get(segment as usize)?;
         (line.state != State::Free).then(|| {
             json!({
-                "segment": segment, "state": format!("{:?}", line.state), "generation": line.generation,
-                "stream": line.stream, "stride": line.stride, "run": line.run, "tail": line.tail,
+                "segment": segment, "state": format!("{:?}", line.state), "term": line.term.to_string(),
+                "generation": line.generation, "stream": line.stream, "stride": line.stride,
+                "run": line.run, "tail": line.tail,
                 "live": found.live_entries, "live_bytes": found.live_bytes, "superseded": found.superseded,
             })
         })

@@ -3,7 +3,7 @@
 //! Little-endian words from a 64-byte aligned start:
 //! ```text
 //!  0  checksum   zero: the room holds no entry (yet)
-//!  8  mark       generation u32 << 32 | bit 0 superseded; the other bits are zero
+//!  8  mark       generation u24 << 40 | term (39 bits) << 1 | bit 0 superseded
 //! 16  version    csn (51 bits) | kind (4 bits) << 51 | flags (9 bits) << 55
 //! 24  lengths    key length (11 bits) | value length (27 bits) << 11 | stream (16 bits) << 38
 //! 32  position   in its stream
@@ -13,16 +13,19 @@
 //! ```
 //! Writes: the one writer that holds the room (`owner.rs`); the superseded bit: the leader's worker that
 //! replaces the entry, under the lock of its key. Reads: anyone, one-sidedly (`reader.rs`).
-//! (1) The checksum covers generation, offset, every word from `version` to the payload, key and value;
+//! (1) The checksum covers term, generation, offset, every word from `version` to the payload, key and value;
 //!     all but the superseded bit (VERIFY L4, L5: never an end byte, never the order of arrival).
 //! (2) It is computed over hashes of key and value, so that a writer can hash them before it knows the csn
 //!     and finish in nanoseconds under the lock of the index.
 //! (3) The superseded bit goes from clear to set once in the life of an entry.
+//! (4) Term and generation together name one use of a segment: a leader's term is its own, and in it every
+//!     claim of a segment has the next generation. So what an older use left on a follower, which wipes
+//!     nothing, is never taken for an entry of a younger one (VERIFY L4, L16).
 
-use longarm_base::Csn;
 use longarm_base::limits::{
     CSN_BITS, CSN_MAX, ENTRY_SHARED_MAX, KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX, WORD,
 };
+use longarm_base::{Csn, Term};
 use longarm_memory::SumKey;
 
 /// Offset of the checksum word.
@@ -44,6 +47,12 @@ pub const ENTRY_MAX: usize = HEADER_MAX + (KEY_MAX + VALUE_MAX).next_multiple_of
 
 /// Mark bit: a newer write of the key, or a moved copy, stands elsewhere.
 pub const SUPERSEDED: u64 = 1;
+
+/// Bits of a segment's generation.
+pub const GENERATION_BITS: u32 = 24;
+/// The last generation before they start over at one; zero is left to segments that were never claimed.
+pub const GENERATION_MAX: u32 = (1 << GENERATION_BITS) - 1;
+const GENERATION_SHIFT: u32 = 64 - GENERATION_BITS;
 
 /// Flag: the expiry word is there.
 pub const EXPIRY: u64 = 1;
@@ -71,6 +80,7 @@ const _: () = {
     assert!(HEADER_MAX as u64 <= LINE, "one line tells an entry's length and all its words");
     assert!(KEY_MAX < 1 << KEY_BITS && VALUE_MAX < 1 << VALUE_BITS);
     assert!(KEY_BITS + VALUE_BITS + STREAM_BITS <= 64);
+    assert!(GENERATION_BITS + Term::BITS + 1 == 64);
     assert!(CSN_BITS + KIND_BITS + FLAG_BITS == 64);
     assert!(FLAGS_KNOWN < 1 << FLAG_BITS);
     assert!(ENTRY_MAX < u32::MAX as usize, "a place's length is a u32");
@@ -119,8 +129,15 @@ pub struct Session {
 }
 
 /// The mark of a fresh entry.
-pub const fn mark_word(generation: u32) -> u64 {
-    (generation as u64) << 32
+pub const fn mark_word(term: Term, generation: u32) -> u64 {
+    debug_assert!(generation <= GENERATION_MAX);
+    (generation as u64) << GENERATION_SHIFT | term.bits() << 1
+}
+
+/// Unpacks the mark word into term and generation of the use; [`SUPERSEDED`] is told apart by the caller.
+pub const fn split_mark(word: u64) -> (Term, u32) {
+    let term = word >> 1 & ((1 << Term::BITS) - 1);
+    (Term::from_bits(term).expect("so many bits"), (word >> GENERATION_SHIFT) as u32)
 }
 
 /// Packs the version word.
@@ -195,19 +212,20 @@ impl ValueSum {
     }
 }
 
-/// Checksum of an entry from its generation, its words after the mark, and the hashes of key and value.
+/// Checksum of an entry from its mark without the superseded bit, its words after the mark, and the hashes of
+/// key and value.
 #[inline]
 pub(crate) fn entry_sum(
     sums: &SumKey,
     offset: u64,
-    generation: u32,
+    mark: u64,
     words: &[u8],
     key: u64,
     value: ValueSum,
 ) -> u64 {
     let mut summed = [0; HEADER_MAX + 8];
     let used = 8 + words.len();
-    summed[..8].copy_from_slice(&mark_word(generation).to_le_bytes());
+    summed[..8].copy_from_slice(&mark.to_le_bytes());
     summed[8..used].copy_from_slice(words);
     summed[used..used + 8].copy_from_slice(&key.to_le_bytes());
     summed[used + 8..used + 16].copy_from_slice(&value.0.to_le_bytes());

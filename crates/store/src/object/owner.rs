@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, Term, UnixMillis};
 use longarm_memory::{OwnedWords, SumKey};
 
 use super::layout::{self, FIXED, HEADER_MAX, Kind, Session, VALUE_PIECE, ValueSum};
@@ -65,6 +65,7 @@ impl EntryMeta {
 pub(crate) struct Room {
     pub offset: u64,
     pub segment: u32,
+    pub term: Term,
     pub generation: u32,
     pub lane: Lane,
     /// Class of the segment; `None` in a run.
@@ -144,7 +145,7 @@ pub(crate) fn begin<M: OwnedWords>(
         returns: Some(returns.clone()),
     };
     let at = room.offset;
-    memory.store(at + layout::MARK, layout::mark_word(room.generation));
+    memory.store(at + layout::MARK, layout::mark_word(room.term, room.generation));
     memory.store(at + layout::LENGTHS, layout::lengths_word(key.len(), value_len, stream));
     let mut next = at + FIXED as u64;
     let expiry = (meta.expiry != UnixMillis::NEVER).then_some(meta.expiry.0);
@@ -224,6 +225,7 @@ pub(crate) fn finish<M: OwnedWords>(
     assert!(csn.is_valid(), "csn {} cannot name an entry", csn.0);
     assert_eq!(draft.missing(), 0, "a draft was finished before its value was complete");
     let (at, flags) = (draft.room.offset, draft.meta.flags());
+    let mark = layout::mark_word(draft.room.term, draft.room.generation);
     let version = layout::version_word(csn, draft.meta.kind, flags);
     let lengths = layout::lengths_word(draft.key_len as usize, draft.value_len as usize, draft.stream);
     let session = draft.meta.session.unwrap_or(Session { id: 0, operation: 0 });
@@ -241,8 +243,7 @@ pub(crate) fn finish<M: OwnedWords>(
     push(flags & layout::EXPIRY != 0, draft.meta.expiry.0);
     push(flags & layout::SESSION != 0, session.id);
     push(flags & layout::SESSION != 0, session.operation);
-    let sum =
-        layout::entry_sum(sums, at, draft.room.generation, &words[..used], draft.key_sum, draft.value_sum);
+    let sum = layout::entry_sum(sums, at, mark, &words[..used], draft.key_sum, draft.value_sum);
     memory.store(at + layout::VERSION, version);
     memory.store(at + layout::POSITION, position);
     memory.store(at + layout::SUM, sum);

@@ -6,7 +6,7 @@
 //!     clear saw it before the owner's store that set it.
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, Term, UnixMillis};
 use longarm_memory::SumKey;
 
 use super::layout::{self, FIXED, Kind, Session, ValueSum};
@@ -30,6 +30,8 @@ pub struct Entry<'a> {
     pub position: u64,
     /// The stream that wrote it.
     pub stream: u16,
+    /// The term in which its segment was claimed, for which it was written.
+    pub term: Term,
     /// Generation of the segment it was written in.
     pub generation: u32,
     /// Whether it has been replaced, as far as this READ saw.
@@ -131,16 +133,17 @@ pub fn read<'a>(bytes: &'a [u8], offset: u64, sums: &SumKey) -> Result<Entry<'a>
     }
     let sum = word(bytes, layout::SUM as usize);
     let mark = word(bytes, layout::MARK as usize);
-    if mark & 0xFFFF_FFFF & !layout::SUPERSEDED != 0 {
-        return Err(EntryError::Malformed("mark"));
+    let (term, generation) = layout::split_mark(mark);
+    if generation == 0 {
+        return Err(EntryError::Malformed("generation"));
     }
-    let generation = (mark >> 32) as u32;
     let header = layout::header_len(flags);
     let (key, rest) = bytes[header..].split_at(key_len);
     let value = &rest[..value_len];
     let words = &bytes[layout::VERSION as usize..header];
     let key_sum = layout::key_sum(sums, key);
-    if layout::entry_sum(sums, offset, generation, words, key_sum, ValueSum::whole(sums, value)) != sum {
+    let clear = mark & !layout::SUPERSEDED;
+    if layout::entry_sum(sums, offset, clear, words, key_sum, ValueSum::whole(sums, value)) != sum {
         return Err(EntryError::Torn);
     }
     let mut at = FIXED;
@@ -162,6 +165,7 @@ pub fn read<'a>(bytes: &'a [u8], offset: u64, sums: &SumKey) -> Result<Entry<'a>
         session: id.zip(operation).map(|(id, operation)| Session { id, operation }),
         position: word(bytes, layout::POSITION as usize),
         stream,
+        term,
         generation,
         superseded: mark & layout::SUPERSEDED != 0,
         moved: flags & layout::MOVED != 0,

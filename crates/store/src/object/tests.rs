@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, NodeId, Term, UnixMillis};
 use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
@@ -13,13 +13,14 @@ use crate::EntryPlace;
 use crate::segment::Lane;
 
 const AT: u64 = 128;
+const TERM: Term = Term::new(5, NodeId(2));
 
 fn sums() -> SumKey {
     SumKey::new(0x5EED)
 }
 
-fn room(generation: u32) -> Room {
-    Room { offset: AT, segment: 0, generation, lane: Lane::Write, class: Some(0) }
+fn room(term: Term, generation: u32) -> Room {
+    Room { offset: AT, segment: 0, term, generation, lane: Lane::Write, class: Some(0) }
 }
 
 /// Writes an entry as a writer does, value in one piece.
@@ -31,7 +32,18 @@ fn write<M: OwnedWords>(
     value: &[u8],
     meta: EntryMeta,
 ) -> EntryPlace {
-    let mut draft = begin(memory, &sums(), room(generation), (3, &Arc::default()), (key, value.len()), meta);
+    write_in(memory, room(TERM, generation), csn, key, value, meta)
+}
+
+fn write_in<M: OwnedWords>(
+    memory: &M,
+    room: Room,
+    csn: u64,
+    key: &[u8],
+    value: &[u8],
+    meta: EntryMeta,
+) -> EntryPlace {
+    let mut draft = begin(memory, &sums(), room, (3, &Arc::default()), (key, value.len()), meta);
     fill(memory, &sums(), &mut draft, 0, value, &mut Vec::new()).expect("fits");
     finish(memory, &sums(), draft, Csn(csn), csn * 10)
 }
@@ -52,7 +64,8 @@ proptest! {
     fn an_entry_comes_back_whole(
         key in proptest::collection::vec(any::<u8>(), 1..200),
         value in proptest::collection::vec(any::<u8>(), 0..3000),
-        (csn, generation) in (1..=longarm_base::limits::CSN_MAX, 1u32..),
+        (csn, generation) in (1..=longarm_base::limits::CSN_MAX, 1..=layout::GENERATION_MAX),
+        term in (any::<u32>(), 0..=NodeId::MAX.0).prop_map(|(count, node)| Term::new(count, NodeId(node))),
         expiry in prop_oneof![Just(0u64), any::<u64>()],
         session in proptest::option::of((any::<u64>(), any::<u64>())),
         kind in prop_oneof![Just(Kind::Put), Just(Kind::Tombstone), Just(Kind::Noop)],
@@ -61,7 +74,7 @@ proptest! {
         let journal = Journal::new(8192);
         let session = session.map(|(id, operation)| Session { id, operation });
         let meta = EntryMeta { session, ..EntryMeta::of(kind) }.expiring(UnixMillis(expiry));
-        let mut draft = begin(&journal, &sums(), room(generation), (7, &Arc::default()), (&key,
+        let mut draft = begin(&journal, &sums(), room(term, generation), (7, &Arc::default()), (&key,
             value.len()), meta);
         // The value in pieces of any length, the same bytes as in one.
         let mut ends: Vec<usize> = cuts.iter().map(|c| c % (value.len() + 1)).chain([value.len()]).collect();
@@ -78,7 +91,7 @@ proptest! {
         let entry = read(&bytes, AT, &sums()).expect("verifies");
         let wanted = Entry {
             csn: Csn(csn), kind, key: &key, value: &value, expiry: UnixMillis(expiry), session, position: 99,
-            stream: 7, generation, superseded: false, moved: false,
+            stream: 7, term, generation, superseded: false, moved: false,
         };
         prop_assert_eq!(entry, wanted);
         // Elsewhere, under another key, or with any bit flipped it is nothing.
@@ -160,7 +173,7 @@ fn lengths_at_their_limits() {
 #[test]
 fn pieces_come_in_order_and_within_the_length() {
     let journal = Journal::new(4096);
-    let mut draft = begin(&journal, &sums(), room(1), (0, &Arc::default()), (b"k", 10), EntryMeta::PUT);
+    let mut draft = begin(&journal, &sums(), room(TERM, 1), (0, &Arc::default()), (b"k", 10), EntryMeta::PUT);
     let mut put = |at, bytes: &[u8]| fill(&journal, &sums(), &mut draft, at, bytes, &mut Vec::new());
     assert_eq!(put(0, b"abc"), Ok(()));
     assert_eq!(put(4, b"x"), Err(crate::FillError::Order { expected: 3, got: 4 }));
@@ -299,13 +312,51 @@ fn the_judgement_finds_an_entry_without_a_wipe() {
     let begin = journal.now();
     // Reuse under the same generation without a wipe: the mark alone is fresh, and the old entry seems
     // current.
-    journal.store(AT + layout::MARK, layout::mark_word(1));
+    journal.store(AT + layout::MARK, layout::mark_word(TERM, 1));
     let end = journal.now();
     let story = || Story { csn: 5, value: &value, valid: (begin, end), superseded_at: begin };
     let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         judge(&journal, place.len as usize, (begin, end), &[story()])
     }));
     assert!(judged.is_err());
+}
+
+/// A follower wipes nothing: what a leader's WRITE brings lands over whatever an older use left, in any order
+/// of its words. Until all has landed nothing verifies but the old entry, which says that it is of another
+/// term, even if it has the generation, the version and the value of the new one (VERIFY L4, L16).
+#[test]
+fn an_entry_that_lands_over_one_of_an_older_term_is_never_taken_for_it() {
+    let older = Term::new(TERM.counter() - 1, TERM.node());
+    for (csn, value) in [(5, [7u8; 100]), (6, [8; 100])] {
+        let (stale, fresh) = (Journal::new(1024), Journal::new(1024));
+        let place = write_in(&stale, room(older, 1), 5, b"the same key", &[7; 100], EntryMeta::PUT);
+        assert_eq!(write_in(&fresh, room(TERM, 1), csn, b"the same key", &value, EntryMeta::PUT), place);
+        let (old, new) = (look(&stale, place), look(&fresh, place));
+        assert_eq!(read(&old, AT, &sums()).expect("whole").term, older);
+        assert_eq!(read(&new, AT, &sums()).expect("whole").term, TERM);
+        let mut marked = old.clone();
+        marked[8..16].copy_from_slice(&new[8..16]);
+        assert_eq!(read(&marked, AT, &sums()), Err(EntryError::Torn));
+        // Of each line the first words have landed, or the last.
+        let ways = 16u32;
+        let lines = new.len().div_ceil(64) as u32;
+        for way in 0..ways.pow(lines) {
+            let landed = |at: usize| {
+                let (line, word) = ((at / 64) as u32, (at / 8 % 8) as u32);
+                let way = way / ways.pow(line) % ways;
+                if way < 8 { word < way } else { word >= way - 8 }
+            };
+            let bytes: Vec<u8> =
+                (0..new.len()).map(|at| if landed(at) { new[at] } else { old[at] }).collect();
+            match read(&bytes, AT, &sums()) {
+                Ok(entry) if entry.term == older => {
+                    assert_eq!((entry.csn, entry.value), (Csn(5), &[7; 100][..]))
+                }
+                Ok(entry) => assert_eq!((entry.term, entry.csn, entry.value), (TERM, Csn(csn), &value[..])),
+                Err(error) => assert!(matches!(error, EntryError::Torn), "{error}"),
+            }
+        }
+    }
 }
 
 #[test]
@@ -330,6 +381,6 @@ fn superseding_another_version_is_a_crash() {
 #[should_panic(expected = "before its value was complete")]
 fn finishing_early_is_a_crash() {
     let journal = Journal::new(1024);
-    let draft = begin(&journal, &sums(), room(1), (0, &Arc::default()), (b"k", 3), EntryMeta::PUT);
+    let draft = begin(&journal, &sums(), room(TERM, 1), (0, &Arc::default()), (b"k", 3), EntryMeta::PUT);
     finish(&journal, &sums(), draft, Csn(1), 0);
 }

@@ -5,20 +5,23 @@
 //! Line i, once segment i has been claimed (all zero before):
 //! ```text
 //!  0  checksum of the next five words, seeded with the line's offset
-//!  8  generation u32 << 32 | stream u16 << 16 | lane u8 << 8 | state u8
+//!  8  generation u24 << 32 | stream u16 << 16 | lane u8 << 8 | state u8
 //! 16  run u32 << 32 | stride u32 (bytes; zero in a run)
-//! 24  claim csn: the stable point when it was claimed
+//! 24  claim csn: the stable point when it was last claimed; kept when it is free, as is the claim number
 //! 32  claim number: counts the claims of the arena
-//! 40  zero
+//! 40  term in which it was claimed (39 bits)
 //! 48  tail: bytes of the segment handed out as rooms; outside the checksum
 //! 56  zero
 //! ```
 //! `run` of a run's head is its length in segments, of its body the distance to the head, otherwise 1.
 //! Writes: whoever claims, seals or frees the segment (one at a time: `owner.rs`); the tail: the writer that
 //! owns the segment. Reads: `verify.rs` and inspectors, at any moment; clients never.
-//! (1) A line says Active only after every room of the segment has a zero checksum word (VERIFY L4).
-//! (2) Generation and claim number grow with every claim; nothing written under an older generation verifies
-//!     as an entry of a younger one.
+//! (1) On the leader a line says Active only after every room of the segment has a zero checksum word
+//!     (VERIFY L4).
+//! (2) Generation and claim number grow with every claim, also over a change of the leader; term and
+//!     generation together name one use of a segment, and nothing written for another use verifies as an
+//!     entry of it. After 2^24 claims in one term the generations start over; that many take days even of a
+//!     segment that is claimed again whenever its quarantine ends.
 //! (3) A segment belongs to one stream from its claim until it is free (LoLKV 3.1.1).
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
@@ -26,14 +29,16 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 /// "longarm" and a zero byte.
 pub const MAGIC: u64 = 0x006D_7261_676E_6F6C;
 /// Version of entry and segment layout.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// Offset of the tail in a line.
 pub const TAIL: u64 = 48;
+/// Offset of the term in a line.
+pub const TERM: u64 = 40;
 /// Segment lines of one table segment.
 pub const LINES: u64 = SEGMENT_BYTES / LINE;
 
 const _: () = {
-    assert!(TAIL.is_multiple_of(8) && TAIL + 16 == LINE);
+    assert!(TAIL.is_multiple_of(8) && TAIL + 16 == LINE && TERM + 8 == TAIL);
     assert!(SEGMENTS_MAX < 1 << 32);
     assert!(SEGMENT_BYTES < 1 << 32);
 };
@@ -90,6 +95,11 @@ pub const fn line_at(segment: u32) -> u64 {
 /// Offset of a segment.
 pub const fn segment_at(segment: u32) -> u64 {
     segment as u64 * SEGMENT_BYTES
+}
+
+/// The segment that holds this offset.
+pub const fn segment_of(offset: u64) -> u32 {
+    (offset / SEGMENT_BYTES) as u32
 }
 
 /// Segments that the table of an arena of `segments` takes.

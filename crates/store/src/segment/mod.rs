@@ -1,6 +1,7 @@
 //! Segments: the table that describes them, who claims and frees them, how much of each is alive, and the
 //! check of a whole arena from its bytes.
 
+mod found;
 mod free;
 pub mod layout;
 mod owner;
@@ -12,8 +13,9 @@ mod verify;
 mod tests;
 
 pub use layout::{Lane, State};
-pub use reader::{Geometry, Line, LineError};
+pub use reader::{Geometry, Line, LineError, line_bytes};
 pub use verify::{Report, SegmentReport, verify, verify_with};
 
+pub(crate) use found::{extent, read_table};
 pub(crate) use owner::{Claimed, Ledger, Phase, Want, write_header, write_line, write_tail};
 pub(crate) use tally::Tally;

@@ -1,31 +1,38 @@
 //! Claiming, sealing and freeing segments: the ledger behind the store's one lock, and the lines it writes.
 //!
 //! The ledger is plain memory of the owner and the truth for it; the table in the arena says the same for
-//! others and is never read back. The lock is held for the ledger only, never for a copy, a wipe or a
-//! discard. Order of a claim: ledger, wipe of the rooms, line, rooms. Order of a release: last entry dead,
-//! quarantine, pages discarded, line, ledger. So a line never says more than is true.
+//! others and is never read back, except once by a store that adopts the arena (`found.rs`). The lock is held
+//! for the ledger only, never for a copy, a wipe or a discard. Order of a claim: ledger, wipe of the rooms,
+//! line, rooms. Order of a release: last entry dead, quarantine, pages discarded, line, ledger. So a line
+//! never says more than is true.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use longarm_base::Nanos;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{Csn, Nanos, Term};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
+use super::found::Found;
 use super::free::FreeMap;
 use super::layout::{self, Lane, State};
 use super::reader::{Line, line_sum};
+use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
 
 /// What the ledger knows of a segment. Bodies of runs follow their head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Free,
+    /// Taken over from an earlier leader, as a segment or as the head of a run, and not replayed yet.
+    Adopted,
     Active,
     Sealed,
     Run,
     Body,
     /// Dead and not yet in quarantine, or in it.
     Dead,
+    /// Dead and out of quarantine; waits until its followers have let go.
+    Offered,
     /// Its pages are on their way back to the system.
     Leaving,
 }
@@ -69,6 +76,8 @@ pub(crate) struct Ledger {
     pub credit: u32,
     reserve: u32,
     claims: u64,
+    /// Claim csn and head of all that is in use.
+    ages: BTreeSet<(Csn, u32)>,
     /// Died since the collector last looked.
     pub dead: VecDeque<u32>,
     /// Reusable from that time on, oldest first.
@@ -79,19 +88,34 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(table: u32, segments: u32, reserve: u32) -> Ledger {
-        let fresh = Segment {
-            phase: Phase::Free,
-            line: Line::FREE,
-            dirty: false,
-            collecting: false,
-            rest: Nanos::default(),
-        };
+        let segments_known = vec![Segment::fresh(); segments as usize];
+        Ledger::with(segments_known, FreeMap::new(table, segments - table), (reserve, reserve))
+    }
+
+    /// A ledger that goes on from what was found; takes what it can of the reserve.
+    pub(crate) fn adopt(found: Found, table: u32, reserve: u32, budget: &Budget) -> Ledger {
+        let mut free = FreeMap::default();
+        let known = || (table..).zip(&found.segments[table as usize..]);
+        for (segment, known) in known().filter(|(_, known)| known.phase == Phase::Free) {
+            // Where there ever was a claim there are pages.
+            free.put(segment, 1, known.line != Line::FREE);
+        }
+        let heads = known().filter(|(_, known)| known.phase == Phase::Adopted);
+        let ages = heads.map(|(segment, known)| (known.line.claim_csn, segment)).collect();
+        let payable = reserve.min(free.total());
+        let credit = (0..payable).take_while(|_| budget.take(SEGMENT_BYTES)).count() as u32;
+        let claims = found.claims;
+        Ledger { claims, ages, ..Ledger::with(found.segments, free, (credit, reserve)) }
+    }
+
+    fn with(segments: Vec<Segment>, free: FreeMap, (credit, reserve): (u32, u32)) -> Ledger {
         Ledger {
-            segments: vec![fresh; segments as usize],
-            free: FreeMap::new(table, segments - table),
-            credit: reserve,
+            segments,
+            free,
+            credit,
             reserve,
             claims: 0,
+            ages: BTreeSet::new(),
             dead: VecDeque::new(),
             quarantine: VecDeque::new(),
             pressed: false,
@@ -103,18 +127,28 @@ impl Ledger {
         self.free.total().saturating_sub(self.credit)
     }
 
+    /// The least claim csn of what is in use, one segment or run aside.
+    pub(crate) fn watermark(&self, aside: Option<u32>) -> Option<Csn> {
+        let aside = aside.map(|segment| {
+            let known = &self.segments[segment as usize];
+            if known.line.state == State::RunBody { segment - known.line.run } else { segment }
+        });
+        self.ages.iter().find(|&&(_, head)| Some(head) != aside).map(|&(csn, _)| csn)
+    }
+
     /// Takes segments for a stream and pays for them.
     pub(crate) fn claim(
         &mut self,
         budget: &Budget,
         (lane, stream): (Lane, u16),
-        claim_csn: longarm_base::Csn,
+        (term, claim_csn): (Term, Csn),
         want: Want,
     ) -> Result<Claimed, StoreFull> {
         let claimed = self.choose(budget, lane, want);
         let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
         let run = if let Want::Run { segments } = want { segments } else { 1 };
         self.claims += 1;
+        self.ages.insert((claim_csn, first));
         let mut dirty = false;
         for i in 0..run {
             let segment = &mut self.segments[(first + i) as usize];
@@ -130,10 +164,11 @@ impl Ledger {
             segment.rest = Nanos::default();
             segment.line = Line {
                 state,
-                // After 2^32 claims the numbers start over. Rooms are wiped at every claim, so the numbers
-                // only have to differ between neighbours in time; zero is left to segments that were never
-                // claimed.
-                generation: segment.line.generation.wrapping_add(1).max(1),
+                // After 2^24 claims the numbers start over. Rooms are wiped at every claim, so here the
+                // numbers only have to differ between neighbours in time; zero is left to segments that were
+                // never claimed.
+                generation: segment.line.generation % GENERATION_MAX + 1,
+                term,
                 stream,
                 lane,
                 stride: if let Want::Shared { stride } = want { stride } else { 0 },
@@ -175,7 +210,17 @@ impl Ledger {
         Ok(taken.expect("a run this long was free"))
     }
 
-    /// Whether segment `first` may be given back: it is the head of so many dead segments.
+    /// Takes the oldest segment or run out of quarantine, if its time is over.
+    pub(crate) fn due(&mut self, now: Nanos) -> Option<u32> {
+        let &(until, first) = self.quarantine.front()?;
+        if until > now {
+            return None;
+        }
+        self.quarantine.pop_front();
+        Some(first)
+    }
+
+    /// Segment `first` is given back now: it is the head of so many dead segments.
     pub(crate) fn begin_release(&mut self, first: u32) -> u32 {
         let run = self.segments[first as usize].line.run;
         for segment in first..first + run {
@@ -186,6 +231,7 @@ impl Ledger {
 
     /// Gives back what [`begin_release`](Self::begin_release) announced; the reserve is filled up first.
     pub(crate) fn release(&mut self, budget: &Budget, first: u32, run: u32, kept: bool) {
+        self.ages.remove(&(self.segments[first as usize].line.claim_csn, first));
         for segment in &mut self.segments[first as usize..(first + run) as usize] {
             segment.phase = Phase::Free;
             segment.dirty = kept;
@@ -217,7 +263,7 @@ pub(crate) fn write_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32,
         (line.run as u64) << 32 | line.stride as u64,
         line.claim_csn.0,
         line.claim,
-        0,
+        line.term.bits(),
         line.tail as u64,
         0,
     ];

@@ -1,11 +1,13 @@
 //! Reading the segment table from bytes that may be torn, stale, or never have been an arena.
 
-use longarm_base::Csn;
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
+use longarm_base::{Csn, Term};
 use longarm_memory::{SumKey, Words};
 
 use super::layout::{self, Lane, State};
 use crate::class::is_stride;
+use crate::object::Entry;
+use crate::object::layout::{GENERATION_MAX, mark_word};
 
 /// A look at a line that changes is repeated so often before it counts as broken.
 const LOOKS: u32 = 64;
@@ -63,8 +65,10 @@ impl Geometry {
 pub struct Line {
     /// Its use.
     pub state: State,
-    /// How often it was claimed, without zero.
+    /// How often it was claimed; 24 bits, without zero.
     pub generation: u32,
+    /// The term in which it was claimed.
+    pub term: Term,
     /// The stream it belongs to.
     pub stream: u16,
     /// Who fills it.
@@ -73,7 +77,7 @@ pub struct Line {
     pub stride: u32,
     /// Length of the run (head), distance to the head (body), otherwise 1.
     pub run: u32,
-    /// The stable point when it was claimed.
+    /// The stable point when it was last claimed.
     pub claim_csn: Csn,
     /// Number of the claim.
     pub claim: u64,
@@ -86,6 +90,7 @@ impl Line {
     pub const FREE: Line = Line {
         state: State::Free,
         generation: 0,
+        term: Term::ZERO,
         stream: 0,
         lane: Lane::Write,
         stride: 0,
@@ -94,6 +99,37 @@ impl Line {
         claim: 0,
         tail: 0,
     };
+
+    /// The mark of this use's entries while they are not superseded.
+    pub(crate) fn mark(&self) -> u64 {
+        mark_word(self.term, self.generation)
+    }
+
+    /// Bytes of a room, and how many rooms there are; a run has one.
+    pub(crate) fn rooms(&self) -> (u64, u64) {
+        match self.stride as u64 {
+            0 => (self.run as u64 * SEGMENT_BYTES, 1),
+            stride => (stride, SEGMENT_BYTES / stride),
+        }
+    }
+
+    /// Whether the entry was written in this use of the segment.
+    pub(crate) fn holds(&self, entry: &Entry<'_>) -> bool {
+        (entry.stream, entry.term, entry.generation) == (self.stream, self.term, self.generation)
+    }
+
+    /// Whether this is the line of body number `distance` of the run with this head.
+    pub(crate) fn is_body(&self, distance: u32, head: &Line) -> bool {
+        self.state == State::RunBody
+            && (self.run, self.claim, self.term) == (distance, head.claim, head.term)
+            && (self.stride, head.stride) == (0, 0)
+    }
+
+    /// The line once this use is over. Its numbers stay: the next claim goes on from them, and a later leader
+    /// learns from the claim csn of the last use how far the versions had come.
+    pub(crate) fn freed(&self) -> Line {
+        Line { generation: self.generation, claim: self.claim, claim_csn: self.claim_csn, ..Line::FREE }
+    }
 
     /// Reads the line of a segment of a live or saved arena. A change in progress is waited out, with a
     /// bound.
@@ -125,6 +161,7 @@ impl Line {
         let line = Line {
             state,
             generation: (words[1] >> 32) as u32,
+            term: Term::from_bits(words[5]).ok_or(LineError::Malformed("term"))?,
             stream: (words[1] >> 16) as u16,
             lane,
             stride: words[2] as u32,
@@ -147,16 +184,23 @@ impl Line {
         if line.tail as u64 > SEGMENT_BYTES || (shared && !line.tail.is_multiple_of(line.stride)) {
             return Err(LineError::Malformed("tail"));
         }
-        if line.generation == 0 {
+        if line.generation == 0 || line.generation > GENERATION_MAX {
             return Err(LineError::Malformed("generation"));
         }
         Ok(line)
     }
 }
 
-fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
+/// The line of a segment as it stands, of line 0 the arena's: what a leader WRITEs to its followers at the
+/// same offset, [`line_at`](layout::line_at).
+pub fn line_bytes(memory: &dyn Words, segment: u32) -> [u8; LINE as usize] {
     let mut bytes = [0; LINE as usize];
     memory.copy_out(layout::line_at(segment), &mut bytes);
+    bytes
+}
+
+pub(super) fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
+    let bytes = line_bytes(memory, segment);
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
     std::array::from_fn(word)
 }

@@ -2,7 +2,8 @@
 //!
 //! Changes: the writer that owns the segment (drafts, finishes, seals), and whoever supersedes one of its
 //! entries.
-//! (1) A draft counts as pending from its room to its end; finishing turns pending into live in one step.
+//! (1) A draft counts as pending from its room to its end; finishing turns pending into live in one step. So
+//!     does an adopted segment until it has been replayed.
 //! (2) Once sealed a segment gets no new drafts, so pending and live only fall; the one step that brings both
 //!     to zero while sealed is told so, and that caller reports the segment dead. Nobody else does, and
 //!     nobody twice.
@@ -50,6 +51,11 @@ impl Tally {
 
     pub(crate) fn finished(&self, units: u32) {
         self.0.add((ENTRY + units as u64).wrapping_sub(PENDING));
+    }
+
+    /// An entry that was there before.
+    pub(crate) fn found(&self, units: u32) {
+        self.0.add(ENTRY + units as u64);
     }
 
     /// `true` if this was the death of the segment.

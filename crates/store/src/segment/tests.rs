@@ -1,6 +1,6 @@
 //! The segment table: garbage is refused, and a line read while it changes is one of its versions.
 
-use longarm_base::Csn;
+use longarm_base::{Csn, NodeId, Term};
 use longarm_memory::{Journal, SumKey, Words};
 use proptest::prelude::*;
 
@@ -19,6 +19,7 @@ fn line(state: State, stride: u32, tail: u32) -> Line {
     Line {
         state,
         generation: 7,
+        term: Term::new(4, NodeId(1)),
         stream: 3,
         lane: Lane::Move,
         stride,
@@ -40,7 +41,8 @@ proptest! {
     fn signed_nonsense_is_refused(mut words in proptest::array::uniform8(any::<u64>()),
         small in any::<bool>()) {
         if small {
-            words[1] &= 0xFFFF_FFFF_FFFF_0107;
+            words[1] &= 0x00FF_FFFF_FFFF_0107;
+            words[5] >>= 25;
             words[2] &= 0x0000_0003_0000_0FFF;
             words[6] &= 0x1F_FFFF;
         }
@@ -48,7 +50,8 @@ proptest! {
         if let Ok(line) = Line::parse(&words, &sums(), 1) {
             prop_assert!(line.tail as u64 <= longarm_base::limits::SEGMENT_BYTES);
             prop_assert!(line.stride == 0 || crate::class::is_stride(line.stride));
-            prop_assert!(line.generation != 0 && line.run != 0);
+            prop_assert!(line.generation != 0 && line.generation < 1 << 24 && line.run != 0);
+            prop_assert_eq!(line.term.bits(), words[5]);
         }
     }
 

@@ -6,10 +6,11 @@
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::{SumKey, Words};
 
+use super::found::RUN_MAX;
 use super::layout::{self, State};
 use super::reader::{Geometry, Line};
 use crate::EntryPlace;
-use crate::object::{Entry, RoomState, check_room, layout as entry_layout};
+use crate::object::{Entry, RoomState, check_room};
 
 /// Problems kept in words; the others are counted.
 const PROBLEMS_KEPT: usize = 100;
@@ -132,7 +133,7 @@ impl Walk<'_> {
         report.states[line.state as usize] += 1;
         report.states[State::RunBody as usize] += length - 1;
         let unchanged = Line::read(self.memory, self.sums, segment)
-            .is_ok_and(|after| (after.generation, after.state) == (line.generation, line.state));
+            .is_ok_and(|after| (after.mark(), after.state) == (line.mark(), line.state));
         if unchanged {
             for text in self.found.drain(..) {
                 report.problem(format!("segment {segment}: {text}"));
@@ -151,20 +152,13 @@ impl Walk<'_> {
         if matches!(line.state, State::RunBody) {
             return 1;
         }
-        let longest = (entry_layout::ENTRY_MAX as u64).div_ceil(SEGMENT_BYTES) as u32;
-        if line.run > longest || line.run > self.geometry.segments - head {
+        if line.run > RUN_MAX || line.run > self.geometry.segments - head {
             self.found.push(format!("a run of {} segments does not fit", line.run));
             return 1;
         }
         for distance in 1..line.run {
             let body = Line::read(self.memory, self.sums, head + distance);
-            let fits = |b: &Line| {
-                matches!(b.state, State::RunBody)
-                    && b.run == distance
-                    && b.claim == line.claim
-                    && b.stride == 0
-            };
-            if !body.as_ref().is_ok_and(fits) {
+            if !body.as_ref().is_ok_and(|body| body.is_body(distance, line)) {
                 self.found
                     .push(format!("segment {} is not body {distance} of its run: {body:?}", head + distance));
                 return distance;
@@ -232,10 +226,10 @@ impl Walk<'_> {
 }
 
 fn check_entry(entry: &Entry<'_>, line: &Line, offset: u64, found: &mut Vec<String>) {
-    if entry.generation != line.generation {
+    if (entry.term, entry.generation) != (line.term, line.generation) {
         found.push(format!(
-            "room at {offset:#x}: an entry of generation {} in generation {}",
-            entry.generation, line.generation
+            "room at {offset:#x}: an entry of term {} generation {} in term {} generation {}",
+            entry.term, entry.generation, line.term, line.generation
         ));
     }
     if entry.stream != line.stream {

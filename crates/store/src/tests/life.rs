@@ -257,10 +257,11 @@ fn verify_names_what_is_wrong() {
     let segment = |place: EntryPlace| place.offset / SEGMENT_BYTES;
     let cases = [
         (small.offset + 48, "checksum does not hold"),
-        (small.offset + layout::MARK, "out of range"),
+        (small.offset + layout::MARK, "checksum does not hold"),
         (small.offset + 64, "Torn|out of range|says|checksum"),
         (small.offset + layout::LENGTHS, "says|out of range|checksum"),
         (line(segment(small)) + 8, "the checksum of its line"),
+        (line(segment(small)) + 40, "the checksum of its line"),
         (line(segment(small)) + 48, "tail out of range"),
         (line(segment(large)) + 16, "the checksum of its line"),
         (line(segment(large) + 1) + 16, "is not body 1"),

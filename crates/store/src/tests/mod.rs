@@ -1,9 +1,12 @@
 //! The store as a whole: its life from full to empty, its limits, its twin, and its schedules.
 
+mod adopt;
 mod life;
 mod model;
+mod release;
 mod reuse;
 mod schedule;
+mod survey;
 
 use std::sync::Arc;
 
@@ -50,6 +53,7 @@ fn collect(
         match collector.next_work(now, threshold) {
             Work::Idle(_) => return,
             Work::Again => {}
+            Work::Release { segment, .. } => store.released(segment),
             Work::Move { place, csn } => {
                 let entry = store.read(place, csn, &mut bytes).expect("a live entry verifies");
                 let Ok(draft) = writer.draft_move(&entry) else { continue };

@@ -56,10 +56,10 @@ fn crafted_leftovers_never_become_entries() {
 #[test]
 fn generations_wrap_and_skip_zero() {
     let store = store(8, StoreOptions::default());
-    store.ledger.lock().segments[store.table as usize].line.generation = u32::MAX - 1;
+    store.ledger.lock().segments[store.table as usize].line.generation = layout::GENERATION_MAX - 1;
     let mut writer = store.writer(0);
     let mut bytes = Vec::new();
-    for (csn, generation) in [(1, u32::MAX), (2, 1), (3, 2)] {
+    for (csn, generation) in [(1, layout::GENERATION_MAX), (2, 1), (3, 2)] {
         let slot = put(&mut writer, csn, b"key", b"the same value").expect("room");
         assert_eq!(slot.0.offset, segment_at(store.table), "the same room");
         let entry = store.read(slot.0, slot.1, &mut bytes).expect("whole");

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_base::{NodeId, Term};
 use longarm_memory::{OwnedWords, Words};
 
 use super::*;
@@ -140,8 +141,15 @@ fn collect(world: &World, stream: u16, rounds: usize) {
     let mut bytes = Vec::new();
     for _ in 0..rounds {
         let now = Nanos(world.clock.get());
-        let Work::Move { place, csn } = collector.next_work(now, 90) else {
-            continue;
+        let (place, csn) = match collector.next_work(now, 90) {
+            Work::Move { place, csn } => (place, csn),
+            Work::Release { segment, .. } => {
+                // Others may go on while followers are asked.
+                pause();
+                world.store.released(segment);
+                continue;
+            }
+            Work::Again | Work::Idle(_) => continue,
         };
         let Ok(entry) = world.store.read(place, csn, &mut bytes) else {
             continue;
@@ -180,9 +188,10 @@ fn read(world: &World, rounds: usize) {
     }
 }
 
-fn scenario() {
+fn scenario(ask_release: bool) {
     let budget = Arc::new(Budget::new(u64::MAX));
-    let options = StoreOptions { reserve: 1, streams: 3, quarantine: Nanos(2), ..StoreOptions::default() };
+    let options =
+        StoreOptions { reserve: 1, streams: 3, quarantine: Nanos(2), ask_release, ..StoreOptions::default() };
     let store = Arc::new(Store::create(Steps::new(9), budget, options, sums()).expect("fits"));
     let world = Arc::new(World {
         store,
@@ -221,7 +230,9 @@ fn scenario() {
     world.store.writer(2).seal_all();
     let mut collector = Collector::new(world.store.clone());
     for i in 0..40 {
-        collector.next_work(Nanos(1_000 + i), 0);
+        if let Work::Release { segment, .. } = collector.next_work(Nanos(1_000 + i), 0) {
+            world.store.released(segment);
+        }
     }
     assert_eq!(world.store.counters().free, 8);
 }
@@ -254,6 +265,80 @@ fn death_while_sealing() {
     assert!(store.check().is_sound());
 }
 
+/// Two threads replay an adopted arena while a collector buries what dies: no segment dies before the end of
+/// its replay, each key keeps its newest entry, and nothing is counted twice.
+fn replaying() {
+    let budget = || Arc::new(Budget::new(u64::MAX));
+    let options = StoreOptions { reserve: 1, quarantine: Nanos(1), ..StoreOptions::default() };
+    let memory = Arc::new(Steps::new(7));
+    let store = Arc::new(Store::create(memory.clone(), budget(), options, sums()).expect("fits"));
+    let mut writer = store.writer(0);
+    for csn in 1..=7u64 {
+        let key = [csn as u8 % KEYS as u8];
+        let draft = writer.draft(&key, &value(csn), EntryMeta::PUT).expect("room");
+        writer.finish(draft, Csn(csn));
+    }
+    drop(writer);
+    let options = StoreOptions { term: Term::new(1, NodeId(1)), ..options };
+    let store = Arc::new(Store::adopt(memory, budget(), options, sums()).expect("an arena"));
+    assert_eq!(store.adopted().len(), 4);
+    let newest: Arc<[Mutex<Option<Slot>>; KEYS]> = Arc::default();
+    let replay = |odd: usize| {
+        let (store, newest) = (store.clone(), newest.clone());
+        shuttle::thread::spawn(move || {
+            for &segment in store.adopted().iter().skip(odd).step_by(2) {
+                store.replay(segment, &mut Vec::new(), &mut |place, entry| {
+                    let mut slot = newest[entry.key[0] as usize].lock();
+                    let this = (place, entry.csn);
+                    let lost = match *slot {
+                        Some(other) if other.1 > this.1 => Some(this),
+                        _ => slot.replace(this),
+                    };
+                    if let Some((place, csn)) = lost {
+                        assert!(store.supersede(place, csn));
+                    }
+                });
+            }
+        })
+    };
+    let collecting = {
+        let store = store.clone();
+        shuttle::thread::spawn(move || {
+            let mut collector = Collector::new(store);
+            for now in 0..6 {
+                collector.next_work(Nanos(now), 0);
+            }
+        })
+    };
+    for task in [replay(0), replay(1), collecting] {
+        task.join().expect("no task fails");
+    }
+    let report = store.check();
+    assert!(report.is_sound(), "{:#?}", report.problems);
+    assert_eq!(report.total.live_entries as usize, KEYS);
+    let csns = newest.each_ref().map(|slot| slot.lock().expect("every key is there").1);
+    assert_eq!(csns, [Csn(6), Csn(7)]);
+    for slot in newest.iter() {
+        let (place, csn) = slot.lock().expect("every key is there");
+        assert!(store.supersede(place, csn));
+    }
+    let mut collector = Collector::new(store.clone());
+    for i in 0..10 {
+        collector.next_work(Nanos(1_000 + i), 0);
+    }
+    assert_eq!(store.counters().free, 6);
+}
+
+#[test]
+fn an_adopted_arena_is_replayed_in_any_order() {
+    SCHEDULED.set(true);
+    let mut config = shuttle::Config::new();
+    config.stack_size = 1 << 20;
+    let random = shuttle::scheduler::RandomScheduler::new(150);
+    shuttle::Runner::new(random, config).run(replaying);
+    SCHEDULED.set(false);
+}
+
 #[test]
 fn a_segment_dies_once_whoever_comes_last() {
     SCHEDULED.set(true);
@@ -270,8 +355,10 @@ fn workers_collector_and_reader_in_any_order() {
     let mut config = shuttle::Config::new();
     config.stack_size = 1 << 20;
     let random = shuttle::scheduler::RandomScheduler::new(150);
-    shuttle::Runner::new(random, config.clone()).run(scenario);
+    shuttle::Runner::new(random, config.clone()).run(|| scenario(false));
     let pct = shuttle::scheduler::PctScheduler::new(3, 150);
-    shuttle::Runner::new(pct, config).run(scenario);
+    shuttle::Runner::new(pct, config.clone()).run(|| scenario(false));
+    let random = shuttle::scheduler::RandomScheduler::new(75);
+    shuttle::Runner::new(random, config).run(|| scenario(true));
     SCHEDULED.set(false);
 }

@@ -1,0 +1,148 @@
+//! Taking over an arena that others filled: a store over a leader's WRITEs, by whoever leads next.
+//!
+//! [`Store::adopt`] reads the segment table only. What the segments hold is then told by [`Store::replay`],
+//! one segment after the other, and the caller builds its index from that.
+//!
+//! Writes: whoever adopts, lines and marks. Reads: nobody; this memory was a follower's, so no slot and no
+//! location cache of a client names anything in it before the caller has published its index.
+//! (1) Only what verifies and bears stream, term and generation of its segment's line is an entry. Every
+//!     other room is voided: what an older use left, and what landed half.
+//! (2) That an entry is superseded is the old leader's knowledge, which the bit on this node may show or not.
+//!     So replay clears the bit and counts the entry live, and the caller supersedes all but the newest entry
+//!     of each key, as it comes to know them. Clearing is safe because nobody reads yet; the bit of an entry
+//!     that may be cached never goes from set to clear (docs/spec: ClearAfter).
+//! (3) A segment is held until it has been replayed, as if by a draft: it does not die while entries may
+//!     still be counted. With the end of its replay it may.
+//! (4) Adopted segments are sealed; new entries come into segments of this term. Claim numbers and
+//!     generations go on from those that were found.
+
+use std::sync::Arc;
+
+use longarm_base::Term;
+use longarm_base::limits::SEGMENT_BYTES;
+use longarm_memory::{Budget, OwnedWords, SumKey};
+
+use crate::object::{Entry, RoomState, check_room, layout};
+use crate::segment::layout::segment_at;
+use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
+use crate::store::check_shape;
+use crate::{CreateError, EntryPlace, Store, StoreOptions};
+
+impl<M: OwnedWords> Store<M> {
+    /// A store over an arena that holds what others wrote, under terms below that of the options. Takes the
+    /// table, all segments in use and as much of the reserve as there is from the budget. Until every segment
+    /// of [`adopted`](Self::adopted) has been replayed, nothing in them is read, superseded or collected.
+    ///
+    /// The stable point is the highest that any claim noted.
+    pub fn adopt(
+        memory: M,
+        budget: Arc<Budget>,
+        options: StoreOptions,
+        sums: SumKey,
+    ) -> Result<Store<M>, CreateError> {
+        let geometry = Geometry::read(&memory, &sums)?;
+        check_shape(geometry.segments as u64 * SEGMENT_BYTES, &options)?;
+        let found = read_table(&memory, &sums, geometry);
+        let (term, segment) = found.term;
+        if term > options.term || (term == options.term && term != Term::ZERO) {
+            return Err(CreateError::Term { segment, found: term, term: options.term });
+        }
+        let wanted = Store::<M>::table_bytes(geometry.segments) + found.used as u64 * SEGMENT_BYTES;
+        if !budget.take(wanted) {
+            return Err(CreateError::Budget { wanted, limit: budget.limit(), used: budget.used() });
+        }
+        let freed: Vec<(u32, Line)> =
+            found.freed.iter().map(|&segment| (segment, found.segments[segment as usize].line)).collect();
+        let (stable, adopted) = (found.claim_csn, found.adopted.clone().into());
+        let ledger = Ledger::adopt(found, geometry.table, options.reserve, &budget);
+        let mut store = Store::with_ledger(memory, budget, options, sums, geometry, ledger);
+        for &segment in &adopted {
+            let tally = &store.tallies[segment as usize];
+            tally.reset(true);
+            tally.drafted();
+        }
+        for (segment, line) in freed {
+            write_line(&store.memory, &store.sums, segment, &line);
+        }
+        store.adopted = adopted;
+        store.set_stable(stable);
+        Ok(store)
+    }
+
+    /// The segments and heads of runs that [`adopt`](Self::adopt) found entries' room in; none after
+    /// [`create`](Self::create).
+    pub fn adopted(&self) -> &[u32] {
+        &self.adopted
+    }
+
+    /// Shows every entry of one adopted segment, or run, to `visit`, which may [`supersede`](Self::supersede)
+    /// it and any that was visited before. Each of [`adopted`](Self::adopted) once, in any order, several at
+    /// a time by several threads if need be. `bytes` is scratch.
+    ///
+    /// # Panics
+    /// If the segment was not adopted, or has been replayed.
+    pub fn replay(&self, segment: u32, bytes: &mut Vec<u8>, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
+        let line = {
+            let mut ledger = self.ledger.lock();
+            let known = &mut ledger.segments[segment as usize];
+            assert_eq!(
+                known.phase,
+                Phase::Adopted,
+                "segment {segment} is replayed once, after it was adopted"
+            );
+            known.phase = if known.line.stride == 0 { Phase::Run } else { Phase::Sealed };
+            known.line
+        };
+        let tail = self.replay_rooms(segment, &line, bytes, visit);
+        let line = {
+            let mut ledger = self.ledger.lock();
+            let known = &mut ledger.segments[segment as usize].line;
+            known.tail = tail;
+            *known
+        };
+        // The line first, as in `seal`.
+        write_line(&self.memory, &self.sums, segment, &line);
+        self.abandoned(segment);
+    }
+
+    /// Returns the tail: where the last entry's room ends. In a run, which has one room, it is zero.
+    fn replay_rooms(
+        &self,
+        segment: u32,
+        line: &Line,
+        bytes: &mut Vec<u8>,
+        visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+    ) -> u32 {
+        let (room, rooms) = line.rooms();
+        let mut tail = 0;
+        for i in 0..rooms {
+            let offset = segment_at(segment) + i * room;
+            if self.memory.load(offset + layout::SUM) == 0 {
+                continue;
+            }
+            let mark = self.memory.load(offset + layout::MARK);
+            // By their mark most of what an older use left is told apart without a look at all of it.
+            let state = if mark & !layout::SUPERSEDED == line.mark() {
+                check_room(&self.memory, &self.sums, (offset, room), bytes)
+            } else {
+                RoomState::Empty
+            };
+            let (entry, len) = match state {
+                RoomState::Entry(entry, len) if line.holds(&entry) => (entry, len),
+                _ => {
+                    self.memory.store(offset + layout::SUM, 0);
+                    continue;
+                }
+            };
+            if entry.superseded {
+                self.memory.store(offset + layout::MARK, line.mark());
+            }
+            let place = EntryPlace { offset, len };
+            tail = (i + 1) * room;
+            // Counted first: the visitor may supersede it at once.
+            self.tallies[segment as usize].found(place.units());
+            visit(place, &Entry { superseded: false, ..entry });
+        }
+        if line.stride == 0 { 0 } else { tail as u32 }
+    }
+}

@@ -1,0 +1,119 @@
+//! What a follower has: a survey of an arena that has no store and no owner.
+//!
+//! A leader's one-sided WRITEs fill the arena of a follower, which does nothing. When the leader is gone and
+//! fenced off, the survey says how far each of its streams came here, so that a new leader can choose the
+//! longest of a majority (VERIFY L1, L16).
+//!
+//! Writes: [`void`] alone, by the follower or whoever leads it. Reads: lines and entries that nobody changes.
+//! (1) An entry is there if it verifies and bears stream, term and generation of its segment's line. A line
+//!     that landed half has no entries, nor has a run unless all of its lines are there; a store that adopts
+//!     the arena judges in the same way.
+//! (2) Below a stream's floor all is known to be there, and of such entries no more than two words are looked
+//!     at. From the floor on each is verified whole, and counts if all positions before it are there, too:
+//!     entries take positions in order but WRITEs of different sizes may land out of order, or not at all.
+//! (3) What verifies behind a gap was never acknowledged by this follower and is not part of the stream. It
+//!     is named so that it can be voided, or it might come back in a later term (L16).
+
+use longarm_base::{Csn, Term};
+use longarm_memory::{OwnedWords, SumKey, Words};
+
+use crate::EntryPlace;
+use crate::object::{RoomState, check_room, layout};
+use crate::segment::layout::segment_at;
+use crate::segment::{Geometry, Line, LineError, extent};
+
+/// How far the streams of one term came.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Survey {
+    /// By stream.
+    pub streams: Vec<StreamSurvey>,
+    /// The highest version in any stream's tail.
+    pub csn: Csn,
+}
+
+/// How far one stream came.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct StreamSurvey {
+    /// Positions that are there without a gap: the floor, and the tail.
+    pub len: u64,
+    /// Position and place of each entry from the floor to `len`, in order.
+    pub tail: Vec<(u64, EntryPlace)>,
+    /// Whole entries behind the first gap, and second copies of a position, if a leader ever wrote such. They
+    /// are to be voided.
+    pub beyond: Vec<EntryPlace>,
+}
+
+/// Surveys the streams of `term`: one for each of `floors`, which says how many of its positions are known to
+/// be there. Other streams and terms are left out. An error if the arena has no header.
+pub fn survey(memory: &dyn Words, sums: &SumKey, term: Term, floors: &[u64]) -> Result<Survey, LineError> {
+    let geometry = Geometry::read(memory, sums)?;
+    let mut found: Vec<Vec<Whole>> = vec![Vec::new(); floors.len()];
+    let mut bytes = Vec::new();
+    for segment in geometry.table..geometry.segments {
+        let Ok(line) = Line::read(memory, sums, segment) else { continue };
+        let stream = line.stream as usize;
+        let Some(&floor) = floors.get(stream).filter(|_| line.term == term) else { continue };
+        if extent(memory, sums, geometry, segment, &line).is_some() {
+            rooms(memory, sums, (segment, &line), floor, &mut bytes, &mut found[stream]);
+        }
+    }
+    let mut survey = Survey::default();
+    for (entries, &floor) in found.into_iter().zip(floors) {
+        survey.streams.push(judge(entries, floor, &mut survey.csn));
+    }
+    Ok(survey)
+}
+
+/// Takes an entry that [`survey`] found beyond a stream's end out of the arena.
+pub fn void<M: OwnedWords>(memory: &M, place: EntryPlace) {
+    memory.store(place.offset + layout::SUM, 0);
+}
+
+/// A whole entry at or beyond its stream's floor.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Whole {
+    position: u64,
+    place: EntryPlace,
+    csn: Csn,
+}
+
+/// Adds the whole entries of a segment or run whose position is at least `floor`.
+fn rooms(
+    memory: &dyn Words,
+    sums: &SumKey,
+    (segment, line): (u32, &Line),
+    floor: u64,
+    bytes: &mut Vec<u8>,
+    found: &mut Vec<Whole>,
+) {
+    let (room, rooms) = line.rooms();
+    for i in 0..rooms {
+        let offset = segment_at(segment) + i * room;
+        let mark = memory.load(offset + layout::MARK) & !layout::SUPERSEDED;
+        if mark != line.mark() || memory.load(offset + layout::POSITION) < floor {
+            continue;
+        }
+        if let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), bytes)
+            && line.holds(&entry)
+        {
+            let place = EntryPlace { offset, len };
+            found.push(Whole { position: entry.position, place, csn: entry.csn });
+        }
+    }
+}
+
+/// Splits the entries of a stream into its tail and what is beyond.
+fn judge(mut entries: Vec<Whole>, floor: u64, csn: &mut Csn) -> StreamSurvey {
+    entries.sort_unstable();
+    let mut stream = StreamSurvey { len: floor, ..StreamSurvey::default() };
+    for entry in entries {
+        if entry.position == stream.len {
+            stream.tail.push((entry.position, entry.place));
+            stream.len = entry.position.saturating_add(1);
+            *csn = (*csn).max(entry.csn);
+        } else {
+            stream.beyond.push(entry.place);
+        }
+    }
+    stream
+}

@@ -1,0 +1,236 @@
+//! The survey of a follower's arena against a list of what landed there.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longarm_base::{NodeId, Term};
+use longarm_memory::{OwnedWords, Words};
+use proptest::prelude::*;
+
+use super::*;
+use crate::object::layout;
+use crate::segment::layout::{line_at, segment_of};
+use crate::segment::{Geometry, Line, LineError, line_bytes};
+
+const SEGMENTS: u64 = 16;
+const OLD: Term = Term::new(6, NodeId(1));
+const TERM: Term = Term::new(7, NodeId(2));
+
+/// An entry that the leader wrote.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    place: EntryPlace,
+    csn: Csn,
+    stream: u16,
+    position: u64,
+}
+
+/// A leader's arena and its entries. Each term puts entries of the same lengths, so of the same places and
+/// generations, into it.
+fn leader(term: Term, lens: &[usize]) -> (Mapped, Vec<Written>) {
+    let store = store(SEGMENTS, StoreOptions { term, streams: 2, ..StoreOptions::default() });
+    let mut writers = [store.writer(0), store.writer(1)];
+    let mut written: Vec<Written> = Vec::new();
+    for (i, len) in lens.iter().enumerate() {
+        let (csn, stream) = (i as u64 + 1, i % 2);
+        let value = vec![term.counter() as u8; *len];
+        let Ok((place, csn)) = put(&mut writers[stream], csn, &[i as u8; 9], &value) else { continue };
+        let position = written.iter().filter(|other| other.stream as usize == stream).count() as u64;
+        written.push(Written { place, csn, stream: stream as u16, position });
+        if i % 5 == 4 {
+            store.supersede(place, csn);
+        }
+    }
+    (store.memory().clone(), written)
+}
+
+fn copy(from: &Mapped, to: &Mapped, at: u64, len: u32) {
+    let mut bytes = vec![0; len as usize];
+    from.copy_out(at, &mut bytes);
+    to.copy_in(at, &bytes);
+}
+
+/// A follower that held all of an older term, and then got the lines of this one; entries are to come.
+fn follower(arena: &Mapped, lens: &[usize]) -> Mapped {
+    let memory = memory(SEGMENTS);
+    let (older, stale) = leader(OLD, lens);
+    stale.iter().for_each(|entry| copy(&older, &memory, entry.place.offset, entry.place.len));
+    for segment in 0..SEGMENTS as u32 {
+        memory.copy_in(line_at(segment), &line_bytes(arena, segment));
+    }
+    memory
+}
+
+fn lens() -> impl Strategy<Value = Vec<usize>> {
+    let len = prop_oneof![
+        20 => 0usize..200, 4 => 1_000usize..2_000, 2 => 100_000usize..120_000, 1 => 600_000usize..2_200_000,
+    ];
+    proptest::collection::vec(len, 1..60)
+}
+
+/// What the survey of one stream says, from the list.
+fn expected(whole: &[Written], stream: u16, floor: u64) -> StreamSurvey {
+    let find = |position| whole.iter().find(|e| (e.stream, e.position) == (stream, position));
+    let mut said = StreamSurvey { len: floor, ..StreamSurvey::default() };
+    while let Some(entry) = find(said.len) {
+        said.tail.push((entry.position, entry.place));
+        said.len += 1;
+    }
+    let mut beyond: Vec<&Written> =
+        whole.iter().filter(|e| e.stream == stream && e.position > said.len).collect();
+    beyond.sort_by_key(|entry| entry.position);
+    said.beyond = beyond.iter().map(|entry| entry.place).collect();
+    said
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+    #[test]
+    fn a_survey_finds_what_landed_and_nothing_else(
+        lens in lens(),
+        landed in proptest::collection::vec(0u32..10, 60),
+        damage in proptest::collection::vec((any::<usize>(), any::<usize>()), 0..3),
+        torn in proptest::option::weighted(0.2, (1..SEGMENTS as u32, 0u64..6)),
+        floors in (0u64..12, 0u64..12),
+    ) {
+        let (arena, written) = leader(TERM, &lens);
+        let memory = follower(&arena, &lens);
+        let mut whole: Vec<Written> =
+            written.iter().zip(landed).filter(|(_, landed)| *landed > 0).map(|(entry, _)| *entry).collect();
+        whole.iter().for_each(|entry| copy(&arena, &memory, entry.place.offset, entry.place.len));
+        for (pick, word) in damage {
+            if whole.is_empty() {
+                break;
+            }
+            let entry = whole.swap_remove(pick % whole.len());
+            // Of the first byte of a word every bit but the superseded one is covered.
+            let at = entry.place.offset + (word as u64 % (entry.place.len as u64 / 8)) * 8;
+            memory.store(at, memory.load(at) ^ 2);
+        }
+        if let Some((segment, word)) = torn {
+            let (known, at) = (Line::read(&arena, &sums(), segment), line_at(segment) + word * 8);
+            memory.store(at, memory.load(at) ^ 0x0100_0001);
+            let known = known.expect("sound");
+            let head = if known.state == segment::State::RunBody { segment - known.run } else { segment };
+            whole.retain(|entry| segment_of(entry.place.offset) != head);
+        }
+        let floors = [floors.0, floors.1];
+        let found = survey(&memory, &sums(), TERM, &floors).expect("a header");
+        let wanted = [expected(&whole, 0, floors[0]), expected(&whole, 1, floors[1])];
+        prop_assert_eq!(&found.streams[..], &wanted[..]);
+        let tails: BTreeSet<EntryPlace> =
+            wanted.iter().flat_map(|stream| stream.tail.iter().map(|(_, place)| *place)).collect();
+        let tail = whole.iter().filter(|entry| tails.contains(&entry.place));
+        prop_assert_eq!(found.csn, tail.map(|entry| entry.csn).max().unwrap_or(Csn::NONE));
+        // Voided, they are gone for good: for the next survey, and for a store that takes over.
+        found.streams.iter().flat_map(|stream| &stream.beyond).for_each(|&place| void(&memory, place));
+        let again = survey(&memory, &sums(), TERM, &floors).expect("a header");
+        for (again, found) in again.streams.iter().zip(&found.streams) {
+            prop_assert_eq!((again.len, &again.tail), (found.len, &found.tail));
+            prop_assert!(again.beyond.is_empty());
+        }
+        let budget = Arc::new(Budget::new(u64::MAX));
+        let next = TERM.next_of(NodeId(3)).expect("more terms");
+        let options = StoreOptions { term: next, ..StoreOptions::default() };
+        let store = Store::adopt(memory, budget, options, sums()).expect("an arena");
+        let mut seen = BTreeSet::new();
+        for &segment in store.adopted() {
+            store.replay(segment, &mut Vec::new(), &mut |place, entry| {
+                assert_eq!(entry.term, TERM);
+                if entry.position >= floors[entry.stream as usize] {
+                    seen.insert(place);
+                }
+            });
+        }
+        prop_assert_eq!(seen, tails);
+        prop_assert!(store.check().is_sound());
+    }
+}
+
+#[test]
+fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
+    let lens = [10; 20];
+    let (arena, written) = leader(TERM, &lens);
+    assert_eq!(survey(&arena, &sums(), OLD, &[0, 3]).expect("a header").streams[1].len, 3);
+    let one = survey(&arena, &sums(), TERM, &[0]).expect("a header");
+    assert_eq!((one.streams.len(), one.streams[0].len), (1, 10));
+    assert_eq!(one.csn, Csn(19), "the highest of that stream");
+    assert_eq!(one.streams[0].tail[3], (3, written[6].place));
+    let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0]);
+    assert!(matches!(none, Err(LineError::Arena(_))), "{none:?}");
+}
+
+/// A store that takes over gives a run back unless all of its lines are there; so it does not count here.
+#[test]
+fn a_run_counts_if_all_of_its_lines_are_there() {
+    let (arena, written) = leader(TERM, &[2_000_000, 5, 5]);
+    let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
+    assert_eq!(found.streams[0].tail, [(0, written[0].place), (1, written[2].place)]);
+    let head = segment_of(written[0].place.offset);
+    for segment in head..head + 2 {
+        let at = line_at(segment);
+        let sum = arena.load(at);
+        arena.store(at, !sum);
+        let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
+        assert_eq!((found.streams[0].len, &found.streams[0].beyond), (0, &vec![written[2].place]));
+        arena.store(at, sum);
+    }
+}
+
+/// An arena that counts copies of entries.
+struct Counted(Mapped, AtomicU64);
+
+impl Words for Counted {
+    fn bytes(&self) -> u64 {
+        self.0.bytes()
+    }
+    fn load(&self, at: u64) -> u64 {
+        self.0.load(at)
+    }
+    fn copy_out(&self, at: u64, into: &mut [u8]) {
+        if at >= SEGMENT_BYTES {
+            // Relaxed: a counter of one thread.
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.copy_out(at, into);
+    }
+}
+
+#[test]
+fn entries_below_the_floor_are_not_read() {
+    let (arena, _) = leader(TERM, &[100; 60]);
+    assert_eq!(Geometry::read(&arena, &sums()).expect("a header").table, 1);
+    let counted = Counted(arena, AtomicU64::new(0));
+    for (floors, copies) in [([30, 30], 0), ([30, 29], 2), ([0, 30], 60)] {
+        // Relaxed: as above.
+        counted.1.store(0, Ordering::Relaxed);
+        let found = survey(&counted, &sums(), TERM, &floors).expect("a header");
+        assert_eq!(found.streams.iter().map(|stream| stream.len).sum::<u64>(), 60);
+        // Relaxed: as above. Each entry is looked at for its length first.
+        assert_eq!(counted.1.load(Ordering::Relaxed), copies);
+    }
+}
+
+/// Two places with one position, which no leader writes: one of them counts.
+#[test]
+fn a_position_that_is_there_twice_counts_once() {
+    let (arena, written) = leader(TERM, &[100; 8]);
+    let room = object::Room {
+        offset: SEGMENT_BYTES * 8,
+        segment: 8,
+        term: TERM,
+        generation: 1,
+        lane: segment::Lane::Write,
+        class: None,
+    };
+    let (from, to) = (segment_of(written[0].place.offset), room.segment);
+    let line = Line::read(&arena, &sums(), from).expect("sound");
+    segment::write_line(&arena, &sums(), to, &Line { claim: 99, ..line });
+    let returns = Arc::default();
+    let draft = object::begin(&arena, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
+    let place = object::finish(&arena, &sums(), draft, Csn(50), 2);
+    let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
+    assert_eq!((found.streams[0].len, &found.streams[0].beyond), (4, &vec![place]));
+    assert_eq!(found.csn, Csn(8));
+    assert_eq!(arena.load(place.offset + layout::POSITION), 2);
+}
