@@ -215,10 +215,9 @@ impl Machine {
                 self.pending = Some((from, ask));
                 todo.push(Action::Promise(term));
             }
-            Ask::Promise { .. } => {
-                self.follow(true, now);
-                self.tick(now, todo);
-            }
+            // The report waits for a tick, which brings what the page says after the fence (L8): a heartbeat
+            // that landed since the last tick is not known yet.
+            Ask::Promise { .. } => self.follow(true, now),
             Ask::Sync { base, cuts, streams, .. } => {
                 self.follow(false, now);
                 self.watch.touch(now);
@@ -283,10 +282,10 @@ impl Machine {
             return self.asked(from, ask, now, todo);
         }
         if term.node() == self.group.me() && matches!(self.role, Role::Gathering { .. }) {
+            // Its own report waits for a tick, too.
             for node in self.group.others() {
                 todo.push(Action::Ask(node, Ask::Promise { term }));
             }
-            self.tick(now, todo);
         }
     }
 

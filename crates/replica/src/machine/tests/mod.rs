@@ -1,1 +1,3 @@
+//! What was found in the machine (`found.rs`).
 
+mod found;

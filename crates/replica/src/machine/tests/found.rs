@@ -1,0 +1,74 @@
+//! What the twin (`twin.rs`) found in the machine, each as short as it can be told.
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask};
+
+use crate::page::Beat;
+use crate::{Action, Event, Group, Machine, Timing};
+
+const TIMING: Timing = Timing {
+    heartbeat: Nanos::from_millis(5),
+    suspect: Nanos::from_millis(15),
+    promise: Nanos::from_millis(50),
+    election: Nanos::from_millis(70),
+};
+
+const LEADER: NodeId = NodeId(1);
+const OTHER: NodeId = NodeId(2);
+
+fn term(counter: u32, node: NodeId) -> Term {
+    Term::new(counter, node)
+}
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(1_000 + ms)
+}
+
+/// Replica 0 of three, which promised `promised` and holds the start set of `sync`.
+fn machine(promised: Term, sync: Term) -> Machine {
+    let group = Group::new(NodeId(0), &[NodeId(0), LEADER, OTHER]).expect("a group");
+    Machine::new(group, TIMING, promised, Some(sync), 7, ms(0))
+}
+
+fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
+    let mut todo = Vec::new();
+    machine.handle(event, at, &mut todo);
+    todo
+}
+
+/// A replica that is paused for long, while its leader goes on writing heartbeats, and then handles a
+/// candidate's question before anything else, reported at once: its last look at the page was old.
+#[test]
+fn no_report_before_a_look_at_the_page_after_the_fence() {
+    let old = term(1, LEADER);
+    let mut machine = machine(old, old);
+    tell(&mut machine, ms(1), Event::Tick(Beat::new(old, 1)));
+    let (new, late) = (term(2, OTHER), ms(500));
+    let asked = Event::Asked(OTHER, Ask::Promise { term: new });
+    assert_eq!(tell(&mut machine, late, asked), [Action::Promise(new)]);
+    assert_eq!(tell(&mut machine, late, Event::Promised(new)), []);
+    assert_eq!(tell(&mut machine, late, Event::Asked(OTHER, Ask::Promise { term: new })), []);
+    assert_eq!(
+        tell(&mut machine, late, Event::Tick(Beat::new(old, 90))),
+        [],
+        "a heartbeat that was not seen"
+    );
+    assert_eq!(tell(&mut machine, ms(550), Event::Tick(Beat::new(old, 90))), []);
+    assert_eq!(tell(&mut machine, ms(551), Event::Tick(Beat::new(old, 90))), [Action::Survey]);
+}
+
+/// The same for the candidate's own report.
+#[test]
+fn no_own_report_before_a_look_at_the_page_after_the_fence() {
+    let old = term(1, LEADER);
+    let mut machine = machine(old, old);
+    tell(&mut machine, ms(500), Event::Tick(Beat::default()));
+    let yes = Answer::Canvassed { term: term(2, NodeId(0)), yes: true };
+    assert_eq!(
+        tell(&mut machine, ms(501), Event::Answered(OTHER, yes)),
+        [Action::Promise(term(2, NodeId(0)))]
+    );
+    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Promise { term: term(2, NodeId(0)) }));
+    assert_eq!(tell(&mut machine, ms(501), Event::Promised(term(2, NodeId(0)))), asks);
+    assert_eq!(tell(&mut machine, ms(502), Event::Tick(Beat::new(old, 90))), []);
+}
