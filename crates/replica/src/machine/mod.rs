@@ -153,7 +153,7 @@ impl Machine {
                 self.canvass(now, todo);
             }
             Role::Canvassing { .. } if !suspects => self.follow(false, now),
-            Role::Canvassing { until, .. } if now >= *until => self.rest(now),
+            Role::Canvassing { until, .. } if now >= *until => self.rest(Nanos(0), now),
             Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(Action::Survey),
             Role::Gathering { until, .. } if now >= *until => self.give_up(now, todo),
             _ => {}
@@ -295,7 +295,7 @@ impl Machine {
         if let Some((from, _)) = self.pending.take() {
             todo.push(self.refuse(from, term));
         }
-        self.rest(now);
+        self.rest(Nanos(0), now);
     }
 
     fn surveyed(&mut self, report: Report, now: Nanos, todo: &mut Vec<Action>) {
@@ -329,8 +329,8 @@ impl Machine {
                 self.role = Role::Installing { start: start.clone() };
                 todo.push(Action::Install(start));
             }
-            // One of those of a higher sync term will stand.
-            None => self.give_up(now, todo),
+            // One of those of a higher sync term is to stand. They rest for an election, having reported.
+            None => self.rest(self.timing.election + self.timing.suspect, now),
         }
     }
 
@@ -378,13 +378,14 @@ impl Machine {
     }
 
     /// Lets others try before it stands again.
-    fn rest(&mut self, now: Nanos) {
-        self.role = Role::Following { owes: false, rest: now + self.timing.suspect + self.spread() };
+    fn rest(&mut self, more: Nanos, now: Nanos) {
+        let rest = now + more + self.timing.suspect + self.spread();
+        self.role = Role::Following { owes: false, rest };
     }
 
     fn give_up(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         self.end_reign(todo);
-        self.rest(now);
+        self.rest(Nanos(0), now);
     }
 
     /// A time of its own, so that replicas do not stand in step.

@@ -1,7 +1,7 @@
 //! What the twin (`twin.rs`) found in the machine, each as short as it can be told.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask};
+use longarm_wire::{Answer, Ask, Report};
 
 use crate::page::Beat;
 use crate::{Action, Event, Group, Machine, Timing};
@@ -71,4 +71,27 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
     let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Promise { term: term(2, NodeId(0)) }));
     assert_eq!(tell(&mut machine, ms(501), Event::Promised(term(2, NodeId(0)))), asks);
     assert_eq!(tell(&mut machine, ms(502), Event::Tick(Beat::new(old, 90))), []);
+}
+
+/// One that was told of a higher sync term stood again before the one that has it, which had reported and
+/// rested for an election; again and again.
+#[test]
+fn one_that_may_not_lead_rests_longer_than_those_who_may() {
+    let mut machine = machine(term(1, LEADER), Term::ZERO);
+    tell(&mut machine, ms(500), Event::Tick(Beat::default()));
+    let mine = term(2, NodeId(0));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Promised(mine));
+    assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
+    tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
+    let report = Report { sync: term(1, LEADER), streams: Vec::new() };
+    assert_eq!(
+        tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report })),
+        []
+    );
+    let rested = ms(501) + TIMING.election + TIMING.suspect + TIMING.suspect;
+    assert_eq!(tell(&mut machine, rested, Event::Tick(Beat::default())), [], "the other may stand before");
+    let later = rested + TIMING.suspect;
+    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: term(3, NodeId(0)) }));
+    assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
