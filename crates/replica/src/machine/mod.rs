@@ -16,13 +16,18 @@
 //! (1) *Promise*. `promised` only grows, and is on disk before anything rests on it (L2). A promise ends
 //!     whatever this replica did in an older term, and is followed by the fence (L6, L7).
 //! (2) *Report*. After the fence, and when no promise to a leader stands in the way any more (L8); never by
-//!     a replica whose memory does not count.
+//!     a replica that lost its memory.
 //! (3) *Start set* from a majority's reports, by sync term first (L1: `gather.rs`). Only a replica that is
 //!     among the highest itself goes on.
 //! (4) *Serve* only when a majority is synced (L1). All older leases are then over: each of those who
 //!     reported had kept its promise to the end, and a lease needs a majority of promises.
 //! (5) *Sync*. A replica takes the start set of a term it has promised; it counts when it has all of it, and
 //!     all that it ever acknowledged in that term (rule ResyncAll).
+//! (6) *Overwritten* is not *lost*. A replica that held neither the term nor its base when its sync began
+//!     holds nothing until that ends. It still reports: that nothing is held, and that whoever gathers must
+//!     hold the start set of `needs`. What older terms committed is in that start set, and in `needs` and
+//!     after it this replica never counted. If it did not, one loss of memory and a sync that did not end
+//!     would leave three replicas without a majority for ever.
 
 mod event;
 mod role;
@@ -47,6 +52,9 @@ pub struct Machine {
     heard: Term,
     /// The term whose start set is here; `None` if the memory does not count.
     sync: Option<Term>,
+    /// Where a sync overwrites what was held: the term whose start set a candidate must hold to be given a
+    /// report. In that term and later ones this replica never counted.
+    needs: Option<Term>,
     /// The term it made itself ready to be synced in.
     ready: Option<Term>,
     role: Role,
@@ -74,6 +82,7 @@ impl Machine {
             promised,
             heard: promised,
             sync: has_memory,
+            needs: None,
             ready: None,
             role: Role::Following { owes: false, rest: now },
             watch: Watch::new(now),
@@ -202,13 +211,13 @@ impl Machine {
             Ask::Canvass { term } => {
                 let yes = rightful
                     && term > self.promised
-                    && self.sync.is_some()
+                    && self.may_report()
                     && !self.role.reigns()
                     && self.watch.suspects(&self.timing, now);
                 todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
             }
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
-            Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
+            Ask::Promise { .. } if !self.may_report() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
                 self.end_reign(todo);
                 self.follow(false, now);
@@ -222,8 +231,12 @@ impl Machine {
                 self.follow(false, now);
                 self.watch.touch(now);
                 self.ready = Some(term);
-                // A start set of another term is no start: what is here will be overwritten.
-                self.sync = self.sync.filter(|&sync| sync == term || sync == base);
+                if let Some(sync) = self.sync.filter(|&sync| sync != term && sync != base) {
+                    // A start set of another term is no start: what is here will be overwritten. It never
+                    // counted in a term above its sync term, and not yet in this one.
+                    self.sync = None;
+                    self.needs = Some(if sync < base { base } else { term });
+                }
                 let prepare = Prepare { leader: from, term, base, cuts, streams, sync: self.sync };
                 todo.push(Action::Prepare(prepare));
             }
@@ -231,7 +244,7 @@ impl Machine {
                 self.follow(false, now);
                 self.watch.touch(now);
                 if self.sync != Some(term) {
-                    self.sync = Some(term);
+                    (self.sync, self.needs) = (Some(term), None);
                     todo.push(Action::Adopt(term));
                 }
                 todo.push(Action::Answer(from, Answer::Synced { term }));
@@ -239,6 +252,11 @@ impl Machine {
             Ask::Stand { .. } if term == self.promised && self.sync == Some(term) => self.stand(now, todo),
             Ask::Fetch { .. } | Ask::Adopt { .. } | Ask::Stand { .. } => todo.push(self.refuse(from, term)),
         }
+    }
+
+    /// Not if its memory was lost (L2).
+    fn may_report(&self) -> bool {
+        self.sync.is_some() || self.needs.is_some()
     }
 
     fn refuse(&self, to: NodeId, term: Term) -> Action {
@@ -306,6 +324,10 @@ impl Machine {
                 // The candidate has this long to become leader.
                 let rest = now + self.timing.election + self.spread();
                 self.role = Role::Following { owes: false, rest };
+                let report = match self.needs {
+                    Some(needs) => Report { sync: needs, streams: Vec::new() },
+                    None => report,
+                };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }
             Role::Gathering { own, .. } => {

@@ -4,7 +4,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Report};
 
 use crate::page::Beat;
-use crate::{Action, Event, Group, Machine, Timing};
+use crate::{Action, Event, Group, Machine, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -94,4 +94,32 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let later = rested + TIMING.suspect;
     let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: term(3, NodeId(0)) }));
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
+}
+
+/// Where a lagging follower was being synced when the leader restarted, and the third had lost its memory,
+/// nobody could gather a majority any more, although the leader had everything.
+#[test]
+fn one_that_is_overwritten_reports_that_it_holds_nothing() {
+    let (old, base, young) = (term(1, OTHER), term(2, LEADER), term(3, LEADER));
+    for (base, needs) in [(base, base), (term(0, OTHER), young)] {
+        let mut machine = machine(old, old);
+        tell(
+            &mut machine,
+            ms(1),
+            Event::Asked(LEADER, Ask::Sync { term: young, base, cuts: vec![], streams: 2 }),
+        );
+        tell(&mut machine, ms(1), Event::Promised(young));
+        assert_eq!((machine.sync(), machine.kind()), (None, RoleKind::Learner));
+        let again = term(4, LEADER);
+        assert_eq!(
+            tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again })),
+            [Action::Promise(again)]
+        );
+        tell(&mut machine, ms(500), Event::Promised(again));
+        assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
+        let report = Report { sync: needs, streams: Vec::new() };
+        let answer = Action::Answer(LEADER, Answer::Report { term: again, report });
+        assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(Report::default())), [answer]);
+        assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it does not stand");
+    }
 }
