@@ -346,7 +346,12 @@ impl World {
     /// At most a minority is without memory at any time. One that is being overwritten is without.
     fn crash(&mut self, node: usize, memory: bool) {
         let all = self.rules.overwritten_is_lost;
-        let lost = |node: &Node| node.machine.sync().is_none() && (all || node.lost);
+        // It may be about to be: a sync waits for the disk.
+        let awaits = |node: &Node| matches!(node.machine.pending, Some((_, Ask::Sync { .. })));
+        let lost = |node: &Node| match node.machine.sync() {
+            None => all || node.lost,
+            Some(_) => all && awaits(node),
+        };
         let others = self.nodes.iter().enumerate().filter(|&(other, it)| other != node && lost(it)).count();
         let memory = memory || others >= (self.nodes.len() - 1) / 2;
         if !self.nodes[node].up || self.nodes[node].machine.sync().is_none() && memory {
