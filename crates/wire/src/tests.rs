@@ -1,9 +1,71 @@
 //! Messages come back as they were; anything else is refused and never panics.
 
-use longarm_base::{Csn, Nanos, UnixMillis};
+use longarm_base::{Csn, Nanos, NodeId, Term, UnixMillis};
 use proptest::prelude::*;
 
 use crate::*;
+
+fn terms() -> impl Strategy<Value = Term> {
+    (any::<u32>(), 0..=NodeId::MAX.0).prop_map(|(counter, node)| Term::new(counter, NodeId(node)))
+}
+
+fn lists() -> impl Strategy<Value = Vec<u64>> {
+    proptest::collection::vec(any::<u64>(), 0..20)
+}
+
+fn hellos() -> impl Strategy<Value = PeerHello> {
+    let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory)];
+    (any::<u64>(), 0..=NodeId::MAX.0, terms(), purposes, any::<u64>()).prop_map(
+        |(group, node, term, purpose, ring_bytes)| PeerHello {
+            group,
+            node: NodeId(node),
+            term,
+            purpose,
+            ring_bytes,
+        },
+    )
+}
+
+fn asks() -> impl Strategy<Value = Ask> {
+    let streams = STREAMS_MAX as u16;
+    let fetch = (terms(), 0..streams, any::<u64>());
+    prop_oneof![
+        terms().prop_map(|term| Ask::Canvass { term }),
+        terms().prop_map(|term| Ask::Promise { term }),
+        fetch.prop_map(|(term, stream, from)| Ask::Fetch { term, stream, from }),
+        (terms(), terms(), lists(), 0..=streams).prop_map(|(term, base, cuts, streams)| Ask::Sync {
+            term,
+            base,
+            cuts,
+            streams
+        }),
+        terms().prop_map(|term| Ask::Adopt { term }),
+        terms().prop_map(|term| Ask::Stand { term }),
+    ]
+}
+
+fn answers() -> impl Strategy<Value = Answer> {
+    let extent = |(a, b): (u64, u64)| Extent { floor: a.min(b), len: a.max(b) };
+    let extents = proptest::collection::vec(any::<(u64, u64)>().prop_map(extent), 0..20);
+    let entry = |(position, offset, len): (u64, u64, u32)| EntryAt { position, offset, len };
+    let entries = proptest::collection::vec(any::<(u64, u64, u32)>().prop_map(entry), 0..20);
+    let held = prop_oneof![Just(Held::Nothing), lists().prop_map(Held::Base), Just(Held::Term)];
+    prop_oneof![
+        (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::Canvassed { term, yes }),
+        (terms(), terms(), extents)
+            .prop_map(|(term, sync, streams)| Answer::Report { term, report: Report { sync, streams } }),
+        entries.prop_map(|entries| Answer::Places { entries }),
+        (terms(), held).prop_map(|(term, held)| Answer::Ready { term, held }),
+        terms().prop_map(|term| Answer::Synced { term }),
+        (terms(), terms()).prop_map(|(term, promised)| Answer::Refused { term, promised }),
+    ]
+}
+
+/// Neither shorter nor longer than it is.
+fn is_whole<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, Bad>) -> bool {
+    let longer = [bytes, &[0; 8]].concat();
+    (0..bytes.len()).all(|cut| decode(&bytes[..cut]).is_err()) && decode(&longer).is_err()
+}
 
 proptest! {
     #[test]
@@ -51,6 +113,38 @@ proptest! {
     }
 
     #[test]
+    fn what_replicas_say_comes_back(hello in hellos(), ask in asks(), answer in answers()) {
+        let bytes = hello.encode();
+        prop_assert!(PeerHello::is(&bytes) && is_whole(&bytes, PeerHello::decode));
+        prop_assert!(Hello::decode(&bytes).is_err(), "no client says so");
+        prop_assert_eq!(PeerHello::decode(&bytes), Ok(hello));
+        let bytes = ask.encode();
+        prop_assert!(is_whole(&bytes, Ask::decode));
+        prop_assert_eq!(Ask::decode(&bytes), Ok(ask));
+        let bytes = answer.encode();
+        prop_assert!(is_whole(&bytes, Answer::decode));
+        prop_assert_eq!(Answer::decode(&bytes), Ok(answer));
+    }
+
+    /// Whatever is understood was said so: the bytes have no other form, and no list takes memory that the
+    /// message does not have.
+    #[test]
+    fn garbage_of_replicas_is_an_error_or_a_whole_message(
+        kind in 0u32..8, words in proptest::collection::vec(prop_oneof![0u64..4, any::<u64>()], 0..12),
+        bytes in proptest::collection::vec(any::<u8>(), 0..120),
+    ) {
+        let _ = (PeerHello::decode(&bytes), Ask::decode(&bytes), Answer::decode(&bytes));
+        let mut message = u64::from(kind).to_le_bytes().to_vec();
+        words.iter().for_each(|word| message.extend_from_slice(&word.to_le_bytes()));
+        if let Ok(ask) = Ask::decode(&message) {
+            prop_assert_eq!(ask.encode(), &message[..]);
+        }
+        if let Ok(answer) = Answer::decode(&message) {
+            prop_assert_eq!(answer.encode(), message);
+        }
+    }
+
+    #[test]
     fn garbage_is_an_error_or_a_whole_message(bytes in proptest::collection::vec(any::<u8>(), 0..120)) {
         let _ = (Hello::decode(&bytes), Welcome::decode(&bytes), Response::decode(&bytes));
         if let Ok(request) = Request::decode(&bytes) {
@@ -64,4 +158,35 @@ fn another_version_is_named() {
     let mut bytes = Hello { session: 1, ring_bytes: 2, name: "n".into() }.encode();
     bytes[0] ^= 0xFF;
     assert!(Hello::decode(&bytes).expect_err("version").0.contains("versions"));
+}
+
+#[test]
+fn what_is_out_of_range_is_named() {
+    let hello =
+        PeerHello { group: 1, node: NodeId(2), term: Term::ZERO, purpose: Purpose::Talk, ring_bytes: 3 };
+    let with = |bytes: Vec<u8>, at: usize, word: u64| {
+        let mut bytes = bytes;
+        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        bytes
+    };
+    let hello = |at, word| PeerHello::decode(&with(hello.encode(), at, word)).expect_err("refused").0;
+    assert!(hello(0, 0x7265_6570 | 9 << 32).contains("versions"));
+    assert!(hello(16, 128 | 1 << 32).contains("node") && hello(16, 2 | 3 << 32).contains("purpose"));
+    assert!(hello(24, 1 << Term::BITS).contains("term"));
+    let ask = |ask: Ask, at, word| Ask::decode(&with(ask.encode(), at, word)).expect_err("refused").0;
+    let term = Term::ZERO;
+    let sync = Ask::Sync { term, base: term, cuts: vec![1], streams: 1 };
+    assert!(ask(Ask::Canvass { term }, 0, 7).contains("unknown"));
+    assert!(ask(Ask::Canvass { term }, 0, 1 | 1 << 32).contains("bits"));
+    assert!(ask(Ask::Fetch { term, stream: 0, from: 0 }, 16, 1 << 10).contains("stream"));
+    assert!(ask(sync.clone(), 24, 1025).contains("streams") && ask(sync, 32, 1025).contains("list"));
+    let answer =
+        |answer: Answer, at, word| Answer::decode(&with(answer.encode(), at, word)).expect_err("refused").0;
+    let streams = vec![Extent { floor: 1, len: 2 }];
+    assert!(answer(Answer::Report { term, report: Report { sync: term, streams } }, 32, 3).contains("floor"));
+    assert!(answer(Answer::Canvassed { term, yes: true }, 16, 2).contains("neither"));
+    assert!(answer(Answer::Ready { term, held: Held::Term }, 16, 3).contains("memory"));
+    let entries = vec![EntryAt { position: 1, offset: 2, len: 3 }];
+    assert!(answer(Answer::Places { entries: entries.clone() }, 32, 1 << 32).contains("long"));
+    assert!(answer(Answer::Places { entries }, 8, 1 + PLACES_MAX as u64).contains("list"));
 }

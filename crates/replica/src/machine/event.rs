@@ -9,7 +9,8 @@ use crate::page::Beat;
 /// Something happened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Time has passed; what the page says by now.
+    /// Time has passed; what the page says by now. It is read before the clock is, and not before an event
+    /// that was handled before this one.
     Tick(Beat),
     /// A replica asks.
     Asked(NodeId, Ask),

@@ -16,13 +16,18 @@
 //! (1) *Promise*. `promised` only grows, and is on disk before anything rests on it (L2). A promise ends
 //!     whatever this replica did in an older term, and is followed by the fence (L6, L7).
 //! (2) *Report*. After the fence, and when no promise to a leader stands in the way any more (L8); never by
-//!     a replica whose memory does not count.
+//!     a replica that lost its memory.
 //! (3) *Start set* from a majority's reports, by sync term first (L1: `gather.rs`). Only a replica that is
 //!     among the highest itself goes on.
 //! (4) *Serve* only when a majority is synced (L1). All older leases are then over: each of those who
 //!     reported had kept its promise to the end, and a lease needs a majority of promises.
 //! (5) *Sync*. A replica takes the start set of a term it has promised; it counts when it has all of it, and
 //!     all that it ever acknowledged in that term (rule ResyncAll).
+//! (6) *Overwritten* is not *lost*. A replica that held neither the term nor its base when its sync began
+//!     holds nothing until that ends. It still reports: that nothing is held, and that whoever gathers must
+//!     hold the start set of `needs`. What older terms committed is in that start set, and in `needs` and
+//!     after it this replica never counted. If it did not, one loss of memory and a sync that did not end
+//!     would leave three replicas without a majority for ever.
 
 mod event;
 mod role;
@@ -47,6 +52,9 @@ pub struct Machine {
     heard: Term,
     /// The term whose start set is here; `None` if the memory does not count.
     sync: Option<Term>,
+    /// Where a sync overwrites what was held: the term whose start set a candidate must hold to be given a
+    /// report. In that term and later ones this replica never counted.
+    needs: Option<Term>,
     /// The term it made itself ready to be synced in.
     ready: Option<Term>,
     role: Role,
@@ -74,6 +82,7 @@ impl Machine {
             promised,
             heard: promised,
             sync: has_memory,
+            needs: None,
             ready: None,
             role: Role::Following { owes: false, rest: now },
             watch: Watch::new(now),
@@ -153,7 +162,7 @@ impl Machine {
                 self.canvass(now, todo);
             }
             Role::Canvassing { .. } if !suspects => self.follow(false, now),
-            Role::Canvassing { until, .. } if now >= *until => self.rest(now),
+            Role::Canvassing { until, .. } if now >= *until => self.rest(Nanos(0), now),
             Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(Action::Survey),
             Role::Gathering { until, .. } if now >= *until => self.give_up(now, todo),
             _ => {}
@@ -202,29 +211,32 @@ impl Machine {
             Ask::Canvass { term } => {
                 let yes = rightful
                     && term > self.promised
-                    && self.sync.is_some()
+                    && self.may_report()
                     && !self.role.reigns()
                     && self.watch.suspects(&self.timing, now);
                 todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
             }
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
-            Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
+            Ask::Promise { .. } if !self.may_report() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
                 self.end_reign(todo);
                 self.follow(false, now);
                 self.pending = Some((from, ask));
                 todo.push(Action::Promise(term));
             }
-            Ask::Promise { .. } => {
-                self.follow(true, now);
-                self.tick(now, todo);
-            }
+            // The report waits for a tick, which brings what the page says after the fence (L8): a heartbeat
+            // that landed since the last tick is not known yet.
+            Ask::Promise { .. } => self.follow(true, now),
             Ask::Sync { base, cuts, streams, .. } => {
                 self.follow(false, now);
                 self.watch.touch(now);
                 self.ready = Some(term);
-                // A start set of another term is no start: what is here will be overwritten.
-                self.sync = self.sync.filter(|&sync| sync == term || sync == base);
+                if let Some(sync) = self.sync.filter(|&sync| sync != term && sync != base) {
+                    // A start set of another term is no start: what is here will be overwritten. It never
+                    // counted in a term above its sync term, and not yet in this one.
+                    self.sync = None;
+                    self.needs = Some(if sync < base { base } else { term });
+                }
                 let prepare = Prepare { leader: from, term, base, cuts, streams, sync: self.sync };
                 todo.push(Action::Prepare(prepare));
             }
@@ -232,7 +244,7 @@ impl Machine {
                 self.follow(false, now);
                 self.watch.touch(now);
                 if self.sync != Some(term) {
-                    self.sync = Some(term);
+                    (self.sync, self.needs) = (Some(term), None);
                     todo.push(Action::Adopt(term));
                 }
                 todo.push(Action::Answer(from, Answer::Synced { term }));
@@ -240,6 +252,11 @@ impl Machine {
             Ask::Stand { .. } if term == self.promised && self.sync == Some(term) => self.stand(now, todo),
             Ask::Fetch { .. } | Ask::Adopt { .. } | Ask::Stand { .. } => todo.push(self.refuse(from, term)),
         }
+    }
+
+    /// Not if its memory was lost (L2).
+    fn may_report(&self) -> bool {
+        self.sync.is_some() || self.needs.is_some()
     }
 
     fn refuse(&self, to: NodeId, term: Term) -> Action {
@@ -283,10 +300,10 @@ impl Machine {
             return self.asked(from, ask, now, todo);
         }
         if term.node() == self.group.me() && matches!(self.role, Role::Gathering { .. }) {
+            // Its own report waits for a tick, too.
             for node in self.group.others() {
                 todo.push(Action::Ask(node, Ask::Promise { term }));
             }
-            self.tick(now, todo);
         }
     }
 
@@ -296,7 +313,7 @@ impl Machine {
         if let Some((from, _)) = self.pending.take() {
             todo.push(self.refuse(from, term));
         }
-        self.rest(now);
+        self.rest(Nanos(0), now);
     }
 
     fn surveyed(&mut self, report: Report, now: Nanos, todo: &mut Vec<Action>) {
@@ -307,6 +324,10 @@ impl Machine {
                 // The candidate has this long to become leader.
                 let rest = now + self.timing.election + self.spread();
                 self.role = Role::Following { owes: false, rest };
+                let report = match self.needs {
+                    Some(needs) => Report { sync: needs, streams: Vec::new() },
+                    None => report,
+                };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }
             Role::Gathering { own, .. } => {
@@ -330,8 +351,8 @@ impl Machine {
                 self.role = Role::Installing { start: start.clone() };
                 todo.push(Action::Install(start));
             }
-            // One of those of a higher sync term will stand.
-            None => self.give_up(now, todo),
+            // One of those of a higher sync term is to stand. They rest for an election, having reported.
+            None => self.rest(self.timing.election + self.timing.suspect, now),
         }
     }
 
@@ -379,13 +400,14 @@ impl Machine {
     }
 
     /// Lets others try before it stands again.
-    fn rest(&mut self, now: Nanos) {
-        self.role = Role::Following { owes: false, rest: now + self.timing.suspect + self.spread() };
+    fn rest(&mut self, more: Nanos, now: Nanos) {
+        let rest = now + more + self.timing.suspect + self.spread();
+        self.role = Role::Following { owes: false, rest };
     }
 
     fn give_up(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         self.end_reign(todo);
-        self.rest(now);
+        self.rest(Nanos(0), now);
     }
 
     /// A time of its own, so that replicas do not stand in step.

@@ -1,1 +1,6 @@
+//! The machine alone, event by event (`table.rs`), what was found in it (`found.rs`), and groups of machines
+//! in a world that is against them (`twin.rs`).
 
+mod found;
+mod table;
+mod twin;

@@ -1,0 +1,337 @@
+//! The transition table: what each event does to a replica in each state. `docs/replica.md` is the table,
+//! and the test says when it is no longer true.
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask, Extent, Held, Report};
+
+use crate::page::Beat;
+use crate::{Action, Event, Group, Machine, Role, Timing};
+
+const TIMING: Timing = Timing {
+    heartbeat: Nanos::from_millis(5),
+    suspect: Nanos::from_millis(15),
+    promise: Nanos::from_millis(50),
+    election: Nanos::from_millis(70),
+};
+
+const ME: NodeId = NodeId(1);
+/// Before the term that is promised, or led.
+const OLD: Term = Term::new(4, NodeId(0));
+/// The term that a follower begins with; the base of later ones.
+const BASE: Term = Term::new(5, NodeId(0));
+const MINE: Term = Term::new(6, ME);
+const HIGH: Term = Term::new(9, NodeId(2));
+
+/// A machine and the time.
+#[derive(Clone)]
+struct Life {
+    machine: Machine,
+    now: Nanos,
+}
+
+impl Life {
+    fn new(sync: Option<Term>) -> Life {
+        let group = Group::new(ME, &[0, 1, 2].map(NodeId)).expect("a group");
+        let now = Nanos::from_millis(1_000);
+        Life { machine: Machine::new(group, TIMING, BASE, sync, 3, now), now }
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Action> {
+        let mut todo = Vec::new();
+        self.machine.handle(event, self.now, &mut todo);
+        todo
+    }
+
+    fn after(mut self, ms: u64, events: impl IntoIterator<Item = Event>) -> Life {
+        self.now = self.now + Nanos::from_millis(ms);
+        for event in events {
+            self.tell(event);
+        }
+        self
+    }
+}
+
+fn sync(term: Term, base: Term) -> Ask {
+    Ask::Sync { term, base, cuts: vec![8], streams: 1 }
+}
+
+fn asked(ask: Ask) -> Event {
+    Event::Asked(ask.term().node(), ask)
+}
+
+fn report(sync: Term) -> Report {
+    Report { sync, streams: vec![Extent { floor: 0, len: 8 }] }
+}
+
+/// Each state: its name, how it comes about, and what of it is waited for before anything else is heard.
+fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
+    let tick = || Event::Tick(Beat::default());
+    let yes = Event::Answered(NodeId(0), Answer::Canvassed { term: MINE, yes: true });
+    let candidate = Term::new(6, NodeId(2));
+    let follower = || Life::new(Some(BASE));
+    let learner = || Life::new(None);
+    let promise = || asked(Ask::Promise { term: candidate });
+    let young = Term::new(6, NodeId(0));
+    let told = |base| [asked(sync(young, base)), Event::Promised(young)];
+    let owes = || follower().after(1, [promise(), Event::Promised(candidate)]);
+    let canvassing = || follower().after(16, [tick()]);
+    let standing = || canvassing().after(0, [yes.clone()]);
+    let gathering = || standing().after(0, [Event::Promised(MINE)]);
+    let own = || gathering().after(40, [tick(), Event::Surveyed(report(BASE))]);
+    let theirs = Event::Answered(NodeId(0), Answer::Report { term: MINE, report: report(BASE) });
+    let installing = || own().after(0, [theirs.clone()]);
+    let forming = || installing().after(0, [Event::Installed(MINE)]);
+    let synced = Event::Answered(NodeId(0), Answer::Synced { term: MINE });
+    let leading = || forming().after(0, [synced.clone()]);
+    let disk = |term| vec![Event::Promised(term), Event::Unpromised(term)];
+    vec![
+        ("follower", follower(), vec![]),
+        ("follower, promises a candidate's term", follower().after(1, [promise()]), disk(candidate)),
+        ("follower, owes a report", owes(), vec![]),
+        ("follower, surveys for its report", owes().after(60, [tick()]), vec![Event::Surveyed(report(BASE))]),
+        ("follower, promises a leader's term", follower().after(1, [asked(sync(young, BASE))]), disk(young)),
+        ("follower, ready to be synced", follower().after(1, told(BASE)), vec![]),
+        ("learner", learner(), vec![]),
+        ("learner, promises a leader's term", learner().after(1, [asked(sync(young, BASE))]), disk(young)),
+        ("learner, ready to be synced", learner().after(1, told(BASE)), vec![]),
+        ("learner, overwritten", follower().after(1, told(OLD)), vec![]),
+        ("canvassing", canvassing(), vec![]),
+        ("candidate, promises its own term", standing(), disk(MINE)),
+        ("candidate, without its own report", gathering(), vec![]),
+        ("candidate, surveys", gathering().after(40, [tick()]), vec![Event::Surveyed(report(BASE))]),
+        ("candidate, with its own report", own(), vec![]),
+        ("installing", installing(), vec![]),
+        ("forming", forming(), vec![]),
+        ("leader", leading(), vec![]),
+        (
+            "leader, promises a candidate's term",
+            leading().after(1, [asked(Ask::Promise { term: HIGH })]),
+            disk(HIGH),
+        ),
+    ]
+}
+
+/// What may come in any state that waits for nothing, with how long after the state came about.
+fn events(promised: Term) -> Vec<(String, u64, Event)> {
+    let beat = Beat::new(promised, 1);
+    let mut all = vec![
+        ("heartbeat".to_string(), 1, Event::Tick(beat)),
+        ("silence".into(), 16, Event::Tick(Beat::default())),
+        ("long silence".into(), 10_000, Event::Tick(Beat::default())),
+    ];
+    let mut add = |name: String, event| all.push((name, 1, event));
+    let whose = [("older", OLD, NodeId(0)), ("higher", HIGH, NodeId(2)), ("not its own", HIGH, NodeId(0))];
+    let promised_too = (promised.node() != ME).then_some(("promised", promised, promised.node()));
+    for (which, term, from) in whose.into_iter().chain(promised_too) {
+        for (what, ask) in [
+            ("canvass", Ask::Canvass { term }),
+            ("promise", Ask::Promise { term }),
+            ("fetch", Ask::Fetch { term, stream: 0, from: 0 }),
+            ("sync", sync(term, BASE)),
+            ("sync of another base", sync(term, OLD)),
+            ("adopt", Ask::Adopt { term }),
+            ("stand", Ask::Stand { term }),
+        ] {
+            add(format!("{what} ({which})"), Event::Asked(from, ask));
+        }
+    }
+    for (what, answer) in [
+        ("yes", Answer::Canvassed { term: MINE, yes: true }),
+        ("yes (older)", Answer::Canvassed { term: OLD, yes: true }),
+        ("no", Answer::Canvassed { term: MINE, yes: false }),
+        ("report", Answer::Report { term: promised, report: report(BASE) }),
+        ("report of a higher sync term", Answer::Report { term: promised, report: report(HIGH) }),
+        ("report (older)", Answer::Report { term: OLD, report: report(BASE) }),
+        ("places", Answer::Places { entries: vec![] }),
+        ("ready", Answer::Ready { term: promised, held: Held::Nothing }),
+        ("synced", Answer::Synced { term: promised }),
+        ("synced (older)", Answer::Synced { term: OLD }),
+        ("refused", Answer::Refused { term: promised, promised: OLD }),
+        ("refused for a higher promise", Answer::Refused { term: promised, promised: HIGH }),
+    ] {
+        add(format!("-> {what}"), Event::Answered(NodeId(2), answer));
+    }
+    for (which, term) in [("", promised), (" (older)", OLD)] {
+        add(format!("installed{which}"), Event::Installed(term));
+        add(format!("not installed{which}"), Event::NotInstalled(term));
+        add(format!("released{which}"), Event::Released(term));
+    }
+    add("lost".into(), Event::Lost(NodeId(0)));
+    all
+}
+
+fn role(machine: &Machine) -> String {
+    let kind = machine.kind();
+    match machine.role() {
+        Role::Following { owes: true, .. } => format!("{kind}, owes"),
+        Role::Canvassing { yes, .. } => format!("{kind} {yes:?}"),
+        Role::Gathering { own, reports, .. } => {
+            let own = own.iter().map(|_| ME.0);
+            let all: Vec<u8> = own.chain(reports.iter().map(|(node, _)| node.0)).collect();
+            format!("{kind} {all:?}")
+        }
+        Role::Forming { synced } | Role::Leading { synced } => format!("{kind} {synced:?}"),
+        Role::Following { .. } | Role::Installing { .. } => kind.to_string(),
+    }
+}
+
+/// The state after, as far as it is another.
+fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
+    let mut words = Vec::new();
+    if role(before) != role(after) {
+        words.push(role(after));
+    }
+    if before.promised != after.promised {
+        words.push(format!("promised {}", after.promised));
+    }
+    let terms = [
+        ("sync", before.sync, after.sync),
+        ("needs", before.needs, after.needs),
+        ("ready", before.ready, after.ready),
+    ];
+    for (name, was, is) in terms {
+        if was != is {
+            words.push(format!("{name} {}", is.map_or("none".into(), |term| term.to_string())));
+        }
+    }
+    if before.heard != after.heard && after.heard != after.promised {
+        words.push(format!("heard {}", after.heard));
+    }
+    let free = |machine: &Machine| machine.watch.is_free(&TIMING, now);
+    match (before.watch != after.watch, free(after)) {
+        (true, true) => words.push("free".into()),
+        (true, false) => words.push("promises anew".into()),
+        (false, _) => {}
+    }
+    if let Role::Following { rest, .. } = after.role
+        && before.role != after.role
+        && rest > now
+    {
+        words.push("rests".into());
+    }
+    words.join("; ")
+}
+
+fn does(action: &Action) -> String {
+    match action {
+        Action::Promise(term) => format!("promise {term}"),
+        Action::Survey => "survey".into(),
+        Action::Ask(to, Ask::Canvass { term }) => format!("ask {to} to be canvassed for {term}"),
+        Action::Ask(to, Ask::Promise { term }) => format!("ask {to} to promise {term}"),
+        Action::Ask(to, ask) => format!("ask {to}: {ask:?}"),
+        Action::Answer(_, Answer::Canvassed { yes, .. }) => if *yes { "yes" } else { "no" }.into(),
+        Action::Answer(_, Answer::Report { report, .. }) if report.streams.is_empty() => {
+            format!("report: {}, nothing held", report.sync)
+        }
+        Action::Answer(_, Answer::Report { report, .. }) => format!("report: {}", report.sync),
+        Action::Answer(_, Answer::Refused { .. }) => "refuse".into(),
+        Action::Answer(_, Answer::Synced { .. }) => "say synced".into(),
+        Action::Answer(to, answer) => format!("answer {to}: {answer:?}"),
+        Action::Prepare(prepare) => match prepare.sync {
+            Some(sync) => format!("prepare, holding {sync}"),
+            None => "prepare, holding nothing".into(),
+        },
+        Action::Adopt(term) => format!("adopt {term}"),
+        Action::Install(start) => format!("install {} from {}", start.term, start.base),
+        Action::Form(term) => format!("form {term}"),
+        Action::Serve(term) => format!("serve {term}"),
+        Action::StepDown(term) => format!("step down from {term}"),
+    }
+}
+
+/// What each event does to one state; events that do the same stand together.
+fn rows(life: &Life, awaited: Vec<Event>) -> Vec<(Vec<String>, String, String)> {
+    let named =
+        |event: Event| (format!("{event:?}").split('(').next().unwrap_or("").to_lowercase(), 0, event);
+    let events: Vec<_> = match awaited.is_empty() {
+        true => events(life.machine.promised()),
+        false => awaited.into_iter().map(named).collect(),
+    };
+    let mut rows: Vec<(Vec<String>, String, String)> = Vec::new();
+    for (name, ms, event) in events {
+        let mut after = life.clone().after(ms, []);
+        let todo: Vec<String> = after.tell(event).iter().map(does).collect();
+        let (state, todo) = (becomes(&life.machine, &after.machine, after.now), todo.join("; "));
+        match rows.iter_mut().find(|(_, other, does)| (other, does) == (&state, &todo)) {
+            Some((names, ..)) => names.push(name),
+            None => rows.push((vec![name], state, todo)),
+        }
+    }
+    rows
+}
+
+/// What has the same remark in brackets stands together, with the remark once.
+fn joined(names: &[String]) -> String {
+    let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
+    for name in names {
+        let (name, remark) = name.split_once(" (").unwrap_or((name, ""));
+        match groups.iter_mut().find(|(known, _)| *known == remark) {
+            Some((_, names)) => names.push(name),
+            None => groups.push((remark, vec![name])),
+        }
+    }
+    let group = |(remark, names): (&str, Vec<&str>)| match remark {
+        "" => names.join(", "),
+        _ => format!("{} ({remark}", names.join(", ")),
+    };
+    groups.into_iter().map(group).collect::<Vec<_>>().join("; ")
+}
+
+fn document() -> String {
+    let source = include_str!("../mod.rs");
+    let drawing = source.split("//! ```").nth(1).expect("a drawing");
+    let drawing = drawing.lines().skip(1).map(|line| line.trim_start_matches("//!").replacen(' ', "", 1));
+    let drawing: String = drawing.filter(|line| !line.is_empty()).map(|line| line + "\n").collect();
+    let mut text = format!("{HEAD}\n```text\n{drawing}```\n\n{LEGEND}");
+    for (name, life, awaited) in states() {
+        let machine = &life.machine;
+        let sync = machine.sync().map_or("nothing".into(), |sync| sync.to_string());
+        text += &format!("\n## {name}\n\nPromised {}, holds {sync}.\n\n", machine.promised());
+        text += "| event | becomes | does |\n|---|---|---|\n";
+        let (quiet, rows): (Vec<_>, Vec<_>) = rows(&life, awaited)
+            .into_iter()
+            .partition(|(_, state, todo)| state.is_empty() && todo.is_empty());
+        for (names, state, todo) in rows {
+            text += &format!("| {} | {state} | {todo} |\n", joined(&names));
+        }
+        for (names, ..) in quiet {
+            text += &format!("\nNothing: {}.\n", joined(&names));
+        }
+    }
+    text
+}
+
+const HEAD: &str = "\
+# What a replica does
+
+Who leads a group is decided by a state machine without I/O, `crates/replica/src/machine/mod.rs`. This is all
+of it: what each event does to a replica in each state. `crates/replica/src/machine/tests/table.rs` writes and
+compares it: if it changes and that is meant, `ACCEPT=1 cargo test -p longarm-replica the_table`.
+";
+
+const LEGEND: &str = "\
+The replica is node 1 of 0, 1 and 2. A term is `counter.node`. *Heartbeat*, *silence* and *long silence* are
+ticks: with a new heartbeat on the page; after so long without one that a leader is suspected; when all times
+are over. In brackets, whose term a question names: an older one (4.0); the one promised, of its node; a
+higher one of its node (9.2); one that is not the asker's own (9.2, asked by node 0). `->` is an answer, of
+node 2. *Holds* is the sync term; *needs*, of a replica that is being overwritten, the least sync term of
+whoever it reports to. *Promises anew*: a leader was heard of, so that no report is given for the time of a
+promise. *Rests*: it does not stand for some time. *Heard*: its own next term will be higher. An empty field:
+as before. In a state that waits for its disk or for a survey, nothing else is handled.
+";
+
+#[test]
+fn the_table_is_as_agreed() {
+    let text = document();
+    if std::env::var_os("ACCEPT").is_some() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/replica.md");
+        std::fs::write(path, &text).expect("the sources are writable");
+        return;
+    }
+    let agreed = include_str!("../../../../../docs/replica.md");
+    let differ = text.lines().zip(agreed.lines()).find(|(is, was)| is != was);
+    assert!(
+        text == agreed,
+        "the table changed: {differ:?}; if that is meant: ACCEPT=1 cargo test -p longarm-replica the_table"
+    );
+}

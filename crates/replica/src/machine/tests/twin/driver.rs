@@ -1,0 +1,559 @@
+//! What a server does around its machine: it keeps promises on disk, fences, surveys, attaches followers,
+//! WRITEs entries and heartbeats, counts completions. What the machine leaves to it is kept here, and the
+//! rules of it that can be switched off are those of [`Rules`].
+
+use std::collections::BTreeMap;
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask, Extent, Held, Report};
+
+use super::Rules;
+use super::memory::STREAMS;
+use super::world::{Event as Happening, MS, TIMING, World};
+use crate::page::Beat;
+use crate::{Action, Event, Gate, Lease, Prepare, RoleKind, StartSet, Timing};
+
+/// Most positions of one WRITE of a copy.
+const CHUNK: u64 = 8;
+/// A queue pair for each stream, one for copies and one for heartbeats: in order each, not together.
+const COPIES: usize = STREAMS;
+const BEATS: usize = STREAMS + 1;
+
+/// A leader's connection to a follower's memory, and the questions that belong to it.
+pub struct Conn {
+    leader: usize,
+    follower: usize,
+    leader_life: u32,
+    follower_life: u32,
+    term: Term,
+    queues: [Queue; STREAMS + 2],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Queue {
+    last: u64,
+    broken: bool,
+}
+
+/// A one-sided WRITE.
+#[derive(Clone, Copy, Debug)]
+pub enum Write {
+    Entry { stream: usize, position: u64 },
+    Beat { beat: Beat, sent: Nanos },
+    Copy { term: Term, stream: usize, from: u64, to: u64 },
+}
+
+/// What a leader keeps while it forms and leads.
+pub struct Reign {
+    term: Term,
+    start: StartSet,
+    pub serves: bool,
+    gates: Vec<Gate>,
+    lease: Lease,
+    attached: BTreeMap<usize, Attached>,
+    beats: u64,
+    next_beat: Nanos,
+}
+
+struct Attached {
+    conn: usize,
+    since: u64,
+    stage: Stage,
+}
+
+enum Stage {
+    Asked,
+    /// What is still to be copied; the last one is under way.
+    Copying(Vec<Write>),
+    Adopting,
+    Synced,
+}
+
+impl Rules {
+    /// What the machines are told of time.
+    pub fn timing(&self) -> Timing {
+        let promise = if self.promise_kept { TIMING.promise } else { Nanos(0) };
+        Timing { promise, ..TIMING }
+    }
+
+    /// What the leases are told: 490 ms less the drift, or 500 ms less the drift, which is the promise.
+    fn lease_timing(&self) -> Timing {
+        Timing { promise: if self.drift { TIMING.promise } else { Nanos::from_millis(500) }, ..TIMING }
+    }
+}
+
+fn id(node: usize) -> NodeId {
+    NodeId(node as u8)
+}
+
+impl World {
+    pub fn tick(&mut self, node: usize) {
+        let page = self.nodes[node].page;
+        self.tell(node, Event::Tick(page));
+        self.reign(node);
+    }
+
+    /// Tells the machine, and does what it says.
+    fn tell(&mut self, node: usize, event: Event) {
+        let (now, mut todo) = (self.local(node), Vec::new());
+        self.nodes[node].machine.handle(event, now, &mut todo);
+        todo.into_iter().for_each(|action| self.act(node, action));
+    }
+
+    fn act(&mut self, node: usize, action: Action) {
+        if self.trace.is_some() {
+            self.note(|| format!("{node}: {action:?}"));
+        }
+        match action {
+            Action::Promise(term) => {
+                self.nodes[node].busy = true;
+                let ok = self.calm || !self.dice.hundred(6);
+                let delay = self.delay() * 3;
+                let life = self.nodes[node].life;
+                self.after(delay, Happening::Disk { node, life, term, ok });
+            }
+            Action::Survey => {
+                let report = self.survey(node);
+                self.tell(node, Event::Surveyed(report));
+            }
+            Action::Ask(to, ask) => {
+                self.send(Happening::Ask { from: node, to: usize::from(to.0), ask, conn: None });
+            }
+            Action::Answer(to, answer) => self.answer(node, to, answer),
+            Action::Prepare(prepare) => self.prepare(node, prepare),
+            Action::Adopt(_) => {
+                self.nodes[node].lost = false;
+                self.check_sync(node);
+            }
+            Action::Install(start) => {
+                self.nodes[node].installing = Some(start.term);
+                let delay = self.delay() + self.delay();
+                let life = self.nodes[node].life;
+                self.after(delay, Happening::Fetched { node, life, start });
+            }
+            Action::Form(_) => {
+                self.reign(node);
+                if !self.rules.serve_synced {
+                    let term = self.nodes[node].machine.promised();
+                    let others: Vec<NodeId> = self.nodes[node].machine.group().others().collect();
+                    for other in others {
+                        self.tell(node, Event::Answered(other, Answer::Synced { term }));
+                    }
+                }
+            }
+            Action::Serve(term) => {
+                self.judge.serves(id(node), term, self.now);
+                if let Some(reign) = &mut self.nodes[node].reign {
+                    reign.serves = true;
+                }
+            }
+            Action::StepDown(_) => {
+                self.nodes[node].reign = None;
+                self.nodes[node].installing = None;
+            }
+        }
+    }
+
+    /// The promise is on disk, or not: the fence, and then the machine is told.
+    pub fn disk_said(&mut self, node: usize, term: Term, ok: bool) {
+        if !ok {
+            if self.dice.hundred(50) {
+                self.nodes[node].fence = None;
+            }
+            return self.tell(node, Event::Unpromised(term));
+        }
+        self.nodes[node].fence = Some(term);
+        self.check_promise(node, term);
+        self.tell(node, Event::Promised(term));
+    }
+
+    fn survey(&self, node: usize) -> Report {
+        let node = &self.nodes[node];
+        let sync = node.machine.sync().unwrap_or_default();
+        let extent = |stream| Extent { floor: 0, len: node.memory.len(sync, stream) };
+        let streams = if sync == Term::ZERO { 0 } else { STREAMS };
+        Report { sync, streams: (0..streams).map(extent).collect() }
+    }
+
+    fn answer(&mut self, node: usize, to: NodeId, answer: Answer) {
+        let to = usize::from(to.0);
+        let of_conn = matches!(answer, Answer::Ready { .. } | Answer::Synced { .. });
+        let conn = self.nodes[node].heard_on.get(&to).map(|&(conn, _)| conn).filter(|_| of_conn);
+        self.send(Happening::Answer { from: node, to, answer, conn });
+    }
+
+    /// What was delivered.
+    pub fn handle(&mut self, node: usize, event: Happening) {
+        match event {
+            Happening::Ask { from, ask, conn, .. } => {
+                if let Some(conn) = conn {
+                    // Each connection brings each question once, in order.
+                    let asked = (conn, u8::from(matches!(ask, Ask::Adopt { .. })));
+                    let is_next = self.nodes[node].heard_on.get(&from).is_none_or(|&known| asked > known);
+                    let same = self.conns[conn].follower_life == self.nodes[node].life;
+                    // What would be overwritten now could not be given again.
+                    let dead = self.nodes[from].life != self.conns[conn].leader_life;
+                    if self.rules.overwritten_is_lost && dead && self.nodes[from].lost {
+                        return;
+                    }
+                    if self.rules.own_connection && !(is_next && same) {
+                        return;
+                    }
+                    self.nodes[node].heard_on.insert(from, asked);
+                }
+                self.tell(node, Event::Asked(id(from), ask));
+            }
+            Happening::Answer { from, answer, conn, .. } => self.answered(node, from, answer, conn),
+            Happening::Fetched { life, start, .. } => {
+                if life == self.nodes[node].life && self.nodes[node].installing == Some(start.term) {
+                    self.fetched(node, start);
+                }
+            }
+            Happening::Done { conn, write, ok } => self.completed(node, conn, write, ok),
+            _ => unreachable!("{event:?} is not delivered"),
+        }
+    }
+
+    /// Fetches from each holder, cuts, and is the base of a new term.
+    fn fetched(&mut self, node: usize, start: StartSet) {
+        self.nodes[node].installing = None;
+        let term = start.term;
+        for (stream, cut) in start.cuts.iter().enumerate() {
+            let holder = usize::from(cut.holder.0);
+            let there = &self.nodes[holder];
+            let reached = !self.is_cut(node, holder) && !self.is_cut(holder, node) && there.up;
+            let has = there.memory.len(start.base, stream) >= cut.len;
+            if holder != node && !(reached && has && there.fence == Some(term)) {
+                return self.tell(node, Event::NotInstalled(term));
+            }
+            for position in 0..cut.len {
+                self.nodes[node].memory.put(start.base, stream, position);
+            }
+            self.nodes[node].memory.cut(start.base, stream, cut.len);
+        }
+        self.nodes[node].memory.forget_after(start.base);
+        self.judge.installed(term, self.nodes[node].memory.before(term));
+        let group = *self.nodes[node].machine.group();
+        let mut gates = vec![Gate::new(group); STREAMS];
+        if !self.rules.sync_gate {
+            gates.iter_mut().for_each(|gate| group.others().for_each(|other| gate.set_synced(other, true)));
+        }
+        self.nodes[node].reign = Some(Reign {
+            term,
+            start,
+            serves: false,
+            gates,
+            lease: Lease::new(group, &self.rules.lease_timing()),
+            attached: BTreeMap::new(),
+            beats: 0,
+            next_beat: Nanos(0),
+        });
+        self.tell(node, Event::Installed(term));
+    }
+
+    /// Makes ready to be synced.
+    fn prepare(&mut self, node: usize, prepare: Prepare) {
+        let held = &mut self.nodes[node];
+        held.fence = Some(prepare.term);
+        let answer = if prepare.sync == Some(prepare.term) {
+            Held::Term
+        } else if prepare.sync == Some(prepare.base) {
+            if self.rules.cut {
+                for (stream, &cut) in prepare.cuts.iter().enumerate() {
+                    held.memory.cut(prepare.base, stream, cut);
+                }
+            }
+            held.memory.forget_after(prepare.base);
+            Held::Base((0..prepare.cuts.len()).map(|stream| held.memory.len(prepare.base, stream)).collect())
+        } else {
+            held.memory.clear();
+            Held::Nothing
+        };
+        self.answer(node, prepare.leader, Answer::Ready { term: prepare.term, held: answer });
+    }
+
+    // What a leader does.
+
+    /// Heartbeats, and followers that are not attached, or stuck.
+    fn reign(&mut self, node: usize) {
+        let now = self.local(node);
+        let others: Vec<usize> = (0..self.nodes.len()).filter(|&other| other != node).collect();
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        let (real, mut beat) = (self.now, None);
+        if now >= reign.next_beat {
+            reign.next_beat = now + TIMING.heartbeat;
+            reign.beats += 1;
+            beat = Some(Beat::new(reign.term, reign.beats));
+        }
+        let stuck = |attached: &Attached| {
+            matches!(attached.stage, Stage::Asked | Stage::Adopting) && real > attached.since + 80 * MS
+        };
+        let slow = reign.attached.iter().filter(|(_, attached)| stuck(attached));
+        let slow: Vec<usize> = slow.map(|(&other, _)| other).collect();
+        let open = |attached: &Attached| !matches!(attached.stage, Stage::Asked);
+        let conns = reign.attached.values().filter(|&attached| open(attached));
+        let conns: Vec<usize> = conns.map(|attached| attached.conn).collect();
+        if let Some(beat) = beat {
+            if self.rules.leader_promises {
+                self.nodes[node].machine.beat(now);
+            }
+            conns.into_iter().for_each(|conn| self.post(conn, Write::Beat { beat, sent: now }));
+        }
+        slow.into_iter().for_each(|other| self.detach(node, other));
+        for other in others {
+            let Some(reign) = &self.nodes[node].reign else { return };
+            if !reign.attached.contains_key(&other) {
+                self.attach(node, other);
+            }
+        }
+    }
+
+    fn attach(&mut self, node: usize, other: usize) {
+        let conn = self.conns.len();
+        let (leader_life, follower_life) = (self.nodes[node].life, self.nodes[other].life);
+        let since = self.now;
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        let (term, queues) = (reign.term, [Queue::default(); STREAMS + 2]);
+        self.conns.push(Conn { leader: node, follower: other, leader_life, follower_life, term, queues });
+        reign.attached.insert(other, Attached { conn, since, stage: Stage::Asked });
+        let cuts = reign.start.cuts.iter().map(|cut| cut.len).collect();
+        let ask = Ask::Sync { term, base: reign.start.base, cuts, streams: STREAMS as u16 };
+        self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
+    }
+
+    fn detach(&mut self, node: usize, other: usize) {
+        let gated = self.rules.sync_gate;
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        reign.attached.remove(&other);
+        if gated {
+            reign.gates.iter_mut().for_each(|gate| gate.set_synced(id(other), false));
+        }
+        self.tell(node, Event::Lost(id(other)));
+    }
+
+    fn answered(&mut self, node: usize, from: usize, answer: Answer, conn: Option<usize>) {
+        if let Some(conn) = conn
+            && self.rules.own_connection
+        {
+            let attached = self.nodes[node].reign.as_ref().and_then(|reign| reign.attached.get(&from));
+            if attached.is_none_or(|attached| attached.conn != conn) {
+                return;
+            }
+        }
+        let ready =
+            if let Answer::Ready { term, held } = &answer { Some((*term, held.clone())) } else { None };
+        let synced = if let Answer::Synced { term } = answer { Some(term) } else { None };
+        let answer = self.changed(node, answer);
+        self.tell(node, Event::Answered(id(from), answer));
+        if let Some((term, held)) = ready {
+            self.begin_copy(node, from, term, &held);
+        }
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        let Some(attached) = reign.attached.get_mut(&from) else { return };
+        if synced == Some(reign.term) && matches!(attached.stage, Stage::Adopting) {
+            attached.stage = Stage::Synced;
+            reign.gates.iter_mut().for_each(|gate| gate.set_synced(id(from), true));
+            self.count(node);
+        }
+    }
+
+    /// Without the rule, a report of another sync term makes up the majority, and does not forbid to lead.
+    fn changed(&self, node: usize, answer: Answer) -> Answer {
+        match answer {
+            Answer::Report { term, report } if !self.rules.base_only => {
+                let sync = self.nodes[node].machine.sync().unwrap_or_default();
+                let streams = if sync == report.sync { report.streams } else { Vec::new() };
+                Answer::Report { term, report: Report { sync, streams } }
+            }
+            other => other,
+        }
+    }
+
+    /// What the follower does not have: the start set, and all of this term (rule ResyncAll). What is
+    /// written from now on is written to it, too.
+    fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &Held) {
+        let (rules, memory) = (self.rules, &self.nodes[node].memory);
+        let Some(reign) = &self.nodes[node].reign else { return };
+        let Some(attached) = reign.attached.get(&other) else { return };
+        if reign.term != term || !matches!(attached.stage, Stage::Asked) {
+            return;
+        }
+        let mut parts = Vec::new();
+        for ((of, stream), len) in memory.before(term) {
+            let from = match held {
+                Held::Nothing => 0,
+                Held::Base(lens) if of == reign.start.base => lens.get(stream).copied().unwrap_or(0),
+                Held::Base(_) | Held::Term => len,
+            };
+            parts.push((of, stream, from, len));
+        }
+        for (stream, gate) in reign.gates.iter().enumerate() {
+            let trusted =
+                if matches!(held, Held::Term) { !rules.resync_from_zero } else { !rules.resync_all };
+            let from = if trusted { gate.acked(id(other)) } else { 0 };
+            parts.push((term, stream, from, memory.len(term, stream)));
+        }
+        let chunks = parts.into_iter().flat_map(|(term, stream, from, end)| {
+            let begins = (from..end).step_by(CHUNK as usize);
+            begins.map(move |from| Write::Copy { term, stream, from, to: end.min(from + CHUNK) })
+        });
+        let mut chunks: Vec<Write> = chunks.collect();
+        if self.dice.hundred(50) {
+            chunks.reverse();
+        }
+        if let Some(attached) = self.attached(node, other) {
+            attached.stage = Stage::Copying(chunks);
+        }
+        self.copy_on(node, other);
+    }
+
+    fn attached(&mut self, node: usize, other: usize) -> Option<&mut Attached> {
+        self.nodes[node].reign.as_mut()?.attached.get_mut(&other)
+    }
+
+    /// The next part of a copy; when there is none, the follower counts itself synced.
+    fn copy_on(&mut self, node: usize, other: usize) {
+        let (now, awaited) = (self.now, self.rules.copy_awaited);
+        let Some(attached) = self.attached(node, other) else { return };
+        let Stage::Copying(chunks) = &mut attached.stage else { return };
+        let conn = attached.conn;
+        let next = if awaited { chunks.pop().into_iter().collect() } else { std::mem::take(chunks) };
+        if next.is_empty() || !awaited {
+            (attached.stage, attached.since) = (Stage::Adopting, now);
+            let ask = Ask::Adopt { term: self.conns[conn].term };
+            self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
+        }
+        next.into_iter().for_each(|write| self.post(conn, write));
+    }
+
+    /// Posts a WRITE.
+    fn post(&mut self, conn: usize, write: Write) {
+        // Copies are slow: reading what is to be copied takes time.
+        let slow = matches!(write, Write::Copy { .. }) && self.dice.hundred(30);
+        let delay = self.delay() / 4 + if slow { self.dice.within(0, 30 * MS) } else { 0 };
+        let queue = &mut self.conns[conn].queues[queue_of(write)];
+        queue.last = (self.now + delay).max(queue.last + 1);
+        let delay = queue.last - self.now;
+        self.after(delay, Happening::Land { conn, write });
+    }
+
+    /// A WRITE arrives, whatever the follower's processor does.
+    pub fn land(&mut self, conn: usize, write: Write) {
+        let Conn { leader, follower, follower_life, term, queues, .. } = self.conns[conn];
+        if queues[queue_of(write)].broken {
+            return;
+        }
+        let there = &self.nodes[follower];
+        let open = there.fence == Some(term) || !self.rules.fence;
+        let ok = there.up && there.life == follower_life && open && !self.is_cut(leader, follower);
+        if ok {
+            let there = &mut self.nodes[follower];
+            match write {
+                Write::Entry { stream, position } => there.memory.put(term, stream, position),
+                Write::Beat { beat, .. } => there.page = beat,
+                Write::Copy { term, stream, from, to } => {
+                    (from..to).for_each(|position| there.memory.put(term, stream, position));
+                }
+            }
+            self.check_sync(follower);
+        }
+        let delay = if ok { self.delay() / 4 } else { 10 * MS };
+        self.conns[conn].queues[queue_of(write)].broken = !ok;
+        self.after(delay, Happening::Done { conn, write, ok });
+    }
+
+    /// A completion arrives; one that cannot arrive ends the connection.
+    pub fn done(&mut self, conn: usize, write: Write, ok: bool) {
+        let Conn { leader, follower, leader_life, .. } = self.conns[conn];
+        if ok && self.is_cut(follower, leader) {
+            self.conns[conn].queues[queue_of(write)].broken = true;
+            return self.after(10 * MS, Happening::Done { conn, write, ok: false });
+        }
+        if self.nodes[leader].life == leader_life {
+            self.deliver(leader, Happening::Done { conn, write, ok });
+        }
+    }
+
+    fn completed(&mut self, node: usize, conn: usize, write: Write, ok: bool) {
+        let Conn { follower, term, .. } = self.conns[conn];
+        let (now, clock, real) = (self.local(node), self.nodes[node].clock, self.now);
+        let Some(reign) = self.nodes[node].reign.as_mut().filter(|reign| reign.term == term) else { return };
+        let current = reign.attached.get(&follower).is_some_and(|attached| attached.conn == conn);
+        match write {
+            _ if !ok && current => self.detach(node, follower),
+            _ if !ok => {}
+            Write::Entry { stream, position } => {
+                reign.gates[stream].ack(id(follower), position + 1);
+                self.count(node);
+            }
+            Write::Beat { sent, .. } => {
+                reign.lease.renew(id(follower), sent);
+                self.judge.leases(term, clock.real(reign.lease.end(now)), real);
+            }
+            Write::Copy { .. } if current => self.copy_on(node, follower),
+            Write::Copy { .. } => {}
+        }
+    }
+
+    /// What is committed by now.
+    fn count(&mut self, node: usize) {
+        let memory = &self.nodes[node].memory;
+        let written: Vec<u64> = match &self.nodes[node].reign {
+            Some(reign) => (0..STREAMS).map(|stream| memory.len(reign.term, stream)).collect(),
+            None => return,
+        };
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        for (stream, gate) in reign.gates.iter_mut().enumerate() {
+            self.judge.commits(reign.term, stream, gate.committed(written[stream]));
+        }
+    }
+
+    /// A client writes or reads somewhere.
+    pub fn client(&mut self) {
+        let node = self.dice.pick(self.nodes.len());
+        let node = self
+            .nodes
+            .iter()
+            .position(|n| n.reign.is_some())
+            .filter(|_| self.dice.hundred(60))
+            .unwrap_or(node);
+        if !self.acts(node) || self.nodes[node].machine.kind() != RoleKind::Leader {
+            return;
+        }
+        let now = self.local(node);
+        let stream = self.dice.pick(STREAMS);
+        let Some(reign) = &self.nodes[node].reign else { return };
+        let term = reign.term;
+        if now < reign.lease.end(now) {
+            self.judge.reads(term);
+        }
+        let open = reign.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
+        let conns: Vec<usize> = open.map(|attached| attached.conn).collect();
+        let position = self.nodes[node].memory.len(term, stream);
+        self.nodes[node].memory.put(term, stream, position);
+        conns.into_iter().for_each(|conn| self.post(conn, Write::Entry { stream, position }));
+        self.count(node);
+    }
+
+    /// Without the rule, what comes of it is to be seen, and not that it is off.
+    pub fn check_promise(&mut self, node: usize, term: Term) {
+        if self.rules.persist_promise {
+            self.judge.promised(id(node), term, self.nodes[node].disk);
+        }
+    }
+
+    fn check_sync(&mut self, node: usize) {
+        let Some(sync) = self.nodes[node].machine.sync() else { return };
+        let leader = &self.nodes[usize::from(sync.node().0)];
+        let leader = (leader.machine.sync() == Some(sync)).then_some(&leader.memory);
+        self.judge.synced(id(node), sync, &self.nodes[node].memory, leader);
+    }
+}
+
+fn queue_of(write: Write) -> usize {
+    match write {
+        Write::Entry { stream, .. } => stream,
+        Write::Copy { .. } => COPIES,
+        Write::Beat { .. } => BEATS,
+    }
+}

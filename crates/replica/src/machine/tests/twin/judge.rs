@@ -1,0 +1,139 @@
+//! Sees all that happens in the world, at once and in real time, and says what must not be. Names as in
+//! `ViewChange.tla`.
+
+use std::collections::BTreeMap;
+
+use longarm_base::{NodeId, Term};
+
+use super::memory::{Lens, Memory, STREAMS};
+
+#[derive(Default)]
+pub struct Judge {
+    /// The start set of each term that was installed.
+    starts: BTreeMap<Term, Lens>,
+    /// Who serves or served a term.
+    served: BTreeMap<Term, NodeId>,
+    committed: Lens,
+    /// Until when the lease of a term lasts, in real time.
+    leases: BTreeMap<Term, u64>,
+    /// What each replica promised.
+    promised: BTreeMap<NodeId, Term>,
+    /// The first thing that was wrong.
+    pub wrong: Option<String>,
+    /// How much was seen.
+    pub reads: u64,
+    pub commits: u64,
+}
+
+fn len(lens: &Lens, term: Term, stream: usize) -> u64 {
+    lens.get(&(term, stream)).copied().unwrap_or(0)
+}
+
+impl Judge {
+    pub fn wrong(&mut self, text: String) {
+        self.wrong.get_or_insert(text);
+    }
+
+    pub fn terms_served(&self) -> usize {
+        self.served.len()
+    }
+
+    fn served_after(&self, term: Term) -> Option<Term> {
+        self.served.range(term..).map(|(&other, _)| other).find(|&other| other > term)
+    }
+
+    pub fn promised(&mut self, node: NodeId, term: Term, disk: Term) {
+        let before = self.promised.insert(node, term).unwrap_or_default();
+        if before > term || disk < term {
+            self.wrong(format!("Promise: {node} promised {before}, now {term}, and {disk} is on its disk"));
+        }
+    }
+
+    pub fn installed(&mut self, term: Term, start: Lens) {
+        if self.starts.insert(term, start).is_some() {
+            self.wrong(format!("OneLeader: {term} was installed twice"));
+        }
+    }
+
+    pub fn serves(&mut self, node: NodeId, term: Term, now: u64) {
+        if let Some(other) = self.served.insert(term, node) {
+            self.wrong(format!("OneLeader: {node} serves {term}, as {other} did"));
+        }
+        let others: Vec<Term> = self.served.keys().copied().filter(|&other| other != term).collect();
+        for other in others {
+            self.compare(term.min(other), term.max(other));
+        }
+        let lost = self.committed.iter().find(|&(&(of, stream), &committed)| {
+            of < term && len(&self.starts[&term], of, stream) < committed
+        });
+        if let Some(((of, stream), committed)) = lost {
+            let text = format!("Complete: {term} serves without {of}/{stream} up to {committed}");
+            self.wrong(text);
+        }
+        let held = self.leases.range(..term).find(|&(_, &end)| end > now);
+        if let Some((old, end)) = held {
+            let text = format!("OldLeasesOver: {term} serves {} ns before {old} has ended", end - now);
+            self.wrong(text);
+        }
+    }
+
+    /// Complete and NoReturn, for two terms that served.
+    fn compare(&mut self, old: Term, new: Term) {
+        let (first, second) = (&self.starts[&old], &self.starts[&new]);
+        let places = first.keys().chain(second.keys()).filter(|&&(of, _)| of < old);
+        let differ = places.copied().find(|&(of, stream)| len(first, of, stream) != len(second, of, stream));
+        if let Some((of, stream)) = differ {
+            let (was, is) = (len(first, of, stream), len(second, of, stream));
+            let name = if is < was { "Complete" } else { "NoReturn" };
+            self.wrong(format!("{name}: {of}/{stream} was {was} in the start set of {old}, {is} in {new}'s"));
+        }
+    }
+
+    pub fn commits(&mut self, term: Term, stream: usize, committed: u64) {
+        let known = self.committed.entry((term, stream)).or_default();
+        if committed <= *known {
+            return;
+        }
+        *known = committed;
+        self.commits += 1;
+        let lost = self
+            .served
+            .range(term..)
+            .map(|(&later, _)| later)
+            .find(|&later| later > term && len(&self.starts[&later], term, stream) < committed);
+        if let Some(later) = lost {
+            self.wrong(format!("Complete: {term}/{stream} commits {committed}, which {later} does not have"));
+        }
+    }
+
+    pub fn leases(&mut self, term: Term, end: u64, now: u64) {
+        let known = self.leases.entry(term).or_default();
+        *known = end.max(*known);
+        if let Some(later) = self.served_after(term).filter(|_| end > now) {
+            self.wrong(format!("OldLeasesOver: {term} has a lease while {later} serves"));
+        }
+    }
+
+    pub fn reads(&mut self, term: Term) {
+        self.reads += 1;
+        if let Some(later) = self.served_after(term) {
+            self.wrong(format!("OldLeasesOver: somebody reads {term} while {later} serves"));
+        }
+    }
+
+    /// SyncMeaning of a replica; `leader` is the memory of its term's leader, if that has it still.
+    pub fn synced(&mut self, node: NodeId, sync: Term, memory: &Memory, leader: Option<&Memory>) {
+        let Some(start) = self.starts.get(&sync) else { return };
+        let held = memory.before(sync);
+        if held != *start {
+            let text = format!("SyncMeaning: {node} holds {held:?}, the start set of {sync} is {start:?}");
+            return self.wrong(text);
+        }
+        let Some(leader) = leader else { return };
+        for stream in 0..STREAMS {
+            if memory.len(sync, stream) > leader.len(sync, stream) {
+                self.wrong(format!("SyncMeaning: {node} has more of {sync}/{stream} than its leader"));
+            }
+        }
+    }
+}

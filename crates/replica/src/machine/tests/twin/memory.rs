@@ -1,0 +1,62 @@
+//! What a replica's memory holds, as in `ViewChange.tla`: of each stream of each term, which positions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longarm_base::Term;
+
+/// Streams of every term.
+pub const STREAMS: usize = 2;
+
+/// How much of each stream of each term; what is missing is zero.
+pub type Lens = BTreeMap<(Term, usize), u64>;
+
+#[derive(Clone, Default)]
+struct Stream {
+    len: u64,
+    /// Positions that landed beyond a hole.
+    beyond: BTreeSet<u64>,
+}
+
+/// The memory of one replica.
+#[derive(Clone, Default)]
+pub struct Memory(BTreeMap<(Term, usize), Stream>);
+
+impl Memory {
+    pub fn put(&mut self, term: Term, stream: usize, position: u64) {
+        let held = self.0.entry((term, stream)).or_default();
+        if position >= held.len {
+            held.beyond.insert(position);
+        }
+        while held.beyond.remove(&held.len) {
+            held.len += 1;
+        }
+    }
+
+    /// The positions without a hole before them.
+    pub fn len(&self, term: Term, stream: usize) -> u64 {
+        self.0.get(&(term, stream)).map_or(0, |held| held.len)
+    }
+
+    /// Voids what lies beyond `len`.
+    pub fn cut(&mut self, term: Term, stream: usize, len: u64) {
+        if let Some(held) = self.0.get_mut(&(term, stream)) {
+            held.len = held.len.min(len);
+            held.beyond.retain(|&position| position < len);
+        }
+    }
+
+    /// Voids all that is younger than `term`.
+    pub fn forget_after(&mut self, term: Term) {
+        self.0.retain(|&(of, _), _| of <= term);
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// All of the terms before `term`.
+    pub fn before(&self, term: Term) -> Lens {
+        let held = self.0.range(..(term, 0)).filter(|(_, held)| held.len > 0);
+        held.map(|(&at, held)| (at, held.len)).collect()
+    }
+}

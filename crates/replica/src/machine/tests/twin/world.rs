@@ -1,0 +1,447 @@
+//! A world of replicas: real time, clocks that are not it, messages, WRITEs, disks, faults.
+//!
+//! Everything that takes time is an event in one queue. A replica that waits for its disk, or is paused,
+//! handles nothing; its memory is written all the same.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask};
+
+use super::Rules;
+use super::driver::{Conn, Reign, Write};
+use super::judge::Judge;
+use super::memory::Memory;
+use crate::page::Beat;
+use crate::{Group, Machine, StartSet, Timing};
+
+pub const MS: u64 = 1_000_000;
+pub const US: u64 = 1_000;
+
+/// What the group keeps. A hundredth of the promise is more than messages take.
+pub const TIMING: Timing = Timing {
+    heartbeat: Nanos::from_millis(50),
+    suspect: Nanos::from_millis(150),
+    promise: Nanos::from_millis(490),
+    election: Nanos::from_millis(700),
+};
+
+/// How much of a story is told.
+const LINES: usize = 60;
+/// How long there are faults, and how long a group may then take to be whole.
+const CHAOS: u64 = 6_000 * MS;
+const CALM: u64 = 12_000 * MS;
+
+/// Chance of a seed (splitmix64).
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    pub fn within(&mut self, from: u64, to: u64) -> u64 {
+        from + self.next() % (to - from)
+    }
+
+    pub fn hundred(&mut self, below: u64) -> bool {
+        self.within(0, 100) < below
+    }
+
+    pub fn pick(&mut self, count: usize) -> usize {
+        self.within(0, count as u64) as usize
+    }
+}
+
+/// A clock that goes wrong by up to a hundredth, and began at another time.
+#[derive(Clone, Copy)]
+pub struct Clock {
+    offset: u64,
+    ppm: i64,
+}
+
+impl Clock {
+    pub fn read(self, real: u64) -> Nanos {
+        Nanos(self.offset + (real as i128 * (1_000_000 + i128::from(self.ppm)) / 1_000_000) as u64)
+    }
+
+    pub fn real(self, local: Nanos) -> u64 {
+        let passed = i128::from(local.0.saturating_sub(self.offset));
+        (passed * 1_000_000 / (1_000_000 + i128::from(self.ppm))) as u64
+    }
+}
+
+/// Something that is going to happen.
+#[derive(Clone, Debug)]
+pub enum Event {
+    Tick(usize),
+    Ask { from: usize, to: usize, ask: Ask, conn: Option<usize> },
+    Answer { from: usize, to: usize, answer: Answer, conn: Option<usize> },
+    Disk { node: usize, life: u32, term: Term, ok: bool },
+    Fetched { node: usize, life: u32, start: StartSet },
+    Land { conn: usize, write: Write },
+    Done { conn: usize, write: Write, ok: bool },
+    Client,
+    Fault,
+    Mend { from: usize, to: usize },
+    Resume(usize),
+    Restart { node: usize, memory: bool },
+}
+
+pub struct Node {
+    pub machine: Machine,
+    pub up: bool,
+    pub paused: bool,
+    /// Waits for its disk.
+    pub busy: bool,
+    /// What the disk said while it was paused.
+    pub said: Option<(Term, bool)>,
+    pub inbox: VecDeque<Event>,
+    /// How often it started.
+    pub life: u32,
+    pub clock: Clock,
+    /// The promised term on disk.
+    pub disk: Term,
+    pub memory: Memory,
+    /// It was lost; of interest only until it counts again.
+    pub lost: bool,
+    pub page: Beat,
+    /// The term whose WRITEs land here.
+    pub fence: Option<Term>,
+    /// The connection on which each of the others last asked, and how far it came.
+    pub heard_on: BTreeMap<usize, (usize, u8)>,
+    pub installing: Option<Term>,
+    pub reign: Option<Reign>,
+}
+
+pub struct World {
+    pub rules: Rules,
+    pub dice: Dice,
+    pub now: u64,
+    count: u64,
+    queue: BTreeMap<(u64, u64), Event>,
+    pub nodes: Vec<Node>,
+    cut: Vec<Vec<bool>>,
+    pub conns: Vec<Conn>,
+    pub judge: Judge,
+    pub calm: bool,
+    /// The last events, if somebody wants to see them.
+    pub trace: Option<VecDeque<String>>,
+    pub events: u64,
+    commits_before: u64,
+}
+
+impl World {
+    pub fn new(seed: u64, rules: Rules) -> World {
+        let mut dice = Dice(seed);
+        let size = if seed % 4 == 3 { 5 } else { 3 };
+        let members: Vec<NodeId> = (0..size).map(NodeId).collect();
+        let nodes = members.iter().map(|&me| node(me, &members, &rules, &mut dice)).collect();
+        let cut = vec![vec![false; members.len()]; members.len()];
+        let queue = BTreeMap::new();
+        let (judge, conns) = (Judge::default(), Vec::new());
+        let mut world = World {
+            rules,
+            dice,
+            now: 0,
+            count: 0,
+            queue,
+            nodes,
+            cut,
+            conns,
+            judge,
+            calm: false,
+            trace: None,
+            events: 0,
+            commits_before: 0,
+        };
+        (0..world.nodes.len()).for_each(|node| world.after(US, Event::Tick(node)));
+        world.after(MS, Event::Client);
+        world.after(800 * MS, Event::Fault);
+        world
+    }
+
+    /// Until something is wrong, or the group is whole after the faults.
+    pub fn run(&mut self) -> Result<(), String> {
+        while let Some(((at, _), event)) = self.queue.pop_first() {
+            self.now = at;
+            self.events += 1;
+            if let Some(trace) = &mut self.trace
+                && !matches!(event, Event::Tick(_) | Event::Client)
+            {
+                trace.push_back(format!("{:>10} {event:?}", at / US));
+                trace.drain(..trace.len().saturating_sub(LINES));
+            }
+            if !self.calm && at > CHAOS {
+                self.calm_down();
+            }
+            self.happen(event);
+            if let Some(wrong) = self.judge.wrong.take() {
+                return Err(wrong);
+            }
+            if self.calm && self.is_whole() {
+                return Ok(());
+            }
+            if at > CHAOS + CALM {
+                return Err("Liveness: all is well, and nobody leads".into());
+            }
+        }
+        Err("nothing more happens".into())
+    }
+
+    pub fn note(&mut self, text: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(trace) = &mut self.trace {
+            trace.push_back(format!("{:>10}    {}", now / US, text()));
+        }
+    }
+
+    pub fn after(&mut self, delay: u64, event: Event) {
+        self.count += 1;
+        self.queue.insert((self.now + delay, self.count), event);
+    }
+
+    pub fn local(&self, node: usize) -> Nanos {
+        self.nodes[node].clock.read(self.now)
+    }
+
+    pub fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.cut[from][to]
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event {
+            Event::Tick(node) => {
+                let delay = self.dice.within(2 * MS, 9 * MS);
+                self.after(delay, Event::Tick(node));
+                if self.acts(node) {
+                    self.tick(node);
+                }
+            }
+            Event::Ask { from, to, .. } | Event::Answer { from, to, .. } => {
+                if !self.cut[from][to] {
+                    self.deliver(to, event);
+                }
+            }
+            Event::Disk { node, life, term, ok } if self.nodes[node].life == life => {
+                if ok || self.dice.hundred(50) {
+                    self.nodes[node].disk = term;
+                }
+                self.nodes[node].said = Some((term, ok));
+                self.go_on(node);
+            }
+            Event::Fetched { node, .. } => self.deliver(node, event),
+            Event::Land { conn, write } => self.land(conn, write),
+            Event::Done { conn, write, ok } => self.done(conn, write, ok),
+            Event::Client => {
+                let delay = self.dice.within(2 * MS, 20 * MS);
+                self.after(delay, Event::Client);
+                self.client();
+            }
+            Event::Fault if !self.calm => {
+                let delay = self.dice.within(20 * MS, 300 * MS);
+                self.after(delay, Event::Fault);
+                self.fault();
+            }
+            Event::Mend { from, to } => self.cut[from][to] = false,
+            Event::Resume(node) => {
+                self.nodes[node].paused = false;
+                self.go_on(node);
+            }
+            Event::Restart { node, memory } if !self.nodes[node].up => self.restart(node, memory),
+            Event::Disk { .. } | Event::Fault | Event::Restart { .. } => {}
+        }
+    }
+
+    /// Whether it does anything at the moment.
+    pub fn acts(&self, node: usize) -> bool {
+        let node = &self.nodes[node];
+        node.up && !node.paused && !node.busy
+    }
+
+    /// What has to wait does.
+    pub fn deliver(&mut self, node: usize, event: Event) {
+        if self.nodes[node].up {
+            self.nodes[node].inbox.push_back(event);
+            self.go_on(node);
+        }
+    }
+
+    fn go_on(&mut self, node: usize) {
+        if !self.nodes[node].up || self.nodes[node].paused {
+            return;
+        }
+        if let Some((term, ok)) = self.nodes[node].said.take() {
+            self.nodes[node].busy = false;
+            self.disk_said(node, term, ok);
+        }
+        while self.acts(node) {
+            let Some(event) = self.nodes[node].inbox.pop_front() else { return };
+            self.handle(node, event);
+        }
+    }
+
+    /// A message may be lost, late, or come twice.
+    pub fn send(&mut self, event: Event) {
+        if let Event::Ask { from, to, .. } | Event::Answer { from, to, .. } = event
+            && (self.cut[from][to] || !self.calm && self.dice.hundred(3))
+        {
+            return;
+        }
+        if self.dice.hundred(6) {
+            let late = self.dice.within(0, 400 * MS);
+            self.after(late, event.clone());
+        }
+        let delay = self.delay();
+        self.after(delay, event);
+    }
+
+    pub fn delay(&mut self) -> u64 {
+        match self.dice.within(0, 100) {
+            0..3 => self.dice.within(MS, 60 * MS),
+            3..15 => self.dice.within(200 * US, 4 * MS),
+            _ => self.dice.within(10 * US, 200 * US),
+        }
+    }
+
+    fn fault(&mut self) {
+        let size = self.nodes.len();
+        let leader = self.nodes.iter().position(|node| node.reign.is_some());
+        let victim = leader.filter(|_| self.dice.hundred(50)).unwrap_or_else(|| self.dice.pick(size));
+        let other = (victim + 1 + self.dice.pick(size - 1)) % size;
+        let long = if self.dice.hundred(30) { 30 } else { 1_200 };
+        let long = self.dice.within(MS, long * MS);
+        match self.dice.within(0, 100) {
+            0..15 => self.cut_off(victim, other, long),
+            15..30 => {
+                self.cut_off(victim, other, long);
+                self.cut_off(other, victim, long);
+            }
+            30..45 => {
+                for other in (0..size).filter(|&other| other != victim) {
+                    self.cut_off(victim, other, long);
+                    self.cut_off(other, victim, long);
+                }
+            }
+            45..75 if !self.nodes[victim].paused => {
+                self.nodes[victim].paused = true;
+                self.after(long, Event::Resume(victim));
+                self.note(|| format!("{victim} is paused"));
+            }
+            75..85 => self.crash(victim, true),
+            _ => self.crash(victim, false),
+        }
+    }
+
+    fn cut_off(&mut self, from: usize, to: usize, long: u64) {
+        self.cut[from][to] = true;
+        self.after(long, Event::Mend { from, to });
+        self.note(|| format!("cut: {from} to {to}"));
+    }
+
+    /// At most a minority is without memory at any time. One that is being overwritten is without.
+    fn crash(&mut self, node: usize, memory: bool) {
+        let all = self.rules.overwritten_is_lost;
+        // It may be about to be: a sync waits for the disk.
+        let awaits = |node: &Node| matches!(node.machine.pending, Some((_, Ask::Sync { .. })));
+        let lost = |node: &Node| match node.machine.sync() {
+            None => all || node.lost,
+            Some(_) => all && awaits(node),
+        };
+        let others = self.nodes.iter().enumerate().filter(|&(other, it)| other != node && lost(it)).count();
+        let memory = memory || others >= (self.nodes.len() - 1) / 2;
+        if !self.nodes[node].up || self.nodes[node].machine.sync().is_none() && memory {
+            return;
+        }
+        self.note(|| format!("{node} crashes, memory stays: {memory}"));
+        let delay = self.dice.within(MS, 300 * MS);
+        self.after(delay, Event::Restart { node, memory });
+        let seed = self.dice.next();
+        let node = &mut self.nodes[node];
+        (node.up, node.busy, node.said) = (false, false, None);
+        node.life += 1;
+        node.inbox.clear();
+        node.heard_on.clear();
+        (node.fence, node.reign, node.installing) = (None, None, None);
+        if !memory {
+            node.lost = true;
+            node.memory.clear();
+            node.page = Beat::default();
+            if !self.rules.persist_promise {
+                node.disk = Term::ZERO;
+            }
+            // So that it is counted as one without memory from now on.
+            let group = *node.machine.group();
+            node.machine = Machine::new(group, TIMING, node.disk, None, seed, Nanos(0));
+        }
+    }
+
+    fn restart(&mut self, node: usize, memory: bool) {
+        let now = if self.rules.boot_wait { self.local(node) } else { Nanos(0) };
+        let seed = self.dice.next();
+        let votes = self.rules.amnesiac_votes && !memory;
+        let timing = self.rules.timing();
+        let starts = &mut self.nodes[node];
+        let held = if votes { Some(Term::ZERO) } else { starts.machine.sync() };
+        starts.machine = Machine::new(*starts.machine.group(), timing, starts.disk, held, seed, now);
+        starts.up = true;
+        self.check_promise(node, self.nodes[node].machine.promised());
+    }
+
+    /// All links are there, and all replicas run.
+    fn calm_down(&mut self) {
+        self.note(|| "calm".into());
+        self.calm = true;
+        self.cut.iter_mut().flatten().for_each(|cut| *cut = false);
+        for node in 0..self.nodes.len() {
+            self.nodes[node].paused = false;
+            self.go_on(node);
+        }
+        self.commits_before = self.judge.commits;
+    }
+
+    /// Somebody serves, all others are synced, and something was committed since.
+    fn is_whole(&self) -> bool {
+        let Some(leader) = self.nodes.iter().find(|node| node.reign.as_ref().is_some_and(|r| r.serves))
+        else {
+            return false;
+        };
+        let term = leader.machine.promised();
+        let others = self.nodes.iter().all(|node| node.up && node.machine.sync() == Some(term));
+        others && self.judge.commits > self.commits_before
+    }
+}
+
+fn node(me: NodeId, members: &[NodeId], rules: &Rules, dice: &mut Dice) -> Node {
+    let group = Group::new(me, members).expect("a group");
+    let ppm = match dice.pick(4) {
+        0 => -10_000,
+        1 => 10_000,
+        _ => dice.within(0, 20_001) as i64 - 10_000,
+    };
+    let clock = Clock { offset: dice.within(100_000 * MS, 200_000 * MS), ppm };
+    let machine =
+        Machine::new(group, rules.timing(), Term::ZERO, Some(Term::ZERO), dice.next(), clock.read(0));
+    Node {
+        machine,
+        up: true,
+        paused: false,
+        busy: false,
+        said: None,
+        inbox: VecDeque::new(),
+        life: 0,
+        clock,
+        disk: Term::ZERO,
+        memory: Memory::default(),
+        lost: false,
+        page: Beat::default(),
+        fence: None,
+        heard_on: BTreeMap::new(),
+        installing: None,
+        reign: None,
+    }
+}
