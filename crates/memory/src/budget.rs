@@ -25,6 +25,13 @@ impl Budget {
         taken.is_ok()
     }
 
+    /// Takes `bytes` also beyond the limit: for what must not fail. Others get nothing until that much is
+    /// given back.
+    pub fn take_anyway(&self, bytes: u64) {
+        // Relaxed: as in `take`.
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Gives back what was taken.
     pub fn give(&self, bytes: u64) {
         // Relaxed: as in `take`.
@@ -55,5 +62,7 @@ mod tests {
         assert!(!budget.take(1) && !budget.take(u64::MAX));
         budget.give(3);
         assert_eq!(budget.used(), 7);
+        budget.take_anyway(20);
+        assert!(!budget.take(0) && budget.used() == 27);
     }
 }

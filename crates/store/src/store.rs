@@ -29,7 +29,7 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, Nanos};
 use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
-use crate::object::{self, Entry, EntryError};
+use crate::object::{self, Entry, EntryError, RoomState, check_room};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
     Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
@@ -204,6 +204,23 @@ impl<M: OwnedWords> Store<M> {
         self.memory.copy_out(offset, bytes);
         let entry = object::read(bytes, offset, &self.sums)?;
         if entry.csn == csn { Ok(entry) } else { Err(EntryError::Other(entry.csn)) }
+    }
+
+    /// Shows every whole entry of a segment, or of a run by its head, superseded or not. For segments in
+    /// which nothing is being written.
+    pub fn visit(&self, segment: u32, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
+        let line = self.ledger.lock().segments[segment as usize].line;
+        let (room, rooms) = line.rooms();
+        let mut bytes = Vec::new();
+        for i in 0..rooms {
+            let offset = segment_at(segment) + i * room;
+            if let RoomState::Entry(entry, len) =
+                check_room(&self.memory, &self.sums, (offset, room), &mut bytes)
+                && line.holds(&entry)
+            {
+                visit(EntryPlace { offset, len }, &entry);
+            }
+        }
     }
 
     /// Marks the entry as replaced. Idempotent: it is accounted once, and `true` is said to that one caller.

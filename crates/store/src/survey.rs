@@ -38,9 +38,9 @@ pub struct StreamSurvey {
     pub len: u64,
     /// Position and place of each entry from the floor to `len`, in order.
     pub tail: Vec<(u64, EntryPlace)>,
-    /// Whole entries behind the first gap, and second copies of a position, if a leader ever wrote such. They
-    /// are to be voided.
-    pub beyond: Vec<EntryPlace>,
+    /// Position and place of whole entries behind the first gap, and of second copies of a position, if a
+    /// leader ever wrote such. They are to be voided.
+    pub beyond: Vec<(u64, EntryPlace)>,
 }
 
 /// Surveys the streams of `term`: one for each of `floors`, which says how many of its positions are known to
@@ -112,7 +112,7 @@ fn judge(mut entries: Vec<Whole>, floor: u64, csn: &mut Csn) -> StreamSurvey {
             stream.len = entry.position.saturating_add(1);
             *csn = (*csn).max(entry.csn);
         } else {
-            stream.beyond.push(entry.place);
+            stream.beyond.push((entry.position, entry.place));
         }
     }
     stream

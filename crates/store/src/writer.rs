@@ -128,6 +128,14 @@ impl<M: OwnedWords> Writer<M> {
         Ok(draft)
     }
 
+    /// As [`draft`](Self::draft), for an entry that memory is given back by, or that must outlive another: it
+    /// may take of the reserve, as moves do.
+    pub fn draft_kept(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
+        let mut draft = self.begin(Lane::Move, key, value.len(), meta)?;
+        self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
+        Ok(draft)
+    }
+
     /// Begins an entry whose value arrives in pieces, straight into its room: see [`fill`](Self::fill).
     pub fn draft_streamed(
         &mut self,

@@ -30,6 +30,7 @@ use super::layout::{
     indicator,
 };
 use super::pair::{Found, Pair, view};
+use super::resize::Bound;
 use super::slot::{EntryRef, Record, SlotView, seed};
 
 /// What the index must know of entries, which it does not read itself.
@@ -135,7 +136,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             next_id: AtomicU64::new(1),
             items: AtomicU64::new(0),
         };
-        owner.add_table(pairs, 0)?;
+        owner.add_table(pairs, 0, Bound::Budget)?;
         Ok(owner)
     }
 

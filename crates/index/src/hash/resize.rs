@@ -39,9 +39,18 @@ pub enum Moved {
     Blocked,
 }
 
+/// What a new table must fit into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bound {
+    /// The memory limit.
+    Budget,
+    /// Only the region.
+    Region,
+}
+
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Appends a table of `pairs` pairs if the newest is still `after` (an id; 0 for none).
-    pub(super) fn add_table(&self, pairs: u64, after: u32) -> Result<(), Full> {
+    pub(super) fn add_table(&self, pairs: u64, after: u32, bound: Bound) -> Result<(), Full> {
         let mut state = self.state.write().expect("index state");
         if state.live.last().map_or(0, |live| live.table.id) != after {
             return Ok(());
@@ -52,8 +61,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let shape = Shape::of(self.options.slots);
         let bytes = Table::bytes_for(shape, pairs);
         let base = self.free_extent(&state, bytes).ok_or(Full)?;
-        if !self.budget.take(bytes) {
-            return Err(Full);
+        match bound {
+            Bound::Budget if !self.budget.take(bytes) => return Err(Full),
+            Bound::Budget => {}
+            Bound::Region => self.budget.take_anyway(bytes),
         }
         // Relaxed: the state's lock orders ids.
         let id = self.next_id.fetch_add(1, Ordering::Relaxed) as u32;
@@ -125,6 +136,16 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Makes room for a key for which an insert found none: grows the table and moves the key's pair now.
     /// Where as many tables are live as may be, it first helps to finish the oldest move.
     pub fn make_room(&self, hash: Hash, now: Nanos) -> Result<(), Full> {
+        self.room_within(hash, now, Bound::Budget)
+    }
+
+    /// The same for a key that must not be refused any more: the memory limit is exceeded if need be. It
+    /// fails only where the region itself has no room.
+    pub fn make_room_anyway(&self, hash: Hash, now: Nanos) -> Result<(), Full> {
+        self.room_within(hash, now, Bound::Region)
+    }
+
+    fn room_within(&self, hash: Hash, now: Nanos, bound: Bound) -> Result<(), Full> {
         // Each round moves the pair, adds a table, or retires one; other writers' rounds may undo ours,
         // rarely.
         for _ in 0..4 * TABLES_MAX {
@@ -142,7 +163,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 }
                 state.live.last().expect("an index has a table").table
             };
-            self.add_table(Self::grown(&newest), newest.id)?;
+            self.add_table(Self::grown(&newest), newest.id, bound)?;
         }
         Err(Full)
     }
@@ -174,7 +195,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Starts to grow. Writers go on; [`move_some`](Self::move_some) does the work.
     pub fn grow(&self) -> Result<(), Full> {
         let newest = self.state.read().expect("index state").live.last().expect("an index has a table").table;
-        self.add_table(Self::grown(&newest), newest.id)
+        self.add_table(Self::grown(&newest), newest.id, Bound::Budget)
     }
 
     /// Moves up to `pairs` pairs out of the oldest table; retires it when that was the last.

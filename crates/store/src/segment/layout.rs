@@ -30,6 +30,10 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 pub const MAGIC: u64 = 0x006D_7261_676E_6F6C;
 /// Version of entry and segment layout.
 pub const VERSION: u64 = 2;
+/// Offset of the word of run and stride in a line.
+pub const STRIDE: u64 = 16;
+/// Offset of the claim's number in a line.
+pub const CLAIM: u64 = 32;
 /// Offset of the tail in a line.
 pub const TAIL: u64 = 48;
 /// Offset of the term in a line.

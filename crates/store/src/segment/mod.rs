@@ -13,7 +13,8 @@ mod verify;
 mod tests;
 
 pub use layout::{Lane, State};
-pub use reader::{Geometry, Line, LineError, line_bytes};
+pub use owner::forget;
+pub use reader::{Geometry, Line, LineError, claim_number, line_bytes, run_length};
 pub use verify::{Report, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};

@@ -252,6 +252,12 @@ pub(crate) fn write_header<M: OwnedWords>(memory: &M, sums: &SumKey, segments: u
     store_words(memory, 0, &words);
 }
 
+/// Frees a segment of an arena that has no store: its claim came to nothing. Its numbers stay.
+pub fn forget<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32) {
+    let line = Line::read(memory, sums, segment).unwrap_or(Line::FREE);
+    write_line(memory, sums, segment, &line.freed());
+}
+
 /// Writes the line of a segment, its tail included.
 pub(crate) fn write_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32, line: &Line) {
     let mut words = [

@@ -2,7 +2,7 @@
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, Term};
-use longarm_memory::{SumKey, Words};
+use longarm_memory::{OwnedWords, SumKey, Words};
 
 use super::layout::{self, Lane, State};
 use crate::class::is_stride;
@@ -197,6 +197,17 @@ pub fn line_bytes(memory: &dyn Words, segment: u32) -> [u8; LINE as usize] {
     let mut bytes = [0; LINE as usize];
     memory.copy_out(layout::line_at(segment), &mut bytes);
     bytes
+}
+
+/// Number of the claim that a segment's line names, as its owner wrote it: which use of the segment this is.
+pub fn claim_number<M: OwnedWords>(memory: &M, segment: u32) -> u64 {
+    memory.load(layout::line_at(segment) + layout::CLAIM)
+}
+
+/// Segments of the run that begins there, as the owner of its line wrote it; one where it is none.
+pub fn run_length<M: OwnedWords>(memory: &M, segment: u32) -> u32 {
+    let word = memory.load(layout::line_at(segment) + layout::STRIDE);
+    if word as u32 == 0 { (word >> 32) as u32 } else { 1 }
 }
 
 pub(super) fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {

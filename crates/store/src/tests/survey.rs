@@ -79,7 +79,7 @@ fn expected(whole: &[Written], stream: u16, floor: u64) -> StreamSurvey {
     let mut beyond: Vec<&Written> =
         whole.iter().filter(|e| e.stream == stream && e.position > said.len).collect();
     beyond.sort_by_key(|entry| entry.position);
-    said.beyond = beyond.iter().map(|entry| entry.place).collect();
+    said.beyond = beyond.iter().map(|entry| (entry.position, entry.place)).collect();
     said
 }
 
@@ -123,7 +123,7 @@ proptest! {
         let tail = whole.iter().filter(|entry| tails.contains(&entry.place));
         prop_assert_eq!(found.csn, tail.map(|entry| entry.csn).max().unwrap_or(Csn::NONE));
         // Voided, they are gone for good: for the next survey, and for a store that takes over.
-        found.streams.iter().flat_map(|stream| &stream.beyond).for_each(|&place| void(&memory, place));
+        found.streams.iter().flat_map(|stream| &stream.beyond).for_each(|&(_, place)| void(&memory, place));
         let again = survey(&memory, &sums(), TERM, &floors).expect("a header");
         for (again, found) in again.streams.iter().zip(&found.streams) {
             prop_assert_eq!((again.len, &again.tail), (found.len, &found.tail));
@@ -172,7 +172,10 @@ fn a_run_counts_if_all_of_its_lines_are_there() {
         let sum = arena.load(at);
         arena.store(at, !sum);
         let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
-        assert_eq!((found.streams[0].len, &found.streams[0].beyond), (0, &vec![written[2].place]));
+        assert_eq!(
+            (found.streams[0].len, &found.streams[0].beyond),
+            (0, &vec![(written[2].position, written[2].place)])
+        );
         arena.store(at, sum);
     }
 }
@@ -230,7 +233,7 @@ fn a_position_that_is_there_twice_counts_once() {
     let draft = object::begin(&arena, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
     let place = object::finish(&arena, &sums(), draft, Csn(50), 2);
     let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
-    assert_eq!((found.streams[0].len, &found.streams[0].beyond), (4, &vec![place]));
+    assert_eq!((found.streams[0].len, &found.streams[0].beyond), (4, &vec![(2, place)]));
     assert_eq!(found.csn, Csn(8));
     assert_eq!(arena.load(place.offset + layout::POSITION), 2);
 }
