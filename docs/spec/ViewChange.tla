@@ -27,6 +27,11 @@
 (* left behind goes on acting here until it hears of it.  Crash is a crash *)
 (* that loses the memory.                                                  *)
 (*                                                                         *)
+(* A sync takes its time.  A replica that is given another start set than  *)
+(* its own, stream by stream, holds a mixture; it goes on to count as one  *)
+(* of its old sync term until it has all and adopts the new one.  One      *)
+(* whose memory is lost does not count before that: its sync is one step.  *)
+(*                                                                         *)
 (* Leases are without clocks.  What the bound on clock rates gives is an   *)
 (* order of ends: a reader's lease ends before the leader's share that it  *)
 (* rests on, and that share before the follower's promise.                 *)
@@ -56,7 +61,10 @@ CONSTANTS
     BootWait,         \* a replica that restarts keeps the promise it may have made
     RateBound,        \* the bound on clock rates holds (X4)
     ReaderNested,     \* a reader's lease lies inside the leader's (L9)
-    Cut               \* a sync voids what lies beyond the start set (L16)
+    Cut,              \* a sync voids what lies beyond the start set (L16)
+    KeepAbove,        \* who is overwritten from a base below its sync term still counts
+    KeepBelow,        \* and so does who is overwritten from one above
+    AdoptWhole        \* a follower adopts when it has all
 
 VARIABLES
     term,     \* term[r]: the promised term, persisted
@@ -71,13 +79,17 @@ VARIABLES
     served,   \* served[t]: t has served
     ack,      \* ack[t][s][r]: up to where the leader of t counts r
     crashes,
+    base,     \* base[t]: the term that the start set of t goes on from, on followers too
+    lent,     \* lent[r]: the term in which r made itself ready to be synced; None: no
+    mixed,    \* mixed[r]: None; 0: r holds a mixture; a term: r was wiped, and reports to who has that
     quiet,    \* quiet[r]: r has promised not to report; the lease word was renewed
     share,    \* share[t]: replicas whose renewals the leader of t still counts on
     reader    \* reader[t]: the shares that a client's lease in term t rests on; {}: no lease
 
 data == <<len, ack>>
 lease == <<quiet, share, reader>>
-vars == <<term, sync, open, role, len, got, owner, start, synced, served, ack, crashes, lease>>
+sets == <<base, lent, mixed>>
+vars == <<sets, term, sync, open, role, len, got, owner, start, synced, served, ack, crashes, lease>>
 
 Terms == 1..MaxTerm
 All == 0..Streams             \* META and the data streams
@@ -98,6 +110,7 @@ Init ==
     /\ served = [t \in Terms |-> FALSE]
     /\ ack = [t \in Terms |-> [s \in Data |-> [r \in Replica |-> 0]]]
     /\ crashes = 0
+    /\ base = [t \in Terms |-> 0] /\ lent = [r \in Replica |-> None] /\ mixed = [r \in Replica |-> None]
     /\ quiet = [r \in Replica |-> FALSE] /\ share = [t \in Terms |-> {}]
     /\ reader = [t \in Terms |-> {}]
 
@@ -113,7 +126,8 @@ Stand(c, t) ==
     /\ owner' = [owner EXCEPT ![t] = c]
     /\ term' = [term EXCEPT ![c] = t] /\ open' = [open EXCEPT ![c] = t]
     /\ role' = [role EXCEPT ![c] = "candidate"] /\ got' = [got EXCEPT ![c] = Nothing]
-    /\ UNCHANGED <<sync, data, start, synced, served, crashes, lease>>
+    /\ lent' = [lent EXCEPT ![c] = None]
+    /\ UNCHANGED <<sync, base, mixed, data, start, synced, served, crashes, lease>>
 
 \* Persist the term, then revoke every queue pair of older terms, of all workers (L7), and flush (L6).
 \* No WRITE of an older term lands after this.
@@ -122,7 +136,8 @@ Promise(f, c) ==
     /\ term' = [term EXCEPT ![f] = term[c]]
     /\ open' = IF FenceFirst THEN [open EXCEPT ![f] = term[c]] ELSE open
     /\ role' = [role EXCEPT ![f] = "follower"] /\ got' = [got EXCEPT ![f] = Nothing]
-    /\ UNCHANGED <<sync, data, owner, start, synced, served, crashes, lease>>
+    /\ lent' = [lent EXCEPT ![f] = None]
+    /\ UNCHANGED <<sync, base, mixed, data, owner, start, synced, served, crashes, lease>>
 
 \* What can be told from memory: a data stream counts as far as its segment is claimed there (L3).
 Valid(f) == [t \in Terms |-> [s \in All |->
@@ -143,40 +158,104 @@ Gather(c, f) ==
            len |-> CASE ~BaseOnly \/ sync[f] = @.sync -> Longest(@.len, Valid(f))
                      [] BaseOnly /\ sync[f] > @.sync -> Valid(f)
                      [] OTHER -> @.len]]
-    /\ UNCHANGED <<term, sync, open, role, data, owner, start, synced, served, crashes, lease>>
+    /\ UNCHANGED <<sets, term, sync, open, role, data, owner, start, synced, served, crashes, lease>>
 
-\* Install the start set; older terms are fixed by it.
+\* Install the start set; older terms are fixed by it.  What is older than the base the candidate has itself,
+\* which is among those of the highest sync term; only the streams of the base are gathered.
+StartSet(c) == [u \in Terms |->
+    CASE ~BaseOnly \/ u = got[c].sync -> got[c].len[u]
+      [] BaseOnly /\ u < got[c].sync -> Valid(c)[u]
+      [] OTHER -> Empty[u]]
+
 NewTerm(c) ==
     LET t == term[c] IN
     /\ role[c] = "candidate" /\ Majority(got[c].from)
+    /\ c \in got[c].from /\ (BaseOnly => sync[c] = got[c].sync)
     /\ role' = [role EXCEPT ![c] = "new"]
-    /\ len' = [len EXCEPT ![c] = got[c].len] /\ sync' = [sync EXCEPT ![c] = t]
-    /\ start' = [start EXCEPT ![t] = got[c].len]
+    /\ len' = [len EXCEPT ![c] = StartSet(c)] /\ sync' = [sync EXCEPT ![c] = t]
+    /\ start' = [start EXCEPT ![t] = StartSet(c)]
+    /\ base' = [base EXCEPT ![t] = IF mixed[c] # None THEN t ELSE got[c].sync]
+    /\ mixed' = [mixed EXCEPT ![c] = None]
     /\ synced' = [synced EXCEPT ![t] = {c}]
     /\ got' = [got EXCEPT ![c] = Nothing]
-    /\ UNCHANGED <<term, open, owner, served, ack, crashes, lease>>
+    /\ UNCHANGED <<term, open, lent, owner, served, ack, crashes, lease>>
 
-\* Push the start set to a follower; what lies beyond the cuts is void there (L16).
-\* A replica that lost its memory comes back only this way, with a term not below its own (L2).  If it was
-\* counted in this term before, the start set is not enough: its acknowledgements still count, and as a
-\* synced replica it will report, so it needs all that the leader has of this term by now.
-Sync(c, f) ==
+\* What f has to be given in place of what it has of older terms, to hold the start set of t.
+Differ(f, t) == {<<u, s>> \in (1..(t - 1)) \X All : len[f][u][s] # start[t][u][s]}
+
+\* Whether f holds the start set of the base of t, and no mixture.
+HasBase(f, t) == sync[f] = base[t] /\ sync[f] # Lost /\ mixed[f] = None
+
+\* Who goes on from the base voids at once what lies beyond the cuts (L16).  Who does not voids nothing.
+Begin(c, f) ==
+    LET t == term[c]
+        wiped == IF sync[f] > base[t] THEN ~KeepAbove ELSE ~KeepBelow
+    IN
+    /\ role[c] \in {"new", "leader"} /\ f # c /\ term[f] <= t /\ sync[f] \notin {t, Lost} /\ lent[f] # t
+    /\ term' = [term EXCEPT ![f] = t] /\ open' = [open EXCEPT ![f] = t] /\ lent' = [lent EXCEPT ![f] = t]
+    /\ role' = [role EXCEPT ![f] = "follower"] /\ got' = [got EXCEPT ![f] = Nothing]
+    /\ IF HasBase(f, t)
+       THEN /\ len' = [len EXCEPT ![f] = [u \in Terms |-> [s \in All |->
+                          CASE Cut /\ u = base[t] /\ @[u][s] > start[t][u][s] -> start[t][u][s]
+                            [] Cut /\ u > base[t] -> 0
+                            [] OTHER -> @[u][s]]]]
+            /\ UNCHANGED <<sync, mixed>>
+       ELSE /\ sync' = IF wiped THEN [sync EXCEPT ![f] = Lost] ELSE sync
+            /\ len' = IF wiped THEN [len EXCEPT ![f] = Empty] ELSE len
+            /\ mixed' = [mixed EXCEPT ![f] = IF ~wiped THEN 0 ELSE IF sync[f] < base[t] THEN base[t] ELSE t]
+    /\ UNCHANGED <<base, owner, start, synced, served, ack, crashes, lease>>
+
+\* One stream is as in the start set.  Claims come first: a mixture may hold data whose claim is gone.
+Overwrite(c, f) ==
     LET t == term[c] IN
-    /\ role[c] \in {"new", "leader"} /\ f # c /\ term[f] <= t /\ sync[f] # t
+    /\ role[c] \in {"new", "leader"} /\ f # c /\ term[f] = t /\ lent[f] = t /\ sync[f] # t
+    /\ \E <<u, s>> \in Differ(f, t) :
+           /\ HasBase(f, t) => u = base[t]
+           /\ s # 0 => len[f][u][0] = start[t][u][0]
+           /\ Cut \/ len[f][u][s] < start[t][u][s]
+           /\ len' = [len EXCEPT ![f][u][s] = start[t][u][s]]
+    /\ UNCHANGED <<sets, term, sync, open, role, got, owner, start, synced, served, ack, crashes, lease>>
+
+\* It has all of the start set, and adopts it.  If it was counted in this term before, that is not enough: its
+\* acknowledgements still count, and as a synced replica it will report, so it needs all that the leader has of
+\* this term by now.
+Adopted(c, f) ==
+    LET t == term[c] IN
+    /\ sync' = [sync EXCEPT ![f] = t] /\ synced' = [synced EXCEPT ![t] = @ \cup {f}]
+    /\ mixed' = [mixed EXCEPT ![f] = None]
+    /\ lent' = [lent EXCEPT ![f] = None]
+
+Given(c, f) == IF f \in synced[term[c]] /\ ResyncAll THEN len[c][term[c]] ELSE len[f][term[c]]
+
+Adopt(c, f) ==
+    LET t == term[c] IN
+    /\ role[c] \in {"new", "leader"} /\ f # c /\ term[f] = t /\ lent[f] = t /\ sync[f] \notin {t, Lost}
+    /\ \A <<u, s>> \in Differ(f, t) :
+           \/ HasBase(f, t) /\ u # base[t]
+           \/ ~Cut /\ len[f][u][s] > start[t][u][s]
+           \/ ~AdoptWhole
+    /\ len' = [len EXCEPT ![f][t] = Given(c, f)]
+    /\ Adopted(c, f)
+    /\ UNCHANGED <<term, open, role, got, base, owner, start, served, ack, crashes, lease>>
+
+\* A replica that lost its memory comes back only this way, with a term not below its own (L2).
+Restore(c, f) ==
+    LET t == term[c] IN
+    /\ role[c] \in {"new", "leader"} /\ f # c /\ term[f] <= t /\ sync[f] = Lost
     /\ term' = [term EXCEPT ![f] = t] /\ open' = [open EXCEPT ![f] = t]
     /\ role' = [role EXCEPT ![f] = "follower"] /\ got' = [got EXCEPT ![f] = Nothing]
     /\ len' = [len EXCEPT ![f] = [u \in Terms |->
-                  CASE u < t -> IF Cut THEN start[t][u] ELSE Longest(@, start[t])[u]
-                    [] u = t /\ f \in synced[t] /\ ResyncAll -> len[c][t]
+                  CASE u < t -> start[t][u]
+                    [] u = t -> Given(c, f)
                     [] OTHER -> @[u]]]
-    /\ sync' = [sync EXCEPT ![f] = t] /\ synced' = [synced EXCEPT ![t] = @ \cup {f}]
-    /\ UNCHANGED <<owner, start, served, ack, crashes, lease>>
+    /\ Adopted(c, f)
+    /\ UNCHANGED <<base, owner, start, served, ack, crashes, lease>>
 
 Serve(c) ==
     LET t == term[c] IN
     /\ role[c] = "new" /\ (ServeSynced => Majority(synced[t]))
     /\ role' = [role EXCEPT ![c] = "leader"] /\ served' = [served EXCEPT ![t] = TRUE]
-    /\ UNCHANGED <<term, sync, open, data, got, owner, start, synced, crashes, lease>>
+    /\ UNCHANGED <<sets, term, sync, open, data, got, owner, start, synced, crashes, lease>>
 
 -----------------------------------------------------------------------------
 \* Writes (LoLKV section 3.3.2, by streams and positions)
@@ -186,7 +265,7 @@ Put(l, s) ==
     LET t == term[l] IN
     /\ role[l] = "leader" /\ t <= WriteTerm /\ len[l][t][0] >= s - 1 /\ len[l][t][s] < MaxPos
     /\ len' = [len EXCEPT ![l][t][0] = Max(@, s), ![l][t][s] = @ + 1]
-    /\ UNCHANGED <<term, sync, open, role, got, owner, start, synced, served, ack, crashes, lease>>
+    /\ UNCHANGED <<sets, term, sync, open, role, got, owner, start, synced, served, ack, crashes, lease>>
 
 \* One WRITE lands on f, in the order of positions, and its completion counts (gate: L1).  Landing and
 \* counting are one step: the count is never taken back, and what it commits may be answered at once.
@@ -200,7 +279,7 @@ Replicate(l, f, s) ==
     /\ s # 0 /\ ClaimFirst => len[f][t][0] >= s
     /\ len' = [len EXCEPT ![f][t][s] = pos]
     /\ ack' = IF s = 0 THEN ack ELSE [ack EXCEPT ![t][s][f] = Max(@, pos)]
-    /\ UNCHANGED <<term, sync, open, role, got, owner, start, synced, served, crashes, lease>>
+    /\ UNCHANGED <<sets, term, sync, open, role, got, owner, start, synced, served, crashes, lease>>
 
 \* The leader's memory is lost with all that is volatile; a promise is persisted (L2).
 Crash(r) ==
@@ -210,12 +289,13 @@ Crash(r) ==
     /\ role' = [role EXCEPT ![r] = "follower"] /\ got' = [got EXCEPT ![r] = Nothing]
     /\ len' = [len EXCEPT ![r] = Empty]
     /\ quiet' = [quiet EXCEPT ![r] = Leases /\ BootWait]
-    /\ UNCHANGED <<owner, start, synced, served, ack, share, reader>>
+    /\ lent' = [lent EXCEPT ![r] = None] /\ mixed' = [mixed EXCEPT ![r] = None]
+    /\ UNCHANGED <<base, owner, start, synced, served, ack, share, reader>>
 
 -----------------------------------------------------------------------------
 \* Leases
 
-rest == <<term, sync, open, role, data, got, owner, start, synced, served, crashes>>
+rest == <<sets, term, sync, open, role, data, got, owner, start, synced, served, crashes>>
 
 \* The leader's WRITE of the lease word lands on f and completes: f is passive.
 Renew(l, f) ==
@@ -250,7 +330,8 @@ Next ==
         \/ \E t \in Terms : Stand(c, t)
         \/ NewTerm(c) \/ Serve(c) \/ Crash(c) \/ Grant(c) \/ PromiseEnds(c)
         \/ \E s \in Data : Put(c, s)
-        \/ \E f \in Replica : Promise(f, c) \/ Gather(c, f) \/ Sync(c, f) \/ Renew(c, f)
+        \/ \E f \in Replica : Promise(f, c) \/ Gather(c, f) \/ Renew(c, f)
+                                \/ Begin(c, f) \/ Overwrite(c, f) \/ Adopt(c, f) \/ Restore(c, f)
         \/ \E f \in Replica, s \in All : Replicate(c, f, s)
     \/ \E t \in Terms : ReaderEnds(t)
     \/ \E t \in Terms, f \in Replica : ShareEnds(t, f)
@@ -283,16 +364,27 @@ NoReturn ==
 \* I3: a synced replica holds the start set of its sync term, no more and no less, and prefixes of what
 \* the leader of that term has.
 SyncMeaning ==
-    \A r \in Replica : sync[r] \in Terms =>
+    \A r \in Replica : sync[r] \in Terms /\ mixed[r] = None =>
         LET t == sync[r] IN
         /\ \A o \in 1..(t - 1), s \in All : len[r][o][s] = start[t][o][s]
-        /\ \A l \in Replica : owner[t] = l /\ sync[l] = t => \A s \in All : len[r][t][s] <= len[l][t][s]
+        /\ \A l \in Replica : owner[t] = l /\ sync[l] = t /\ term[l] = t => \A s \in All : len[r][t][s] <= len[l][t][s]
+
+\* I20, as far as it is about memory: while a minority has lost it, somebody can gather a majority and have what
+\* the highest of them has.
+NotStranded ==
+    LET gone == {r \in Replica : sync[r] = Lost /\ mixed[r] = None}
+        says == [r \in Replica |-> Max(sync[r], mixed[r])]
+    IN
+    ~Majority(Replica \ gone) \/ \E c \in Replica \ gone :
+        /\ sync[c] # Lost
+        /\ Majority({r \in Replica \ gone : says[r] <= sync[c]})
 
 \* I4: only who was synced in a term is counted in it.
 AckGate == \A t \in Terms, s \in Data, r \in Replica : ack[t][s][r] > 0 => r \in synced[t]
 
 \* Data lies only in segments that its stream has claimed, on each replica for itself (L3).
-Claimed == \A r \in Replica, t \in Terms, s \in Data : len[r][t][s] > 0 => len[r][t][0] >= s
+Claimed ==
+    \A r \in Replica, t \in Terms, s \in Data : mixed[r] = None /\ len[r][t][s] > 0 => len[r][t][0] >= s
 
 \* I9: a reader's lease rests on the leader's, that on promises.
 LeaseNest ==

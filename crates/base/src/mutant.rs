@@ -10,6 +10,26 @@ pub enum Mutant {
     NoDedupe,
     /// A remembered entry counts although it was superseded (HydraDB's address cache without its guard).
     TrustSuperseded,
+    /// An acknowledgement of a follower that is not synced counts (L1).
+    CountUnsynced,
+    /// The start set is gathered from anybody, whatever its sync term (L1).
+    GatherAny,
+    /// A replica reports before it has revoked the queue pairs of older terms (L6, L7).
+    NoFence,
+    /// What was seen counts, whether or not the lease still holds (L9).
+    NoLease,
+    /// A tombstone goes while older entries of its key are stored (L10).
+    DropTombstones,
+    /// A move switches the slot whatever it names (L12).
+    MoveAnyway,
+    /// A new term counts its writes from the beginning (L13).
+    ResetCsn,
+    /// What lies beyond the start set stays (L16).
+    NoCut,
+    /// A conditional write does not keep others away until it is applied (L18).
+    ShareStripes,
+    /// A follower that is synced is not given claims that are younger than the table it was sent.
+    ForgetClaims,
 }
 
 impl Mutant {

@@ -4,7 +4,7 @@
 //! with everything before it. What a follower acknowledged before it was synced counts from then on: it was
 //! synced with all of the stream that came before.
 
-use longarm_base::NodeId;
+use longarm_base::{Mutant, NodeId};
 
 use crate::Group;
 
@@ -51,7 +51,8 @@ impl Gate {
 
     /// All positions below this are committed, where the leader has written those below `written`.
     pub fn committed(&mut self, written: u64) -> u64 {
-        let counted = self.followers.iter().filter(|follower| follower.synced);
+        let counts = |follower: &&Follower| follower.synced || Mutant::CountUnsynced.is_on();
+        let counted = self.followers.iter().filter(counts);
         let reached = self.group.reached(written, counted.map(|follower| follower.acked));
         // What was committed stays so, whoever leaves.
         self.committed = self.committed.max(reached);

@@ -6,7 +6,7 @@
 //! each stream has all that was committed in that term, since a commit was acknowledged by a majority of
 //! synced replicas, one of which reports.
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{Mutant, NodeId, Term};
 use longarm_wire::{Extent, Report};
 
 /// Where a stream is cut, and who has it up to there.
@@ -29,6 +29,16 @@ pub struct StartSet {
     pub cuts: Vec<Cut>,
     /// What the new leader itself holds of them.
     pub own: Vec<Extent>,
+    /// What the new leader holds of the terms before the base is a mixture: nobody else's start set.
+    pub mixed: bool,
+}
+
+impl StartSet {
+    /// The term whose start set this one goes on from on followers, too. One that goes on from a mixture is
+    /// in common with nobody who has not adopted it: that is the term itself.
+    pub fn common(&self) -> Term {
+        if self.mixed { self.term } else { self.base }
+    }
 }
 
 /// The start set of `term`, from the leader's own report and those of others; `None` if the leader is not
@@ -39,10 +49,10 @@ pub(crate) fn start_set(
     others: &[(NodeId, Report)],
 ) -> Option<StartSet> {
     let base = others.iter().map(|(_, report)| report.sync).fold(own.sync, Term::max);
-    if own.sync != base {
+    if own.sync != base && !Mutant::GatherAny.is_on() {
         return None;
     }
-    let of_base = || others.iter().filter(|(_, report)| report.sync == base);
+    let of_base = || others.iter().filter(|(_, report)| report.sync == base || Mutant::GatherAny.is_on());
     let streams = of_base().map(|(_, report)| report.streams.len()).fold(own.streams.len(), usize::max);
     let own: Vec<_> =
         (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
@@ -53,7 +63,7 @@ pub(crate) fn start_set(
             _ => best,
         })
     };
-    Some(StartSet { term, base, cuts: (0..streams).map(cut).collect(), own })
+    Some(StartSet { term, base, cuts: (0..streams).map(cut).collect(), own, mixed: false })
 }
 
 #[cfg(test)]

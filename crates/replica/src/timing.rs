@@ -20,6 +20,12 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// The same with another promise, and elections that are given the time for it.
+    pub fn with_promise(self, promise: Nanos) -> Timing {
+        let spare = self.election.since(self.promise);
+        Timing { promise, election: promise + spare, ..self }
+    }
+
     /// The leader's share of a promise of D: what has passed of it on a clock that runs fast, seen from one
     /// that runs slow, and a millionth for rounding.
     pub fn lease(&self) -> Nanos {

@@ -44,12 +44,13 @@ pub enum Action {
     Ask(NodeId, Ask),
     /// Answer a replica.
     Answer(NodeId, Answer),
-    /// Make ready to be synced with this, in the follower's own memory: void what lies beyond the cuts; or
-    /// forget everything, if nothing is held. Then answer [`Answer::Ready`] with what is held.
+    /// Make ready to be synced with this, in the follower's own memory, as [`Prepare::kept`] says. Then
+    /// answer [`Answer::Ready`] with what is held.
     Prepare(Prepare),
     /// Count as synced in the term: floors begin anew.
     Adopt(Term),
-    /// Fetch what is missing, cut, build the index; then [`Event::Installed`] or [`Event::NotInstalled`].
+    /// Fetch what is missing, cut, void what is behind a hole of a mixture, build the index; then
+    /// [`Event::Installed`] or [`Event::NotInstalled`].
     Install(StartSet),
     /// Bring all others in line with the start set, again and again: each that is gets an
     /// [`Answer::Synced`].
@@ -73,6 +74,22 @@ pub struct Prepare {
     pub cuts: Vec<u64>,
     /// Streams of the new term.
     pub streams: u16,
-    /// What the memory here is: the term itself, the base, or nothing that counts.
-    pub sync: Option<Term>,
+    /// What of the memory here is kept.
+    pub kept: Kept,
+}
+
+/// What a follower's memory is to a leader that syncs it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// It counts in this very term: [`Held::Term`](longarm_wire::Held::Term).
+    Term,
+    /// The start set of the base: what lies beyond the cuts is to be voided, and the rest is
+    /// [`Held::Base`](longarm_wire::Held::Base).
+    Base,
+    /// It counts, but to this leader it is [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is
+    /// to be pushed. Until that has ended what is here is still relied on: nothing of it is to be voided,
+    /// cut or cleared here.
+    Other,
+    /// It does not count: [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is to be forgotten.
+    Nothing,
 }

@@ -23,22 +23,32 @@
 //!     reported had kept its promise to the end, and a lease needs a majority of promises.
 //! (5) *Sync*. A replica takes the start set of a term it has promised; it counts when it has all of it, and
 //!     all that it ever acknowledged in that term (rule ResyncAll).
-//! (6) *Overwritten* is not *lost*. A replica that held neither the term nor its base when its sync began
-//!     holds nothing until that ends. It still reports: that nothing is held, and that whoever gathers must
-//!     hold the start set of `needs`. What older terms committed is in that start set, and in `needs` and
-//!     after it this replica never counted. If it did not, one loss of memory and a sync that did not end
-//!     would leave three replicas without a majority for ever.
+//! (6) *Overwritten* is not *lost*. A replica that is being given another start set than its own, entry by
+//!     entry, still has at any moment what every older term committed, as far as it ever had it: an entry
+//!     has one place for ever, and each start set from which it is overwritten has all that was committed
+//!     below, so that it writes there what is there. What differs is what was cut off in one of them. So it
+//!     goes on to report as a holder of its old sync term until it adopts. If a younger term served, a
+//!     majority has that, and such a report is not among the highest. If none did, what it yields is
+//!     complete, and what the last term that served cut off is in neither start set.
+//!     If it gave its memory up, the leader might be the only other one that has everything, and one loss
+//!     of memory would lose data, or strand the group.
+//! (7) A *mixture* is nobody else's start set: of its sync term only the name, and what was committed. One
+//!     who leads from a mixture has no base in common with anybody, and gives everything to all; and a
+//!     leader whose base is the old sync term gives everything to one who holds a mixture.
+//! (8) Who forms and has no majority after an election's time without progress gives up, so that others, or
+//!     itself, stand again.
 
 mod event;
 mod role;
 
-pub use event::{Action, Event, Prepare};
+pub use event::{Action, Event, Kept, Prepare};
 pub use role::{Role, RoleKind};
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Report};
 
-use crate::gather::start_set;
+use crate::gather::{StartSet, start_set};
+use crate::page::Beat;
 use crate::{Group, Nodes, Timing, Watch};
 
 /// A replica's part in who leads.
@@ -52,9 +62,9 @@ pub struct Machine {
     heard: Term,
     /// The term whose start set is here; `None` if the memory does not count.
     sync: Option<Term>,
-    /// Where a sync overwrites what was held: the term whose start set a candidate must hold to be given a
-    /// report. In that term and later ones this replica never counted.
-    needs: Option<Term>,
+    /// What is here may be part of that start set and part of others: a sync that overwrites it began, and
+    /// did not end (rules 6 and 7).
+    mixed: bool,
     /// The term it made itself ready to be synced in.
     ready: Option<Term>,
     role: Role,
@@ -82,7 +92,7 @@ impl Machine {
             promised,
             heard: promised,
             sync: has_memory,
-            needs: None,
+            mixed: false,
             ready: None,
             role: Role::Following { owes: false, rest: now },
             watch: Watch::new(now),
@@ -99,6 +109,12 @@ impl Machine {
     /// The term whose start set is here, if the memory counts.
     pub fn sync(&self) -> Option<Term> {
         self.sync
+    }
+
+    /// Whether what is here is no more than what was committed before and in that term, and parts of other
+    /// start sets. Whoever builds on it voids what is behind a hole.
+    pub fn is_mixed(&self) -> bool {
+        self.mixed
     }
 
     /// What it is at the moment.
@@ -136,7 +152,7 @@ impl Machine {
                 }
             }
             Event::Lost(node) => {
-                if let Role::Forming { synced } | Role::Leading { synced } = &mut self.role {
+                if let Role::Forming { synced, .. } | Role::Leading { synced } = &mut self.role {
                     synced.remove(node);
                 }
             }
@@ -148,9 +164,22 @@ impl Machine {
         }
     }
 
+    /// What the page says, looked at after a fence and before that is reported here (VERIFY L8).
+    pub fn look(&mut self, beat: Beat, now: Nanos) {
+        self.watch.look(beat, now);
+    }
+
     /// Sent a heartbeat, or is about to: the leader keeps the promise that it asks of others.
     pub fn beat(&mut self, now: Nanos) {
         self.watch.touch(now);
+    }
+
+    /// A follower took some of what the leader gives it: who forms is not to give up yet, however much there
+    /// is to be given. `at` is when that was.
+    pub fn progress(&mut self, at: Nanos) {
+        if let Role::Forming { until, .. } = &mut self.role {
+            *until = (*until).max(at + self.timing.election);
+        }
     }
 
     fn tick(&mut self, now: Nanos, todo: &mut Vec<Action>) {
@@ -164,7 +193,9 @@ impl Machine {
             Role::Canvassing { .. } if !suspects => self.follow(false, now),
             Role::Canvassing { until, .. } if now >= *until => self.rest(Nanos(0), now),
             Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(Action::Survey),
-            Role::Gathering { until, .. } if now >= *until => self.give_up(now, todo),
+            Role::Gathering { until, .. } | Role::Forming { until, .. } if now >= *until => {
+                self.give_up(now, todo);
+            }
             _ => {}
         }
     }
@@ -211,13 +242,14 @@ impl Machine {
             Ask::Canvass { term } => {
                 let yes = rightful
                     && term > self.promised
-                    && self.may_report()
+                    && self.sync.is_some()
                     && !self.role.reigns()
                     && self.watch.suspects(&self.timing, now);
                 todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
             }
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
-            Ask::Promise { .. } if !self.may_report() => todo.push(self.refuse(from, term)),
+            // Not if its memory was lost (L2).
+            Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
                 self.end_reign(todo);
                 self.follow(false, now);
@@ -231,32 +263,34 @@ impl Machine {
                 self.follow(false, now);
                 self.watch.touch(now);
                 self.ready = Some(term);
-                if let Some(sync) = self.sync.filter(|&sync| sync != term && sync != base) {
-                    // A start set of another term is no start: what is here will be overwritten. It never
-                    // counted in a term above its sync term, and not yet in this one.
-                    self.sync = None;
-                    self.needs = Some(if sync < base { base } else { term });
-                }
-                let prepare = Prepare { leader: from, term, base, cuts, streams, sync: self.sync };
+                let kept = match self.sync {
+                    None => Kept::Nothing,
+                    Some(sync) if sync == term => Kept::Term,
+                    Some(sync) if sync == base && !self.mixed => Kept::Base,
+                    Some(_) => Kept::Other,
+                };
+                self.mixed |= kept == Kept::Other;
+                let prepare = Prepare { leader: from, term, base, cuts, streams, kept };
                 todo.push(Action::Prepare(prepare));
             }
             Ask::Adopt { .. } if self.ready == Some(term) && term == self.promised => {
                 self.follow(false, now);
                 self.watch.touch(now);
                 if self.sync != Some(term) {
-                    (self.sync, self.needs) = (Some(term), None);
+                    (self.sync, self.mixed) = (Some(term), false);
                     todo.push(Action::Adopt(term));
                 }
                 todo.push(Action::Answer(from, Answer::Synced { term }));
             }
-            Ask::Stand { .. } if term == self.promised && self.sync == Some(term) => self.stand(now, todo),
+            // Asked by its leader if it is in sync; by a candidate if it has more.
+            Ask::Stand { .. }
+                if term == self.promised
+                    && (self.sync == Some(term) || self.sync.is_some() && self.ready.is_none()) =>
+            {
+                self.stand(now, todo);
+            }
             Ask::Fetch { .. } | Ask::Adopt { .. } | Ask::Stand { .. } => todo.push(self.refuse(from, term)),
         }
-    }
-
-    /// Not if its memory was lost (L2).
-    fn may_report(&self) -> bool {
-        self.sync.is_some() || self.needs.is_some()
     }
 
     fn refuse(&self, to: NodeId, term: Term) -> Action {
@@ -324,10 +358,6 @@ impl Machine {
                 // The candidate has this long to become leader.
                 let rest = now + self.timing.election + self.spread();
                 self.role = Role::Following { owes: false, rest };
-                let report = match self.needs {
-                    Some(needs) => Report { sync: needs, streams: Vec::new() },
-                    None => report,
-                };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }
             Role::Gathering { own, .. } => {
@@ -348,11 +378,17 @@ impl Machine {
         }
         match start_set(self.promised, (me, own), reports) {
             Some(start) => {
+                let start = StartSet { mixed: self.mixed, ..start };
                 self.role = Role::Installing { start: start.clone() };
                 todo.push(Action::Install(start));
             }
-            // One of those of a higher sync term is to stand. They rest for an election, having reported.
-            None => self.rest(self.timing.election + self.timing.suspect, now),
+            // One of those of the highest sync term is to stand. They rest for an election, having reported;
+            // and so do others, which may not lead either and could stand before them again and again.
+            None => {
+                let highest = reports.iter().max_by_key(|(_, report)| report.sync);
+                todo.extend(highest.map(|&(node, _)| Action::Ask(node, Ask::Stand { term: self.promised })));
+                self.rest(self.timing.election + self.timing.suspect, now);
+            }
         }
     }
 
@@ -360,9 +396,9 @@ impl Machine {
         if term != self.promised || !matches!(self.role, Role::Installing { .. }) {
             return;
         }
-        self.sync = Some(term);
+        (self.sync, self.mixed) = (Some(term), false);
         self.watch.touch(now);
-        self.role = Role::Forming { synced: Nodes::NONE };
+        self.role = Role::Forming { synced: Nodes::NONE, until: now + self.timing.election + self.spread() };
         todo.push(Action::Form(term));
         self.one_more(self.group.me(), todo);
     }
@@ -373,7 +409,7 @@ impl Machine {
             Role::Leading { synced } => {
                 synced.add(node);
             }
-            Role::Forming { synced } => {
+            Role::Forming { synced, .. } => {
                 synced.add(node);
                 let synced = *synced;
                 if self.group.is_majority(synced) {

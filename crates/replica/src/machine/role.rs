@@ -40,6 +40,8 @@ pub enum Role {
     Forming {
         /// Who is synced.
         synced: Nodes,
+        /// Until when it tries, without progress.
+        until: Nanos,
     },
     /// It serves.
     Leading {

@@ -4,7 +4,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Report};
 
 use crate::page::Beat;
-use crate::{Action, Event, Group, Machine, RoleKind, Timing};
+use crate::{Action, Event, Group, Kept, Machine, Prepare, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -87,7 +87,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let report = Report { sync: term(1, LEADER), streams: Vec::new() };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report })),
-        []
+        [Action::Ask(OTHER, Ask::Stand { term: mine })]
     );
     let rested = ms(501) + TIMING.election + TIMING.suspect + TIMING.suspect;
     assert_eq!(tell(&mut machine, rested, Event::Tick(Beat::default())), [], "the other may stand before");
@@ -96,30 +96,105 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
 
-/// Where a lagging follower was being synced when the leader restarted, and the third had lost its memory,
-/// nobody could gather a majority any more, although the leader had everything.
+/// Where only the third of three sync terms could lead, the two others took turns to stand, each having
+/// rested as long as the third.
 #[test]
-fn one_that_is_overwritten_reports_that_it_holds_nothing() {
-    let (old, base, young) = (term(1, OTHER), term(2, LEADER), term(3, LEADER));
-    for (base, needs) in [(base, base), (term(0, OTHER), young)] {
-        let mut machine = machine(old, old);
-        tell(
-            &mut machine,
-            ms(1),
-            Event::Asked(LEADER, Ask::Sync { term: young, base, cuts: vec![], streams: 2 }),
-        );
-        tell(&mut machine, ms(1), Event::Promised(young));
-        assert_eq!((machine.sync(), machine.kind()), (None, RoleKind::Learner));
+fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
+    let mut machine = machine(term(1, OTHER), term(1, OTHER));
+    let asker = term(2, LEADER);
+    tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: asker }));
+    tell(&mut machine, ms(500), Event::Promised(asker));
+    assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
+    tell(&mut machine, ms(501), Event::Surveyed(Report { sync: term(1, OTHER), streams: Vec::new() }));
+    let stand = Event::Asked(LEADER, Ask::Stand { term: asker });
+    assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, NodeId(0)))]);
+}
+
+/// A follower of three that is being synced by `LEADER` in term 3 from `base`.
+fn overwritten(sync: Term, base: Term) -> Machine {
+    let mut machine = machine(sync, sync);
+    let young = term(3, LEADER);
+    let ask = Ask::Sync { term: young, base, cuts: vec![], streams: 2 };
+    tell(&mut machine, ms(1), Event::Asked(LEADER, ask));
+    let prepared = tell(&mut machine, ms(1), Event::Promised(young));
+    let [Action::Prepare(prepare)] = &prepared[..] else { panic!("{prepared:?}") };
+    assert_eq!(prepare.kept, Kept::Other);
+    machine
+}
+
+/// Where a follower gave its memory up to be synced, the leader could be the only other one that had all that
+/// was committed. Then nobody could gather a majority any more once the leader had lost its memory.
+#[test]
+fn one_that_is_overwritten_reports_what_it_held() {
+    let old = term(1, OTHER);
+    for base in [term(2, LEADER), term(0, OTHER)] {
+        let mut machine = overwritten(old, base);
+        assert_eq!((machine.sync(), machine.is_mixed()), (Some(old), true));
         let again = term(4, LEADER);
-        assert_eq!(
-            tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again })),
-            [Action::Promise(again)]
-        );
+        tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again }));
         tell(&mut machine, ms(500), Event::Promised(again));
         assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-        let report = Report { sync: needs, streams: Vec::new() };
-        let answer = Action::Answer(LEADER, Answer::Report { term: again, report });
-        assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(Report::default())), [answer]);
-        assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it does not stand");
+        let report = Report { sync: old, streams: Vec::new() };
+        let answer = Action::Answer(LEADER, Answer::Report { term: again, report: report.clone() });
+        assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(report)), [answer]);
     }
+}
+
+/// Half overwritten by one leader, it was asked by another whose base was its own old sync term, and was
+/// taken to hold that start set.
+#[test]
+fn a_mixture_is_not_taken_for_the_base() {
+    let old = term(1, OTHER);
+    let mut machine = overwritten(old, Term::ZERO);
+    let next = term(4, OTHER);
+    let ask = Ask::Sync { term: next, base: old, cuts: vec![3], streams: 2 };
+    tell(&mut machine, ms(2), Event::Asked(OTHER, ask));
+    let prepared = tell(&mut machine, ms(2), Event::Promised(next));
+    assert!(
+        matches!(&prepared[..], [Action::Prepare(Prepare { kept: Kept::Other, .. })]),
+        "not {prepared:?}"
+    );
+    tell(&mut machine, ms(3), Event::Asked(OTHER, Ask::Adopt { term: next }));
+    assert_eq!((machine.sync(), machine.is_mixed()), (Some(next), false));
+}
+
+/// The only one left that held what was committed had been half overwritten. It led, and a follower of the
+/// same sync term went on from its own older terms, which were not the leader's.
+#[test]
+fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
+    let old = term(1, OTHER);
+    let mut machine = overwritten(old, Term::ZERO);
+    tell(&mut machine, ms(500), Event::Tick(Beat::default()));
+    let mine = term(4, NodeId(0));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Promised(mine));
+    tell(&mut machine, ms(501), Event::Tick(Beat::default()));
+    let report = Report { sync: old, streams: Vec::new() };
+    tell(&mut machine, ms(501), Event::Surveyed(report.clone()));
+    let todo = tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report }));
+    let [Action::Install(start)] = &todo[..] else { panic!("{todo:?}") };
+    assert_eq!((start.base, start.mixed, start.common()), (old, true, mine));
+    tell(&mut machine, ms(502), Event::Installed(mine));
+    assert_eq!((machine.sync(), machine.is_mixed()), (Some(mine), false));
+}
+
+/// A leader that formed alone for ever, with a follower that heard its heartbeats and could not be synced.
+#[test]
+fn one_that_forms_without_progress_gives_up() {
+    let mut machine = machine(Term::ZERO, Term::ZERO);
+    tell(&mut machine, ms(500), Event::Tick(Beat::default()));
+    let mine = term(1, NodeId(0));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Promised(mine));
+    tell(&mut machine, ms(501), Event::Tick(Beat::default()));
+    tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
+    let answer = Answer::Report { term: mine, report: Report::default() };
+    tell(&mut machine, ms(501), Event::Answered(OTHER, answer));
+    tell(&mut machine, ms(501), Event::Installed(mine));
+    assert_eq!(machine.kind(), RoleKind::Forming);
+    machine.progress(ms(1_000));
+    let until = ms(1_000) + TIMING.election;
+    assert_eq!(tell(&mut machine, ms(1_069), Event::Tick(Beat::default())), []);
+    assert_eq!(tell(&mut machine, until, Event::Tick(Beat::default())), [Action::StepDown(mine)]);
+    assert_eq!((machine.kind(), machine.sync()), (RoleKind::Follower, Some(mine)));
 }

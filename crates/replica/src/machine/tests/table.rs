@@ -5,7 +5,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Extent, Held, Report};
 
 use crate::page::Beat;
-use crate::{Action, Event, Group, Machine, Role, Timing};
+use crate::{Action, Event, Group, Kept, Machine, Role, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -73,6 +73,7 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let promise = || asked(Ask::Promise { term: candidate });
     let young = Term::new(6, NodeId(0));
     let told = |base| [asked(sync(young, base)), Event::Promised(young)];
+    let overwritten = || follower().after(1, told(OLD));
     let owes = || follower().after(1, [promise(), Event::Promised(candidate)]);
     let canvassing = || follower().after(16, [tick()]);
     let standing = || canvassing().after(0, [yes.clone()]);
@@ -91,10 +92,15 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ("follower, surveys for its report", owes().after(60, [tick()]), vec![Event::Surveyed(report(BASE))]),
         ("follower, promises a leader's term", follower().after(1, [asked(sync(young, BASE))]), disk(young)),
         ("follower, ready to be synced", follower().after(1, told(BASE)), vec![]),
+        ("follower, being overwritten", overwritten(), vec![]),
+        (
+            "follower, overwritten in part, asked by a leader of its base",
+            overwritten().after(1, [asked(sync(Term::new(7, NodeId(0)), BASE))]),
+            vec![Event::Promised(Term::new(7, NodeId(0)))],
+        ),
         ("learner", learner(), vec![]),
         ("learner, promises a leader's term", learner().after(1, [asked(sync(young, BASE))]), disk(young)),
         ("learner, ready to be synced", learner().after(1, told(BASE)), vec![]),
-        ("learner, overwritten", follower().after(1, told(OLD)), vec![]),
         ("canvassing", canvassing(), vec![]),
         ("candidate, promises its own term", standing(), disk(MINE)),
         ("candidate, without its own report", gathering(), vec![]),
@@ -170,7 +176,7 @@ fn role(machine: &Machine) -> String {
             let all: Vec<u8> = own.chain(reports.iter().map(|(node, _)| node.0)).collect();
             format!("{kind} {all:?}")
         }
-        Role::Forming { synced } | Role::Leading { synced } => format!("{kind} {synced:?}"),
+        Role::Forming { synced, .. } | Role::Leading { synced } => format!("{kind} {synced:?}"),
         Role::Following { .. } | Role::Installing { .. } => kind.to_string(),
     }
 }
@@ -184,15 +190,14 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
     if before.promised != after.promised {
         words.push(format!("promised {}", after.promised));
     }
-    let terms = [
-        ("sync", before.sync, after.sync),
-        ("needs", before.needs, after.needs),
-        ("ready", before.ready, after.ready),
-    ];
+    let terms = [("sync", before.sync, after.sync), ("ready", before.ready, after.ready)];
     for (name, was, is) in terms {
         if was != is {
             words.push(format!("{name} {}", is.map_or("none".into(), |term| term.to_string())));
         }
+    }
+    if before.mixed != after.mixed {
+        words.push(if after.mixed { "mixed" } else { "not mixed" }.into());
     }
     if before.heard != after.heard && after.heard != after.promised {
         words.push(format!("heard {}", after.heard));
@@ -220,17 +225,17 @@ fn does(action: &Action) -> String {
         Action::Ask(to, Ask::Promise { term }) => format!("ask {to} to promise {term}"),
         Action::Ask(to, ask) => format!("ask {to}: {ask:?}"),
         Action::Answer(_, Answer::Canvassed { yes, .. }) => if *yes { "yes" } else { "no" }.into(),
-        Action::Answer(_, Answer::Report { report, .. }) if report.streams.is_empty() => {
-            format!("report: {}, nothing held", report.sync)
-        }
         Action::Answer(_, Answer::Report { report, .. }) => format!("report: {}", report.sync),
         Action::Answer(_, Answer::Refused { .. }) => "refuse".into(),
         Action::Answer(_, Answer::Synced { .. }) => "say synced".into(),
         Action::Answer(to, answer) => format!("answer {to}: {answer:?}"),
-        Action::Prepare(prepare) => match prepare.sync {
-            Some(sync) => format!("prepare, holding {sync}"),
-            None => "prepare, holding nothing".into(),
-        },
+        Action::Prepare(prepare) => match prepare.kept {
+            Kept::Term => "prepare: the term is here",
+            Kept::Base => "prepare: the base is here",
+            Kept::Other => "prepare to be overwritten",
+            Kept::Nothing => "prepare: nothing is here",
+        }
+        .into(),
         Action::Adopt(term) => format!("adopt {term}"),
         Action::Install(start) => format!("install {} from {}", start.term, start.base),
         Action::Form(term) => format!("form {term}"),
@@ -314,10 +319,10 @@ The replica is node 1 of 0, 1 and 2. A term is `counter.node`. *Heartbeat*, *sil
 ticks: with a new heartbeat on the page; after so long without one that a leader is suspected; when all times
 are over. In brackets, whose term a question names: an older one (4.0); the one promised, of its node; a
 higher one of its node (9.2); one that is not the asker's own (9.2, asked by node 0). `->` is an answer, of
-node 2. *Holds* is the sync term; *needs*, of a replica that is being overwritten, the least sync term of
-whoever it reports to. *Promises anew*: a leader was heard of, so that no report is given for the time of a
-promise. *Rests*: it does not stand for some time. *Heard*: its own next term will be higher. An empty field:
-as before. In a state that waits for its disk or for a survey, nothing else is handled.
+node 2. *Holds* is the sync term; *mixed*: what is held may be part of that start set and part of others.
+*Promises anew*: a leader was heard of, so that no report is given for the time of a promise. *Rests*: it does
+not stand for some time. *Heard*: its own next term will be higher. An empty field: as before. In a state that
+waits for its disk or for a survey, nothing else is handled.
 ";
 
 #[test]

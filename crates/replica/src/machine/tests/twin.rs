@@ -46,8 +46,12 @@ struct Rules {
     cut: bool,
     /// Questions and answers of a sync that is over are dropped with their connection.
     own_connection: bool,
-    /// Of the world: no memory is lost while so many are being overwritten that a majority would be without.
-    overwritten_is_lost: bool,
+    /// A follower of a younger start set than the base keeps its memory while it is overwritten.
+    overwritten_kept: bool,
+    /// And so does one of an older start set.
+    laggards_kept: bool,
+    /// What is overwritten in part is not taken for the start set of its sync term.
+    mixture_known: bool,
 }
 
 const ALL: Rules = Rules {
@@ -66,7 +70,9 @@ const ALL: Rules = Rules {
     drift: true,
     cut: true,
     own_connection: true,
-    overwritten_is_lost: true,
+    overwritten_kept: true,
+    laggards_kept: true,
+    mixture_known: true,
 };
 
 /// The first seed below `seeds` at which something is wrong, and what.
@@ -194,9 +200,17 @@ fn a_world_that_takes_questions_of_older_connections_is_found_out() {
     is_found_out(|rules| rules.own_connection = false, &["Complete", "SyncMeaning"]);
 }
 
-/// Not a rule but a limit. While followers that held neither the term nor its base are overwritten, its
-/// leader may be the only one that has everything, and then its memory is not to be lost.
 #[test]
-fn a_world_that_loses_the_leader_of_overwritten_followers_is_found_out() {
-    is_found_out(|rules| rules.overwritten_is_lost = false, &["Liveness"]);
+fn a_world_that_wipes_followers_to_overwrite_them_is_found_out() {
+    is_found_out(|rules| rules.overwritten_kept = false, &["Liveness"]);
+}
+
+#[test]
+fn a_world_that_wipes_laggards_to_overwrite_them_is_found_out() {
+    is_found_out(|rules| rules.laggards_kept = false, &["Liveness"]);
+}
+
+#[test]
+fn a_world_that_takes_a_mixture_for_a_start_set_is_found_out() {
+    is_found_out(|rules| rules.mixture_known = false, &["SyncMeaning"]);
 }

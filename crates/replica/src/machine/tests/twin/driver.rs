@@ -2,19 +2,19 @@
 //! WRITEs entries and heartbeats, counts completions. What the machine leaves to it is kept here, and the
 //! rules of it that can be switched off are those of [`Rules`].
 
+mod copies;
+
 use std::collections::BTreeMap;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Extent, Held, Report};
+use longarm_wire::{Answer, Ask, Extent, Report};
 
 use super::Rules;
 use super::memory::STREAMS;
 use super::world::{Event as Happening, MS, TIMING, World};
 use crate::page::Beat;
-use crate::{Action, Event, Gate, Lease, Prepare, RoleKind, StartSet, Timing};
+use crate::{Action, Event, Gate, Lease, RoleKind, StartSet, Timing};
 
-/// Most positions of one WRITE of a copy.
-const CHUNK: u64 = 8;
 /// A queue pair for each stream, one for copies and one for heartbeats: in order each, not together.
 const COPIES: usize = STREAMS;
 const BEATS: usize = STREAMS + 1;
@@ -38,9 +38,27 @@ struct Queue {
 /// A one-sided WRITE.
 #[derive(Clone, Copy, Debug)]
 pub enum Write {
-    Entry { stream: usize, position: u64 },
-    Beat { beat: Beat, sent: Nanos },
-    Copy { term: Term, stream: usize, from: u64, to: u64 },
+    Entry {
+        stream: usize,
+        position: u64,
+    },
+    Beat {
+        beat: Beat,
+        sent: Nanos,
+    },
+    Copy {
+        term: Term,
+        stream: usize,
+        from: u64,
+        to: u64,
+    },
+    /// One of the places of entries of older terms: the leader has it, or it has not.
+    Place {
+        term: Term,
+        stream: usize,
+        position: u64,
+        there: bool,
+    },
 }
 
 /// What a leader keeps while it forms and leads.
@@ -63,8 +81,8 @@ struct Attached {
 
 enum Stage {
     Asked,
-    /// What is still to be copied; the last one is under way.
-    Copying(Vec<Write>),
+    /// What is still to be copied, and how many are under way.
+    Copying(Vec<Write>, usize),
     Adopting,
     Synced,
 }
@@ -122,7 +140,7 @@ impl World {
             Action::Answer(to, answer) => self.answer(node, to, answer),
             Action::Prepare(prepare) => self.prepare(node, prepare),
             Action::Adopt(_) => {
-                self.nodes[node].lost = false;
+                (self.nodes[node].lost, self.nodes[node].blended) = (false, false);
                 self.check_sync(node);
             }
             Action::Install(start) => {
@@ -191,11 +209,6 @@ impl World {
                     let asked = (conn, u8::from(matches!(ask, Ask::Adopt { .. })));
                     let is_next = self.nodes[node].heard_on.get(&from).is_none_or(|&known| asked > known);
                     let same = self.conns[conn].follower_life == self.nodes[node].life;
-                    // What would be overwritten now could not be given again.
-                    let dead = self.nodes[from].life != self.conns[conn].leader_life;
-                    if self.rules.overwritten_is_lost && dead && self.nodes[from].lost {
-                        return;
-                    }
                     if self.rules.own_connection && !(is_next && same) {
                         return;
                     }
@@ -232,6 +245,10 @@ impl World {
             self.nodes[node].memory.cut(start.base, stream, cut.len);
         }
         self.nodes[node].memory.forget_after(start.base);
+        if start.mixed {
+            self.nodes[node].memory.close();
+        }
+        self.nodes[node].blended = false;
         self.judge.installed(term, self.nodes[node].memory.before(term));
         let group = *self.nodes[node].machine.group();
         let mut gates = vec![Gate::new(group); STREAMS];
@@ -249,27 +266,6 @@ impl World {
             next_beat: Nanos(0),
         });
         self.tell(node, Event::Installed(term));
-    }
-
-    /// Makes ready to be synced.
-    fn prepare(&mut self, node: usize, prepare: Prepare) {
-        let held = &mut self.nodes[node];
-        held.fence = Some(prepare.term);
-        let answer = if prepare.sync == Some(prepare.term) {
-            Held::Term
-        } else if prepare.sync == Some(prepare.base) {
-            if self.rules.cut {
-                for (stream, &cut) in prepare.cuts.iter().enumerate() {
-                    held.memory.cut(prepare.base, stream, cut);
-                }
-            }
-            held.memory.forget_after(prepare.base);
-            Held::Base((0..prepare.cuts.len()).map(|stream| held.memory.len(prepare.base, stream)).collect())
-        } else {
-            held.memory.clear();
-            Held::Nothing
-        };
-        self.answer(node, prepare.leader, Answer::Ready { term: prepare.term, held: answer });
     }
 
     // What a leader does.
@@ -317,7 +313,8 @@ impl World {
         self.conns.push(Conn { leader: node, follower: other, leader_life, follower_life, term, queues });
         reign.attached.insert(other, Attached { conn, since, stage: Stage::Asked });
         let cuts = reign.start.cuts.iter().map(|cut| cut.len).collect();
-        let ask = Ask::Sync { term, base: reign.start.base, cuts, streams: STREAMS as u16 };
+        let base = reign.start.common();
+        let ask = Ask::Sync { term, base, cuts, streams: STREAMS as u16 };
         self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
     }
 
@@ -369,68 +366,11 @@ impl World {
         }
     }
 
-    /// What the follower does not have: the start set, and all of this term (rule ResyncAll). What is
-    /// written from now on is written to it, too.
-    fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &Held) {
-        let (rules, memory) = (self.rules, &self.nodes[node].memory);
-        let Some(reign) = &self.nodes[node].reign else { return };
-        let Some(attached) = reign.attached.get(&other) else { return };
-        if reign.term != term || !matches!(attached.stage, Stage::Asked) {
-            return;
-        }
-        let mut parts = Vec::new();
-        for ((of, stream), len) in memory.before(term) {
-            let from = match held {
-                Held::Nothing => 0,
-                Held::Base(lens) if of == reign.start.base => lens.get(stream).copied().unwrap_or(0),
-                Held::Base(_) | Held::Term => len,
-            };
-            parts.push((of, stream, from, len));
-        }
-        for (stream, gate) in reign.gates.iter().enumerate() {
-            let trusted =
-                if matches!(held, Held::Term) { !rules.resync_from_zero } else { !rules.resync_all };
-            let from = if trusted { gate.acked(id(other)) } else { 0 };
-            parts.push((term, stream, from, memory.len(term, stream)));
-        }
-        let chunks = parts.into_iter().flat_map(|(term, stream, from, end)| {
-            let begins = (from..end).step_by(CHUNK as usize);
-            begins.map(move |from| Write::Copy { term, stream, from, to: end.min(from + CHUNK) })
-        });
-        let mut chunks: Vec<Write> = chunks.collect();
-        if self.dice.hundred(50) {
-            chunks.reverse();
-        }
-        if let Some(attached) = self.attached(node, other) {
-            attached.stage = Stage::Copying(chunks);
-        }
-        self.copy_on(node, other);
-    }
-
-    fn attached(&mut self, node: usize, other: usize) -> Option<&mut Attached> {
-        self.nodes[node].reign.as_mut()?.attached.get_mut(&other)
-    }
-
-    /// The next part of a copy; when there is none, the follower counts itself synced.
-    fn copy_on(&mut self, node: usize, other: usize) {
-        let (now, awaited) = (self.now, self.rules.copy_awaited);
-        let Some(attached) = self.attached(node, other) else { return };
-        let Stage::Copying(chunks) = &mut attached.stage else { return };
-        let conn = attached.conn;
-        let next = if awaited { chunks.pop().into_iter().collect() } else { std::mem::take(chunks) };
-        if next.is_empty() || !awaited {
-            (attached.stage, attached.since) = (Stage::Adopting, now);
-            let ask = Ask::Adopt { term: self.conns[conn].term };
-            self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
-        }
-        next.into_iter().for_each(|write| self.post(conn, write));
-    }
-
     /// Posts a WRITE.
     fn post(&mut self, conn: usize, write: Write) {
         // Copies are slow: reading what is to be copied takes time.
-        let slow = matches!(write, Write::Copy { .. }) && self.dice.hundred(30);
-        let delay = self.delay() / 4 + if slow { self.dice.within(0, 30 * MS) } else { 0 };
+        let slow = matches!(write, Write::Copy { .. } | Write::Place { .. }) && self.dice.hundred(30);
+        let delay = self.delay() / 4 + if slow { self.dice.within(0, self.slow) } else { 0 };
         let queue = &mut self.conns[conn].queues[queue_of(write)];
         queue.last = (self.now + delay).max(queue.last + 1);
         let delay = queue.last - self.now;
@@ -454,6 +394,10 @@ impl World {
                 Write::Copy { term, stream, from, to } => {
                     (from..to).for_each(|position| there.memory.put(term, stream, position));
                 }
+                Write::Place { term, stream, position, there: true } => {
+                    there.memory.put(term, stream, position);
+                }
+                Write::Place { term, stream, position, .. } => there.memory.void(term, stream, position),
             }
             self.check_sync(follower);
         }
@@ -490,8 +434,11 @@ impl World {
                 reign.lease.renew(id(follower), sent);
                 self.judge.leases(term, clock.real(reign.lease.end(now)), real);
             }
-            Write::Copy { .. } if current => self.copy_on(node, follower),
-            Write::Copy { .. } => {}
+            Write::Copy { .. } | Write::Place { .. } if current => {
+                self.nodes[node].machine.progress(now);
+                self.copy_on(node, follower);
+            }
+            Write::Copy { .. } | Write::Place { .. } => {}
         }
     }
 
@@ -543,9 +490,14 @@ impl World {
     }
 
     fn check_sync(&mut self, node: usize) {
+        if self.nodes[node].blended {
+            return;
+        }
         let Some(sync) = self.nodes[node].machine.sync() else { return };
         let leader = &self.nodes[usize::from(sync.node().0)];
-        let leader = (leader.machine.sync() == Some(sync)).then_some(&leader.memory);
+        // What was cut off there since may be on its way.
+        let has_all = leader.machine.sync() == Some(sync) && leader.machine.promised() == sync;
+        let leader = has_all.then_some(&leader.memory);
         self.judge.synced(id(node), sync, &self.nodes[node].memory, leader);
     }
 }
@@ -553,7 +505,7 @@ impl World {
 fn queue_of(write: Write) -> usize {
     match write {
         Write::Entry { stream, .. } => stream,
-        Write::Copy { .. } => COPIES,
+        Write::Copy { .. } | Write::Place { .. } => COPIES,
         Write::Beat { .. } => BEATS,
     }
 }

@@ -125,7 +125,7 @@ impl Judge {
     pub fn synced(&mut self, node: NodeId, sync: Term, memory: &Memory, leader: Option<&Memory>) {
         let Some(start) = self.starts.get(&sync) else { return };
         let held = memory.before(sync);
-        if held != *start {
+        if held != *start || memory.has_holes_before(sync) {
             let text = format!("SyncMeaning: {node} holds {held:?}, the start set of {sync} is {start:?}");
             return self.wrong(text);
         }

@@ -45,6 +45,40 @@ impl Memory {
         }
     }
 
+    /// Voids one position, which may leave a hole.
+    pub fn void(&mut self, term: Term, stream: usize, position: u64) {
+        let Some(held) = self.0.get_mut(&(term, stream)) else { return };
+        held.beyond.remove(&position);
+        if position < held.len {
+            held.beyond.extend(position + 1..held.len);
+            held.len = position;
+        }
+    }
+
+    /// Whether it is there, behind a hole or not.
+    pub fn has(&self, term: Term, stream: usize, position: u64) -> bool {
+        self.0.get(&(term, stream)).is_some_and(|held| position < held.len || held.beyond.contains(&position))
+    }
+
+    /// All positions of the terms before `term`.
+    pub fn all_before(&self, term: Term) -> impl Iterator<Item = (Term, usize, u64)> {
+        let places = |(&(of, stream), held): (&(Term, usize), &Stream)| {
+            let all = (0..held.len).chain(held.beyond.iter().copied()).collect::<Vec<_>>();
+            all.into_iter().map(move |position| (of, stream, position))
+        };
+        self.0.range(..(term, 0)).flat_map(places)
+    }
+
+    /// Voids what is behind a hole.
+    pub fn close(&mut self) {
+        self.0.values_mut().for_each(|held| held.beyond.clear());
+    }
+
+    /// Whether something of the terms before `term` is behind a hole.
+    pub fn has_holes_before(&self, term: Term) -> bool {
+        self.0.range(..(term, 0)).any(|(_, held)| !held.beyond.is_empty())
+    }
+
     /// Voids all that is younger than `term`.
     pub fn forget_after(&mut self, term: Term) {
         self.0.retain(|&(of, _), _| of <= term);

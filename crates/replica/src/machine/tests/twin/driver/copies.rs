@@ -1,0 +1,129 @@
+//! How a follower is brought in line: what it keeps, what it is given, in no order, and when it has all.
+
+use std::collections::BTreeSet;
+
+use longarm_base::Term;
+use longarm_wire::{Answer, Ask, Held};
+
+use super::{Attached, Happening, Stage, World, Write, id};
+use crate::{Kept, Prepare};
+
+/// Most positions of one WRITE of a copy.
+const CHUNK: u64 = 8;
+/// WRITEs of a copy that are under way together.
+const COPIES_AT_ONCE: usize = 4;
+
+impl World {
+    /// Makes ready to be synced.
+    pub(super) fn prepare(&mut self, node: usize, prepare: Prepare) {
+        let held = &mut self.nodes[node];
+        held.fence = Some(prepare.term);
+        let wipes = match held.machine.sync() {
+            Some(sync) if sync > prepare.base => !self.rules.overwritten_kept,
+            _ => !self.rules.laggards_kept,
+        };
+        let answer = match prepare.kept {
+            Kept::Term => Held::Term,
+            Kept::Base => {
+                if self.rules.cut {
+                    for (stream, &cut) in prepare.cuts.iter().enumerate() {
+                        held.memory.cut(prepare.base, stream, cut);
+                    }
+                }
+                held.memory.forget_after(prepare.base);
+                let lens = (0..prepare.cuts.len()).map(|stream| held.memory.len(prepare.base, stream));
+                Held::Base(lens.collect())
+            }
+            Kept::Other => {
+                if wipes {
+                    held.memory.clear();
+                    (held.machine.sync, held.machine.mixed) = (None, false);
+                }
+                held.blended = true;
+                held.machine.mixed &= self.rules.mixture_known;
+                Held::Nothing
+            }
+            Kept::Nothing => {
+                held.memory.clear();
+                Held::Nothing
+            }
+        };
+        self.answer(node, prepare.leader, Answer::Ready { term: prepare.term, held: answer });
+    }
+
+    /// What the follower does not have: the start set, and all of this term (rule ResyncAll). What is
+    /// written from now on is written to it, too.
+    pub(super) fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &Held) {
+        let (rules, memory) = (self.rules, &self.nodes[node].memory);
+        let Some(reign) = &self.nodes[node].reign else { return };
+        let Some(attached) = reign.attached.get(&other) else { return };
+        if reign.term != term || !matches!(attached.stage, Stage::Asked) {
+            return;
+        }
+        let mut parts = Vec::new();
+        let mut chunks: Vec<Write> = Vec::new();
+        match held {
+            Held::Nothing => {
+                // Whole segments: what the leader has, and in place of what else is there, nothing.
+                let theirs = &self.nodes[other].memory;
+                let places: BTreeSet<_> = memory.all_before(term).chain(theirs.all_before(term)).collect();
+                chunks.extend(places.into_iter().map(|(of, stream, position)| Write::Place {
+                    term: of,
+                    stream,
+                    position,
+                    there: memory.has(of, stream, position),
+                }));
+            }
+            Held::Base(lens) => {
+                for (stream, &from) in lens.iter().enumerate() {
+                    parts.push((reign.start.base, stream, from, memory.len(reign.start.base, stream)));
+                }
+            }
+            Held::Term => {}
+        }
+        for (stream, gate) in reign.gates.iter().enumerate() {
+            let trusted =
+                if matches!(held, Held::Term) { !rules.resync_from_zero } else { !rules.resync_all };
+            let from = if trusted { gate.acked(id(other)) } else { 0 };
+            parts.push((term, stream, from, memory.len(term, stream)));
+        }
+        chunks.extend(parts.into_iter().flat_map(|(term, stream, from, end)| {
+            let begins = (from..end).step_by(CHUNK as usize);
+            begins.map(move |from| Write::Copy { term, stream, from, to: end.min(from + CHUNK) })
+        }));
+        match self.dice.pick(4) {
+            0 => {}
+            1 => chunks.reverse(),
+            _ => (1..chunks.len()).rev().for_each(|at| chunks.swap(at, self.dice.pick(at + 1))),
+        }
+        if let Some(attached) = self.attached(node, other) {
+            attached.stage = Stage::Copying(chunks, 1);
+        }
+        self.copy_on(node, other);
+    }
+
+    fn attached(&mut self, node: usize, other: usize) -> Option<&mut Attached> {
+        self.nodes[node].reign.as_mut()?.attached.get_mut(&other)
+    }
+
+    /// The next part of a copy; when there is none, the follower counts itself synced.
+    pub(super) fn copy_on(&mut self, node: usize, other: usize) {
+        let (now, awaited) = (self.now, self.rules.copy_awaited);
+        let Some(attached) = self.attached(node, other) else { return };
+        let Stage::Copying(chunks, open) = &mut attached.stage else { return };
+        let conn = attached.conn;
+        *open -= 1;
+        if *open > 0 {
+            return;
+        }
+        let few = if awaited { COPIES_AT_ONCE } else { chunks.len() };
+        let next = chunks.split_off(chunks.len().saturating_sub(few));
+        *open = next.len();
+        if next.is_empty() || !awaited {
+            (attached.stage, attached.since) = (Stage::Adopting, now);
+            let ask = Ask::Adopt { term: self.conns[conn].term };
+            self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
+        }
+        next.into_iter().for_each(|write| self.post(conn, write));
+    }
+}
