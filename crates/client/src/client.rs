@@ -1,11 +1,12 @@
 //! The client itself: its connection, and how it gets a new one.
 
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher};
+use std::time::Duration;
 
 use longarm_base::Nanos;
-use longarm_fabric::{Address, Any, QueuePair, Transport};
+use longarm_fabric::{Address, Any, QueuePair, SetupError, Transport};
 use longarm_host::now;
+use longarm_wire::is_elsewhere;
 
 use crate::cache::Cache;
 use crate::error::Error;
@@ -13,17 +14,23 @@ use crate::link::{Counters, Link, Trouble};
 use crate::multi_get::Flight;
 use crate::options::Options;
 use crate::pipeline::{InFlight, Reply, Ticket};
+use crate::targets::Targets;
 
+/// Pause between two tries to connect, at first and at most.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(50);
 /// Places remembered where a round trip costs more than a cache line.
 const CACHE_ENTRIES: usize = 65_536;
 
 /// A connection to one server, for one thread.
 pub struct Client<T: Transport = Any> {
     pub(crate) transport: T,
-    pub(crate) address: Address,
+    targets: Targets,
     pub(crate) options: Options,
     pub(crate) link: Option<Link<T::Qp>>,
     session: u64,
+    /// The group that its leader told; zero for a server of its own.
+    group: u64,
     pub(crate) boot: u64,
     pub(crate) next_operation: u64,
     pub(crate) open: VecDeque<InFlight>,
@@ -45,19 +52,57 @@ impl Client<Any> {
     pub fn connect(address: &Address, options: Options) -> Result<Client<Any>, Error> {
         Client::connect_over(Any::default(), address, options)
     }
+
+    /// Connects to whichever of a group's replicas leads.
+    pub fn connect_group(addresses: &[Address], options: Options) -> Result<Client<Any>, Error> {
+        Client::connect_group_over(Any::default(), addresses, options)
+    }
 }
 
 impl<T: Transport> Client<T> {
     /// Connects over a transport with settings of its own.
     pub fn connect_over(transport: T, address: &Address, options: Options) -> Result<Client<T>, Error> {
-        let session = random();
-        let link = Link::connect(&transport, address, &options, session)?;
-        let local = matches!(address, Address::Shm(_));
+        Client::connect_group_over(transport, std::slice::from_ref(address), options)
+    }
+
+    /// The same for a group: to whichever of its replicas leads. One that does not says which does, if it
+    /// knows. Where several addresses are given, all are tried until `Options::connect_timeout` is over.
+    ///
+    /// # Panics
+    /// If no address is given.
+    pub fn connect_group_over(
+        transport: T,
+        addresses: &[Address],
+        options: Options,
+    ) -> Result<Client<T>, Error> {
+        let drawn = longarm_host::random().map_err(|e| SetupError::Os("draw a random number", e));
+        let [session] = drawn?;
+        let mut targets = Targets::new(addresses);
+        let deadline = now() + Nanos(options.connect_timeout.as_nanos() as u64);
+        let link = loop {
+            match Link::connect(&transport, targets.current(), &options, session) {
+                Ok(link) => break link,
+                Err(error) => {
+                    let elsewhere = options.follow
+                        && matches!(&error, SetupError::Refused(why) if is_elsewhere(why).is_some());
+                    let at_once = targets.failed(&error);
+                    if (addresses.len() == 1 && !elsewhere) || now() >= deadline {
+                        return Err(error.into());
+                    }
+                    if !at_once {
+                        longarm_host::sleep(PAUSE_MIN);
+                    }
+                }
+            }
+        };
+        targets.reached();
+        let local = matches!(targets.current(), Address::Shm(_));
         let entries = options.cache.unwrap_or(if local { 0 } else { CACHE_ENTRIES });
         Ok(Client {
             transport,
-            address: address.clone(),
+            targets,
             session,
+            group: link.welcome.group,
             boot: link.welcome.boot,
             next_operation: 1,
             open: VecDeque::new(),
@@ -80,13 +125,18 @@ impl<T: Transport> Client<T> {
     pub fn describe(&self) -> String {
         match &self.link {
             Some(link) => link.qp.describe(),
-            None => format!("{} (not connected)", self.address),
+            None => format!("{} (not connected)", self.address()),
         }
     }
 
-    /// Where it connects.
+    /// Where it is connected, or connects next.
     pub fn address(&self) -> &Address {
-        &self.address
+        self.targets.current()
+    }
+
+    /// The group that the server leads; zero for a server of its own.
+    pub fn group(&self) -> u64 {
+        self.group
     }
 
     /// Process id of the server.
@@ -111,7 +161,7 @@ impl<T: Transport> Client<T> {
     }
 
     pub(crate) fn link(&mut self) -> Result<&mut Link<T::Qp>, Error> {
-        let address = &self.address;
+        let address = self.targets.current();
         self.link
             .as_mut()
             .ok_or_else(|| Error::Lost { address: address.to_string(), reason: "not connected".into() })
@@ -123,14 +173,14 @@ impl<T: Transport> Client<T> {
     }
 
     pub(crate) fn unresponsive(&self) -> Error {
-        Error::Unresponsive { address: self.address.to_string(), waited: self.options.timeout }
+        Error::Unresponsive { address: self.address().to_string(), waited: self.options.timeout }
     }
 
     /// What trouble is to the caller, if nothing is done about it.
     pub(crate) fn failed(&self, trouble: Trouble) -> Error {
         match trouble {
             Trouble::Broken(reason) | Trouble::Lost(reason) => {
-                Error::Lost { address: self.address.to_string(), reason }
+                Error::Lost { address: self.address().to_string(), reason }
             }
             Trouble::Late | Trouble::Unresponsive | Trouble::NoLease => self.unresponsive(),
         }
@@ -140,7 +190,7 @@ impl<T: Transport> Client<T> {
     pub(crate) fn unanswered(&self, error: Error) -> Error {
         match error {
             Error::InDoubt(reason) if self.link.is_none() => {
-                Error::Lost { address: self.address.to_string(), reason }
+                Error::Lost { address: self.address().to_string(), reason }
             }
             Error::InDoubt(_) => self.unresponsive(),
             other => other,
@@ -160,34 +210,37 @@ impl<T: Transport> Client<T> {
             self.counters = add(self.counters, link.counters);
         }
         self.cache.clear();
-        let mut pause = std::time::Duration::from_millis(1);
+        let mut pause = PAUSE_MIN;
         loop {
-            match Link::connect(&self.transport, &self.address, &self.options, self.session) {
+            match Link::connect(&self.transport, self.targets.current(), &self.options, self.session) {
                 Ok(link) => {
+                    self.targets.reached();
                     self.counters.reconnects += 1;
                     self.adopt(link);
                     return Ok(());
                 }
                 Err(error) if now() >= deadline => {
                     let reason = format!("{reason}; then: {error}");
-                    return Err(Error::Lost { address: self.address.to_string(), reason });
+                    return Err(Error::Lost { address: self.address().to_string(), reason });
                 }
-                Err(longarm_fabric::SetupError::Login(why)) => {
-                    return Err(Error::Connect(longarm_fabric::SetupError::Login(why)));
-                }
-                Err(_) => {
-                    longarm_host::sleep(pause);
-                    pause = (pause * 2).min(std::time::Duration::from_millis(50));
+                Err(SetupError::Login(why)) => return Err(Error::Connect(SetupError::Login(why))),
+                Err(error) => {
+                    if !self.targets.failed(&error) {
+                        longarm_host::sleep(pause);
+                        pause = (pause * 2).min(PAUSE_MAX);
+                    }
                 }
             }
         }
     }
 
-    /// Takes a new connection into use: the same server gets the unanswered requests again, another one
-    /// cannot know them.
+    /// Takes a new connection into use: the same server, and the next leader of its group, get the unanswered
+    /// requests again; another one cannot know them.
     fn adopt(&mut self, link: Link<T::Qp>) {
         self.hint_in = self.options.hint_every * u32::from(link.welcome.wants_hints != 0);
-        let same = link.welcome.boot == self.boot;
+        let of_group = link.welcome.group != 0 && link.welcome.group == self.group;
+        let same = link.welcome.boot == self.boot || of_group;
+        self.group = link.welcome.group;
         self.boot = link.welcome.boot;
         self.link = Some(link);
         if !same {
@@ -223,10 +276,4 @@ fn add(a: Counters, b: Counters) -> Counters {
         requests: a.requests + b.requests,
         served: a.served + b.served,
     }
-}
-
-/// Sixty-four bits from the process's random hash keys.
-fn random() -> u64 {
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
-        ^ u64::from(std::process::id()) << 32
 }

@@ -29,6 +29,7 @@ mod multi_get;
 mod options;
 mod pipeline;
 mod raw;
+mod targets;
 mod walk;
 mod write;
 

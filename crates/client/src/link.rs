@@ -96,6 +96,8 @@ pub(crate) struct Link<Q> {
     unix: UnixMillis,
     unix_seen: Nanos,
     done: Completions,
+    /// When the server's side last did something that we waited for, or the wait began.
+    heard: Nanos,
     reads_open: usize,
     failed: Option<WorkError>,
     pub(crate) answers: VecDeque<Answer>,
@@ -165,6 +167,7 @@ impl<Q: QueuePair> Link<Q> {
             unix: UnixMillis(0),
             unix_seen: Nanos(0),
             done: Completions::new(limits::QUEUE_DEPTH),
+            heard: answered,
             reads_open: 0,
             failed: None,
             answers: VecDeque::new(),
@@ -204,6 +207,9 @@ impl<Q: QueuePair> Link<Q> {
     #[inline]
     pub(crate) fn post_read(&mut self, from: Place, into: u32, deadline: Nanos) -> Result<(), Trouble> {
         self.counters.reads += 1;
+        if self.reads_open == 0 && self.in_group() {
+            self.heard = now();
+        }
         loop {
             match self.qp.post(Op::Read { from, into }, Ticket(into as u64)) {
                 Ok(()) => {
@@ -244,6 +250,27 @@ impl<Q: QueuePair> Link<Q> {
         }
     }
 
+    /// Whether another replica may lead by now, if this one is silent.
+    #[inline]
+    pub(crate) fn in_group(&self) -> bool {
+        self.welcome.group != 0
+    }
+
+    /// How long a leader may do nothing that is waited for before another is looked for.
+    pub(crate) fn silence(&self) -> Nanos {
+        self.patience() + self.patience()
+    }
+
+    /// Since when the server has done nothing that was waited for.
+    pub(crate) fn heard(&self) -> Nanos {
+        self.heard
+    }
+
+    /// A wait begins.
+    pub(crate) fn listen(&mut self) {
+        self.heard = now();
+    }
+
     pub(crate) fn broken(&self, what: &str) -> Trouble {
         match self.qp.state() {
             Err(reason) => Trouble::Broken(reason.to_string()),
@@ -256,8 +283,12 @@ impl<Q: QueuePair> Link<Q> {
         if let Err(reason) = self.qp.state() {
             return Err(Trouble::Broken(reason.to_string()));
         }
-        if now() >= deadline {
+        let time = now();
+        if time >= deadline {
             return Err(Trouble::Late);
+        }
+        if self.in_group() && time.since(self.heard) > self.silence() {
+            return Err(Trouble::Broken("the leader shows no sign of life".into()));
         }
         self.qp.wait(Duration::from_millis(1));
         Ok(())
@@ -270,6 +301,9 @@ impl<Q: QueuePair> Link<Q> {
         // A long message goes on also when nothing was reported: room may have come back in silence.
         if n == 0 && !self.mailbox.is_sending() {
             return 0;
+        }
+        if n > 0 && self.in_group() {
+            self.heard = now();
         }
         let mut arrived = false;
         for i in 0..self.done.as_slice().len() {

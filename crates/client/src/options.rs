@@ -24,6 +24,8 @@ pub struct Options {
     pub spin: Duration,
     /// One GET in so many is reported to the server, for eviction; 0 for none.
     pub hint_every: u32,
+    /// Whether to connect to the leader where a replica is asked that does not lead.
+    pub follow: bool,
 }
 
 impl Default for Options {
@@ -37,6 +39,7 @@ impl Default for Options {
             cache: None,
             spin: Duration::from_micros(50),
             hint_every: 64,
+            follow: true,
         }
     }
 }

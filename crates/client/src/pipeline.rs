@@ -59,6 +59,9 @@ impl<T: Transport> Client<T> {
     }
 
     pub(crate) fn post(&mut self, request: Request<'_>) -> Result<Ticket, Error> {
+        if let Some(link) = self.link.as_mut().filter(|link| link.in_group() && self.open.is_empty()) {
+            link.listen();
+        }
         if self.open.len() >= QUEUE_DEPTH / 2 {
             return Err(Error::Full);
         }
@@ -153,13 +156,10 @@ impl<T: Transport> Client<T> {
             None => Some("not connected".into()),
         };
         if let Some(reason) = broken {
-            return self.recover(Trouble::Broken(reason), deadline).map_err(|error| match error {
-                Error::Lost { reason, .. } => {
-                    self.open.retain(|open| open.operation != ticket.0);
-                    Error::InDoubt(reason)
-                }
-                other => other,
-            });
+            return self.await_recovery(Trouble::Broken(reason), deadline, ticket);
+        }
+        if let Some(trouble) = self.doubts_leader(time) {
+            return self.await_recovery(trouble, deadline, ticket);
         }
         if time < spin_until {
             // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
@@ -169,6 +169,31 @@ impl<T: Transport> Client<T> {
         // Short, so that a goodbye or a death is noticed within the timeout.
         link.qp.wait(std::time::Duration::from_millis(20));
         Ok(())
+    }
+
+    fn await_recovery(&mut self, trouble: Trouble, deadline: Nanos, ticket: Ticket) -> Result<(), Error> {
+        self.recover(trouble, deadline).map_err(|error| match error {
+            Error::Lost { reason, .. } => {
+                self.open.retain(|open| open.operation != ticket.0);
+                Error::InDoubt(reason)
+            }
+            other => other,
+        })
+    }
+
+    /// A leader that has been silent for long is looked at: without a lease it leads no more, or cannot.
+    fn doubts_leader(&mut self, time: Nanos) -> Option<Trouble> {
+        let link = self.link.as_mut().filter(|link| link.in_group())?;
+        if time.since(link.heard()) <= link.silence() {
+            return None;
+        }
+        link.listen();
+        match link.look_at_heartbeat(time + link.silence()) {
+            Err(Trouble::Late) => Some(Trouble::Broken("the leader shows no sign of life".into())),
+            Err(trouble) => Some(trouble),
+            Ok(()) if link.has_lease(now()) => None,
+            Ok(()) => Some(Trouble::Broken("the leader has no lease".into())),
+        }
     }
 
     /// Matches answers with requests.

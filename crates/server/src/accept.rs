@@ -10,11 +10,12 @@ use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
 use longarm_host::Pause;
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
-use longarm_wire::{Hello, MESSAGE_MAX, RING_REGION, Welcome};
+use longarm_wire::{Hello, MESSAGE_MAX, PeerHello, RING_REGION, Welcome};
 
 use crate::connection::Connection;
+use crate::hall::{Hall, Serving};
 use crate::options::{Eviction, RING_MAX};
-use crate::shared::{Client, Phase, Seat, Shared};
+use crate::shared::{Client, Seat};
 use crate::worker::Desk;
 
 /// Longest wait for a knock, and so for this thread to see that the server closes.
@@ -27,27 +28,24 @@ const LANDING: u32 = 0;
 /// One address's acceptor.
 pub(crate) struct Acceptor<L: Listener> {
     pub listener: L,
-    pub shared: Arc<Shared>,
-    pub desks: Vec<Arc<Desk<L::Qp>>>,
+    pub hall: Arc<Hall<L::Qp>>,
     pub pause: Arc<Pause>,
 }
 
 impl<L: Listener> Acceptor<L> {
-    /// Accepts until the server drains; then nobody listens any more.
+    /// Accepts until the hall is closed; then nobody listens any more.
     pub fn run(mut self) {
-        while self.shared.phase() == Phase::Serving {
+        while !self.hall.is_closed() {
             let incoming = self.listener.accept(KNOCK);
             for failure in self.listener.failures() {
-                self.shared.log(&format!("a client did not get in: {failure}"));
+                self.hall.log(&format!("a client did not get in: {failure}"));
             }
             match incoming {
-                Ok(Some(incoming)) if self.shared.phase() != Phase::Serving => {
-                    incoming.reject("the server is closing")
-                }
+                Ok(Some(incoming)) if self.hall.is_closed() => incoming.reject("the server is closing"),
                 Ok(Some(incoming)) => self.admit(incoming),
                 Ok(None) => {}
                 Err(error) => {
-                    self.shared.log(&format!("cannot accept at {}: {error}", self.listener.address()));
+                    self.hall.log(&format!("cannot accept at {}: {error}", self.listener.address()));
                     self.pause.sleep(PAUSE);
                 }
             }
@@ -55,6 +53,19 @@ impl<L: Listener> Acceptor<L> {
     }
 
     fn admit(&self, incoming: L::Incoming) {
+        match &self.hall.inbound {
+            Some(inbound) if PeerHello::is(incoming.hello()) => inbound.admit(incoming),
+            None if PeerHello::is(incoming.hello()) => incoming.reject("this node is in no group"),
+            _ => match self.hall.serving() {
+                Some(serving) => serving.admit(incoming),
+                None => incoming.reject(&self.hall.elsewhere()),
+            },
+        }
+    }
+}
+
+impl<Q: QueuePair + 'static> Serving<Q> {
+    fn admit<I: Incoming<Qp = Q>>(&self, incoming: I) {
         let peer = incoming.peer().name;
         let hello = match Hello::decode(incoming.hello()) {
             Ok(hello) => hello,
@@ -77,9 +88,9 @@ impl<L: Listener> Acceptor<L> {
         }
     }
 
-    fn welcome(
+    fn welcome<I: Incoming<Qp = Q>>(
         &self,
-        incoming: L::Incoming,
+        incoming: I,
         hello: &Hello,
         peer: &str,
         seat: Seat,
@@ -136,6 +147,7 @@ impl<L: Listener> Acceptor<L> {
             ring_bytes: options.ring_bytes,
             pid: u64::from(std::process::id()),
             wants_hints: u64::from(options.eviction == Eviction::Lru),
+            group: options.group.as_ref().map_or(0, |group| group.id),
         }
     }
 
@@ -145,9 +157,9 @@ impl<L: Listener> Acceptor<L> {
         grants
     }
 
-    fn least_loaded(&self) -> &Arc<Desk<L::Qp>> {
+    fn least_loaded(&self) -> &Arc<Desk<Q>> {
         // Relaxed: a hint.
-        let load = |desk: &&Arc<Desk<L::Qp>>| desk.pulse.load.load(Ordering::Relaxed);
+        let load = |desk: &&Arc<Desk<Q>>| desk.pulse.load.load(Ordering::Relaxed);
         self.desks.iter().min_by_key(load).expect("a server has a worker")
     }
 }

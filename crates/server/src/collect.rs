@@ -2,14 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use longarm_base::Csn;
+use longarm_base::{Csn, Mutant};
 use longarm_index::hash::Record;
 use longarm_memory::OwnedWords;
-use longarm_store::EntryPlace;
+use longarm_store::{EntryPlace, Kind};
 
 use crate::clock::Moment;
 use crate::engine::{Engine, Hand};
 use crate::item::entry_ref;
+use crate::later::names;
+use crate::session::Sessions;
+use crate::stream::{Change, Stream, Written};
 
 /// What became of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +26,47 @@ pub(crate) enum Relocated {
 }
 
 impl<M: OwnedWords> Engine<M> {
+    /// The same in a group: the copy is an entry of our stream, and the slot is switched when followers have
+    /// it. Deletes and records of sessions move too, as long as they are needed.
+    pub(crate) fn relocate_later(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        (place, csn): (EntryPlace, Csn),
+        sessions: &Sessions,
+    ) -> Relocated {
+        if hand.stream.as_ref().is_none_or(Stream::is_full) {
+            return Relocated::Full;
+        }
+        let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
+        let change = match entry.kind {
+            Kind::Put | Kind::Move => {
+                let hash = self.hash(entry.key);
+                let pair = self.index.lock(hash);
+                let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
+                // Over: it goes by expiry. Another version: this one is being applied, or was replaced.
+                if !names(&found.record(), csn, place) || self.current(&found, moment).gone {
+                    return Relocated::Lost;
+                }
+                Change::Move { hash, from: place }
+            }
+            Kind::Tombstone if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() => {
+                self.store.supersede(place, csn);
+                return Relocated::Done;
+            }
+            Kind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation)) => {
+                self.store.supersede(place, csn);
+                return Relocated::Done;
+            }
+            Kind::Tombstone | Kind::Noop => Change::Replace { from: place, csn },
+        };
+        let Ok(draft) = hand.writer.draft_move(&entry) else { return Relocated::Full };
+        let copy = hand.writer.finish(draft, csn);
+        let stream = hand.stream.as_mut().expect("it was looked at above");
+        stream.push(Written { place: copy, csn, change });
+        Relocated::Done
+    }
+
     pub(crate) fn relocate(
         &self,
         hand: &mut Hand<M>,

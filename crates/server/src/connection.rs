@@ -23,6 +23,7 @@ use crate::engine::Outcome;
 use crate::execute::{Context, Executed, execute};
 use crate::session::Session;
 use crate::shared::{Client, Seat};
+use crate::stream::At;
 
 /// Arrivals taken in one turn.
 pub(crate) const BATCH: usize = 32;
@@ -70,8 +71,18 @@ impl From<PostError> for Fault {
 /// An answer that waits for room.
 enum Late {
     Header([u8; 48]),
-    Get { operation: u64, key: Box<[u8]> },
-    Stats { operation: u64 },
+    /// Once the entry there is applied.
+    Applied {
+        header: [u8; 48],
+        at: At,
+    },
+    Get {
+        operation: u64,
+        key: Box<[u8]>,
+    },
+    Stats {
+        operation: u64,
+    },
 }
 
 /// A client's connection, owned by one worker.
@@ -146,7 +157,8 @@ impl<Q: QueuePair> Connection<Q> {
 
     /// Asks for a wake-up; `true` if there is something to do already.
     pub fn arm(&mut self) -> bool {
-        self.next < self.done.as_slice().len() || self.qp.arm()
+        // While a write waits for memory, or for another write, nothing that has come is looked at.
+        self.stalled.is_none() && (self.next < self.done.as_slice().len() || self.qp.arm())
     }
 
     #[cold]
@@ -242,6 +254,10 @@ impl<Q: QueuePair> Connection<Q> {
                 }
                 self.push_late(Late::Header(header))
             }
+            Executed::Later(outcome, at) => {
+                let header = response(moment, operation, outcome, &[]).header();
+                self.push_late(Late::Applied { header, at })
+            }
             Executed::Value(outcome) => {
                 if self.send_with(moment, operation, outcome, context.hand.value())? {
                     context.hand.shrink();
@@ -316,9 +332,13 @@ impl<Q: QueuePair> Connection<Q> {
     fn send_one(&mut self, context: &mut Context<'_>, moment: Moment, late: &Late) -> Result<bool, Fault> {
         match late {
             Late::Header(header) => self.send(&[header]),
+            Late::Applied { header, at } => Ok(context.shared.is_applied(*at) && self.send(&[header])?),
             Late::Get { operation, key } => {
                 let request = Request { key, ..Request::new(RequestKind::Get, *operation) };
                 let outcome = context.shared.engine.get(context.hand, moment, &request);
+                if !context.shared.may_tell() {
+                    return Ok(false);
+                }
                 let sent = self.send_with(moment, *operation, outcome, context.hand.value())?;
                 context.hand.shrink();
                 Ok(sent)

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longarm_base::{Csn, Nanos, UnixMillis};
+use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
 use longarm_index::hash::{self, Discipline, Found, Owner, Pair, Record, SlotKind};
@@ -20,7 +20,9 @@ use longarm_wire::{Condition, Status};
 use crate::clock::Moment;
 use crate::entries::Arena;
 use crate::evict::Marks;
+use crate::later::Later;
 use crate::options::{Eviction, StartError};
+use crate::stream::Stream;
 
 /// How often an operation starts again because another writer came between, or because the index made room.
 /// Each try loses only to a change of the very same pair.
@@ -63,6 +65,8 @@ pub(crate) enum Short {
     Wait,
     /// None can be freed.
     Refused,
+    /// There is memory, but another write of the key is under way, or the lease is not there now.
+    Busy,
 }
 
 /// What one thread brings along: its writer, and buffers it reuses.
@@ -72,6 +76,8 @@ pub(crate) struct Hand<M: OwnedWords> {
     pub bytes: Vec<u8>,
     /// Where in `bytes` the value of a GET stands.
     pub value: Range<usize>,
+    /// In a group: what it wrote and did not apply yet.
+    pub stream: Option<Stream>,
 }
 
 /// Buffers beyond this size are given back once they were used.
@@ -79,7 +85,7 @@ const BYTES_KEPT: usize = 1 << 20;
 
 impl<M: OwnedWords> Hand<M> {
     pub fn new(writer: Writer<M>) -> Hand<M> {
-        Hand { writer, bytes: Vec::new(), value: 0..0 }
+        Hand { writer, bytes: Vec::new(), value: 0..0, stream: None }
     }
 
     pub fn value(&self) -> &[u8] {
@@ -111,6 +117,8 @@ pub(crate) struct EngineOptions {
     pub hash_key: u64,
     pub eviction: Eviction,
     pub quarantine: Nanos,
+    /// In a group: the leader's term. The arena then is one that its replicas filled.
+    pub term: Option<Term>,
 }
 
 /// Index, store, csn.
@@ -125,9 +133,11 @@ pub(crate) struct Engine<M: OwnedWords> {
     pub options: EngineOptions,
     /// Wakes the housekeeper.
     pub relief: Arc<Pause>,
-    csn: AtomicU64,
+    /// Of a group's leader: its writes are applied when the followers have them.
+    pub later: Option<Later>,
+    pub(crate) csn: AtomicU64,
     /// An item with a time to live was ever stored.
-    ttl_used: AtomicBool,
+    pub(crate) ttl_used: AtomicBool,
     need: Need,
 }
 
@@ -174,9 +184,18 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         options: EngineOptions,
     ) -> Result<Engine<M>, StartError> {
         let streams = options.workers + 1;
-        let store_options =
-            StoreOptions { streams, quarantine: options.quarantine, ..StoreOptions::default() };
-        let store = Arc::new(Store::create(arena, budget.clone(), store_options, sums.clone())?);
+        let store_options = StoreOptions {
+            streams,
+            quarantine: options.quarantine,
+            term: options.term.unwrap_or(Term::ZERO),
+            ask_release: options.term.is_some(),
+            ..StoreOptions::default()
+        };
+        let store = match options.term {
+            None => Store::create(arena, budget.clone(), store_options, sums.clone())?,
+            Some(_) => Store::adopt(arena, budget.clone(), store_options, sums.clone())?,
+        };
+        let store = Arc::new(store);
         let arena = Arena { store: store.clone() };
         let index_options = hash::Options {
             slots: options.slots,
@@ -189,6 +208,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish).map_err(
                 |hash::Full| StartError::Index { expected: options.expected_items, memory: budget.limit() },
             )?;
+        let later = options.term.is_some().then(|| Later::new(streams));
         let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
         Ok(Engine {
             index,
@@ -199,6 +219,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             counts: Counts::default(),
             options,
             relief: Arc::default(),
+            later,
             csn: AtomicU64::new(0),
             ttl_used: AtomicBool::new(false),
             need: Need::default(),
@@ -209,19 +230,23 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
 impl<M: OwnedWords> Engine<M> {
     /// The hand of a stream; workers have theirs, the housekeeper has the last.
     pub fn hand(&self, stream: u16) -> Hand<M> {
-        Hand::new(self.store.writer(stream))
+        let mut hand = Hand::new(self.store.writer(stream));
+        let progress = self.later.as_ref().map(|later| later.progress[stream as usize].clone());
+        hand.stream = progress.map(|progress| Stream::new(stream, progress));
+        hand
     }
 
     /// The last csn drawn.
     pub fn csn(&self) -> Csn {
-        // Relaxed: a counter; writes of a key are ordered by the lock of its pair.
-        Csn(self.csn.load(Ordering::Relaxed))
+        // Acquire: what was announced before a draw (`Stream::announce`) is seen by who sees the draw.
+        Csn(self.csn.load(Ordering::Acquire))
     }
 
-    /// Draws a csn; the caller holds the lock of the key, so a key's versions ascend.
+    /// Draws a csn. Where writes apply at once the caller holds the lock of the key, so a key's versions
+    /// ascend.
     pub(crate) fn next_csn(&self) -> Csn {
-        // Relaxed: as in `csn`.
-        Csn(self.csn.fetch_add(1, Ordering::Relaxed) + 1)
+        // AcqRel: as in `csn`.
+        Csn(self.csn.fetch_add(1, Ordering::AcqRel) + 1)
     }
 
     #[inline]

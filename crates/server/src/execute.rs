@@ -11,6 +11,7 @@ use crate::engine::{Hand, Outcome, Short};
 use crate::pulse::Pulse;
 use crate::session::{Recall, Session};
 use crate::shared::{Phase, Shared};
+use crate::stream::{At, Stream};
 
 /// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
 /// Where nothing can be freed, the housekeeper says so much sooner.
@@ -33,6 +34,8 @@ pub(crate) enum Executed {
     Wait,
     /// An answer without value.
     Answer(Outcome),
+    /// The same, once the entry at this position is applied.
+    Later(Outcome, At),
     /// An answer with the value that the hand holds.
     Value(Outcome),
     /// An answer with this text.
@@ -57,7 +60,10 @@ pub(crate) fn execute(
             Executed::Nothing
         }
         RequestKind::Ping if !closing => Executed::Answer(Outcome::of(Status::Ok)),
-        RequestKind::Get if !closing => Executed::Value(engine.get(context.hand, moment, request)),
+        RequestKind::Get if !closing => {
+            let outcome = engine.get(context.hand, moment, request);
+            if context.shared.may_tell() { Executed::Value(outcome) } else { wait_to_tell(stalled) }
+        }
         RequestKind::Stats if !closing => Executed::Text(context.shared.stats().to_json()),
         _ => once(context, session, stalled, moment, (request, closing)),
     }
@@ -76,7 +82,8 @@ fn once(
     if operation != 0 {
         match session.recall(operation) {
             Recall::New => {}
-            Recall::Ran(outcome) => return Executed::Answer(outcome),
+            Recall::Ran(outcome, None) => return Executed::Answer(outcome),
+            Recall::Ran(outcome, Some(at)) => return Executed::Later(outcome, at),
             Recall::Forgotten => return Executed::Answer(Outcome::of(Status::Forgotten)),
         }
     }
@@ -84,7 +91,13 @@ fn once(
         return Executed::Answer(Outcome::of(Status::Closing));
     }
     let engine = &context.shared.engine;
+    let before = context.hand.stream.as_ref().map(Stream::written);
     let outcome = match request.kind {
+        _ if engine.later.is_some() => {
+            let numbered = operation != 0 && session.id() != 0;
+            let by = numbered.then(|| longarm_store::Session { id: session.id(), operation });
+            engine.write_later(context.hand, moment, (request, by))
+        }
         RequestKind::Put => engine.put(context.hand, moment, request),
         RequestKind::Delete => Ok(engine.delete(moment, request)),
         RequestKind::Increment => engine.increment(context.hand, moment, request),
@@ -92,8 +105,12 @@ fn once(
     };
     let outcome = match outcome {
         Ok(outcome) => outcome,
+        Err(Short::Busy) => return wait_to_tell(stalled),
         Err(short) => {
-            let until = *stalled.get_or_insert(moment.now + engine.options.quarantine + MEMORY_WAIT);
+            // A wait for something else has no bound of its own; this one begins now.
+            let bound = moment.now + engine.options.quarantine + MEMORY_WAIT;
+            let until = stalled.map_or(bound, |until| until.min(bound));
+            *stalled = Some(until);
             if short == Short::Wait && moment.now < until && context.phase == Phase::Serving {
                 return Executed::Wait;
             }
@@ -102,9 +119,27 @@ fn once(
             Outcome::of(Status::OutOfMemory)
         }
     };
+    let at = written(context.hand, before);
+    // What was judged by what is here, and left no entry, holds only under the lease.
+    if at.is_none() && !context.shared.may_tell() {
+        return wait_to_tell(stalled);
+    }
     *stalled = None;
     if operation != 0 {
-        session.record(operation, outcome);
+        session.record(operation, outcome, at);
     }
-    Executed::Answer(outcome)
+    at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at))
+}
+
+/// Where the hand's stream has an entry more than `before`.
+fn written(hand: &Hand<Mapped>, before: Option<u64>) -> Option<At> {
+    let (stream, before) = (hand.stream.as_ref()?, before?);
+    (stream.written() > before).then_some(At { stream: stream.number, position: before })
+}
+
+/// It is tried again until it can be told, or the connection ends: another write of the key is under way, or
+/// the lease is not there now.
+fn wait_to_tell(stalled: &mut Option<Nanos>) -> Executed {
+    *stalled = Some(Nanos(u64::MAX));
+    Executed::Wait
 }

@@ -22,37 +22,54 @@ struct Seen {
     since: Nanos,
 }
 
-/// Beats until stopped.
-pub(crate) fn run(shared: &Arc<Shared>, pause: &Pause) {
-    let every = shared.options.lease / BEATS_A_LEASE;
-    let stall = Nanos(shared.options.stall.as_nanos() as u64);
-    let now = shared.moment().now;
-    let mut seen: Vec<Seen> = shared.pulses.iter().map(|_| Seen { rounds: 0, since: now }).collect();
-    let mut withholding = false;
-    loop {
-        let moment = shared.moment();
-        let stuck = shared
-            .pulses
-            .iter()
-            .zip(&mut seen)
-            .position(|(pulse, seen)| is_stuck(pulse, seen, moment.now, stall));
-        match stuck {
+/// Whether all workers make progress; says in the log when that changes.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    seen: Vec<Seen>,
+    withholding: bool,
+}
+
+impl Progress {
+    pub fn new(shared: &Shared) -> Progress {
+        let now = shared.moment().now;
+        let seen = shared.pulses.iter().map(|_| Seen { rounds: 0, since: now }).collect();
+        Progress { seen, withholding: false }
+    }
+
+    /// Whether a heartbeat may be sent at `now`.
+    pub fn made(&mut self, shared: &Shared, now: Nanos) -> bool {
+        let stall = shared.options.stall;
+        let limit = Nanos(stall.as_nanos() as u64);
+        let mut workers = shared.pulses.iter().zip(&mut self.seen);
+        match workers.position(|(pulse, seen)| is_stuck(pulse, seen, now, limit)) {
             None => {
-                shared.control.beat(moment.now, moment.unix);
                 // Relaxed: a counter.
                 shared.beats.fetch_add(1, Ordering::Relaxed);
-                if std::mem::take(&mut withholding) {
+                if std::mem::take(&mut self.withholding) {
                     shared.log("all workers make progress again: heartbeats go on");
                 }
+                true
             }
             Some(worker) => {
                 // Relaxed: a counter.
                 shared.withheld.fetch_add(1, Ordering::Relaxed);
-                if !std::mem::replace(&mut withholding, true) {
-                    let stall = shared.options.stall;
+                if !std::mem::replace(&mut self.withholding, true) {
                     shared.log(&format!("worker {worker} made no progress for {stall:?}: heartbeats stop"));
                 }
+                false
             }
+        }
+    }
+}
+
+/// Beats until stopped, for a server that nobody replicates.
+pub(crate) fn run(shared: &Arc<Shared>, pause: &Pause) {
+    let every = shared.options.lease / BEATS_A_LEASE;
+    let mut progress = Progress::new(shared);
+    loop {
+        let moment = shared.moment();
+        if progress.made(shared, moment.now) {
+            shared.vouch(moment.now, moment);
         }
         if !pause.sleep(every) {
             return;

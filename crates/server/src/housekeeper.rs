@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_fabric::QueuePair;
 use longarm_host::Pause;
 use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
@@ -19,7 +20,10 @@ use crate::clock::Moment;
 use crate::collect::Relocated;
 use crate::engine::Hand;
 use crate::evict::Cursor;
-use crate::shared::Shared;
+use crate::group::Releases;
+use crate::replicate::{Pumped, Replicator};
+use crate::shared::{Phase, Shared};
+use crate::stream::Stream;
 
 /// Sleep between passes that found nothing.
 const TICK_MIN: Duration = Duration::from_millis(5);
@@ -49,12 +53,16 @@ const LIVE_SHARE: u64 = 2;
 /// Passes in vain before it is said that nothing can be freed: time alone may have passed while others had
 /// the core.
 const FRUITLESS: u32 = 16;
+/// Sleep while followers are awaited.
+const REPLICATING: Duration = Duration::from_micros(200);
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 
 /// The housekeeper's state.
-pub(crate) struct Housekeeper {
+pub(crate) struct Housekeeper<Q> {
     shared: Arc<Shared>,
     hand: Hand<Mapped>,
+    /// In a group: its stream's way to the followers, and who must let go of segments.
+    group: Option<Together<Q>>,
     collector: Collector<Mapped>,
     expiry: Cursor,
     eviction: Cursor,
@@ -70,13 +78,27 @@ pub(crate) struct Housekeeper {
     evict_goal: u64,
 }
 
-impl Housekeeper {
-    pub fn new(shared: Arc<Shared>, hand: Hand<Mapped>) -> Housekeeper {
+/// What only the housekeeper of a group has.
+struct Together<Q> {
+    replicator: Replicator<Q, Mapped>,
+    releases: Arc<Releases>,
+    /// Segments whose followers are still to be asked, and until which position of our stream records of
+    /// sessions were saved from them.
+    leaving: Vec<(u32, u64)>,
+}
+
+impl<Q: QueuePair> Housekeeper<Q> {
+    pub fn new(
+        shared: Arc<Shared>,
+        hand: Hand<Mapped>,
+        group: Option<(Replicator<Q, Mapped>, Arc<Releases>)>,
+    ) -> Housekeeper<Q> {
         let collector = Collector::new(shared.engine.store.clone());
         let now = shared.moment().now;
         Housekeeper {
             shared,
             hand,
+            group: group.map(|(replicator, releases)| Together { replicator, releases, leaving: Vec::new() }),
             collector,
             expiry: Cursor::default(),
             eviction: Cursor::default(),
@@ -95,19 +117,47 @@ impl Housekeeper {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
             let moment = self.shared.moment();
-            if self.pass(moment) {
+            // A leader that forms has followers to bring in line, and writes nothing yet.
+            let quiet = self.shared.phase() == Phase::Forming;
+            let replicated = self.replicate(moment);
+            if (!quiet && self.pass(moment)) || replicated == Pumped::Busy {
                 tick = TICK_MIN;
                 // Workers may need this very core.
                 longarm_host::relax();
             } else {
                 let before = self.shared.moment().now;
-                if !pause.sleep(tick) {
+                let tick_now = if replicated == Pumped::Waiting { REPLICATING } else { tick };
+                if !pause.sleep(tick_now) {
                     return;
                 }
                 let slept = self.shared.moment().now.since(before);
-                let whole = slept.0 >= tick.as_nanos() as u64;
+                let whole = slept.0 >= tick_now.as_nanos() as u64;
                 tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
             }
+        }
+    }
+
+    /// Sends what was written to the followers, applies what they have, and frees what they have let go of.
+    fn replicate(&mut self, moment: Moment) -> Pumped {
+        let (Some(group), Some(stream)) = (&mut self.group, &mut self.hand.stream) else {
+            return Pumped::Idle;
+        };
+        let pumped = group.replicator.pump(stream);
+        let applied = stream.applied();
+        group.leaving.retain(|&(segment, until)| {
+            let saved = applied >= until;
+            if saved {
+                group.releases.ask(segment);
+            }
+            !saved
+        });
+        for segment in group.releases.take_free() {
+            self.shared.engine.store.released(segment);
+            self.last_gain = moment.now;
+        }
+        match self.shared.engine.apply_committed(&mut self.hand, moment) {
+            0 => pumped,
+            _ => Pumped::Busy,
         }
     }
 
@@ -164,9 +214,14 @@ impl Housekeeper {
                     return false;
                 }
                 Work::Again => {}
-                Work::Release { .. } => unreachable!("this store frees without asking"),
+                Work::Release { segment, .. } => self.release(segment),
                 Work::Move { place, csn } => {
-                    match self.shared.engine.relocate(&mut self.hand, moment, place, csn) {
+                    let Housekeeper { shared, hand, .. } = self;
+                    let moved = match shared.engine.later {
+                        Some(_) => shared.engine.relocate_later(hand, moment, (place, csn), &shared.sessions),
+                        None => shared.engine.relocate(hand, moment, place, csn),
+                    };
+                    match moved {
                         Relocated::Done => self.last_gain = moment.now,
                         Relocated::Lost => {}
                         Relocated::Full => return false,
@@ -175,6 +230,16 @@ impl Housekeeper {
             }
         }
         true
+    }
+
+    /// A segment (or run) is dead and past its quarantine: followers let go of it once what sessions may
+    /// still ask for is saved from it.
+    fn release(&mut self, segment: u32) {
+        let Housekeeper { shared, hand, group, .. } = self;
+        let Some(group) = group else { unreachable!("this store frees without asking") };
+        shared.engine.save_records(hand, segment, &shared.sessions);
+        let until = hand.stream.as_ref().map_or(0, Stream::written);
+        group.leaving.push((segment, until));
     }
 
     fn expire(&mut self, moment: Moment) -> bool {
@@ -188,7 +253,11 @@ impl Housekeeper {
         self.expire_debt += engine.pairs() * passed;
         let pairs = (self.expire_debt / round.0).min(EXPIRE_PAIRS);
         self.expire_debt = (self.expire_debt - pairs * round.0).min(EXPIRE_PAIRS * round.0);
-        if engine.expire_some(&mut self.expiry, pairs, moment) > 0 {
+        let expired = match engine.later {
+            Some(_) => engine.expire_some_later(&mut self.hand, &mut self.expiry, pairs, moment),
+            None => engine.expire_some(&mut self.expiry, pairs, moment),
+        };
+        if expired > 0 {
             self.last_gain = moment.now;
         }
         pairs == EXPIRE_PAIRS

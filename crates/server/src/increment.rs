@@ -10,7 +10,7 @@ use crate::clock::Moment;
 use crate::engine::{ATTEMPTS, Engine, Hand, Outcome, Short};
 
 /// Longest decimal i64, its sign included.
-const DIGITS_MAX: usize = 20;
+pub(crate) const DIGITS_MAX: usize = 20;
 
 impl<M: OwnedWords> Engine<M> {
     pub(crate) fn increment(
@@ -72,14 +72,14 @@ impl<M: OwnedWords> Engine<M> {
 }
 
 /// The canonical decimal number in `text`: what [`decimal`] writes, and nothing else.
-fn parse(text: &[u8]) -> Option<i64> {
+pub(crate) fn parse(text: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     let mut again = [0; DIGITS_MAX];
     (decimal(number, &mut again) == text).then_some(number)
 }
 
 /// Writes a number into the end of `text`.
-fn decimal(number: i64, text: &mut [u8; DIGITS_MAX]) -> &[u8] {
+pub(crate) fn decimal(number: i64, text: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut left = number.unsigned_abs();
     let mut at = DIGITS_MAX;
     loop {

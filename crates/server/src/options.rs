@@ -10,6 +10,8 @@ use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, RegionFailure, SetupError, ring};
 use longarm_index::hash::SlotKind;
 
+use crate::group::GroupOptions;
+
 /// What a full memory does to a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
@@ -78,6 +80,8 @@ pub struct ServerOptions {
     pub collect_percent: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
+    /// The group that the node is a replica of, if it is.
+    pub group: Option<GroupOptions>,
     /// Told what happens, one line each.
     pub log: Log,
 }
@@ -105,6 +109,7 @@ impl Default for ServerOptions {
             arena_dir: None,
             collect_percent: 50,
             keep_sessions: Duration::from_secs(60),
+            group: None,
             log: Arc::new(|_| {}),
         }
     }
@@ -163,6 +168,15 @@ impl ServerOptions {
         if !self.ring_bytes.is_multiple_of(4096) || !(ring::RING_MIN..=RING_MAX).contains(&self.ring_bytes) {
             let text = format!("{} given: a multiple of 4096 up to 1 GiB is possible", self.ring_bytes);
             return wrong("ring_bytes", text);
+        }
+        if let Some(group) = &self.group {
+            group.check()?;
+            if self.eviction != Eviction::None {
+                return wrong("eviction", "a group does not evict: set it to none".into());
+            }
+            if self.arena_dir.is_some() {
+                return wrong("arena_dir", "the memory of a group is not kept in files".into());
+            }
         }
         if self.collect_percent > 95 {
             return wrong("collect_percent", format!("{} given, up to 95 is possible", self.collect_percent));

@@ -31,6 +31,16 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
     Ok(lent)
 }
 
+/// The page of a replica, which its leader writes.
+pub(crate) fn create_page(options: &ServerOptions) -> Result<Arc<Region>, StartError> {
+    let page = create_one("longarm-page", longarm_replica::page::BYTES, Backing::SmallPages)?;
+    if options.registers() {
+        page.memory().populate(0, page.bytes());
+        page.memory().pin();
+    }
+    Ok(page)
+}
+
 fn sized(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
     let arena_bytes = arena_bytes(options.memory);
     let index_bytes = options.memory * if options.registers() { 1 } else { INDEX_TIMES };

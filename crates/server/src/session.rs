@@ -11,14 +11,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use longarm_base::limits::QUEUE_DEPTH;
 use longarm_base::{Csn, Mutant, Nanos};
 use longarm_host::Mutex;
 use longarm_wire::Status;
 
 use crate::engine::Outcome;
+use crate::stream::At;
 
 /// Completions remembered; at least twice the requests a client may have in flight.
-pub(crate) const WINDOW: usize = 2 * longarm_base::limits::QUEUE_DEPTH;
+pub(crate) const WINDOW: usize = 2 * QUEUE_DEPTH;
 
 /// One completion.
 #[derive(Clone, Copy, Debug)]
@@ -27,17 +29,19 @@ struct Completed {
     csn: Csn,
     number: i64,
     status: Status,
+    /// In a group: it counts when this position is applied.
+    at: Option<At>,
 }
 
-const NEVER: Completed = Completed { operation: 0, csn: Csn::NONE, number: 0, status: Status::Ok };
+const NEVER: Completed = Completed { operation: 0, csn: Csn::NONE, number: 0, status: Status::Ok, at: None };
 
 /// What is known of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Recall {
     /// Nothing: it may run.
     New,
-    /// It ran, and this came of it.
-    Ran(Outcome),
+    /// It ran, and this came of it; once the position is applied, if there is one.
+    Ran(Outcome, Option<At>),
     /// It is older than the record reaches.
     Forgotten,
 }
@@ -45,6 +49,8 @@ pub(crate) enum Recall {
 /// One client's session.
 #[derive(Debug, Default)]
 pub(crate) struct Session {
+    /// Zero is nobody's.
+    id: u64,
     generation: u64,
     connected: bool,
     /// When its last connection ended.
@@ -56,6 +62,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// Its name; zero for one that is never found again.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
     /// Whether this generation is the newest.
     #[inline]
     pub fn admits(&self, generation: u64) -> bool {
@@ -69,18 +80,19 @@ impl Session {
         }
         let there = &self.window[operation as usize % WINDOW];
         if there.operation == operation {
-            return Recall::Ran(Outcome { status: there.status, csn: there.csn, number: there.number });
+            let outcome = Outcome { status: there.status, csn: there.csn, number: there.number };
+            return Recall::Ran(outcome, there.at);
         }
         if self.highest - operation >= WINDOW as u64 { Recall::Forgotten } else { Recall::New }
     }
 
     #[inline]
-    pub fn record(&mut self, operation: u64, outcome: Outcome) {
+    pub fn record(&mut self, operation: u64, outcome: Outcome, at: Option<At>) {
         if self.window.is_empty() {
             self.window = vec![NEVER; WINDOW];
         }
         let Outcome { status, csn, number } = outcome;
-        self.window[operation as usize % WINDOW] = Completed { operation, csn, number, status };
+        self.window[operation as usize % WINDOW] = Completed { operation, csn, number, status, at };
         self.highest = self.highest.max(operation);
     }
 
@@ -136,7 +148,25 @@ impl Sessions {
                 all.remove(&oldest);
             }
         }
-        all.entry(id).or_default().clone()
+        let named = || Arc::new(Mutex::new(Session { id, ..Session::default() }));
+        all.entry(id).or_insert_with(named).clone()
+    }
+
+    /// What an entry of an earlier term says of an operation (VERIFY L17).
+    pub fn restore(&self, id: u64, operation: u64, outcome: Outcome, now: Nanos) {
+        let session = self.find_or_make(id);
+        let mut session = session.lock();
+        session.left = now;
+        if operation + WINDOW as u64 > session.highest {
+            session.record(operation, outcome, None);
+        }
+    }
+
+    /// Whether a client may still ask for what came of an operation: it has at most as many in flight as a
+    /// queue holds.
+    pub fn may_ask(&self, id: u64, operation: u64) -> bool {
+        let session = self.all.lock().get(&id).cloned();
+        session.is_some_and(|session| session.lock().highest < operation + QUEUE_DEPTH as u64)
     }
 
     /// Forgets those whose clients left long ago.
@@ -163,12 +193,12 @@ mod tests {
         let mut session = Session::default();
         for operation in 1..=WINDOW as u64 + 1 {
             assert_eq!(session.recall(operation), Recall::New);
-            session.record(operation, Outcome::ok(Csn(operation)));
-            assert_eq!(session.recall(operation), Recall::Ran(Outcome::ok(Csn(operation))));
+            session.record(operation, Outcome::ok(Csn(operation)), None);
+            assert_eq!(session.recall(operation), Recall::Ran(Outcome::ok(Csn(operation)), None));
         }
         assert_eq!(session.recall(1), Recall::Forgotten);
-        assert_eq!(session.recall(2), Recall::Ran(Outcome::ok(Csn(2))));
-        session.record(WINDOW as u64 + 10, Outcome::ok(Csn(5)));
+        assert_eq!(session.recall(2), Recall::Ran(Outcome::ok(Csn(2)), None));
+        session.record(WINDOW as u64 + 10, Outcome::ok(Csn(5)), None);
         assert_eq!(session.recall(WINDOW as u64 + 5), Recall::New, "one that never came");
     }
 
@@ -194,13 +224,13 @@ mod tests {
         let sessions = Sessions::new(2, Nanos(1 << 40));
         for (id, left) in [(1, 20), (2, 10), (3, 30)] {
             let (session, generation) = sessions.open(id);
-            session.lock().record(1, Outcome::ok(Csn(id)));
+            session.lock().record(1, Outcome::ok(Csn(id)), None);
             session.lock().leave(generation, Nanos(left));
         }
         assert_eq!(sessions.count(), 2);
         let recall = |id| sessions.open(id).0.lock().recall(1);
-        assert_eq!(recall(1), Recall::Ran(Outcome::ok(Csn(1))));
-        assert_eq!(recall(3), Recall::Ran(Outcome::ok(Csn(3))));
+        assert_eq!(recall(1), Recall::Ran(Outcome::ok(Csn(1)), None));
+        assert_eq!(recall(3), Recall::Ran(Outcome::ok(Csn(3)), None));
         assert_eq!(sessions.open(0).0.lock().recall(1), Recall::New);
         assert_eq!(sessions.count(), 2);
     }

@@ -3,24 +3,32 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
-use longarm_base::{Nanos, RegionId};
+use longarm_base::{Nanos, RegionId, Term};
 use longarm_fabric::{Grant, Rights};
-use longarm_host::Mutex;
+use longarm_host::{Mutex, random};
 use longarm_index::control::{CONTROL_REGION, Control};
 use longarm_index::hash::layout::INDEX_REGION;
-use longarm_memory::{Mapped, Region};
+use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 use longarm_wire::ARENA_REGION;
 
 use crate::clock::{Clock, Moment};
-use crate::engine::Engine;
-use crate::options::ServerOptions;
+use crate::engine::{Engine, EngineOptions};
+use crate::options::{ServerOptions, StartError};
 use crate::pulse::Pulse;
 use crate::session::Sessions;
+use crate::stats::GroupStats;
+use crate::stream::At;
+
+/// Added to the quarantine for the granularity of clocks and scheduling.
+const MARGIN: Duration = Duration::from_millis(10);
 
 /// Where the server is in its life. It only ever goes forward.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Phase {
+    /// Of a group's new leader: followers are brought in line, clients are not let in yet.
+    Forming,
     /// Serving.
     Serving,
     /// Nobody is let in; what has arrived is answered, what comes later is told that the server closes.
@@ -65,12 +73,14 @@ pub(crate) struct Shared {
     pub clock: Clock,
     pub engine: Engine<Mapped>,
     pub control: Control<Mapped>,
-    pub lent: Lent,
+    pub lent: Arc<Lent>,
     pub boot: u64,
     pub sum_key: u64,
     pub sessions: Sessions,
     pub pulses: Vec<Arc<Pulse>>,
     pub addresses: OnceLock<Vec<longarm_fabric::Address>>,
+    /// Of a group's leader: what its replica says of itself.
+    pub replica: OnceLock<Arc<Mutex<GroupStats>>>,
     pub beats: AtomicU64,
     pub withheld: AtomicU64,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
@@ -89,28 +99,67 @@ pub(crate) struct Seat {
 }
 
 impl Shared {
-    pub fn new(
+    /// Of a server of its own, over fresh memory.
+    pub fn alone(
         options: ServerOptions,
-        clock: Clock,
-        engine: Engine<Mapped>,
-        control: Control<Mapped>,
-        lent: Lent,
+        lent: Arc<Lent>,
         boot: u64,
-        sum_key: u64,
-        pulses: Vec<Arc<Pulse>>,
-    ) -> Shared {
+        keys: (u64, u64),
+    ) -> Result<Shared, StartError> {
+        Shared::new(options, lent, boot, keys, None)
+    }
+
+    /// Of a group's leader, over the start set of its term.
+    pub fn of_term(
+        options: ServerOptions,
+        lent: Arc<Lent>,
+        keys: (u64, u64),
+        term: Term,
+    ) -> Result<Shared, StartError> {
+        let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        // An index of an earlier term of ours.
+        lent.index.memory().discard(0, lent.index.bytes());
+        let shared = Shared::new(options, lent, boot, keys, Some(term))?;
+        shared.engine.restore(&shared.sessions, shared.moment());
+        Ok(shared)
+    }
+
+    fn new(
+        options: ServerOptions,
+        lent: Arc<Lent>,
+        boot: u64,
+        (sum_key, hash_key): (u64, u64),
+        term: Option<Term>,
+    ) -> Result<Shared, StartError> {
+        let sums = SumKey::new(sum_key);
+        let control = Control::create(lent.control.memory().clone(), boot, sums.clone());
+        // A client's lease, on a clock that may run 1 % slow, plus the longest READ that it still accepts.
+        let quarantine = options.lease + options.lease / 100 + options.read_bound + MARGIN;
+        let engine_options = EngineOptions {
+            workers: options.workers as u16,
+            slots: options.slots,
+            expected_items: options.expected_items,
+            hash_key,
+            eviction: options.eviction,
+            quarantine: Nanos(quarantine.as_nanos() as u64),
+            term,
+        };
+        let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
+        let budget = Arc::new(Budget::new(options.memory));
+        let engine = Engine::create(memory, control.clone(), sums, budget, engine_options)?;
         let keep = Nanos(options.keep_sessions.as_nanos() as u64);
-        Shared {
+        Ok(Shared {
             sessions: Sessions::new(2 * options.max_clients, keep),
+            pulses: (0..options.workers).map(|_| Arc::new(Pulse::default())).collect(),
             options,
-            clock,
+            clock: Clock::start(),
             engine,
             control,
             lent,
             boot,
             sum_key,
-            pulses,
             addresses: OnceLock::new(),
+            replica: OnceLock::new(),
             beats: AtomicU64::new(0),
             withheld: AtomicU64::new(0),
             clients: Mutex::default(),
@@ -119,7 +168,7 @@ impl Shared {
             phase: AtomicU8::new(Phase::Serving as u8),
             deadline: AtomicU64::new(u64::MAX),
             grow_failed: AtomicBool::new(false),
-        }
+        })
     }
 
     pub fn log(&self, line: &str) {
@@ -135,10 +184,29 @@ impl Shared {
     pub fn phase(&self) -> Phase {
         // Acquire: the deadline was stored before the phase; pairs with `enter`.
         match self.phase.load(Ordering::Acquire) {
-            0 => Phase::Serving,
-            1 => Phase::Draining,
+            0 => Phase::Forming,
+            1 => Phase::Serving,
+            2 => Phase::Draining,
             _ => Phase::Closing,
         }
+    }
+
+    /// Clients may trust the memory for a lease from `stamp` on.
+    pub fn vouch(&self, stamp: Nanos, moment: Moment) {
+        self.control.beat(stamp, moment.unix);
+    }
+
+    /// Whether what was just seen here may be told to a client: it is the newest there is. In a group that
+    /// takes a lease which holds after the look.
+    #[inline]
+    pub fn may_tell(&self) -> bool {
+        self.engine.later.as_ref().is_none_or(|later| later.leads(longarm_host::now()))
+    }
+
+    /// Whether the entry at this position of a stream is applied.
+    pub fn is_applied(&self, at: At) -> bool {
+        let later = self.engine.later.as_ref().expect("only groups have streams that are applied later");
+        later.progress[at.stream as usize].is_applied(at.position)
     }
 
     pub fn enter(&self, phase: Phase, deadline: Nanos) {

@@ -4,33 +4,48 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::Nanos;
 use longarm_fabric::tcp::Tcp;
-use longarm_fabric::{Address, Any, Channel, ListenOptions, Listener, Transport};
+use longarm_fabric::{Address, Any, Channel, ListenOptions, Listener, QueuePair, Transport};
 use longarm_host::{Pause, Thread, random};
-use longarm_index::control::{Control, ServerState};
-use longarm_memory::{Budget, Mapped, SumKey};
+use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
-use crate::clock::Clock;
-use crate::engine::{Engine, EngineOptions};
+use crate::group::{Inbound, Node};
+use crate::hall::{Hall, Serving};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
-use crate::pulse::Pulse;
 use crate::saved::Saved;
 use crate::shared::{Lent, Shared};
+use crate::staff::{Staff, spawn};
 use crate::stats::Stats;
-use crate::stop::{StopReport, Threads};
+use crate::stop::StopReport;
 use crate::worker::{Desk, Worker};
 use crate::{heartbeat, regions};
 
-/// Added to the quarantine for the granularity of clocks and scheduling.
-const MARGIN: Duration = Duration::from_millis(10);
-
 /// A running server.
 pub struct Server {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) threads: Threads,
+    addresses: Vec<Address>,
+    pub(crate) doors: Doors,
+    pub(crate) body: Body,
+}
+
+/// Says what a replica is, which has other statistics each term.
+pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
+
+/// Who stands behind the doors.
+pub(crate) enum Body {
+    /// A server of its own, all of its life.
+    Alone { shared: Arc<Shared>, staff: Staff, heart: Option<Thread>, heart_pause: Arc<Pause> },
+    /// A replica of a group.
+    Replica { node: Option<Thread>, stop: (Arc<Pause>, Channel), stats: Told },
+}
+
+/// The threads that let others in.
+#[derive(Default)]
+pub(crate) struct Doors {
+    pub threads: Vec<Thread>,
+    pub pause: Arc<Pause>,
+    pub close: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Server {
@@ -45,77 +60,96 @@ impl Server {
     }
 
     /// Starts to serve over another transport: a hook, or the simulator's.
-    pub fn start_on<T: Transport>(transport: &T, options: ServerOptions) -> Result<Server, StartError> {
+    pub fn start_on<T: Transport + Clone>(
+        transport: &T,
+        options: ServerOptions,
+    ) -> Result<Server, StartError> {
         options.check()?;
+        if options.group.is_some() {
+            return Server::replica(transport, options);
+        }
         // The boot's name, and keys nobody can guess.
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let clock = Clock::start();
-        let lent = regions::create(&options, sum_key)?;
+        let lent = Arc::new(regions::create(&options, sum_key)?);
         let dir = options.arena_dir.clone();
-        let started = Server::serve(transport, options, (boot, sum_key, hash_key), clock, lent);
+        let started = Server::alone(transport, options, lent, (boot, sum_key, hash_key));
         if let (Err(_), Some(dir)) = (&started, dir) {
             Saved::remove(&dir);
         }
         started
     }
 
-    fn serve<T: Transport>(
+    fn alone<T: Transport>(
         transport: &T,
         options: ServerOptions,
+        lent: Arc<Lent>,
         (boot, sum_key, hash_key): (u64, u64, u64),
-        clock: Clock,
-        lent: Lent,
     ) -> Result<Server, StartError> {
-        let sums = SumKey::new(sum_key);
-        let control = Control::create(lent.control.memory().clone(), boot, sums.clone());
-        let engine = engine(&options, &lent, control.clone(), sums, hash_key)?;
-        let pulses: Vec<_> = (0..options.workers).map(|_| Arc::new(Pulse::default())).collect();
-        let listeners = listen(transport, &options, &lent)?;
-        let shared = Shared::new(options, clock, engine, control, lent, boot, sum_key, pulses);
-        let shared = Arc::new(shared);
-        let addresses = listeners.iter().map(|listener| listener.address()).collect();
-        shared.addresses.set(addresses).expect("a server starts once");
-        let mut server = Server { shared, threads: Threads::default() };
-        // From here on the drop of `server` stops what was started.
-        server.start_threads(listeners)?;
-        Ok(server)
-    }
-
-    fn start_threads<L: Listener + 'static>(&mut self, listeners: Vec<L>) -> Result<(), StartError> {
-        let (shared, threads) = (&self.shared, &mut self.threads);
+        let shared = Arc::new(Shared::alone(options, lent, boot, (sum_key, hash_key))?);
+        let hall = Arc::new(Hall::new(shared.options.log.clone(), None));
+        let listeners = listen(transport, &shared.options, &shared.lent)?;
+        let addresses = addresses(&listeners);
+        shared.addresses.set(addresses.clone()).expect("a server starts once");
         let moment = shared.moment();
         shared.control.beat(moment.now, moment.unix);
         shared.control.set_state(ServerState::Serving);
-        let mut desks = Vec::new();
-        for (stream, pulse) in shared.pulses.iter().enumerate() {
-            let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-            let desk = Arc::new(Desk::new(channel.clone(), pulse.clone()));
-            let worker = Worker::new(shared.clone(), desk.clone(), shared.engine.hand(stream as u16));
-            threads.workers.push(spawn(&format!("longarm-work-{stream}"), move || worker.run())?);
-            threads.channels.push(channel);
-            desks.push(desk);
-        }
-        let keeper = Housekeeper::new(shared.clone(), shared.engine.hand(shared.pulses.len() as u16));
-        let pause = shared.engine.relief.clone();
-        threads.keeper = Some(spawn("longarm-keeper", move || keeper.run(&pause))?);
-        let (beating, pause) = (shared.clone(), threads.heart_pause.clone());
-        threads.heart = Some(spawn("longarm-heart", move || heartbeat::run(&beating, &pause))?);
-        for listener in listeners {
-            let pause: Arc<Pause> = threads.accept_pause.clone();
-            let acceptor = Acceptor { listener, shared: shared.clone(), desks: desks.clone(), pause };
-            threads.acceptors.push(spawn("longarm-admit", move || acceptor.run())?);
-        }
-        Ok(())
+        let mut staff = Staff::new(shared.clone());
+        let desks = hire::<T::Qp>(&shared, &mut staff)?;
+        let (beating, heart_pause) = (shared.clone(), Arc::<Pause>::default());
+        let pause = heart_pause.clone();
+        let heart = Some(spawn("longarm-heart", move || heartbeat::run(&beating, &pause))?);
+        hall.set(Some(Serving { shared: shared.clone(), desks }));
+        let mut server = Server {
+            addresses,
+            doors: Doors::default(),
+            body: Body::Alone { shared, staff, heart, heart_pause },
+        };
+        // From here on the drop of `server` stops what was started.
+        server.doors.open(listeners, &hall)?;
+        Ok(server)
+    }
+
+    fn replica<T>(transport: &T, options: ServerOptions) -> Result<Server, StartError>
+    where
+        T: Transport + Clone,
+    {
+        let group = options.group.clone().expect("the caller looked");
+        let [seed] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        let lent = Arc::new(regions::create(&options, group.sum_key)?);
+        let page = regions::create_page(&options)?;
+        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
+        let memory = (lent.arena.clone(), page.clone());
+        let inbound = Inbound::new(group.clone(), memory, channel.clone(), options.log.clone());
+        let inbound = Arc::new(inbound);
+        let hall = Arc::new(Hall::<T::Qp>::new(options.log.clone(), Some(inbound.clone())));
+        let listeners = listen(transport, &options, &lent)?;
+        let addresses = addresses(&listeners);
+        let transport = Arc::new(transport.clone());
+        let node =
+            Node::new(transport, (options, group), (lent, page), hall.clone(), inbound, channel, seed)?;
+        let (stop, stats) = (node.stopper(), node.stats_of());
+        let thread = spawn("longarm-node", move || node.run())?;
+        let mut server = Server {
+            addresses,
+            doors: Doors::default(),
+            body: Body::Replica { node: Some(thread), stop, stats },
+        };
+        // From here on the drop of `server` stops what was started.
+        server.doors.open(listeners, &hall)?;
+        Ok(server)
     }
 
     /// Where it listens, ports resolved.
     pub fn addresses(&self) -> &[Address] {
-        self.shared.addresses.get().map_or(&[], Vec::as_slice)
+        &self.addresses
     }
 
     /// What it knows of itself.
     pub fn stats(&self) -> Stats {
-        self.shared.stats()
+        match &self.body {
+            Body::Alone { shared, .. } => shared.stats(),
+            Body::Replica { stats, .. } => stats(),
+        }
     }
 
     /// Stops in good order: nobody is let in any more, what has arrived is executed and answered, clients are
@@ -125,25 +159,44 @@ impl Server {
     }
 }
 
-fn engine(
-    options: &ServerOptions,
-    lent: &Lent,
-    control: Control<Mapped>,
-    sums: SumKey,
-    hash_key: u64,
-) -> Result<Engine<Mapped>, StartError> {
-    // A client's lease, on a clock that may run 1 % slow, plus the longest READ that it still accepts.
-    let quarantine = options.lease + options.lease / 100 + options.read_bound + MARGIN;
-    let engine_options = EngineOptions {
-        workers: options.workers as u16,
-        slots: options.slots,
-        expected_items: options.expected_items,
-        hash_key,
-        eviction: options.eviction,
-        quarantine: Nanos(quarantine.as_nanos() as u64),
-    };
-    let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
-    Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)
+impl Doors {
+    fn open<L: Listener + 'static>(
+        &mut self,
+        listeners: Vec<L>,
+        hall: &Arc<Hall<L::Qp>>,
+    ) -> Result<(), StartError> {
+        let closing = hall.clone();
+        self.close = Some(Box::new(move || closing.close()));
+        for listener in listeners {
+            let acceptor = Acceptor { listener, hall: hall.clone(), pause: self.pause.clone() };
+            self.threads.push(spawn("longarm-admit", move || acceptor.run())?);
+        }
+        Ok(())
+    }
+}
+
+/// Starts workers and housekeeper of a server that nobody replicates.
+fn hire<Q: QueuePair + 'static>(
+    shared: &Arc<Shared>,
+    staff: &mut Staff,
+) -> Result<Vec<Arc<Desk<Q>>>, StartError> {
+    let mut desks = Vec::new();
+    for (stream, pulse) in shared.pulses.iter().enumerate() {
+        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
+        let desk = Arc::new(Desk::new(channel.clone(), pulse.clone()));
+        let worker = Worker::new(shared.clone(), desk.clone(), shared.engine.hand(stream as u16), None);
+        staff.add_worker(stream, channel, move || worker.run())?;
+        desks.push(desk);
+    }
+    let hand = shared.engine.hand(shared.pulses.len() as u16);
+    let keeper = Housekeeper::<Q>::new(shared.clone(), hand, None);
+    let pause = shared.engine.relief.clone();
+    staff.set_keeper(move || keeper.run(&pause))?;
+    Ok(desks)
+}
+
+fn addresses<L: Listener>(listeners: &[L]) -> Vec<Address> {
+    listeners.iter().map(|listener| listener.address()).collect()
 }
 
 fn listen<T: Transport>(
@@ -163,8 +216,4 @@ fn listen<T: Transport>(
         Ok(listener)
     };
     options.addresses.iter().map(listen).collect()
-}
-
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<Thread, StartError> {
-    longarm_host::spawn(name, body).map_err(|e| StartError::Os("start a thread", e))
 }

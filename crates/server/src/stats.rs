@@ -43,7 +43,7 @@ pub struct RequestStats {
 }
 
 /// The entry store.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct StoreStats {
     /// Entries that count.
     pub entries: u64,
@@ -65,8 +65,38 @@ pub struct StoreStats {
     pub moved: u64,
 }
 
+/// A replica's part in its group.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GroupStats {
+    /// Its name.
+    pub node: u8,
+    /// What it is: leader, follower, and so on.
+    pub role: String,
+    /// The term it has promised, as `counter.node`.
+    pub term: String,
+    /// The term whose start set it holds; none if its memory does not count.
+    pub sync: Option<String>,
+    /// Replicas of the group.
+    pub replicas: usize,
+    /// On the leader: how much longer its lease lasts, in microseconds.
+    pub lease_us: Option<u64>,
+    /// On the leader: the others, as far as they are attached.
+    pub followers: Vec<FollowerStats>,
+}
+
+/// A follower as its leader sees it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FollowerStats {
+    /// Its name.
+    pub node: u8,
+    /// Whether it is in sync.
+    pub synced: bool,
+    /// Entries that it has not acknowledged.
+    pub lag: u64,
+}
+
 /// What a server knows of itself.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     /// Milliseconds since it started.
     pub uptime_ms: u64,
@@ -92,6 +122,9 @@ pub struct Stats {
     pub index_bytes: u64,
     /// Of them, bytes in huge pages.
     pub index_huge_bytes: u64,
+    /// Of a replica: its part in the group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupStats>,
     /// The entry store.
     pub store: StoreStats,
     /// Bytes used of the memory limit.
@@ -164,6 +197,7 @@ impl Shared {
             geometry_epoch: geometry.epoch,
             index_bytes: geometry.live().map(|table| table.bytes()).sum(),
             index_huge_bytes: engine.index.huge_bytes(),
+            group: self.replica.get().map(|told| told.lock().clone()),
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),

@@ -3,19 +3,13 @@
 //! the control page says goodbye and heartbeats end; (4) workers send what they owe and close their
 //! connections.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::Nanos;
-use longarm_fabric::Channel;
-use longarm_host::{Pause, Thread};
-use longarm_index::control::ServerState;
 
-use crate::shared::Phase;
-use crate::start::Server;
+use crate::staff::join;
+use crate::start::{Body, Server};
 
-/// Between two looks at whether the workers have drained.
-const LOOK: Duration = Duration::from_millis(1);
 /// Time for the last answers where the drain took all there was.
 const LAST_WORD: Nanos = Nanos::from_millis(100);
 
@@ -30,62 +24,39 @@ pub struct StopReport {
     pub panicked: usize,
 }
 
-/// A server's threads, and what wakes them.
-#[derive(Default)]
-pub(crate) struct Threads {
-    pub workers: Vec<Thread>,
-    pub channels: Vec<Channel>,
-    pub acceptors: Vec<Thread>,
-    pub keeper: Option<Thread>,
-    pub heart: Option<Thread>,
-    pub heart_pause: Arc<Pause>,
-    pub accept_pause: Arc<Pause>,
-}
-
 impl Server {
     pub(crate) fn shutdown(&mut self, drain: Duration) -> StopReport {
-        let shared = &self.shared;
-        let clients = shared.clients().len();
-        let deadline = shared.moment().now + Nanos(drain.as_nanos() as u64);
-        self.enter(Phase::Draining, deadline);
-        self.threads.accept_pause.stop();
-        let mut panicked = join(self.threads.acceptors.drain(..));
-        let pulses = &self.shared.pulses[..self.threads.workers.len()];
-        let bed = Pause::default();
-        while !pulses.iter().all(|pulse| pulse.is_drained()) && self.shared.moment().now < deadline {
-            bed.sleep(LOOK);
+        if let Some(close) = self.doors.close.take() {
+            close();
         }
-        let drained = pulses.iter().all(|pulse| pulse.is_drained());
-        // Nothing is executed any more, or we give up on it: from here on memory and heartbeat tell nothing
-        // new.
-        self.threads.heart_pause.stop();
-        panicked += join(self.threads.heart.take());
-        self.shared.control.set_state(ServerState::Closed);
-        self.enter(Phase::Closing, deadline.max(self.shared.moment().now + LAST_WORD));
-        panicked += join(self.threads.workers.drain(..));
-        self.shared.engine.relief.stop();
-        panicked += join(self.threads.keeper.take());
-        StopReport { clients, drained, panicked }
+        self.doors.pause.stop();
+        match &mut self.body {
+            Body::Alone { shared, staff, heart, heart_pause } => {
+                let clients = shared.clients().len();
+                let deadline = shared.moment().now + Nanos(drain.as_nanos() as u64);
+                let mut panicked = join(self.doors.threads.drain(..));
+                let drained = staff.drain(deadline);
+                // Nothing is executed any more, or we give up on it: from here on memory and heartbeat tell
+                // nothing new.
+                heart_pause.stop();
+                panicked += join(heart.take());
+                panicked += staff.end(deadline.max(shared.moment().now + LAST_WORD));
+                StopReport { clients, drained, panicked }
+            }
+            Body::Replica { node, stop, .. } => {
+                let mut panicked = join(self.doors.threads.drain(..));
+                stop.0.stop();
+                stop.1.notify();
+                panicked += join(node.take());
+                StopReport { clients: 0, drained: true, panicked }
+            }
+        }
     }
-
-    fn enter(&self, phase: Phase, deadline: Nanos) {
-        self.shared.enter(phase, deadline);
-        self.threads.channels.iter().for_each(Channel::notify);
-    }
-
-    fn is_running(&self) -> bool {
-        let threads = &self.threads;
-        !threads.workers.is_empty() || threads.keeper.is_some() || threads.heart.is_some()
-    }
-}
-
-fn join(threads: impl IntoIterator<Item = Thread>) -> usize {
-    threads.into_iter().map(|thread| usize::from(thread.join().is_err())).sum()
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.is_running() {
+        if self.doors.close.is_some() {
             self.shutdown(Duration::from_millis(100));
         }
     }

@@ -15,19 +15,23 @@ use crate::connection::{BATCH, Connection, Turn};
 use crate::engine::Hand;
 use crate::execute::Context;
 use crate::pulse::Pulse;
+use crate::replicate::{Pumped, Replicator};
 use crate::shared::{Phase, Shared};
 
 /// Longest sleep; whatever should have woken us is found then.
 const SLEEP: Duration = Duration::from_millis(500);
 /// Sleep while an answer waits for room, whose coming nobody may announce.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
+/// Sleep while a follower is behind for which nobody waits.
+const BEHIND_SLEEP: Duration = Duration::from_millis(5);
 /// Idle rounds between two looks at the clock, and two offers of the core to others: there may be only two
 /// cores.
 const ROUNDS_A_LOOK: u32 = 32;
 
 /// Where a worker's new connections are put down.
 pub(crate) struct Desk<Q> {
-    inbox: Mutex<VecDeque<Connection<Q>>>,
+    /// `None` once the worker takes no more.
+    inbox: Mutex<Option<VecDeque<Connection<Q>>>>,
     has_new: AtomicBool,
     pub channel: Channel,
     pub pulse: Arc<Pulse>,
@@ -35,12 +39,16 @@ pub(crate) struct Desk<Q> {
 
 impl<Q> Desk<Q> {
     pub fn new(channel: Channel, pulse: Arc<Pulse>) -> Desk<Q> {
-        Desk { inbox: Mutex::default(), has_new: AtomicBool::new(false), channel, pulse }
+        Desk { inbox: Mutex::new(Some(VecDeque::new())), has_new: AtomicBool::new(false), channel, pulse }
     }
 
     /// Gives the worker a connection. Its load was counted by whoever chose the worker.
     pub fn put(&self, connection: Connection<Q>) {
-        self.inbox.lock().push_back(connection);
+        match &mut *self.inbox.lock() {
+            Some(inbox) => inbox.push_back(connection),
+            // Nobody will ever look: the client is to see that at once.
+            None => return drop(connection),
+        }
         // Release: pairs with the Acquire of `take`; the lock orders the rest.
         self.has_new.store(true, Ordering::Release);
         self.channel.notify();
@@ -54,8 +62,14 @@ impl<Q> Desk<Q> {
         let mut inbox = self.inbox.lock();
         // Relaxed: under the lock.
         self.has_new.store(false, Ordering::Relaxed);
-        into.extend(inbox.drain(..));
+        into.extend(inbox.iter_mut().flat_map(|inbox| inbox.drain(..)));
         true
+    }
+
+    /// The worker takes no more connections: those that were put down, and all that come, end.
+    pub fn close(&self) {
+        let left = self.inbox.lock().take();
+        drop(left);
     }
 }
 
@@ -65,11 +79,20 @@ pub(crate) struct Worker<Q> {
     desk: Arc<Desk<Q>>,
     hand: Hand<Mapped>,
     connections: Vec<Connection<Q>>,
+    /// In a group: its stream's way to the followers.
+    replicator: Option<Replicator<Q, Mapped>>,
+    /// What is written waits for followers.
+    replicating: bool,
 }
 
 impl<Q: QueuePair> Worker<Q> {
-    pub fn new(shared: Arc<Shared>, desk: Arc<Desk<Q>>, hand: Hand<Mapped>) -> Worker<Q> {
-        Worker { shared, desk, hand, connections: Vec::new() }
+    pub fn new(
+        shared: Arc<Shared>,
+        desk: Arc<Desk<Q>>,
+        hand: Hand<Mapped>,
+        replicator: Option<Replicator<Q, Mapped>>,
+    ) -> Worker<Q> {
+        Worker { shared, desk, hand, connections: Vec::new(), replicator, replicating: false }
     }
 
     /// Serves until the server closes.
@@ -78,7 +101,7 @@ impl<Q: QueuePair> Worker<Q> {
         let (mut idle, mut idle_since) = (0u32, self.shared.moment().now);
         loop {
             match self.shared.phase() {
-                Phase::Serving => {}
+                Phase::Forming | Phase::Serving => {}
                 Phase::Draining if self.desk.pulse.is_drained() => {}
                 Phase::Draining => self.drain(),
                 Phase::Closing => return self.close(),
@@ -135,16 +158,44 @@ impl<Q: QueuePair> Worker<Q> {
             }
             at += 1;
         }
-        match (busy, waiting) {
+        busy |= self.replicate();
+        match (busy, waiting || self.replicating) {
             (true, _) => Turn::Busy,
             (false, true) => Turn::Waiting,
             (false, false) => Turn::Idle,
         }
     }
 
+    /// Sends what was written to the followers, and applies what they have. Whether anything moved.
+    fn replicate(&mut self) -> bool {
+        let (Some(replicator), Some(stream)) = (&mut self.replicator, &mut self.hand.stream) else {
+            return false;
+        };
+        let pumped = replicator.pump(stream);
+        self.replicating = pumped == Pumped::Waiting;
+        let committed = stream.committed > stream.applied();
+        committed && self.shared.engine.apply_committed(&mut self.hand, self.shared.moment()) > 0
+            || pumped == Pumped::Busy
+    }
+
+    /// Sleeps until followers have what a client waits for, or something else may have to be looked at.
+    fn sleep_for_followers(&mut self) -> bool {
+        match (&mut self.replicator, &self.hand.stream) {
+            (Some(replicator), Some(stream)) => replicator.wait(stream.written(), SHORT_SLEEP),
+            _ => false,
+        }
+    }
+
     /// Arms every connection, and sleeps unless one has something already.
     fn sleep(&mut self, limit: Duration) {
         self.desk.pulse.set_sleeping(true);
+        if self.replicating && self.sleep_for_followers() {
+            return self.desk.pulse.set_sleeping(false);
+        }
+        let behind = self.replicator.as_ref().zip(self.hand.stream.as_ref());
+        let behind = behind.is_some_and(|(replicator, stream)| replicator.is_behind(stream.written()));
+        // Completions of a follower that is behind do not wake us.
+        let limit = if behind { limit.min(BEHIND_SLEEP) } else { limit };
         let mut news = false;
         let mut at = 0;
         let context = Context {
@@ -197,6 +248,9 @@ impl<Q: QueuePair> Worker<Q> {
         }
         for connection in self.connections.drain(..) {
             leave(&self.shared, &self.desk, connection);
+        }
+        if let Some(replicator) = &mut self.replicator {
+            replicator.end();
         }
     }
 

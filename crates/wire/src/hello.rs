@@ -69,6 +69,9 @@ pub struct Welcome {
     pub pid: u64,
     /// Whether it evicts, and so wants to hear which keys are read (0 or 1).
     pub wants_hints: u64,
+    /// The group that it leads; zero if nobody replicates it. What one leader of a group executed the next
+    /// one knows.
+    pub group: u64,
 }
 
 impl Welcome {
@@ -84,6 +87,7 @@ impl Welcome {
             self.ring_bytes,
             self.pid,
             self.wants_hints,
+            self.group,
         ];
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -103,6 +107,7 @@ impl Welcome {
             ring_bytes: fields.u64()?,
             pid: fields.u64()?,
             wants_hints: fields.u64()?,
+            group: fields.u64()?,
         };
         fields.end()?;
         Ok(welcome)

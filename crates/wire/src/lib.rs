@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod elsewhere;
 mod hello;
 mod peer;
 mod request;
 mod response;
 
 pub use codec::Bad;
+pub use elsewhere::{elsewhere, is_elsewhere};
 pub use hello::{Hello, Welcome};
 pub use peer::{Answer, Ask, EntryAt, Extent, Held, PLACES_MAX, PeerHello, Purpose, Report, STREAMS_MAX};
 pub use request::{Condition, Request, RequestKind, hints};
@@ -20,9 +22,11 @@ use longarm_base::RegionId;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
 /// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 /// The region of the segment store.
 pub const ARENA_REGION: RegionId = RegionId(3);
+/// The page by which a leader tells a follower that it lives.
+pub const PAGE_REGION: RegionId = RegionId(4);
 /// The ring that a client writes requests to (lent by the server), and the one the server answers in (lent by
 /// the client).
 pub const RING_REGION: RegionId = RegionId(16);

@@ -104,11 +104,12 @@ proptest! {
     }
 
     #[test]
-    fn greetings_come_back(words: [u64; 8], name in "[a-z]{0,64}") {
+    fn greetings_come_back(words: [u64; 9], name in "[a-z]{0,64}") {
         let hello = Hello { session: words[0], ring_bytes: words[1], name };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         let welcome = Welcome { boot: words[0], sum_key: words[1], stamp: words[2], lease: words[3],
-            read_bound: words[4], ring_bytes: words[5], pid: words[6], wants_hints: words[7] };
+            read_bound: words[4], ring_bytes: words[5], pid: words[6], wants_hints: words[7],
+            group: words[8] };
         prop_assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
     }
 

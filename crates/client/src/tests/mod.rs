@@ -2,6 +2,7 @@
 //! `rdma-tests` also over RDMA, from the first of the devices in LONGARM_VERBS_DEVICES to the second.
 
 mod faults;
+mod group;
 mod operations;
 #[cfg(feature = "rdma-tests")]
 mod packets;

@@ -55,6 +55,16 @@ pub fn start(change: impl FnOnce(&mut ServerOptions)) -> (Server, Arc<Mutex<Vec<
     (Server::start(options).expect("start"), lines)
 }
 
+impl Server {
+    /// What the threads of a server of its own share.
+    pub(crate) fn shared(&self) -> &Arc<crate::shared::Shared> {
+        match &self.body {
+            crate::start::Body::Alone { shared, .. } => shared,
+            crate::start::Body::Replica { .. } => panic!("a replica has another engine each term"),
+        }
+    }
+}
+
 /// Waits until something is so.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();

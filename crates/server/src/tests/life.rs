@@ -27,7 +27,7 @@ fn a_worker_that_hangs_stops_the_heart() {
     let (server, lines) = start(|options| options.stall = Duration::from_millis(50));
     let mut raw = Raw::connect(&server.addresses()[0]);
     assert_eq!(raw.put(b"k", b"v").status, Status::Ok);
-    let pulse = server.shared.pulses[0].clone();
+    let pulse = server.shared().pulses[0].clone();
     // Relaxed: the worker sees it sooner or later.
     pulse.hang.store(true, Ordering::Relaxed);
     assert!(raw.send(&Request::new(RequestKind::Ping, 0)));
@@ -81,7 +81,7 @@ fn later_requests_are_told_that_the_server_closes() {
     let (server, _) = start(|_| {});
     let mut raw = Raw::connect(&server.addresses()[0]);
     let first = raw.put(b"k", b"v");
-    let shared = server.shared.clone();
+    let shared = server.shared().clone();
     let far = shared.moment().now + longarm_base::Nanos::from_millis(20_000);
     shared.enter(crate::shared::Phase::Draining, far);
     until("the drain", || {

@@ -24,6 +24,7 @@ pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped>
     let sums = SumKey::new(11);
     let control = Control::create(memory(4096), 1, sums.clone());
     let options = EngineOptions {
+        term: None,
         workers: 1,
         slots,
         expected_items: 100,

@@ -1,0 +1,160 @@
+//! A group of three servers in this process, in real time: what the simulator shows for all seeds holds on
+//! threads and sockets.
+
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use longarm_base::{Nanos, NodeId};
+use longarm_fabric::Address;
+use longarm_server::{GroupOptions, Member, Promise, Server, ServerOptions, Timing, Vault};
+
+use crate::{Client, Error, Options};
+
+/// Bound on every wait.
+const BOUND: Duration = Duration::from_secs(60);
+/// Slow enough for a machine on which everything else runs, too.
+const TIMING: Timing = Timing {
+    heartbeat: Nanos::from_millis(10),
+    suspect: Nanos::from_millis(150),
+    promise: Nanos::from_millis(100),
+    election: Nanos::from_millis(1_000),
+};
+
+/// Keeps promises for as long as the test lasts.
+#[derive(Default)]
+struct Kept(Mutex<Option<Promise>>);
+
+impl Vault for Kept {
+    fn load(&self) -> std::io::Result<Option<Promise>> {
+        Ok(*self.0.lock().expect("nobody panics with it"))
+    }
+
+    fn store(&self, promise: Promise) -> std::io::Result<()> {
+        *self.0.lock().expect("nobody panics with it") = Some(promise);
+        Ok(())
+    }
+}
+
+struct Three {
+    addresses: Vec<Address>,
+    vaults: Vec<Arc<Kept>>,
+    servers: Vec<Option<Server>>,
+}
+
+impl Three {
+    fn start(addresses: Vec<Address>) -> Three {
+        let vaults = addresses.iter().map(|_| Arc::default()).collect();
+        let mut three = Three { addresses, vaults, servers: vec![None, None, None] };
+        (0..3).for_each(|node| three.start_one(node));
+        three
+    }
+
+    fn start_one(&mut self, node: usize) {
+        let name = |node: usize| NodeId(node as u8);
+        let member =
+            |(node, address): (usize, &Address)| Member { node: name(node), address: address.clone() };
+        let group = GroupOptions {
+            id: 9,
+            node: name(node),
+            members: self.addresses.iter().enumerate().map(member).collect(),
+            timing: TIMING,
+            sum_key: 1,
+            hash_key: 2,
+            vault: self.vaults[node].clone(),
+        };
+        let options = ServerOptions {
+            addresses: vec![self.addresses[node].clone()],
+            memory: 64 << 20,
+            group: Some(group),
+            ..ServerOptions::default()
+        };
+        self.servers[node] = Some(Server::start(options).expect("a server"));
+    }
+
+    fn role(&self, node: usize) -> String {
+        self.servers[node].as_ref().and_then(|server| server.stats().group).unwrap_or_default().role
+    }
+
+    fn leader(&self) -> usize {
+        let begun = Instant::now();
+        loop {
+            if let Some(leader) = (0..3).find(|&node| self.role(node) == "leader") {
+                return leader;
+            }
+            assert!(begun.elapsed() < BOUND, "nobody leads");
+            std::thread::yield_now();
+        }
+    }
+
+    /// Waits until all three are in sync.
+    fn whole(&self) {
+        let begun = Instant::now();
+        let synced = |node: usize| {
+            let group = self.servers[node].as_ref().and_then(|server| server.stats().group);
+            group.is_some_and(|group| group.sync.is_some() && group.sync.as_deref() == Some(&group.term))
+        };
+        while !(0..3).all(synced) {
+            assert!(begun.elapsed() < BOUND, "not all are in sync");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Puts, loses the leader, finds everything, takes the lost one back as one that remembers nothing, and loses
+/// the next leader.
+fn survives(addresses: Vec<Address>) {
+    let mut three = Three::start(addresses);
+    let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
+    let mut client = Client::connect_group(&three.addresses, options).expect("connect");
+    let (mut written, mut counted) = (0u32, 0);
+    for _ in 0..2 {
+        for _ in 0..300 {
+            let value = vec![written as u8; 1 + written as usize % 3000];
+            client.put(format!("key {written}").as_bytes(), &value).expect("put");
+            written += 1;
+        }
+        client.delete(b"key 7").expect("delete");
+        counted += 1;
+        assert_eq!(client.increment(b"counter", 1).expect("increment"), counted);
+        three.whole();
+        let leader = three.leader();
+        drop(three.servers[leader].take());
+        for i in 0..written {
+            let found = client.get(format!("key {i}").as_bytes()).expect("get");
+            let wanted = (i != 7).then(|| vec![i as u8; 1 + i as usize % 3000]);
+            assert_eq!(found, wanted, "key {i}");
+        }
+        three.start_one(leader);
+    }
+    assert_eq!(client.increment(b"counter", 1).expect("increment"), counted + 1);
+    three.whole();
+}
+
+#[test]
+fn a_group_over_tcp_loses_leaders_and_nothing_else() {
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let address = |_| Address::Tcp(format!("127.0.0.1:{}", free()));
+    survives((0..3).map(address).collect());
+}
+
+#[test]
+fn a_group_over_shared_memory_loses_leaders_and_nothing_else() {
+    let file = |node| format!("longarm-group-{}-{node}.sock", std::process::id());
+    survives((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect());
+}
+
+#[test]
+fn one_replica_alone_answers_no_write() {
+    let file = |node| format!("longarm-lonely-{}-{node}.sock", std::process::id());
+    let mut three = Three::start((0..3).map(|n| Address::Shm(std::env::temp_dir().join(file(n)))).collect());
+    let options = Options { timeout: Duration::from_secs(2), connect_timeout: BOUND, ..Options::default() };
+    let mut client = Client::connect_group(&three.addresses, options).expect("connect");
+    client.put(b"key", b"1").expect("put");
+    let leader = three.leader();
+    (0..3).filter(|&node| node != leader).for_each(|node| drop(three.servers[node].take()));
+    match client.put(b"key", b"2") {
+        Err(Error::InDoubt(_)) => {}
+        other => panic!("a write that no majority has was answered {other:?}"),
+    }
+}

@@ -1,0 +1,116 @@
+//! The leader's heart: tells followers that it lives, and from their acknowledgements its own workers and
+//! clients how long they may trust what they see (VERIFY M6, M7).
+//!
+//! (1) No heartbeat while a worker makes no progress (L21): then followers elect another.
+//! (2) The lease begins before the heartbeat is sent, and counts once a majority has it.
+//! (3) Clients are vouched for by the moment that the lease rests on, not by the present: their lease, which
+//!     is as long as the leader's, ends with it.
+//! (4) A follower that acknowledges nothing for long is let go.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::Nanos;
+use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
+use longarm_host::Pause;
+use longarm_replica::page::{self, Beat};
+use longarm_replica::{Group, Lease, Timing};
+use longarm_wire::PAGE_REGION;
+
+use super::reign::{Follower, Reign};
+use crate::heartbeat::Progress;
+
+/// Heartbeats without an answer, after which a follower is let go.
+const UNANSWERED: usize = 64;
+
+struct Link<Q> {
+    qp: Q,
+    follower: Arc<Follower>,
+    /// When those that are not acknowledged were begun.
+    sent: VecDeque<Nanos>,
+}
+
+/// Beats until stopped.
+pub(crate) fn run<Q: QueuePair>(reign: &Reign<Q>, (group, timing): (Group, Timing), pause: &Pause) {
+    let shared = &reign.shared;
+    let mut progress = Progress::new(shared);
+    let mut lease = Lease::new(group, &timing);
+    let mut links: Vec<Link<Q>> = Vec::new();
+    let mut done = Completions::new(64);
+    let mut number = 0;
+    let every = Duration::from_nanos(timing.heartbeat.0);
+    loop {
+        let new = std::mem::take(&mut *reign.hearts.lock());
+        for (qp, follower) in new {
+            links.retain(|link| link.follower.node != follower.node);
+            links.push(Link { qp, follower, sent: VecDeque::new() });
+        }
+        let moment = shared.moment();
+        if progress.made(shared, moment.now) {
+            number += 1;
+            reign.set_beat(moment.now);
+            let stable = shared.engine.stable_point();
+            shared.engine.store.set_stable(stable);
+            for link in &mut links {
+                link.send(Beat::new(reign.term, number), stable.0, moment.now);
+            }
+        }
+        links.retain_mut(|link| {
+            let alive = link.poll(&mut done, &mut lease) && !link.follower.is_gone();
+            if !alive {
+                link.follower.let_go();
+            }
+            alive
+        });
+        let now = shared.moment();
+        let renewed = lease.renewed(now.now);
+        if renewed > Nanos(0) {
+            if let Some(later) = &shared.engine.later {
+                later.set_lease(lease.end(now.now));
+            }
+            shared.vouch(renewed, now);
+        }
+        if !pause.sleep(every) {
+            return;
+        }
+    }
+}
+
+impl<Q: QueuePair> Link<Q> {
+    fn send(&mut self, beat: Beat, stable: u64, now: Nanos) {
+        if self.sent.len() >= UNANSWERED {
+            return self.follower.let_go();
+        }
+        let mut bytes = [beat.0, stable].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+        // Acquire: what it was synced with is there before its floors say so.
+        if self.follower.synced.load(std::sync::atomic::Ordering::Acquire) {
+            bytes.resize(page::FLOORS as usize, 0);
+            for attachment in &self.follower.attachments {
+                bytes.extend_from_slice(&attachment.acked().to_le_bytes());
+            }
+        }
+        let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
+        match self.qp.post(op, Ticket(now.0)) {
+            Ok(()) => self.sent.push_back(now),
+            Err(_) => return self.follower.let_go(),
+        }
+        self.qp.ring();
+    }
+
+    /// `false` if the connection is gone.
+    fn poll(&mut self, done: &mut Completions, lease: &mut Lease) -> bool {
+        while self.qp.poll(done) > 0 {
+            for completion in done.drain() {
+                match completion {
+                    Completion::Done(ticket, Ok(_)) => {
+                        self.sent.pop_front();
+                        lease.renew(self.follower.node, Nanos(ticket.0));
+                    }
+                    _ => return false,
+                }
+            }
+        }
+        self.qp.state().is_ok()
+    }
+}

@@ -1,0 +1,248 @@
+//! Connections that other replicas made to this one: talks, and memory that a leader WRITEs.
+//!
+//! (1) Memory is lent only to the rightful node of the term that is promised here, and only for that term.
+//! (2) The fence (VERIFY M1): a newer term is entered first, then every queue pair of older ones is revoked,
+//!     of all streams; one that is being accepted meanwhile is waited for, and revokes itself. When the fence
+//!     returns no WRITE of an older term can land (L6, L7).
+//! (3) A queue pair that its other end has closed in good order needs no revocation, only to be dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_fabric::ring::{Mailbox, RING_MIN};
+use longarm_fabric::{Broken, Channel, Completions, Grant, Granted, Incoming, QueuePair, Rights, SetupError};
+use longarm_host::{Mutex, now, sleep};
+use longarm_memory::{Backing, Region, RegionOptions};
+use longarm_wire::{ARENA_REGION, PAGE_REGION, PeerHello, Purpose, RING_REGION, elsewhere};
+
+use super::options::GroupOptions;
+use super::{MESSAGE_MAX, RING_BYTES};
+use crate::options::Log;
+
+/// Memory connections at once: a leader has one a stream and two more; a new one may come before the old
+/// ones are gone.
+const MEMORY_MAX: usize = 1 << 10;
+/// Talks at once: two a replica.
+const TALKS_MAX: usize = 64;
+/// How long the fence waits for connections that are being accepted.
+const ENTERING: Nanos = Nanos::from_millis(5_000);
+
+/// A talk that another replica began.
+pub(crate) struct Talk<Q> {
+    pub qp: Q,
+    pub mailbox: Mailbox,
+    pub node: NodeId,
+}
+
+struct State<Q> {
+    /// Memory is lent in this term alone.
+    open: Term,
+    /// Memory connections being accepted.
+    entering: usize,
+    memory: Vec<(Term, Q)>,
+    talks: Vec<Talk<Q>>,
+    /// Who leads, as far as is known.
+    leader: Option<NodeId>,
+}
+
+/// The replica's door to other replicas.
+pub(crate) struct Inbound<Q> {
+    options: GroupOptions,
+    arena: Arc<Region>,
+    page: Arc<Region>,
+    /// Where the replica sleeps.
+    channel: Channel,
+    log: Log,
+    state: Mutex<State<Q>>,
+}
+
+impl<Q: QueuePair> Inbound<Q> {
+    pub fn new(
+        options: GroupOptions,
+        (arena, page): (Arc<Region>, Arc<Region>),
+        channel: Channel,
+        log: Log,
+    ) -> Inbound<Q> {
+        let state = Mutex::new(State {
+            open: Term::ZERO,
+            entering: 0,
+            memory: Vec::new(),
+            talks: Vec::new(),
+            leader: None,
+        });
+        Inbound { options, arena, page, channel, log, state }
+    }
+
+    /// Who leads, for clients that ask here.
+    pub fn set_leader(&self, leader: Option<NodeId>) {
+        self.state.lock().leader = leader;
+    }
+
+    /// What a client that asks here is told.
+    pub fn elsewhere(&self) -> String {
+        let leader = self.state.lock().leader;
+        let address = leader.and_then(|leader| self.options.address_of(leader)).map(ToString::to_string);
+        elsewhere(address.as_deref())
+    }
+
+    /// Lets a replica in.
+    pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I) {
+        let hello = match PeerHello::decode(incoming.hello()) {
+            Ok(hello) => hello,
+            Err(bad) => {
+                (self.log)(&format!("a replica at {} refused: {bad}", incoming.peer().name));
+                return incoming.reject(&bad.to_string());
+            }
+        };
+        let stranger = hello.group != self.options.id
+            || hello.node == self.options.node
+            || self.options.address_of(hello.node).is_none();
+        if stranger {
+            let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
+            (self.log)(&format!("a replica at {} refused: {reason}", incoming.peer().name));
+            return incoming.reject(&reason);
+        }
+        let node = hello.node;
+        let admitted = match hello.purpose {
+            Purpose::Talk => self.admit_talk(incoming, &hello),
+            Purpose::Memory => self.admit_memory(incoming, &hello),
+        };
+        if let Err(error) = admitted {
+            (self.log)(&format!("node {node} did not get in: {error}"));
+        }
+    }
+
+    fn admit_talk<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
+        if hello.ring_bytes < RING_MIN || self.state.lock().talks.len() >= TALKS_MAX {
+            incoming.reject("no room for a talk");
+            return Ok(());
+        }
+        let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
+        let ring = Arc::new(Region::create(&ring)?);
+        let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
+        let qp = incoming.accept(&[], grants, 0, &self.channel)?;
+        let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
+        let bytes = qp.granted().iter().find(lent).map_or(0, |lent| lent.bytes);
+        if bytes < RING_MIN {
+            return Err(SetupError::Protocol("it lent no ring for answers".into()));
+        }
+        let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
+        self.state.lock().talks.push(Talk { qp, mailbox, node: hello.node });
+        self.channel.notify();
+        Ok(())
+    }
+
+    fn admit_memory<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
+        let refusal = {
+            let mut state = self.state.lock();
+            if hello.term != state.open || hello.term.node() != hello.node {
+                Some(format!("term {} is not open here, but {}", hello.term, state.open))
+            } else if state.memory.len() >= MEMORY_MAX {
+                Some("no room for more connections to the memory".into())
+            } else {
+                state.entering += 1;
+                None
+            }
+        };
+        if let Some(reason) = refusal {
+            incoming.reject(&reason);
+            return Ok(());
+        }
+        let rights = Rights::READ.and(Rights::WRITE);
+        let lend = |id, region: &Arc<Region>| Grant { id, region: region.clone(), rights };
+        let grants = vec![lend(ARENA_REGION, &self.arena), lend(PAGE_REGION, &self.page)];
+        let accepted = incoming.accept(&[], grants, 0, &self.channel);
+        let mut state = self.state.lock();
+        // Under one lock with the look at the term: the fence sees it either in the list or entering.
+        let outcome = match accepted {
+            Err(error) => Err(error),
+            Ok(qp) if state.open == hello.term => {
+                state.memory.push((hello.term, qp));
+                Ok(())
+            }
+            Ok(mut qp) => {
+                drop(state);
+                let revoked = end(&mut qp);
+                state = self.state.lock();
+                revoked
+            }
+        };
+        state.entering -= 1;
+        outcome
+    }
+
+    /// Talks that were begun since the last call.
+    pub fn new_talks(&self) -> Vec<Talk<Q>> {
+        std::mem::take(&mut self.state.lock().talks)
+    }
+
+    /// Opens `term`: lends memory to its leader alone, and returns when no WRITE of an older term can land
+    /// any more. Fails if that cannot be said.
+    pub fn fence(&self, term: Term) -> Result<(), SetupError> {
+        let older = {
+            let mut state = self.state.lock();
+            state.open = state.open.max(term);
+            let (older, same) = state.memory.drain(..).partition(|(of, _)| *of < term);
+            state.memory = same;
+            older
+        };
+        self.revoke(older)?;
+        let until = now() + ENTERING;
+        while self.state.lock().entering > 0 {
+            if now() >= until {
+                return Err(SetupError::Timeout("a replica that is being let in".into()));
+            }
+            sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Ends all connections to the memory, before the leader of the open term makes new ones.
+    pub fn clear(&self) -> Result<(), SetupError> {
+        let all = std::mem::take(&mut self.state.lock().memory);
+        self.revoke(all)
+    }
+
+    fn revoke(&self, queue_pairs: Vec<(Term, Q)>) -> Result<(), SetupError> {
+        if Mutant::NoFence.is_on() {
+            self.state.lock().memory.extend(queue_pairs);
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        for (_, mut qp) in queue_pairs {
+            outcome = outcome.and(end(&mut qp));
+        }
+        outcome
+    }
+
+    /// Drops connections whose other end is gone, in a way that leaves nothing to come (VERIFY L7: a packet
+    /// of a dead queue pair).
+    pub fn tidy(&self) {
+        let mut done = Completions::new(16);
+        let mut state = self.state.lock();
+        let mut at = 0;
+        while at < state.memory.len() {
+            let qp = &mut state.memory[at].1;
+            qp.poll(&mut done);
+            done.clear();
+            // One that cannot be ended stays, for the fence to fail on.
+            if qp.state().is_err() && end(qp).is_ok() {
+                state.memory.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+}
+
+/// Ends a connection so that nothing of it can land any more. One that its other end closed in good order,
+/// after its last WRITE, needs no force.
+fn end<Q: QueuePair>(qp: &mut Q) -> Result<(), SetupError> {
+    let mut done = Completions::new(16);
+    qp.poll(&mut done);
+    match qp.state() {
+        Err(Broken::Closed | Broken::Revoked) => Ok(()),
+        _ => qp.revoke(),
+    }
+}

@@ -1,0 +1,123 @@
+//! From a start set to a server: what is missing is fetched, what is beyond the cuts is void, and an engine
+//! is built over what is there (VERIFY M3).
+
+use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
+use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
+use longarm_fabric::Transport;
+use longarm_host::now;
+use longarm_memory::{Mapped, OwnedWords, SumKey};
+use longarm_replica::StartSet;
+use longarm_store::segment::layout::line_at;
+use longarm_store::segment::{Geometry, Line};
+use longarm_store::{EntryPlace, survey, void};
+use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
+
+use super::talk::{Bulk, Mute, Way};
+
+const OWN_HEADER: &str = "the header of our own arena";
+
+/// Completes the arena to the start set: entries that others have are fetched, all beyond is void.
+pub(crate) fn complete<T: Transport>(
+    (memory, sums): (&Mapped, &SumKey),
+    start: &StartSet,
+    me: NodeId,
+    way_to: impl Fn(NodeId) -> Option<Way<T>>,
+    patience: Nanos,
+) -> Result<(), Mute> {
+    forget_younger((memory, sums), start.base);
+    for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
+        if cut.holder == me || cut.len <= own.len {
+            continue;
+        }
+        let way = way_to(cut.holder).ok_or(Mute::Confused)?;
+        let until = now() + patience;
+        let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?));
+        let mut from = own.len;
+        while from < cut.len {
+            let ask = Ask::Fetch { term: start.term, stream: stream as u16, from };
+            let places = talk.settle(&ask, until, |answer| matches!(answer, Answer::Places { .. }))?;
+            let Answer::Places { entries } = places else { unreachable!("nothing else was wanted") };
+            // What is missing in between was reclaimed there.
+            for entry in entries.iter().filter(|entry| entry.position < cut.len) {
+                fetch((memory, sums), &mut bulk, entry, until + patience)?;
+            }
+            let whole = entries.len() < PLACES_MAX;
+            from = entries.last().filter(|_| !whole).map_or(cut.len, |last| last.position + 1);
+        }
+    }
+    cut((memory, sums), start.base, &start.cuts.iter().map(|cut| cut.len).collect::<Vec<_>>());
+    Ok(())
+}
+
+/// Voids entries of the term's streams at or beyond the cuts (L16), and what landed without what came before.
+pub(crate) fn cut((memory, sums): (&Mapped, &SumKey), term: Term, cuts: &[u64]) {
+    if Mutant::NoCut.is_on() {
+        return;
+    }
+    for stream in survey(memory, sums, term, cuts).expect(OWN_HEADER).streams {
+        stream.tail.into_iter().chain(stream.beyond).for_each(|(_, place)| void(memory, place));
+    }
+}
+
+/// Forgets claims of terms that never came to hold a start set here.
+pub(crate) fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
+    let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
+    for segment in geometry.table..geometry.segments {
+        let young = Line::read(memory, sums, segment).is_ok_and(|line| line.term > base);
+        if young {
+            longarm_store::segment::forget(memory, sums, segment);
+        }
+    }
+}
+
+/// Fetches one entry and the line, or lines, of its segment.
+fn fetch<Q: longarm_fabric::QueuePair>(
+    (memory, sums): (&Mapped, &SumKey),
+    bulk: &mut Bulk<Q>,
+    entry: &EntryAt,
+    until: Nanos,
+) -> Result<(), Mute> {
+    let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
+    let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
+    let segment = (offset / SEGMENT_BYTES) as u32;
+    let last = ((offset + len.max(1) - 1) / SEGMENT_BYTES) as u32;
+    if segment < geometry.table || last >= geometry.segments || !offset.is_multiple_of(LINE) {
+        return Err(Mute::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
+    }
+    for segment in segment..=last {
+        copy(memory, bulk, line_at(segment), LINE, until)?;
+    }
+    copy(memory, bulk, offset, len, until)
+}
+
+fn copy<Q: longarm_fabric::QueuePair>(
+    memory: &Mapped,
+    bulk: &mut Bulk<Q>,
+    offset: u64,
+    len: u64,
+    until: Nanos,
+) -> Result<(), Mute> {
+    let mut at = 0;
+    while at < len {
+        let size = (len - at).min(u64::from(READ_MAX)) as u32;
+        let bytes = bulk.read(Place::new(ARENA_REGION, offset + at, size), until)?;
+        memory.copy_in(offset + at, bytes);
+        at += u64::from(size);
+    }
+    Ok(())
+}
+
+/// Where the entries of a stream are, from a position on: the answer to a candidate.
+pub(crate) fn places(
+    (memory, sums): (&Mapped, &SumKey),
+    (term, streams): (Term, usize),
+    (stream, from): (u16, u64),
+) -> Vec<EntryAt> {
+    let mut floors = vec![u64::MAX; streams.max(usize::from(stream) + 1)];
+    floors[usize::from(stream)] = from;
+    let mut survey = survey(memory, sums, term, &floors).expect(OWN_HEADER);
+    let found = survey.streams.swap_remove(usize::from(stream));
+    let at =
+        |(position, place): (u64, EntryPlace)| EntryAt { position, offset: place.offset, len: place.len };
+    found.tail.into_iter().chain(found.beyond).map(at).collect()
+}

@@ -1,0 +1,534 @@
+//! The replica's own thread: hears, asks the state machine, does what it says.
+//!
+//! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
+//! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_fabric::{Channel, Completion, Completions, QueuePair, Transport};
+use longarm_host::{Mutex, Pause, Thread, now, sleep};
+use longarm_memory::{OwnedWords, Region, SumKey, Words};
+use longarm_replica::page::{self, Beat};
+use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, StartSet};
+use longarm_store::survey;
+use longarm_wire::{Answer, Ask, Extent, Held, PLACES_MAX, Report};
+
+use super::inbound::{Inbound, Talk};
+use super::options::GroupOptions;
+use super::peer::{Events, Orders, Peer};
+use super::reign::{Door, Reign, Releases, Waker};
+use super::talk::Way;
+use super::vault::Promise;
+use super::{heart, install};
+use crate::hall::{Hall, Serving};
+use crate::housekeeper::Housekeeper;
+use crate::options::{ServerOptions, StartError};
+use crate::replicate::{Inbox, Replicator};
+use crate::shared::{Lent, Phase, Shared};
+use crate::staff::{Staff, spawn};
+use crate::start::Told;
+use crate::stats::{GroupStats, Stats};
+use crate::worker::{Desk, Worker};
+
+/// Bound on fetching a start set, and on an answer of a replica.
+const PATIENCE: Nanos = Nanos::from_millis(5_000);
+
+/// A replica's thread.
+pub(crate) struct Node<T: Transport> {
+    transport: Arc<T>,
+    options: ServerOptions,
+    group_options: GroupOptions,
+    group: Group,
+    machine: Machine,
+    boot: u64,
+    sums: SumKey,
+    lent: Arc<Lent>,
+    page: Arc<Region>,
+    hall: Arc<Hall<T::Qp>>,
+    inbound: Arc<Inbound<T::Qp>>,
+    channel: Channel,
+    events: Arc<Events>,
+    orders: BTreeMap<NodeId, Arc<Orders<T::Qp>>>,
+    talks: Vec<Talk<T::Qp>>,
+    done: Completions,
+    reign: Option<Led<T::Qp>>,
+    /// What it is, for others to read.
+    told: Arc<Mutex<GroupStats>>,
+    stop: Arc<Pause>,
+}
+
+/// A reign, and who works in it.
+struct Led<Q> {
+    reign: Arc<Reign<Q>>,
+    staff: Staff,
+    serving: Serving<Q>,
+    heart: Option<Thread>,
+    heart_pause: Arc<Pause>,
+}
+
+impl<T: Transport> Node<T> {
+    /// A replica over fresh memory: what its vault says, and what that means for the memory.
+    pub fn new(
+        transport: Arc<T>,
+        (options, group_options): (ServerOptions, GroupOptions),
+        (lent, page): (Arc<Lent>, Arc<Region>),
+        hall: Arc<Hall<T::Qp>>,
+        inbound: Arc<Inbound<T::Qp>>,
+        channel: Channel,
+        seed: u64,
+    ) -> Result<Node<T>, StartError> {
+        let group = group_options.check()?;
+        let vault = |error| StartError::Os("read what this replica promised", error);
+        let kept = group_options.vault.load().map_err(vault)?;
+        // At its very first start the empty memory is all there ever was. Later it is a loss.
+        let (term, boot, memory) = match kept {
+            None => (Term::ZERO, 1, Some(Term::ZERO)),
+            Some(promise) => (promise.term, promise.boot + 1, None),
+        };
+        let vault = |error| StartError::Os("keep what this replica promised", error);
+        group_options.vault.store(Promise { term, boot }).map_err(vault)?;
+        let machine = Machine::new(group, group_options.timing, term, memory, seed, now());
+        let sums = SumKey::new(group_options.sum_key);
+        longarm_store::format(lent.arena.memory(), &sums)?;
+        Ok(Node {
+            events: Arc::new(Events::new(channel.clone())),
+            orders: group.others().map(|node| (node, Arc::default())).collect(),
+            transport,
+            options,
+            group_options,
+            group,
+            machine,
+            boot,
+            sums,
+            lent,
+            page,
+            hall,
+            inbound,
+            channel,
+            talks: Vec::new(),
+            done: Completions::new(64),
+            reign: None,
+            told: Arc::default(),
+            stop: Arc::default(),
+        })
+    }
+
+    /// Says what it is, to whoever asks from outside.
+    pub fn stats_of(&self) -> Told {
+        let (told, hall) = (self.told.clone(), self.hall.clone());
+        Box::new(move || {
+            let stats = hall.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
+            Stats { group: Some(told.lock().clone()), ..stats }
+        })
+    }
+
+    fn tell(&self) {
+        let shown = |term: Term| term.to_string();
+        let mut stats = GroupStats {
+            node: self.group.me().0,
+            role: self.machine.kind().to_string(),
+            term: shown(self.machine.promised()),
+            sync: self.machine.sync().map(shown),
+            replicas: self.group.members().count(),
+            lease_us: None,
+            followers: Vec::new(),
+        };
+        if let Some(Led { reign, .. }) = &self.reign {
+            let later = reign.shared.engine.later.as_ref().expect("a leader's engine");
+            stats.lease_us = Some(later.lease().since(now()).0 / 1000);
+            stats.followers = reign.followers.lock().iter().map(|follower| follower.stats(later)).collect();
+        }
+        *self.told.lock() = stats;
+    }
+
+    /// Told to stop, the replica ends.
+    pub fn stopper(&self) -> (Arc<Pause>, Channel) {
+        (self.stop.clone(), self.channel.clone())
+    }
+
+    /// Lives until stopped.
+    pub fn run(mut self) {
+        let peers: Vec<_> = match self.peers() {
+            Ok(peers) => peers,
+            Err(error) => return self.log(&format!("this replica cannot work: {error}")),
+        };
+        let every = Duration::from_nanos(self.group_options.timing.heartbeat.0);
+        while !self.stop.is_stopped() {
+            self.hear();
+            self.tell();
+            self.channel.wait(every);
+        }
+        if self.reign.is_some() {
+            self.step_down(false);
+        }
+        self.orders.values().for_each(|orders| orders.pause.stop());
+        for peer in peers {
+            let _ = peer.join();
+        }
+    }
+
+    fn peers(&self) -> Result<Vec<Thread>, StartError> {
+        let peer = |(&node, orders): (&NodeId, &Arc<Orders<T::Qp>>)| {
+            let peer = Peer {
+                way: self.way_to(node).expect("an order is given to a member"),
+                node,
+                orders: orders.clone(),
+                events: self.events.clone(),
+                patience: PATIENCE,
+                log: self.options.log.clone(),
+                talk: None,
+                open: 0,
+            };
+            spawn(&format!("longarm-peer-{node}"), move || peer.run())
+        };
+        self.orders.iter().map(peer).collect()
+    }
+
+    fn way_to(&self, node: NodeId) -> Option<Way<T>> {
+        Some(Way {
+            transport: self.transport.clone(),
+            group: self.group_options.id,
+            me: self.group.me(),
+            address: self.group_options.address_of(node)?.clone(),
+            login: self.options.login.clone(),
+            timeout: Duration::from_nanos(self.group_options.timing.election.0.max(50_000_000)),
+        })
+    }
+
+    fn log(&self, line: &str) {
+        (self.options.log)(line);
+    }
+
+    /// Everything that has happened since the last call.
+    fn hear(&mut self) {
+        for talk in self.inbound.new_talks() {
+            // What its node asked before it began anew is of no meaning any more: a sync that is repeated
+            // must not be ended by the end of the one before.
+            self.talks.retain(|older| older.node != talk.node);
+            self.talks.push(talk);
+        }
+        self.inbound.tidy();
+        self.handle(Event::Tick(Beat(self.page.memory().load(page::BEAT))));
+        if let Some(term) = Term::from_bits(self.page.memory().load(page::RELEASED))
+            && term != Term::ZERO
+        {
+            self.handle(Event::Released(term));
+        }
+        while let Some(event) = self.events.take() {
+            self.handle(event);
+        }
+        let mut at = 0;
+        while at < self.talks.len() {
+            match self.listen(at) {
+                Ok(asks) => {
+                    let node = self.talks[at].node;
+                    asks.into_iter().for_each(|ask| self.asked(node, ask));
+                    at += 1;
+                }
+                Err(why) => {
+                    self.talks.swap_remove(at);
+                    if !why.is_empty() {
+                        self.log(&format!("a talk ended: {why}"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Questions of one talk; an error, perhaps without a reason, if it is over.
+    fn listen(&mut self, at: usize) -> Result<Vec<Ask>, String> {
+        let talk = &mut self.talks[at];
+        let mut asks = Vec::new();
+        while talk.qp.poll(&mut self.done) > 0 {
+            for completion in self.done.drain() {
+                let Completion::Arrived { imm, len } = completion else { continue };
+                if talk.mailbox.receive(imm, len).map_err(|bad| bad.to_string())? {
+                    asks.push(Ask::decode(talk.mailbox.message()).map_err(|bad| bad.to_string())?);
+                }
+            }
+        }
+        let pumped = talk.mailbox.pump(&mut talk.qp);
+        talk.qp.ring();
+        if asks.is_empty() && (pumped.is_err() || talk.qp.state().is_err()) {
+            return Err(String::new());
+        }
+        // What comes from now on wakes the replica.
+        if talk.qp.arm() {
+            self.channel.notify();
+        }
+        Ok(asks)
+    }
+
+    fn asked(&mut self, node: NodeId, ask: Ask) {
+        match ask {
+            Ask::Fetch { term, stream, from } if self.owes(term, node) => {
+                self.tell_places(node, stream, from)
+            }
+            ask => self.handle(Event::Asked(node, ask)),
+        }
+    }
+
+    /// Whether a candidate may ask for entries: it is the one of the promised term.
+    fn owes(&self, term: Term, node: NodeId) -> bool {
+        term == self.machine.promised() && term.node() == node
+    }
+
+    fn tell_places(&mut self, node: NodeId, stream: u16, from: u64) {
+        let Some(sync) = self.machine.sync() else { return };
+        let mut entries =
+            install::places((self.lent.arena.memory(), &self.sums), (sync, self.streams()), (stream, from));
+        entries.truncate(PLACES_MAX);
+        self.answer(node, &Answer::Places { entries });
+    }
+
+    fn answer(&mut self, node: NodeId, answer: &Answer) {
+        let Some(talk) = self.talks.iter_mut().find(|talk| talk.node == node) else { return };
+        // One who does not take its answers asks again, or its talk breaks.
+        let _ = talk.mailbox.send(&mut talk.qp, &[&answer.encode()]);
+        talk.qp.ring();
+    }
+
+    fn handle(&mut self, event: Event) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            if let Some(led) = &self.reign {
+                self.machine.beat(led.reign.beat());
+                self.machine.progress(led.reign.pushed());
+            }
+            let before = self.machine.kind();
+            let mut todo = Vec::new();
+            self.machine.handle(event, now(), &mut todo);
+            let after = self.machine.kind();
+            if before != after {
+                self.log(&format!(
+                    "node {}: {before} is {after} (term {})",
+                    self.group.me(),
+                    self.machine.promised()
+                ));
+            }
+            for action in todo {
+                if let Some(event) = self.act(action) {
+                    events.push(event);
+                }
+            }
+            self.say_who_leads();
+        }
+    }
+
+    fn say_who_leads(&self) {
+        let leader = match self.machine.role() {
+            Role::Leading { .. } | Role::Forming { .. } => Some(self.group.me()),
+            Role::Following { .. } if self.machine.promised() != Term::ZERO => {
+                Some(self.machine.promised().node())
+            }
+            _ => None,
+        };
+        self.inbound.set_leader(leader);
+    }
+
+    fn act(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Promise(term) => return Some(self.promise(term)),
+            Action::Survey => return Some(Event::Surveyed(self.survey())),
+            Action::Ask(node, ask) => self.orders.get(&node).expect("a member").ask(ask),
+            Action::Answer(node, answer) => self.answer(node, &answer),
+            Action::Prepare(prepare) => self.prepare(&prepare),
+            Action::Adopt(term) => {
+                self.clear_floors();
+                self.log(&format!("node {} is in sync in term {term}", self.group.me()));
+            }
+            Action::Install(start) => return Some(self.install(&start)),
+            Action::Form(_) => {
+                let reign = self.reign.as_ref().map(|led| led.reign.clone());
+                self.orders.values().for_each(|orders| orders.keep_in_line(reign.clone()));
+            }
+            Action::Serve(term) => self.serve(term),
+            Action::StepDown(_) => self.step_down(true),
+        }
+        None
+    }
+
+    fn promise(&mut self, term: Term) -> Event {
+        let promise = Promise { term, boot: self.boot };
+        let kept = self.group_options.vault.store(promise).map_err(|error| error.to_string());
+        let fenced = kept.and_then(|()| self.inbound.fence(term).map_err(|error| error.to_string()));
+        match fenced {
+            Ok(()) => {
+                // A heartbeat that landed before the fence is seen before anything is reported (L8).
+                self.machine.look(Beat(self.page.memory().load(page::BEAT)), now());
+                Event::Promised(term)
+            }
+            Err(error) => {
+                self.log(&format!("term {term} cannot be promised: {error}"));
+                Event::Unpromised(term)
+            }
+        }
+    }
+
+    /// Streams that the page has floors for.
+    fn streams(&self) -> usize {
+        self.options.workers + 1
+    }
+
+    fn floors(&self) -> Vec<u64> {
+        let at = |stream: usize| self.page.memory().load(page::FLOORS + 8 * stream as u64);
+        (0..self.streams()).map(at).collect()
+    }
+
+    fn clear_floors(&self) {
+        for stream in 0..self.streams() {
+            self.page.memory().store(page::FLOORS + 8 * stream as u64, 0);
+        }
+    }
+
+    fn survey(&self) -> Report {
+        // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
+        let Some(sync) = self.machine.sync() else { return Report::default() };
+        let floors = self.floors();
+        let survey =
+            survey(self.lent.arena.memory(), &self.sums, sync, &floors).expect("the header of our own arena");
+        let extent = |(stream, floor): (&longarm_store::StreamSurvey, u64)| Extent { floor, len: stream.len };
+        Report { sync, streams: survey.streams.iter().zip(floors).map(extent).collect() }
+    }
+
+    /// Makes this memory ready to be written by the leader, and says what of its is here.
+    fn prepare(&mut self, prepare: &Prepare) {
+        let memory = (self.lent.arena.memory(), &self.sums);
+        if let Err(error) = self.inbound.clear() {
+            return self.log(&format!("not ready to be synced: {error}"));
+        }
+        let held = match prepare.kept {
+            Kept::Term => Held::Term,
+            Kept::Base => {
+                install::cut(memory, prepare.base, &prepare.cuts);
+                let mut floors = self.floors();
+                floors.resize(prepare.cuts.len(), 0);
+                let known =
+                    floors.iter().zip(&prepare.cuts).map(|(floor, cut)| *floor.min(cut)).collect::<Vec<_>>();
+                let survey =
+                    survey(memory.0, memory.1, prepare.base, &known).expect("the header of our own arena");
+                Held::Base(survey.streams.iter().map(|stream| stream.len).collect())
+            }
+            // It is still relied on: floors, lines and entries stay until others are written there.
+            Kept::Other => Held::Nothing,
+            Kept::Nothing => {
+                self.clear_floors();
+                Held::Nothing
+            }
+        };
+        self.answer(prepare.leader, &Answer::Ready { term: prepare.term, held });
+    }
+
+    fn install(&mut self, start: &StartSet) -> Event {
+        let began = now();
+        match self.try_install(start) {
+            Ok(()) => {
+                let items = self.reign.as_ref().map_or(0, |led| led.reign.shared.engine.index.items());
+                let took = now().since(began).0 / 1000;
+                self.log(&format!("term {}: the start set is here, {items} items, {took} us", start.term));
+                Event::Installed(start.term)
+            }
+            Err(error) => {
+                self.log(&format!("term {}: the start set cannot be had: {error}", start.term));
+                Event::NotInstalled(start.term)
+            }
+        }
+    }
+
+    fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
+        let memory = (self.lent.arena.memory(), &self.sums);
+        let me = self.group.me();
+        install::complete(memory, start, me, |node| self.way_to(node), PATIENCE)
+            .map_err(|why| why.to_string())?;
+        let shared = self.new_shared(start.term).map_err(|error| error.to_string())?;
+        self.start_reign(start, Arc::new(shared)).map_err(|error| error.to_string())
+    }
+
+    /// The server of a term, over the start set.
+    fn new_shared(&self, term: Term) -> Result<Shared, StartError> {
+        let options = ServerOptions {
+            lease: Duration::from_nanos(self.group_options.timing.lease().0),
+            ..self.options.clone()
+        };
+        let keys = (self.group_options.sum_key, self.group_options.hash_key);
+        let shared = Shared::of_term(options, self.lent.clone(), keys, term)?;
+        shared.replica.set(self.told.clone()).expect("a term's server begins once");
+        Ok(shared)
+    }
+
+    fn start_reign(&mut self, start: &StartSet, shared: Arc<Shared>) -> Result<(), StartError> {
+        shared.enter(Phase::Forming, Nanos(u64::MAX));
+        let streams = self.streams();
+        let releases = Arc::new(Releases::default());
+        let mut staff = Staff::new(shared.clone());
+        let (mut doors, mut desks) = (Vec::new(), Vec::new());
+        let memory = shared.engine.store.memory().clone();
+        for stream in 0..streams - 1 {
+            let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
+            let desk = Arc::new(Desk::new(channel.clone(), shared.pulses[stream].clone()));
+            let inbox = Arc::<Inbox<T::Qp>>::default();
+            let replicator = Replicator::new(memory.clone(), self.group, inbox.clone());
+            let hand = shared.engine.hand(stream as u16);
+            let worker = Worker::new(shared.clone(), desk.clone(), hand, Some(replicator));
+            staff.add_worker(stream, channel.clone(), move || worker.run())?;
+            doors.push(Door { inbox, waker: Waker::Worker(channel) });
+            desks.push(desk);
+        }
+        let inbox = Arc::<Inbox<T::Qp>>::default();
+        let replicator = Replicator::new(memory, self.group, inbox.clone());
+        let hand = shared.engine.hand(streams as u16 - 1);
+        let keeper = Housekeeper::new(shared.clone(), hand, Some((replicator, releases.clone())));
+        let pause = shared.engine.relief.clone();
+        staff.set_keeper(move || keeper.run(&pause))?;
+        doors.push(Door { inbox, waker: Waker::Keeper(shared.engine.relief.clone()) });
+        let cuts = start.cuts.iter().map(|cut| cut.len).collect();
+        let reign = Reign::new((start.term, start.common(), cuts), shared.clone(), doors, releases);
+        *reign.syncers.lock() = self.orders.values().map(|orders| orders.pause.clone()).collect();
+        let reign = Arc::new(reign);
+        let heart_pause = Arc::<Pause>::default();
+        let (beating, pause, group, timing) =
+            (reign.clone(), heart_pause.clone(), self.group, self.group_options.timing);
+        let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), &pause))?;
+        let serving = Serving { shared, desks };
+        self.reign = Some(Led { reign, staff, serving, heart: Some(heart), heart_pause });
+        Ok(())
+    }
+
+    fn serve(&mut self, term: Term) {
+        let Some(led) = &self.reign else { return };
+        let shared = &led.serving.shared;
+        shared.control.set_state(longarm_index::control::ServerState::Serving);
+        shared.enter(Phase::Serving, Nanos(u64::MAX));
+        self.hall.set(Some(led.serving.clone()));
+        self.log(&format!("node {} leads in term {term}", self.group.me()));
+    }
+
+    /// Ends the reign. `for_another`: another term is to be promised, so nothing of this one may go on.
+    fn step_down(&mut self, for_another: bool) {
+        let Some(mut led) = self.reign.take() else { return };
+        self.hall.set(None);
+        led.reign.end();
+        self.orders.values().for_each(|orders| orders.keep_in_line(None));
+        led.heart_pause.stop();
+        if let Some(heart) = led.heart.take() {
+            let _ = heart.join();
+        }
+        let lease = led.serving.shared.engine.later.as_ref().map_or(Nanos(0), |later| later.lease());
+        led.staff.end(Nanos(0));
+        led.serving.desks.iter().for_each(|desk| desk.close());
+        for (stream, door) in
+            led.serving.shared.engine.later.iter().flat_map(|later| later.progress.iter().enumerate())
+        {
+            // What it wrote itself it surely has.
+            self.page.memory().store(page::FLOORS + 8 * stream as u64, door.written());
+        }
+        // Clients may read this memory until their leases are over (M8).
+        let now = now();
+        if for_another && now < lease {
+            sleep(Duration::from_nanos(lease.since(now).0));
+        }
+    }
+}

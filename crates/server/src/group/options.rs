@@ -1,0 +1,63 @@
+//! What a node must know to be a replica of a group.
+
+use std::sync::Arc;
+
+use longarm_base::NodeId;
+use longarm_fabric::Address;
+use longarm_replica::{Group, Timing};
+
+use super::vault::Vault;
+use crate::options::StartError;
+
+/// A replica's name and where it listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its name.
+    pub node: NodeId,
+    /// Where the others, and clients, find it.
+    pub address: Address,
+}
+
+/// A group, as one of its replicas is told of it. All replicas are told the same, but for `node`.
+#[derive(Clone)]
+pub struct GroupOptions {
+    /// Names the group: nodes of two groups never mix.
+    pub id: u64,
+    /// This replica.
+    pub node: NodeId,
+    /// All replicas.
+    pub members: Vec<Member>,
+    /// Heartbeats, promises, elections.
+    pub timing: Timing,
+    /// Key of the checksums of the group's entries; secret to those who are not clients.
+    pub sum_key: u64,
+    /// Key of the hash that places keys.
+    pub hash_key: u64,
+    /// Keeps what this replica promised.
+    pub vault: Arc<dyn Vault>,
+}
+
+impl GroupOptions {
+    /// The set as this replica sees it, if the options make sense.
+    pub(crate) fn check(&self) -> Result<Group, StartError> {
+        let wrong = |text: String| StartError::Option { what: "group", text };
+        self.timing.check().map_err(|text| wrong(text.into()))?;
+        let nodes: Vec<_> = self.members.iter().map(|member| member.node).collect();
+        Group::new(self.node, &nodes).map_err(|error| wrong(error.to_string()))
+    }
+
+    /// Where a replica is.
+    pub(crate) fn address_of(&self, node: NodeId) -> Option<&Address> {
+        self.members.iter().find(|member| member.node == node).map(|member| &member.address)
+    }
+}
+
+impl std::fmt::Debug for GroupOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("GroupOptions")
+            .field("id", &self.id)
+            .field("node", &self.node)
+            .field("members", &self.members)
+            .finish_non_exhaustive()
+    }
+}

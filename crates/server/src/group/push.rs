@@ -1,0 +1,264 @@
+//! Bringing a follower in line with the leader, and keeping it there (VERIFY M3; rule ResyncAll of
+//! `docs/spec`).
+//!
+//! In this order, and why:
+//! (1) *Sync*: the follower promises the term, fences, and says what it has. From then on its memory is lent
+//!     to this leader alone.
+//! (2) *Join*: from now on it is asked before a segment is released, so that nothing that is pushed to it
+//!     can be of a use that is over there.
+//! (3) *Table*, then *content* of older terms; and all of it has landed before
+//! (4) *Attach*: each stream sends to it from its present end on, claims first. What a stream wrote before is
+//! (5) pushed here, entry by entry. Entries never change, so it does not matter what else sends the same.
+//! (6) *Adopt*: it holds the start set and all of this term that it may ever be counted for.
+//!     Until then a follower whose memory counts goes on counting for what it held. What is pushed keeps
+//!     that true: where it has an entry that an older term committed, the same bytes are written.
+//! (7) It is kept: releases are asked of it, until somebody lets it go.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_base::{Mutant, Nanos, Term};
+use longarm_fabric::{QueuePair, Transport};
+use longarm_host::now;
+use longarm_memory::{Mapped, Words};
+use longarm_replica::Event;
+use longarm_store::EntryPlace;
+use longarm_store::segment::layout::{line_at, segment_at};
+use longarm_store::segment::{Geometry, Line, State, run_length};
+use longarm_wire::{ARENA_REGION, Answer, Ask, Held};
+
+use super::peer::Peer;
+use super::reign::{Follower, Reign};
+use super::talk::{Bulk, Mute};
+
+/// Sleep between two looks at a follower that is in line.
+const LOOK: Duration = Duration::from_millis(20);
+/// Bytes copied out of the arena at a time.
+const PIECE: u64 = 1 << 20;
+
+const OWN_HEADER: &str = "the header of our own arena";
+
+/// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the reign is over, or when
+/// something failed.
+pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T::Qp>>) -> Result<(), Mute> {
+    let ask = Ask::Sync {
+        term: reign.term,
+        base: reign.base,
+        cuts: reign.cuts.clone(),
+        streams: reign.doors.len() as u16,
+    };
+    let until = now() + peer.patience;
+    // A talk of its own: what is left of older ones is not to be mistaken for this.
+    peer.talk = None;
+    let talk = peer.talk()?;
+    let ready = talk.settle(
+        &ask,
+        until,
+        |answer| matches!(answer, Answer::Ready { term, .. } if *term == reign.term),
+    )?;
+    let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
+    let follower = Arc::new(Follower::new(peer.node, reign.doors.len(), peer.orders.pause.clone()));
+    let mut bulk = Bulk::new(peer.way.memory(reign.term, 0)?);
+    let heart = peer.way.memory(reign.term, 0)?;
+    reign.hearts.lock().push((heart, follower.clone()));
+    reign.releases.join(peer.node);
+    let mut push = Push { reign, follower: &follower, bulk: &mut bulk, patience: peer.patience };
+    let ended = bring(peer, &mut push, held).and_then(|()| keep(peer, &mut push));
+    follower.let_go();
+    reign.releases.leave(peer.node);
+    reign.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
+    // Acquire: pairs with the store in `bring`, which was this thread's.
+    if follower.synced.load(Ordering::Acquire) {
+        // What it acknowledged stays there, whatever becomes of the connection.
+        let acked = follower.attachments.iter().map(|attachment| attachment.acked()).collect();
+        reign.left.lock().insert(peer.node, acked);
+        peer.events.push(Event::Lost(peer.node));
+    }
+    reign.wake();
+    ended
+}
+
+struct Push<'a, Q> {
+    reign: &'a Arc<Reign<Q>>,
+    follower: &'a Arc<Follower>,
+    bulk: &'a mut Bulk<Q>,
+    patience: Nanos,
+}
+
+fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>, held: Held) -> Result<(), Mute> {
+    let reign = push.reign;
+    push.table()?;
+    match &held {
+        Held::Nothing => push.older()?,
+        Held::Base(lens) => push.entries(reign.base, lens)?,
+        Held::Term => {}
+    }
+    push.flush()?;
+    for (door, attachment) in reign.doors.iter().zip(&push.follower.attachments) {
+        door.inbox.put(peer.way.memory(reign.term, 0)?, attachment.clone());
+        door.waker.wake();
+    }
+    reign.followers.lock().push(push.follower.clone());
+    push.await_start()?;
+    let had = match held {
+        Held::Term => reign.left.lock().get(&peer.node).cloned(),
+        _ => None,
+    };
+    push.entries(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
+    push.flush()?;
+    let until = now() + peer.patience;
+    let term = reign.term;
+    let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
+    let synced = peer.talk()?.settle(&Ask::Adopt { term }, until, wanted)?;
+    // Release: all that it was synced with is there; pairs with the looks of workers and heart.
+    push.follower.synced.store(true, Ordering::Release);
+    peer.events.push(Event::Answered(peer.node, synced));
+    reign.wake();
+    Ok(())
+}
+
+fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>) -> Result<(), Mute> {
+    loop {
+        push.serve_releases()?;
+        peer.talk()?.answers()?;
+        if push.is_over() || peer.orders.pause.is_stopped() {
+            return Ok(());
+        }
+        peer.orders.pause.sleep_unless_poked(LOOK);
+    }
+}
+
+impl<Q: QueuePair> Push<'_, Q> {
+    fn memory(&self) -> &Mapped {
+        self.reign.shared.engine.store.memory()
+    }
+
+    fn until(&self) -> Nanos {
+        now() + self.patience
+    }
+
+    fn is_over(&self) -> bool {
+        self.reign.is_over() || self.follower.is_gone()
+    }
+
+    fn flush(&mut self) -> Result<(), Mute> {
+        let until = self.until();
+        self.bulk.flush(until)
+    }
+
+    /// `Err` if there is no use in going on.
+    fn go_on(&self) -> Result<(), Mute> {
+        if self.is_over() {
+            Err(Mute::Broken("it was let go while it was being synced".into()))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// WRITEs what the arena holds there.
+    fn copy(&mut self, from: u64, len: u64) -> Result<(), Mute> {
+        let mut at = 0;
+        let mut bytes = Vec::new();
+        while at < len {
+            self.go_on()?;
+            let size = (len - at).min(PIECE);
+            bytes.resize(size as usize, 0);
+            self.memory().copy_out(from + at, &mut bytes);
+            let until = self.until();
+            self.bulk.write(ARENA_REGION, from + at, &bytes, until)?;
+            self.reign.set_pushed(now());
+            at += size;
+        }
+        Ok(())
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry::read(self.memory(), self.reign.shared.engine.store.sums()).expect(OWN_HEADER)
+    }
+
+    /// The line of a segment of ours; free if it is being written at this moment.
+    fn line(&self, segment: u32) -> Line {
+        let sums = self.reign.shared.engine.store.sums();
+        Line::read(self.memory(), sums, segment).unwrap_or(Line::FREE)
+    }
+
+    /// The header and all lines.
+    fn table(&mut self) -> Result<(), Mute> {
+        let segments = self.geometry().segments;
+        self.copy(0, u64::from(segments) * LINE)
+    }
+
+    /// All segments of older terms, whole.
+    fn older(&mut self) -> Result<(), Mute> {
+        let geometry = self.geometry();
+        for segment in geometry.table..geometry.segments {
+            let line = self.line(segment);
+            if line.term >= self.reign.term {
+                continue;
+            }
+            // To their ends: what the follower has there of an entry that was cut off must not stay (L16).
+            let len = match line.state {
+                State::Free | State::RunBody => 0,
+                _ => u64::from(line.run) * SEGMENT_BYTES,
+            };
+            self.copy(segment_at(segment), len)?;
+            self.serve_releases()?;
+        }
+        Ok(())
+    }
+
+    /// All entries of a term's streams from these positions on.
+    fn entries(&mut self, term: Term, from: &[u64]) -> Result<(), Mute> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        let sums = self.reign.shared.engine.store.sums();
+        let survey = longarm_store::survey(self.memory(), sums, term, from).expect(OWN_HEADER);
+        // Behind a gap too: what is missing was reclaimed.
+        let all = |stream: longarm_store::StreamSurvey| stream.tail.into_iter().chain(stream.beyond);
+        let mut places: Vec<EntryPlace> =
+            survey.streams.into_iter().flat_map(all).map(|(_, place)| place).collect();
+        places.sort_unstable_by_key(|place| place.offset);
+        let mut claimed = None;
+        for place in places {
+            // Its claim may be younger than the table that was sent. It is not over: we are asked before.
+            let segment = (place.offset / SEGMENT_BYTES) as u32;
+            if claimed.replace(segment) != Some(segment) && !Mutant::ForgetClaims.is_on() {
+                self.copy(line_at(segment), u64::from(run_length(self.memory(), segment)) * LINE)?;
+            }
+            self.copy(place.offset, u64::from(place.len).next_multiple_of(8))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until every stream has said from where on it sends.
+    fn await_start(&mut self) -> Result<(), Mute> {
+        let until = self.until();
+        while self.follower.attachments.iter().any(|attachment| attachment.start().is_none()) {
+            self.go_on()?;
+            if now() >= until {
+                return Err(Mute::Broken("our own workers do not take it up".into()));
+            }
+            self.follower.news.sleep_unless_poked(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// Has the follower let go of segments that are to be freed. Everything that was pushed into them before
+    /// has landed when that is said.
+    fn serve_releases(&mut self) -> Result<(), Mute> {
+        let asked = self.reign.releases.asked(self.follower.node);
+        if asked.is_empty() {
+            return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
+        }
+        for &segment in &asked {
+            self.copy(line_at(segment), LINE)?;
+        }
+        self.flush()?;
+        self.reign.releases.let_go(self.follower.node, &asked);
+        self.reign.shared.engine.relief.poke();
+        Ok(())
+    }
+}

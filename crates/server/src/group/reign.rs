@@ -1,0 +1,234 @@
+//! What a leader's term is made of: the server's threads of that term, and the followers attached to it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_fabric::Channel;
+use longarm_host::{Mutex, Pause};
+use longarm_replica::Nodes;
+
+use crate::later::Later;
+use crate::replicate::{Attachment, Inbox};
+use crate::shared::Shared;
+use crate::stats::FollowerStats;
+use crate::stream::Progress;
+
+/// Wakes whoever writes a stream.
+#[derive(Clone)]
+pub(crate) enum Waker {
+    /// A worker.
+    Worker(Channel),
+    /// The housekeeper.
+    Keeper(Arc<Pause>),
+}
+
+impl Waker {
+    pub fn wake(&self) {
+        match self {
+            Waker::Worker(channel) => channel.notify(),
+            Waker::Keeper(pause) => pause.poke(),
+        }
+    }
+}
+
+/// Where a stream takes followers.
+pub(crate) struct Door<Q> {
+    pub inbox: Arc<Inbox<Q>>,
+    pub waker: Waker,
+}
+
+/// A follower that is attached: all of its connections share this.
+pub(crate) struct Follower {
+    pub node: NodeId,
+    /// It has said that it is synced.
+    pub synced: Arc<AtomicBool>,
+    /// Somebody let it go.
+    pub gone: Arc<AtomicBool>,
+    /// Whoever syncs it sleeps here.
+    pub news: Arc<Pause>,
+    /// By stream.
+    pub attachments: Vec<Arc<Attachment>>,
+}
+
+impl Follower {
+    pub fn new(node: NodeId, streams: usize, news: Arc<Pause>) -> Follower {
+        let (synced, gone) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let attach = || Arc::new(Attachment::new(node, synced.clone(), gone.clone(), news.clone()));
+        let attachments = (0..streams).map(|_| attach()).collect();
+        Follower { node, synced, gone, news, attachments }
+    }
+
+    /// How it stands, for people.
+    pub fn stats(&self, later: &Later) -> FollowerStats {
+        let lag = |(attachment, progress): (&Arc<Attachment>, &Arc<Progress>)| {
+            progress.written().saturating_sub(attachment.acked())
+        };
+        FollowerStats {
+            node: self.node.0,
+            // Acquire: pairs with the store of who synced it.
+            synced: self.synced.load(Ordering::Acquire),
+            lag: self.attachments.iter().zip(&later.progress).map(lag).sum(),
+        }
+    }
+
+    pub fn is_gone(&self) -> bool {
+        // Acquire: pairs with `let_go`.
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub fn let_go(&self) {
+        // Release: pairs with `is_gone`.
+        self.gone.store(true, Ordering::Release);
+        self.news.poke();
+    }
+}
+
+/// Segments that are to be freed once every attached follower has let go of them (VERIFY M9).
+#[derive(Debug, Default)]
+pub(crate) struct Releases(Mutex<Open>);
+
+#[derive(Debug, Default)]
+struct Open {
+    joined: Nodes,
+    segments: BTreeMap<u32, Nodes>,
+}
+
+impl Releases {
+    /// From now on the follower is asked.
+    pub fn join(&self, node: NodeId) {
+        self.0.lock().joined.add(node);
+    }
+
+    /// It is not asked any more: it comes back only by being synced anew.
+    pub fn leave(&self, node: NodeId) {
+        let mut open = self.0.lock();
+        open.joined.remove(node);
+        open.segments.values_mut().for_each(|waiting| waiting.remove(node));
+    }
+
+    /// Asks for a segment; how many are asked.
+    pub fn ask(&self, segment: u32) -> usize {
+        let mut open = self.0.lock();
+        let joined = open.joined;
+        open.segments.insert(segment, joined);
+        joined.count()
+    }
+
+    /// What the follower is asked for.
+    pub fn asked(&self, node: NodeId) -> Vec<u32> {
+        let open = self.0.lock();
+        open.segments.iter().filter(|(_, waiting)| waiting.has(node)).map(|(segment, _)| *segment).collect()
+    }
+
+    /// The follower has let go of them.
+    pub fn let_go(&self, node: NodeId, segments: &[u32]) {
+        let mut open = self.0.lock();
+        for segment in segments {
+            if let Some(waiting) = open.segments.get_mut(segment) {
+                waiting.remove(node);
+            }
+        }
+    }
+
+    /// Takes those for which nobody is waited for.
+    pub fn take_free(&self) -> Vec<u32> {
+        let mut open = self.0.lock();
+        let free: Vec<_> =
+            open.segments.iter().filter(|(_, waiting)| waiting.count() == 0).map(|(s, _)| *s).collect();
+        free.iter().for_each(|segment| {
+            open.segments.remove(segment);
+        });
+        free
+    }
+}
+
+/// A term that this node leads, from its start set to its end.
+pub(crate) struct Reign<Q> {
+    pub term: Term,
+    /// The term whose start set followers may have in common with this one, and where its streams are cut.
+    pub base: Term,
+    pub cuts: Vec<u64>,
+    pub shared: Arc<Shared>,
+    /// By stream.
+    pub doors: Vec<Door<Q>>,
+    pub releases: Arc<Releases>,
+    /// Wakes those who sync followers, when a segment is to be released.
+    pub syncers: Mutex<Vec<Arc<Pause>>>,
+    /// Connections for heartbeats that the heart has not taken yet.
+    pub hearts: Mutex<Vec<(Q, Arc<Follower>)>>,
+    /// What followers that are gone had acknowledged, by stream.
+    pub left: Mutex<BTreeMap<NodeId, Vec<u64>>>,
+    /// Followers attached, for statistics.
+    pub followers: Mutex<Vec<Arc<Follower>>>,
+    /// When the last heartbeat was begun.
+    beat: AtomicU64,
+    /// When something was last pushed to a follower that is being synced.
+    pushed: AtomicU64,
+    over: AtomicBool,
+}
+
+impl<Q> Reign<Q> {
+    pub fn new(
+        (term, base, cuts): (Term, Term, Vec<u64>),
+        shared: Arc<Shared>,
+        doors: Vec<Door<Q>>,
+        releases: Arc<Releases>,
+    ) -> Reign<Q> {
+        Reign {
+            term,
+            base,
+            cuts,
+            shared,
+            doors,
+            releases,
+            syncers: Mutex::default(),
+            hearts: Mutex::default(),
+            left: Mutex::default(),
+            followers: Mutex::default(),
+            beat: AtomicU64::new(0),
+            pushed: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+        }
+    }
+
+    pub fn end(&self) {
+        // Release: pairs with `is_over`.
+        self.over.store(true, Ordering::Release);
+        self.followers.lock().iter().for_each(|follower| follower.let_go());
+    }
+
+    pub fn is_over(&self) -> bool {
+        // Acquire: pairs with `end`.
+        self.over.load(Ordering::Acquire)
+    }
+
+    /// A heartbeat is about to be sent.
+    pub fn set_beat(&self, now: Nanos) {
+        // Release: before it is sent; pairs with `beat`.
+        self.beat.store(now.0, Ordering::Release);
+    }
+
+    pub fn beat(&self) -> Nanos {
+        // Acquire: as in `set_beat`.
+        Nanos(self.beat.load(Ordering::Acquire))
+    }
+
+    /// A follower that is being synced takes what it is given.
+    pub fn set_pushed(&self, now: Nanos) {
+        // Relaxed: a time, and nothing rests on it; pairs with `pushed`.
+        self.pushed.store(now.0, Ordering::Relaxed);
+    }
+
+    /// When one last did.
+    pub fn pushed(&self) -> Nanos {
+        // Relaxed: pairs with `set_pushed`.
+        Nanos(self.pushed.load(Ordering::Relaxed))
+    }
+
+    /// Wakes all who write streams.
+    pub fn wake(&self) {
+        self.doors.iter().for_each(|door| door.waker.wake());
+    }
+}

@@ -1,0 +1,252 @@
+//! A talk with another replica: questions there, answers back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId, Place, Term};
+use longarm_fabric::ring::Mailbox;
+use longarm_fabric::{
+    Address, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
+    Rights, SetupError, Ticket, Transport, WRITE_MAX,
+};
+use longarm_host::now;
+use longarm_memory::{Backing, Region, RegionOptions};
+use longarm_wire::{Answer, Ask, PeerHello, Purpose, RING_REGION};
+
+use super::{MESSAGE_MAX, RING_BYTES};
+
+/// Completions taken in one poll.
+const POLL: usize = 64;
+
+/// How to reach a replica.
+pub(crate) struct Way<T> {
+    pub transport: Arc<T>,
+    pub group: u64,
+    pub me: NodeId,
+    pub address: Address,
+    pub login: Login,
+    /// Bound on making a connection.
+    pub timeout: Duration,
+}
+
+impl<T: Transport> Way<T> {
+    fn connect(
+        &self,
+        purpose: Purpose,
+        term: Term,
+        grants: Vec<Grant>,
+        landing: u32,
+    ) -> Result<T::Qp, SetupError> {
+        let ring_bytes = if grants.is_empty() { 0 } else { RING_BYTES };
+        let hello = PeerHello { group: self.group, node: self.me, term, purpose, ring_bytes }.encode();
+        let request = ConnectRequest {
+            hello: &hello,
+            grants,
+            landing,
+            login: self.login.clone(),
+            timeout: self.timeout,
+        };
+        Ok(self.transport.connect(&self.address, request)?.qp)
+    }
+
+    /// A connection to the replica's memory, for the leader or candidate of `term`.
+    pub fn memory(&self, term: Term, landing: u32) -> Result<T::Qp, SetupError> {
+        self.connect(Purpose::Memory, term, Vec::new(), landing)
+    }
+
+    /// A talk.
+    pub fn talk(&self) -> Result<Talk<T::Qp>, SetupError> {
+        let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
+        let ring = Arc::new(Region::create(&ring)?);
+        let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
+        let qp = self.connect(Purpose::Talk, Term::ZERO, grants, 0)?;
+        let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
+        let bytes = qp.granted().iter().find(lent).map(|lent| lent.bytes);
+        let bytes = bytes.ok_or_else(|| SetupError::Protocol("the replica lent no ring".into()))?;
+        let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
+        Ok(Talk { qp, mailbox, done: Completions::new(POLL) })
+    }
+}
+
+/// Why a replica could not be spoken with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Mute {
+    #[error("{0}")]
+    Setup(#[from] SetupError),
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    #[error("it does not answer")]
+    Late,
+    #[error("it promised term {0}")]
+    Refused(Term),
+    #[error("it answers what it was not asked")]
+    Confused,
+}
+
+/// An open talk.
+pub(crate) struct Talk<Q> {
+    qp: Q,
+    mailbox: Mailbox,
+    done: Completions,
+}
+
+impl<Q: QueuePair> Talk<Q> {
+    /// Sends a question.
+    pub fn ask(&mut self, ask: &Ask) -> Result<(), Mute> {
+        let message = ask.encode();
+        match self.mailbox.send(&mut self.qp, &[&message]) {
+            Ok(()) => {
+                self.qp.ring();
+                Ok(())
+            }
+            // So many unanswered questions: it does not listen.
+            Err(PostError::Full) => Err(Mute::Late),
+            Err(_) => Err(self.broken()),
+        }
+    }
+
+    fn broken(&self) -> Mute {
+        Mute::Broken(self.qp.state().err().map_or("it cannot be written to".into(), |why| why.to_string()))
+    }
+
+    /// The answers that have come.
+    pub fn answers(&mut self) -> Result<Vec<Answer>, Mute> {
+        let mut answers = Vec::new();
+        while self.qp.poll(&mut self.done) > 0 {
+            for completion in self.done.drain() {
+                let Completion::Arrived { imm, len } = completion else { continue };
+                match self.mailbox.receive(imm, len) {
+                    Ok(false) => {}
+                    Ok(true) => {
+                        let answer = Answer::decode(self.mailbox.message());
+                        answers.push(answer.map_err(|bad| Mute::Broken(bad.to_string()))?);
+                    }
+                    Err(bad) => return Err(Mute::Broken(bad.to_string())),
+                }
+            }
+        }
+        if self.mailbox.pump(&mut self.qp).is_err() || (answers.is_empty() && self.qp.state().is_err()) {
+            return Err(self.broken());
+        }
+        self.qp.ring();
+        Ok(answers)
+    }
+
+    /// Sleeps until something comes.
+    pub fn wait(&mut self, limit: Duration) {
+        self.qp.wait(limit);
+    }
+
+    /// Asks, and waits for the answer: the next one that comes for which `wanted` is true.
+    pub fn settle(
+        &mut self,
+        ask: &Ask,
+        until: Nanos,
+        wanted: impl Fn(&Answer) -> bool,
+    ) -> Result<Answer, Mute> {
+        self.ask(ask)?;
+        loop {
+            for answer in self.answers()? {
+                match answer {
+                    Answer::Refused { term, promised } if term == ask.term() => {
+                        return Err(Mute::Refused(promised));
+                    }
+                    answer if wanted(&answer) => return Ok(answer),
+                    _ => {}
+                }
+            }
+            if now() >= until {
+                return Err(Mute::Late);
+            }
+            self.wait(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A connection to a replica's memory with its outstanding requests counted.
+pub(crate) struct Bulk<Q> {
+    qp: Q,
+    outstanding: usize,
+    done: Completions,
+}
+
+impl<Q: QueuePair> Bulk<Q> {
+    pub fn new(qp: Q) -> Bulk<Q> {
+        Bulk { qp, outstanding: 0, done: Completions::new(POLL) }
+    }
+
+    pub fn is_sound(&self) -> bool {
+        self.qp.state().is_ok()
+    }
+
+    fn poll(&mut self) -> Result<usize, Mute> {
+        let taken = self.qp.poll(&mut self.done);
+        for completion in self.done.drain() {
+            match completion {
+                Completion::Done(_, Ok(_)) => self.outstanding -= 1,
+                Completion::Done(_, Err(error)) => return Err(Mute::Broken(error.to_string())),
+                Completion::Arrived { .. } | Completion::Message { .. } => return Err(Mute::Confused),
+            }
+        }
+        match self.qp.state() {
+            Ok(()) => Ok(taken),
+            Err(why) => Err(Mute::Broken(why.to_string())),
+        }
+    }
+
+    fn post(&mut self, op: Op<'_>, until: Nanos) -> Result<(), Mute> {
+        loop {
+            match self.qp.post(op, Ticket(0)) {
+                Ok(()) => {
+                    self.outstanding += 1;
+                    return Ok(());
+                }
+                Err(PostError::Full) => self.one_more(until)?,
+                Err(error) => return Err(Mute::Broken(error.to_string())),
+            }
+        }
+    }
+
+    /// Waits until something has completed.
+    fn one_more(&mut self, until: Nanos) -> Result<(), Mute> {
+        self.qp.ring();
+        while self.poll()? == 0 {
+            if now() >= until {
+                return Err(Mute::Late);
+            }
+            self.qp.wait(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// WRITEs whole words, in pieces.
+    pub fn write(
+        &mut self,
+        region: longarm_base::RegionId,
+        offset: u64,
+        bytes: &[u8],
+        until: Nanos,
+    ) -> Result<(), Mute> {
+        for (i, piece) in bytes.chunks(WRITE_MAX).enumerate() {
+            let offset = offset + (i * WRITE_MAX) as u64;
+            self.post(Op::Write { region, offset, bytes: piece }, until)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all has completed.
+    pub fn flush(&mut self, until: Nanos) -> Result<(), Mute> {
+        self.qp.ring();
+        while self.outstanding > 0 {
+            self.one_more(until)?;
+        }
+        Ok(())
+    }
+
+    /// READs a place that fits the landing buffer.
+    pub fn read(&mut self, from: Place, until: Nanos) -> Result<&[u8], Mute> {
+        self.post(Op::Read { from, into: 0 }, until)?;
+        self.flush(until)?;
+        Ok(self.qp.landing(0, from.len))
+    }
+}

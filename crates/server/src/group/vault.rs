@@ -1,0 +1,114 @@
+//! Where a replica keeps what it promised: a promise that a crash forgets is none (VERIFY L2, M1).
+
+use std::fs::{File, OpenOptions, rename};
+use std::io::{Error, ErrorKind, Read, Write};
+use std::path::{Path, PathBuf};
+
+use longarm_base::Term;
+use longarm_memory::SumKey;
+
+/// What survives a crash of the process, and of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Promise {
+    /// The term promised last.
+    pub term: Term,
+    /// How often the replica was started. Only at its very first start is its empty memory what it had
+    /// before.
+    pub boot: u64,
+}
+
+/// Keeps a promise.
+pub trait Vault: Send + Sync {
+    /// What is kept; `None` if nothing ever was.
+    fn load(&self) -> std::io::Result<Option<Promise>>;
+
+    /// Keeps a promise. When it returns, no crash forgets it.
+    fn store(&self, promise: Promise) -> std::io::Result<()>;
+}
+
+/// Key of the file's checksum: it guards against damage, not against people.
+const SUM_KEY: u64 = 0x7072_6F6D_6973_6573;
+
+/// A file with one line: `longarm-promise 1 TERM BOOT CHECKSUM`.
+#[derive(Debug)]
+pub struct FileVault {
+    path: PathBuf,
+}
+
+impl FileVault {
+    /// The vault in a directory, which is made if it is not there.
+    pub fn open(dir: &Path) -> std::io::Result<FileVault> {
+        std::fs::create_dir_all(dir)?;
+        Ok(FileVault { path: dir.join("promise") })
+    }
+
+    fn line(promise: Promise) -> String {
+        let body = format!("longarm-promise 1 {} {}", promise.term.bits(), promise.boot);
+        let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
+        format!("{body} {sum:016x}\n")
+    }
+
+    fn parse(text: &str) -> Option<Promise> {
+        let mut words = text.split_ascii_whitespace().skip(2);
+        let term = Term::from_bits(words.next()?.parse().ok()?)?;
+        let promise = Promise { term, boot: words.next()?.parse().ok()? };
+        (FileVault::line(promise) == text).then_some(promise)
+    }
+}
+
+impl Vault for FileVault {
+    fn load(&self) -> std::io::Result<Option<Promise>> {
+        let mut text = String::new();
+        match File::open(&self.path) {
+            Ok(mut file) => file.read_to_string(&mut text)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let damaged = || {
+            let text = format!(
+                "{} is damaged: this replica no longer knows what it promised. Remove the node from its \
+                 group and add it anew",
+                self.path.display()
+            );
+            Error::new(ErrorKind::InvalidData, text)
+        };
+        FileVault::parse(&text).map(Some).ok_or_else(damaged)
+    }
+
+    fn store(&self, promise: Promise) -> std::io::Result<()> {
+        let fresh = self.path.with_extension("new");
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&fresh)?;
+        file.write_all(FileVault::line(promise).as_bytes())?;
+        file.sync_all()?;
+        rename(&fresh, &self.path)?;
+        // The rename itself is on disk only when the directory is.
+        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::NodeId;
+
+    use super::*;
+
+    #[test]
+    fn a_promise_is_found_again_and_damage_is_named() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let vault = FileVault::open(&dir.path().join("node")).expect("a vault");
+        assert_eq!(vault.load().expect("empty"), None);
+        for counter in [1, 7, u32::MAX] {
+            let promise = Promise { term: Term::new(counter, NodeId(3)), boot: 12 };
+            vault.store(promise).expect("stored");
+            assert_eq!(vault.load().expect("there"), Some(promise));
+        }
+        let path = dir.path().join("node/promise");
+        let text = std::fs::read_to_string(&path).expect("text");
+        for cut in 0..text.len() {
+            std::fs::write(&path, &text[..cut]).expect("written");
+            assert!(vault.load().is_err(), "{cut} bytes");
+        }
+        std::fs::write(&path, text.replace(" 12 ", " 13 ")).expect("written");
+        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
+    }
+}

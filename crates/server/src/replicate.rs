@@ -1,0 +1,394 @@
+//! One stream's way to the followers: WRITEs of its entries at the same offsets, in order, and what their
+//! completions say (LoLKV 3.3.2; VERIFY M4).
+//!
+//! (1) Entries go to each follower in order of position, neighbours in the arena in one WRITE.
+//! (2) The line that claims a segment goes first, and no entry of the segment before that WRITE completed
+//!     (L3: data never lies in a segment that its stream has not claimed there).
+//! (3) A completion counts for the gate once the follower is synced; what it acknowledged before was part of
+//!     what it was synced with ([`Attachment::start`]).
+//! (4) A follower that is too far behind, or whose connection fails, is let go: it is synced anew, and holds
+//!     up nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use longarm_base::NodeId;
+use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
+use longarm_host::{Mutex, Pause};
+use longarm_memory::OwnedWords;
+use longarm_replica::{Gate, Group};
+use longarm_store::segment::layout::line_at;
+use longarm_store::segment::{claim_number, run_length};
+use longarm_wire::ARENA_REGION;
+
+use crate::stream::{KEPT_MAX, Stream};
+
+/// Completions taken in one poll.
+const POLL: usize = 64;
+/// Rooms this far apart still go in one WRITE: the bytes between cost less than another packet.
+const GAP: u64 = 4 * LINE;
+/// Ticket of the WRITE of a line.
+const CLAIM: u64 = 1 << 63;
+/// Where a stream begins that nobody has told yet.
+const UNKNOWN: u64 = u64::MAX;
+
+/// A follower as one stream sees it, shared with whoever syncs it.
+#[derive(Debug)]
+pub(crate) struct Attachment {
+    pub node: NodeId,
+    /// Set when the follower has said that it is synced.
+    pub synced: Arc<AtomicBool>,
+    /// Set when it is let go, by anybody.
+    pub gone: Arc<AtomicBool>,
+    /// Told when it is let go or the start is known.
+    pub news: Arc<Pause>,
+    start: AtomicU64,
+    acked: AtomicU64,
+}
+
+impl Attachment {
+    pub fn new(node: NodeId, synced: Arc<AtomicBool>, gone: Arc<AtomicBool>, news: Arc<Pause>) -> Attachment {
+        let (start, acked) = (AtomicU64::new(UNKNOWN), AtomicU64::new(0));
+        Attachment { node, synced, gone, news, start, acked }
+    }
+
+    /// From where on the stream sends to the follower; all before is for whoever syncs it.
+    pub fn start(&self) -> Option<u64> {
+        // Acquire: what is before is whole in the arena; pairs with `set_start`.
+        match self.start.load(Ordering::Acquire) {
+            UNKNOWN => None,
+            start => Some(start),
+        }
+    }
+
+    fn set_start(&self, start: u64) {
+        // Release: pairs with `start`.
+        self.start.store(start, Ordering::Release);
+        self.news.poke();
+    }
+
+    /// Positions below this are surely there, once it is synced.
+    pub fn acked(&self) -> u64 {
+        // Acquire: pairs with the Release of `Outgoing::poll`.
+        self.acked.load(Ordering::Acquire)
+    }
+
+    pub fn is_synced(&self) -> bool {
+        // Acquire: what it was synced with is there.
+        self.synced.load(Ordering::Acquire)
+    }
+
+    pub fn is_gone(&self) -> bool {
+        // Acquire: pairs with `let_go`.
+        self.gone.load(Ordering::Acquire)
+    }
+
+    pub fn let_go(&self) {
+        // Release: pairs with `is_gone`.
+        self.gone.store(true, Ordering::Release);
+        self.news.poke();
+    }
+}
+
+/// Where followers are put down for a stream.
+#[derive(Debug)]
+pub(crate) struct Inbox<Q> {
+    new: Mutex<Vec<(Q, Arc<Attachment>)>>,
+    has_new: AtomicBool,
+}
+
+impl<Q> Default for Inbox<Q> {
+    fn default() -> Inbox<Q> {
+        Inbox { new: Mutex::default(), has_new: AtomicBool::new(false) }
+    }
+}
+
+impl<Q> Inbox<Q> {
+    pub fn put(&self, qp: Q, attachment: Arc<Attachment>) {
+        self.new.lock().push((qp, attachment));
+        // Release: pairs with `take`; the lock orders the rest.
+        self.has_new.store(true, Ordering::Release);
+    }
+
+    fn take(&self) -> Vec<(Q, Arc<Attachment>)> {
+        // Acquire: pairs with `put`. Looked at first, so that a round costs no lock.
+        if !self.has_new.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut new = self.new.lock();
+        // Relaxed: under the lock.
+        self.has_new.store(false, Ordering::Relaxed);
+        std::mem::take(&mut new)
+    }
+}
+
+/// A follower's queue pair, and how far the stream is on it.
+struct Outgoing<Q> {
+    qp: Q,
+    attachment: Arc<Attachment>,
+    /// Positions below this were posted.
+    posted: u64,
+    /// Bytes of the entry at `posted` that were posted already, of one that takes several WRITEs.
+    within: u64,
+    /// By segment: the version of the claim that is known to be there.
+    claimed: Vec<u64>,
+    /// Lines whose WRITE has not completed: segment and version.
+    claiming: Option<(u32, u64)>,
+    synced: bool,
+}
+
+/// What a turn came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pumped {
+    /// Nothing moved, and nothing is on its way.
+    Idle,
+    /// Nothing moved; something is on its way.
+    Waiting,
+    /// Something moved.
+    Busy,
+}
+
+/// All followers of a stream.
+pub(crate) struct Replicator<Q, M> {
+    memory: M,
+    inbox: Arc<Inbox<Q>>,
+    gate: Gate,
+    followers: Vec<Outgoing<Q>>,
+    done: Completions,
+    scratch: Vec<u8>,
+}
+
+impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
+    pub fn new(memory: M, group: Group, inbox: Arc<Inbox<Q>>) -> Replicator<Q, M> {
+        Replicator {
+            memory,
+            inbox,
+            gate: Gate::new(group),
+            followers: Vec::new(),
+            done: Completions::new(POLL),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Sends what is new, takes what completed, and says in the stream what is committed.
+    pub fn pump(&mut self, stream: &mut Stream) -> Pumped {
+        let mut moved = self.attach(stream);
+        let mut at = 0;
+        while at < self.followers.len() {
+            let follower = &mut self.followers[at];
+            let alive = follower.is_alive(stream)
+                && follower.send(&self.memory, stream, &mut self.scratch, &mut moved)
+                && follower.poll(&mut self.done, &mut moved);
+            if !alive {
+                let gone = self.followers.swap_remove(at);
+                self.gate.set_synced(gone.attachment.node, false);
+                gone.attachment.let_go();
+                moved = true;
+                continue;
+            }
+            follower.tell(&mut self.gate);
+            at += 1;
+        }
+        let committed = self.gate.committed(stream.written());
+        moved |= committed > stream.committed;
+        stream.committed = committed;
+        stream.forget(self.followers.iter().map(|follower| follower.posted).min().unwrap_or(u64::MAX));
+        // A follower that is merely behind holds up nobody, and is looked at now and then.
+        let waiting = committed < stream.written();
+        match (moved, waiting) {
+            (true, _) => Pumped::Busy,
+            (false, true) => Pumped::Waiting,
+            (false, false) => Pumped::Idle,
+        }
+    }
+
+    fn attach(&mut self, stream: &Stream) -> bool {
+        let new = self.inbox.take();
+        let any = !new.is_empty();
+        for (qp, attachment) in new {
+            self.followers.retain(|follower| follower.attachment.node != attachment.node);
+            let start = stream.written();
+            attachment.set_start(start);
+            let segments = (self.memory.bytes() / SEGMENT_BYTES) as usize;
+            self.followers.push(Outgoing {
+                qp,
+                attachment,
+                posted: start,
+                within: 0,
+                claimed: vec![0; segments],
+                claiming: None,
+                synced: false,
+            });
+        }
+        any
+    }
+
+    /// Sleeps until the completion comes that most likely commits something, or the time is over. `false` if
+    /// there is none to wait for.
+    pub fn wait(&mut self, written: u64, limit: Duration) -> bool {
+        let behind = self.followers.iter_mut().filter(|follower| follower.attachment.acked() < written);
+        match behind.max_by_key(|follower| follower.attachment.acked()) {
+            Some(follower) => follower.qp.wait(limit),
+            None => return false,
+        }
+        true
+    }
+
+    /// Whether a follower has not acknowledged all that was written.
+    pub fn is_behind(&self, written: u64) -> bool {
+        self.followers.iter().any(|follower| follower.attachment.acked() < written)
+    }
+
+    /// Forgets all followers: their connections end.
+    pub fn end(&mut self) {
+        for follower in self.followers.drain(..) {
+            follower.attachment.let_go();
+        }
+        self.inbox.take();
+    }
+}
+
+impl<Q: QueuePair> Outgoing<Q> {
+    fn is_alive(&self, stream: &Stream) -> bool {
+        let behind = stream.written().saturating_sub(self.posted) as usize;
+        behind < KEPT_MAX && self.posted >= stream.first() && !self.attachment.is_gone()
+    }
+
+    /// Posts what is new, as far as there is room. `false` if the connection is gone.
+    fn send<M: OwnedWords>(
+        &mut self,
+        memory: &M,
+        stream: &Stream,
+        scratch: &mut Vec<u8>,
+        moved: &mut bool,
+    ) -> bool {
+        let mut any = false;
+        let sound = loop {
+            if self.posted == stream.written() || self.claiming.is_some() {
+                break true;
+            }
+            match self.send_next(memory, stream, scratch) {
+                Ok(true) => any = true,
+                Ok(false) | Err(PostError::Full) => break true,
+                Err(_) => break false,
+            }
+        };
+        if any {
+            self.qp.ring();
+            *moved = true;
+        }
+        sound
+    }
+
+    /// Posts one WRITE. `Ok(false)` if a claim must complete first.
+    fn send_next<M: OwnedWords>(
+        &mut self,
+        memory: &M,
+        stream: &Stream,
+        scratch: &mut Vec<u8>,
+    ) -> Result<bool, PostError> {
+        let first = stream.at(self.posted).expect("a follower is let go before entries it waits for are");
+        let segment = (first.place.offset / SEGMENT_BYTES) as u32;
+        let claim = claim_number(memory, segment);
+        if self.claimed[segment as usize] != claim {
+            self.send_claim(memory, segment, claim, scratch)?;
+            return Ok(true);
+        }
+        let (from, len) = (first.place.offset, u64::from(first.place.len).next_multiple_of(8));
+        if len > WRITE_MAX as u64 {
+            return self.send_piece(memory, (from, len), scratch).map(|()| true);
+        }
+        // Neighbours in the stream that are neighbours in the arena go along.
+        let (mut end, mut until) = (from + len, self.posted + 1);
+        while let Some(next) = stream.at(until) {
+            let (offset, len) = (next.place.offset, u64::from(next.place.len).next_multiple_of(8));
+            let near = offset >= end && offset - end <= GAP;
+            if !near
+                || offset / SEGMENT_BYTES != from / SEGMENT_BYTES
+                || offset + len - from > WRITE_MAX as u64
+            {
+                break;
+            }
+            (end, until) = (offset + len, until + 1);
+        }
+        scratch.resize((end - from) as usize, 0);
+        memory.copy_out(from, scratch);
+        self.qp.post(Op::Write { region: ARENA_REGION, offset: from, bytes: scratch }, Ticket(until))?;
+        self.posted = until;
+        Ok(true)
+    }
+
+    /// The next piece of a large entry; the last one's completion counts.
+    fn send_piece<M: OwnedWords>(
+        &mut self,
+        memory: &M,
+        (from, len): (u64, u64),
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), PostError> {
+        let size = (len - self.within).min(WRITE_MAX as u64);
+        let last = self.within + size == len;
+        scratch.resize(size as usize, 0);
+        memory.copy_out(from + self.within, scratch);
+        let ticket = if last { Ticket(self.posted + 1) } else { Ticket::SILENT };
+        let offset = from + self.within;
+        self.qp.post(Op::Write { region: ARENA_REGION, offset, bytes: scratch }, ticket)?;
+        self.within = if last { 0 } else { self.within + size };
+        self.posted += u64::from(last);
+        Ok(())
+    }
+
+    /// Claims the segment, or the run, there.
+    fn send_claim<M: OwnedWords>(
+        &mut self,
+        memory: &M,
+        segment: u32,
+        claim: u64,
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), PostError> {
+        let run = run_length(memory, segment);
+        scratch.resize((u64::from(run) * LINE) as usize, 0);
+        memory.copy_out(line_at(segment), scratch);
+        let op = Op::Write { region: ARENA_REGION, offset: line_at(segment), bytes: scratch };
+        self.qp.post(op, Ticket(CLAIM | u64::from(segment)))?;
+        self.claiming = Some((segment, claim));
+        Ok(())
+    }
+
+    /// Takes completions. `false` if the connection is gone.
+    fn poll(&mut self, done: &mut Completions, moved: &mut bool) -> bool {
+        while self.qp.poll(done) > 0 {
+            *moved = true;
+            for completion in done.drain() {
+                match completion {
+                    Completion::Done(ticket, Ok(_)) if ticket.0 & CLAIM != 0 => {
+                        if let Some((segment, claim)) = self.claiming.take() {
+                            self.claimed[segment as usize] = claim;
+                        }
+                    }
+                    Completion::Done(ticket, Ok(_)) => {
+                        // Release: pairs with `Attachment::acked`.
+                        self.attachment.acked.fetch_max(ticket.0, Ordering::Release);
+                    }
+                    _ => return false,
+                }
+            }
+        }
+        self.qp.state().is_ok()
+    }
+
+    /// Tells the gate.
+    fn tell(&mut self, gate: &mut Gate) {
+        let node = self.attachment.node;
+        if !self.synced && self.attachment.is_synced() {
+            self.synced = true;
+            // All before the start was pushed to it before it was synced.
+            let start = self.attachment.start().unwrap_or(0);
+            // Release: pairs with `Attachment::acked`.
+            self.attachment.acked.fetch_max(start, Ordering::Release);
+            gate.set_synced(node, true);
+        }
+        gate.ack(node, self.attachment.acked());
+    }
+}

@@ -1,0 +1,185 @@
+//! One worker's entries between their writing and their end: written, replicated, committed, applied
+//! (LoLKV 3.3.2: creation, replication, application).
+//!
+//! (1) Positions count from zero in each term; what was written below `written` is whole in the arena.
+//! (2) Entries are applied in order of position, and only once they are committed.
+//! (3) An answer goes out when its position is applied: [`Progress::is_applied`], from any thread.
+//! (4) `low` is at most the csn of each entry that is written and not applied, from before that csn is drawn:
+//!     the stable point is what is below all of them (VERIFY M9, M10).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longarm_base::Csn;
+use longarm_memory::Hash;
+use longarm_store::EntryPlace;
+
+use crate::stripes::Stripe;
+
+/// Entries that may be written and not applied: more than all clients of a worker may ask for at once would
+/// fit, fewer than would hurt.
+pub(crate) const UNAPPLIED_MAX: u64 = 8192;
+/// Entries kept for followers that are behind. One that is further behind is let go and synced anew.
+pub(crate) const KEPT_MAX: usize = 4 * UNAPPLIED_MAX as usize;
+
+/// A position of one of the leader's streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct At {
+    pub stream: u16,
+    pub position: u64,
+}
+
+/// What applying an entry does to the index.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Change {
+    /// The key has this entry's value.
+    Store { hash: Hash, stripe: Stripe },
+    /// The key is gone.
+    Remove { hash: Hash, stripe: Stripe },
+    /// The slot that names exactly this place names the copy.
+    Move { hash: Hash, from: EntryPlace },
+    /// The copy replaces an entry that no slot names.
+    Replace { from: EntryPlace, csn: Csn },
+}
+
+impl Change {
+    fn is_write(self) -> bool {
+        matches!(self, Change::Store { .. } | Change::Remove { .. })
+    }
+}
+
+/// An entry that is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Written {
+    pub place: EntryPlace,
+    pub csn: Csn,
+    pub change: Change,
+}
+
+/// What other threads may know of a stream. Its worker writes it.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    applied: AtomicU64,
+    written: AtomicU64,
+    /// Zero: nothing is under way.
+    low: AtomicU64,
+}
+
+impl Progress {
+    /// Whether the entry at this position is applied.
+    pub fn is_applied(&self, position: u64) -> bool {
+        // Acquire: what was applied is in the index; pairs with `Stream::set_applied`.
+        self.applied.load(Ordering::Acquire) > position
+    }
+
+    /// All positions below this are written.
+    pub fn written(&self) -> u64 {
+        // Acquire: those entries are whole in the arena; pairs with `Stream::push`.
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// At most the csn of each entry under way; `None` if there is none.
+    pub fn low(&self) -> Option<Csn> {
+        // Acquire: read after the csn counter, see (4).
+        match self.low.load(Ordering::Acquire) {
+            0 => None,
+            low => Some(Csn(low)),
+        }
+    }
+}
+
+/// The worker's side of its stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub number: u16,
+    pub progress: Arc<Progress>,
+    /// From position `first` on.
+    kept: VecDeque<Written>,
+    first: u64,
+    applied: u64,
+    /// All below are committed, as the gate says.
+    pub committed: u64,
+}
+
+impl Stream {
+    pub fn new(number: u16, progress: Arc<Progress>) -> Stream {
+        Stream { number, progress, kept: VecDeque::new(), first: 0, applied: 0, committed: 0 }
+    }
+
+    /// All positions below this are written.
+    #[inline]
+    pub fn written(&self) -> u64 {
+        self.first + self.kept.len() as u64
+    }
+
+    /// All positions below this are applied.
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Whether no further entry may be written for now.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.written() - self.applied >= UNAPPLIED_MAX || self.kept.len() >= KEPT_MAX + UNAPPLIED_MAX as usize
+    }
+
+    /// Before a csn above `counter` is drawn for an entry of this stream.
+    #[inline]
+    pub fn announce(&self, counter: Csn) {
+        // Relaxed: only this thread stores it.
+        if self.progress.low.load(Ordering::Relaxed) == 0 {
+            // Release: before the draw, which is an AcqRel step of the counter; see (4).
+            self.progress.low.store(counter.0 + 1, Ordering::Release);
+        }
+    }
+
+    /// An entry was finished at the next position, which this returns.
+    #[inline]
+    pub fn push(&mut self, written: Written) -> u64 {
+        let position = self.written();
+        self.kept.push_back(written);
+        // Release: the entry is whole; pairs with `Progress::written`.
+        self.progress.written.store(position + 1, Ordering::Release);
+        position
+    }
+
+    /// The entry at a position that is kept.
+    #[inline]
+    pub fn at(&self, position: u64) -> Option<&Written> {
+        self.kept.get(usize::try_from(position.checked_sub(self.first)?).ok()?)
+    }
+
+    /// The next entry that is committed and not applied.
+    #[inline]
+    pub fn next_to_apply(&self) -> Option<Written> {
+        if self.applied < self.committed { self.at(self.applied).copied() } else { None }
+    }
+
+    /// That entry is applied.
+    #[inline]
+    pub fn set_applied(&mut self) {
+        self.applied += 1;
+        // Moves keep their csn, and are no writes under way.
+        let left = (self.applied..self.written()).filter_map(|position| self.at(position));
+        let low = left.filter(|left| left.change.is_write()).map(|next| next.csn.0).next().unwrap_or(0);
+        // Release: as in `announce`.
+        self.progress.low.store(low, Ordering::Release);
+        // Release: the index has it; pairs with `Progress::is_applied`.
+        self.progress.applied.store(self.applied, Ordering::Release);
+    }
+
+    /// Forgets entries that are applied and that no follower waits for: those below `posted`.
+    pub fn forget(&mut self, posted: u64) {
+        let until = posted.min(self.applied);
+        while self.first < until {
+            self.kept.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// The first position that is kept.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+}
