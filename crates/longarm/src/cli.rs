@@ -53,6 +53,8 @@ pub struct Cli {
 pub enum Command {
     #[command(about = commands::server::ABOUT)]
     Server(commands::server::Args),
+    #[command(about = commands::cluster::ABOUT)]
+    Cluster(commands::cluster::Args),
     #[command(about = commands::get::ABOUT)]
     Get(commands::get::Args),
     #[command(about = commands::put::ABOUT)]
@@ -96,6 +98,7 @@ impl Command {
     fn run(self, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
         match self {
             Command::Server(args) => commands::server::run(args, config, output),
+            Command::Cluster(args) => commands::cluster::run(args, config, output),
             Command::Get(args) => commands::get::run(args, config, output),
             Command::Put(args) => commands::put::run(args, config, output),
             Command::Del(args) => commands::del::run(args, config, output),

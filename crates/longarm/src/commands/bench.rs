@@ -200,7 +200,10 @@ fn show(report: &Report, args: &Args, output: &mut Output) -> Result<(), Failure
 fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn TargetFactory>>, Failure> {
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
     let (transport, options) = own::client_of(config, args.cache)?;
-    if config.origin("address") == Origin::Default {
+    if config.cluster.is_some() {
+        let leader = super::connect::connect(config, "bench")?.address().clone();
+        targets.push(Box::new(LongarmFactory::new(leader.to_string(), leader, transport, options)));
+    } else if config.origin("address") == Origin::Default {
         for &transport in &args.transports {
             targets.push(Box::new(own::OwnServer::start(transport, plan, args, config)?));
         }

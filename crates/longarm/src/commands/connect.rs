@@ -1,25 +1,50 @@
 //! From settings to a connected client, and from a client's errors to what the program says and returns.
 
+use std::time::Duration;
+
 use longarm_client::{Client, Error, Login, Options};
 use longarm_fabric::tcp::{Identity, Tcp, Tls};
-use longarm_fabric::{Address, Any, SetupError};
+use longarm_fabric::{Any, SetupError};
+use longarm_wire::is_elsewhere;
 
-use crate::config::Config;
+use crate::cluster::Cluster;
+use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 
-/// A client of the server that the settings name; `name` is shown by its `stats`.
+/// Least patience with a group, unless another is asked for: while it elects a leader, nobody answers.
+const GROUP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A client of the server or group that the settings name; `name` is shown by its `stats`.
 pub fn connect(config: &Config, name: &str) -> Result<Client, Failure> {
-    let address = config.connect_address();
-    Client::connect_over(transport(config)?, address, options(config, name)?)
-        .map_err(|error| failure(&error, address))
+    connect_with(config, options(config, name)?)
+}
+
+/// The same with options of the caller.
+pub fn connect_with(config: &Config, options: Options) -> Result<Client, Failure> {
+    let Some(path) = &config.cluster else {
+        return Client::connect_over(transport(config)?, config.connect_address(), options)
+            .map_err(|error| failure(&error, config));
+    };
+    let cluster = Cluster::read(path)?;
+    let client = Client::connect_group_over(transport(config)?, &cluster.addresses(), options)
+        .map_err(|error| failure(&error, config))?;
+    if client.group() != cluster.id {
+        let text =
+            format!("{}: the server there is not of the group of {}", client.address(), path.display());
+        return Err(Failure::new(Exit::Refused, text)
+            .hint("all nodes and clients need the same file; `longarm cluster status` shows who is where"));
+    }
+    Ok(client)
 }
 
 /// How a client connects.
 pub fn options(config: &Config, name: &str) -> Result<Options, Failure> {
+    let patient = config.cluster.is_some() && config.origin("timeout") == Origin::Default;
+    let timeout = if patient { config.timeout.max(GROUP_PATIENCE) } else { config.timeout };
     Ok(Options {
         name: format!("{name} (pid {})", std::process::id()),
-        timeout: config.timeout,
-        connect_timeout: config.timeout,
+        timeout,
+        connect_timeout: timeout,
         login: login(config)?,
         ..Options::default()
     })
@@ -49,20 +74,33 @@ pub fn transport(config: &Config) -> Result<Any, Failure> {
 }
 
 /// What a client's error means to the user of the program.
-pub fn failure(error: &Error, address: &Address) -> Failure {
+pub fn failure(error: &Error, config: &Config) -> Failure {
+    let place = match &config.cluster {
+        Some(path) => format!("the group of {}", path.display()),
+        None => config.connect_address().to_string(),
+    };
     let message = match error {
         // These say "tcp" or "shm" and the reason, but not always where.
-        Error::Connect(_) if !error.to_string().contains(&address.to_string()) => {
-            format!("{address}: {error}")
-        }
+        Error::Connect(_) if !error.to_string().contains(&place) => format!("{place}: {error}"),
         _ => error.to_string(),
     };
     let failure = |exit, hint: &str| Failure::new(exit, message.clone()).hint(hint);
-    let start = format!(
-        "is the server running? `longarm server --address {address}` starts one, --address (or \
-         LONGARM_ADDRESS) names another"
-    );
+    let start = match &config.cluster {
+        Some(path) => format!(
+            "do most of its nodes run? `longarm cluster status {0}` shows them, `longarm server --cluster \
+             {0} --node N` starts one",
+            path.display()
+        ),
+        None => format!(
+            "is the server running? `longarm server --address {place}` starts one, --address (or \
+             LONGARM_ADDRESS) names another"
+        ),
+    };
     match error {
+        // A group that is asked all the time has one leader sooner or later.
+        Error::Connect(SetupError::Refused(why)) if is_elsewhere(why).is_some() => {
+            failure(Exit::CannotConnect, &start)
+        }
         Error::Connect(SetupError::Login(_)) => {
             let hint = "secrets: --secret-file on both sides; certificates: --tls-server-ca is the authority \
                 that signed the server's, --tls-cert and --tls-key are our own";
@@ -106,11 +144,21 @@ pub fn failure(error: &Error, address: &Address) -> Failure {
 
 #[cfg(test)]
 mod tests {
+    use longarm_fabric::Address;
+
     use super::*;
+
+    fn config() -> (Config, Address) {
+        let address: Address = "shm:/tmp/x.sock".parse().expect("an address");
+        let host = crate::config::Host { uid: 0, runtime_dir: None };
+        let mut config = Config::defaults(&host);
+        config.address = vec![address.clone()];
+        (config, address)
+    }
 
     #[test]
     fn every_kind_of_error_has_its_exit_code() {
-        let address: Address = "shm:/tmp/x.sock".parse().expect("an address");
+        let (config, address) = config();
         let exits = [
             (Error::Lost { address: address.to_string(), reason: "gone".into() }, Exit::CannotConnect),
             (Error::InDoubt("no answer".into()), Exit::InDoubt),
@@ -121,19 +169,30 @@ mod tests {
             (Error::Protocol("x".into()), Exit::Corrupt),
         ];
         for (error, exit) in exits {
-            assert_eq!(failure(&error, &address).exit, exit, "{error}");
+            assert_eq!(failure(&error, &config).exit, exit, "{error}");
         }
     }
 
     #[test]
     fn an_unreachable_server_is_named_with_what_to_do() {
-        let address: Address = "shm:/tmp/x.sock".parse().expect("an address");
-        let silent = failure(&Error::Connect(SetupError::Timeout("it".into())), &address);
+        let (config, _) = config();
+        let silent = failure(&Error::Connect(SetupError::Timeout("it".into())), &config);
         assert!(silent.message.contains("shm:/tmp/x.sock"), "{silent:?}");
         assert!(silent.hint.contains("longarm server"), "{silent:?}");
         // One that speaks is there: what differs is how.
-        let strange = failure(&Error::Connect(SetupError::Protocol("strange".into())), &address);
+        let strange = failure(&Error::Connect(SetupError::Protocol("strange".into())), &config);
         assert!(strange.message.contains("shm:/tmp/x.sock"), "{strange:?}");
         assert!(strange.hint.contains("--tls-server-ca"), "{strange:?}");
+    }
+
+    #[test]
+    fn a_group_without_a_leader_is_named_with_what_to_do() {
+        let (mut config, _) = config();
+        config.cluster = Some("g.toml".into());
+        let none = Error::Connect(SetupError::Refused(longarm_wire::elsewhere(None)));
+        let failure = failure(&none, &config);
+        assert_eq!(failure.exit, Exit::CannotConnect);
+        assert!(failure.message.contains("the group of g.toml"), "{failure:?}");
+        assert!(failure.hint.contains("longarm cluster status g.toml"), "{failure:?}");
     }
 }

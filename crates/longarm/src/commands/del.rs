@@ -26,7 +26,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let mut missing = Vec::new();
     for key in &args.keys {
         let failed = |error: Error| {
-            let mut failure = connect::failure(&error, config.connect_address());
+            let mut failure = connect::failure(&error, config);
             failure.message = format!("{key}: {}; {removed} keys before it were removed", failure.message);
             failure
         };

@@ -80,7 +80,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         }
         None => {
             let mut client = connect::connect(config, "longarm dump")?;
-            let failed = |error: longarm_client::Error| connect::failure(&error, config.connect_address());
+            let failed = |error: longarm_client::Error| connect::failure(&error, config);
             writer.now = client.server_unix().map_err(failed)?;
             client.walk(|item| writer.take(item)).map_err(failed)?;
         }

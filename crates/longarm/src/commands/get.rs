@@ -48,8 +48,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let mut client = connect::connect(config, "longarm get")?;
     let mut missing = false;
     for key in &args.keys {
-        let found = look(&mut client, key, args.exists)
-            .map_err(|error| connect::failure(&error, config.connect_address()))?;
+        let found = look(&mut client, key, args.exists).map_err(|error| connect::failure(&error, config))?;
         missing |= found.is_none();
         show(&args, key, found, output)?;
     }

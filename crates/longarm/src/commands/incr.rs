@@ -34,7 +34,7 @@ pub struct Args {
 /// Adds, and prints the sum.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let mut client = connect::connect(config, "longarm incr")?;
-    let failed = |error: longarm_client::Error| connect::failure(&error, config.connect_address());
+    let failed = |error: longarm_client::Error| connect::failure(&error, config);
     let key = args.key.as_bytes();
     let sum = match client.write(&Write::increment(key, args.by)).map_err(failed)? {
         Reply::Number(sum, _) => sum,

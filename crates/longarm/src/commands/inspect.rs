@@ -78,7 +78,7 @@ fn look_live<R>(
     show: impl FnOnce(&str, &Findings, &Geometry, View<'_>) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     let mut client = connect::connect(config, "longarm inspect")?;
-    let failed = |error: Error| connect::failure(&error, config.connect_address());
+    let failed = |error: Error| connect::failure(&error, config);
     let of = format!("live server over {} (boot {:016x})", client.describe(), client.server_boot());
     let raw = client.raw().map_err(failed)?;
     let lacks = |what: &str| Failure::new(Exit::Refused, format!("the server does not lend its {what}"));

@@ -2,6 +2,7 @@
 
 pub mod bench;
 pub mod cas;
+pub mod cluster;
 pub mod completions;
 pub mod connect;
 pub mod del;
@@ -28,6 +29,7 @@ pub fn all() -> Vec<(&'static str, &'static str, Command)> {
     }
     vec![
         one::<server::Args>("server", server::ABOUT),
+        one::<cluster::Args>("cluster", cluster::ABOUT),
         one::<get::Args>("get", get::ABOUT),
         one::<put::Args>("put", put::ABOUT),
         one::<del::Args>("del", del::ABOUT),

@@ -60,7 +60,7 @@ pub(super) fn conditional(
     output: &mut Output,
 ) -> Result<Exit, Failure> {
     let mut client = connect::connect(config, "longarm write")?;
-    let reply = client.write(write).map_err(|error| connect::failure(&error, config.connect_address()))?;
+    let reply = client.write(write).map_err(|error| connect::failure(&error, config))?;
     let (stored, version) = match reply {
         Reply::Done(version) => (true, Some(version)),
         Reply::Mismatch(version) => (false, version),

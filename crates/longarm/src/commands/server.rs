@@ -1,6 +1,9 @@
 //! `longarm server`: serves until SIGTERM or SIGINT, then drains and says goodbye to its clients.
 
+mod replica;
+
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -11,6 +14,8 @@ use longarm_index::hash::SlotKind;
 use longarm_server::{Eviction, Pages, Server, ServerOptions, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+
+use replica::Replica;
 
 use super::connect;
 use crate::cli::ServerSettings;
@@ -38,6 +43,15 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     pub expected_items: u64,
 
+    /// Of a group (--cluster): which of its nodes this is. It listens where the group's file says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=127))]
+    pub node: Option<u8>,
+
+    /// Of a group: directory for what this replica promised, which it must find again when it starts anew;
+    /// by default FILE.node-N beside the group's file
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+
     /// Stop when stdin ends: for a process that starts a server of its own and must not leave it behind
     #[arg(long)]
     pub stop_with_stdin: bool,
@@ -45,6 +59,11 @@ pub struct Args {
 
 /// Serves until it is told to stop.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let replica = Replica::of(&args, config)?;
+    let config = &match &replica {
+        Some(replica) => replica.config(config, output),
+        None => config.clone(),
+    };
     let report = config::check::check(config);
     for warning in &report.warnings {
         output.warn(warning);
@@ -56,8 +75,10 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let (stop, stopped) = channel();
     // Before the server: a signal that comes while it starts stops it in good order too.
     watch_signals(stop.clone())?;
-    let server = Server::start(options(&args, config)?).map_err(|error| start_failure(&error))?;
-    announce(&server, config);
+    let group = replica.as_ref().map(Replica::group).transpose()?;
+    let options = ServerOptions { group, ..options(&args, config)? };
+    let server = Server::start(options).map_err(|error| start_failure(&error))?;
+    announce(&server, config, replica.as_ref());
     if args.stop_with_stdin {
         watch_stdin(stop)?;
     }
@@ -155,14 +176,19 @@ fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
     let Some((certificate, key)) = config.tls.cert.clone().zip(config.tls.key.clone()) else {
         return Ok(None);
     };
-    Tls::default()
-        .with_server(&Identity { certificate, key }, config.tls.client_ca.as_deref())
-        .map(Some)
-        .map_err(|error| Failure::new(Exit::Usage, format!("TLS settings: {error}")))
+    let wrong = |error| Failure::new(Exit::Usage, format!("TLS settings: {error}"));
+    let identity = Identity { certificate, key };
+    let tls = Tls::default().with_server(&identity, config.tls.client_ca.as_deref()).map_err(wrong)?;
+    match (&config.cluster, &config.tls.server_ca) {
+        // A replica is a client of the others.
+        (Some(_), Some(ca)) => tls.with_client(ca, Some(&identity), None).map(Some).map_err(wrong),
+        _ => Ok(Some(tls)),
+    }
 }
 
-fn announce(server: &Server, config: &Config) {
+fn announce(server: &Server, config: &Config, replica: Option<&Replica>) {
     let pid = std::process::id();
+    let who = replica.map_or_else(String::new, |replica| format!(", {}", replica.name()));
     for address in server.addresses() {
         let how = match address {
             longarm_fabric::Address::Shm(_) => "shared memory: clients map it and read it themselves",
@@ -170,12 +196,17 @@ fn announce(server: &Server, config: &Config) {
             _ if config.tls.cert.is_some() => "software NIC over TLS",
             _ => "software NIC",
         };
-        say(config, Log::Info, &format!("listening at {address} ({how}), pid {pid}"));
+        say(config, Log::Info, &format!("listening at {address} ({how}), pid {pid}{who}"));
     }
     let place = match &config.arena_dir {
         Some(dir) => format!(", kept in {}", dir.display()),
         None => String::new(),
     };
+    let lease = replica.map_or(config.lease, |replica| {
+        let dir = replica.dir().display();
+        say(config, Log::Info, &format!("{}: what it promises is kept in {dir}", replica.name()));
+        Duration::from_nanos(replica.cluster.timing.promise.0)
+    });
     say(
         config,
         Log::Info,
@@ -183,7 +214,7 @@ fn announce(server: &Server, config: &Config) {
             "memory {}{place}, slots of {} bytes, lease {}, {} worker{}, eviction {}, login {}",
             show_size(config.memory),
             config.slot.bytes(),
-            show_duration(config.lease),
+            show_duration(lease),
             config.workers,
             if config.workers == 1 { "" } else { "s" },
             config.eviction.name(),

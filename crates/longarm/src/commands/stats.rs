@@ -23,7 +23,7 @@ pub struct Args {
 
 /// Shows the statistics, once or again and again.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    let failed = |error: longarm_client::Error| connect::failure(&error, config.connect_address());
+    let failed = |error: longarm_client::Error| connect::failure(&error, config);
     let mut client = connect::connect(config, "longarm stats")?;
     let mut before: Option<(Instant, Value)> = None;
     loop {

@@ -167,6 +167,7 @@ fn files(config: &Config, report: &mut Report) {
         ("tls.client_ca", &tls.client_ca, false),
         ("tls.server_ca", &tls.server_ca, false),
         ("secret_file", &config.secret_file, true),
+        ("cluster", &config.cluster, true),
     ];
     for (key, path, secret) in named {
         let Some(path) = path else { continue };

@@ -14,6 +14,7 @@ pub mod units;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -126,6 +127,8 @@ impl Rdma {
 pub struct Config {
     /// Where the server listens; clients use the first.
     pub address: Vec<Address>,
+    /// File of the group of replicas that is meant instead of the address.
+    pub cluster: Option<PathBuf>,
     /// Bytes for items and index.
     pub memory: u64,
     /// Threads that execute writes.
@@ -170,6 +173,18 @@ pub enum Origin {
     Env(String),
     /// This flag, with its dashes.
     Flag(String),
+}
+
+impl Origin {
+    /// Later layers go over earlier ones.
+    fn layer(&self) -> u8 {
+        match self {
+            Origin::Default => 0,
+            Origin::File(..) => 1,
+            Origin::Env(_) => 2,
+            Origin::Flag(_) => 3,
+        }
+    }
 }
 
 impl fmt::Display for Origin {
@@ -217,6 +232,7 @@ impl Config {
         let dir = host.runtime_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
         Config {
             address: vec![Address::Shm(dir.join(format!("longarm-{}.sock", host.uid)))],
+            cluster: None,
             memory: 1 << 30,
             workers: 1,
             lease: Duration::from_millis(10),
@@ -239,6 +255,38 @@ impl Config {
     /// The address a client connects to.
     pub fn connect_address(&self) -> &Address {
         &self.address[0]
+    }
+
+    /// The same for a replica of the group, which listens at this address.
+    pub fn listening_at(&self, address: Address) -> Config {
+        let mut config = Config { address: vec![address], ..self.clone() };
+        config.origins.insert("address", self.origin("cluster"));
+        config
+    }
+
+    /// An address and a group are two answers to one question: that of the later layer holds.
+    fn choose_place(&mut self, host: &Host) -> Result<(), String> {
+        let (address, cluster) = (self.origin("address"), self.origin("cluster"));
+        if self.cluster.is_none() || address == Origin::Default {
+            return Ok(());
+        }
+        match address.layer().cmp(&cluster.layer()) {
+            Ordering::Greater => {
+                self.cluster = None;
+                self.origins.remove("cluster");
+            }
+            Ordering::Less => {
+                self.address = Config::defaults(host).address;
+                self.origins.remove("address");
+            }
+            Ordering::Equal => {
+                return Err(format!(
+                    "address ({address}) and cluster ({cluster}) are both given: name one; the members of a \
+                     group have their addresses from its file"
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Who stated the value of the setting with this key.
@@ -288,5 +336,6 @@ pub fn load(host: &Host, layers: impl IntoIterator<Item = Given>) -> Result<Conf
             Err(fault) => faults.push(format!("{} ({}): {fault}", given.key, given.origin)),
         }
     }
+    faults.extend(config.choose_place(host).err());
     if faults.is_empty() { Ok(config) } else { Err(faults) }
 }

@@ -61,12 +61,25 @@ pub static SETTINGS: &[Setting] = &[
             config.address = values.iter().map(|text| text.parse()).collect::<Result<_, String>>()?;
             Ok(())
         },
-        show: |config| config.address.iter().map(|address| address.to_string()).collect(),
+        show: |config| match config.cluster {
+            Some(_) => Value::Null,
+            None => config.address.iter().map(|address| address.to_string()).collect(),
+        },
         ..all(
             "address",
             "ADDRESS",
             "Where the server listens and clients connect (the first): shm:/path.sock, \
              tcp://host:port, verbs://host:port; repeatable",
+        )
+    },
+    Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.cluster = p)),
+        show: |c| show_path(&c.cluster),
+        ..all(
+            "cluster",
+            "FILE",
+            "File of a group of replicas, in place of an address: clients connect to whichever leads, a \
+             server is the one that --node names",
         )
     },
     Setting {

@@ -218,3 +218,19 @@ proptest::proptest! {
         let _ = file(&text);
     }
 }
+
+#[test]
+fn a_group_and_an_address_are_one_question() {
+    let group = || flag("cluster", "g.toml");
+    let from_env = || env(&[("LONGARM_ADDRESS", "shm:/a.sock")]);
+    let config = load(&host(), from_env().into_iter().chain([group()])).expect("the flag holds");
+    assert!(config.cluster.is_some() && config.origin("address") == Origin::Default);
+    let again = load(&host(), file(&config.to_toml()).expect("our own text")).expect("one of them");
+    assert_eq!(again.cluster, config.cluster, "the address is not stated beside it");
+    let from_env = env(&[("LONGARM_CLUSTER", "g.toml")]);
+    let config =
+        load(&host(), from_env.into_iter().chain([flag("address", "shm:/a.sock")])).expect("the flag");
+    assert!(config.cluster.is_none() && config.connect_address().to_string() == "shm:/a.sock");
+    let both = load(&host(), [group(), flag("address", "shm:/a.sock")]).expect_err("two flags").join("\n");
+    assert!(both.contains("address (flag --address) and cluster (flag --cluster) are both given"), "{both}");
+}

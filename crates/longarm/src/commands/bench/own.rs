@@ -177,7 +177,7 @@ impl TargetFactory for OwnServer {
 fn arguments(config: &Config, plan: &Plan, transport: Transport) -> Vec<String> {
     let mut words = vec!["server".to_string()];
     // The server has an address of its own, which names its device, too.
-    let ours = |key: &str| key == "address" || key == "verbs.device";
+    let ours = |key: &str| ["address", "cluster", "verbs.device"].contains(&key);
     for setting in SETTINGS.iter().filter(|setting| !ours(setting.key)) {
         if config.origin(setting.key) == Origin::Default {
             continue;

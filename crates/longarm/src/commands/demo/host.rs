@@ -74,6 +74,7 @@ impl Host {
         let child = command.spawn().map_err(|error| system("running this program", error))?;
         let mut config = config.clone();
         config.address = vec![address];
+        config.cluster = None;
         config.secret_file = None;
         // Two cores shared by a server, readers and writers: an operation may well wait for its turn.
         config.timeout = config.timeout.max(Duration::from_secs(10));

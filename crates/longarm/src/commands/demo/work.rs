@@ -177,7 +177,7 @@ impl From<Error> for Trouble {
 impl Trouble {
     fn failure(self, config: &Config) -> Failure {
         match self {
-            Trouble::Client(error) => connect::failure(&error, config.connect_address()),
+            Trouble::Client(error) => connect::failure(&error, config),
             Trouble::Wrong(text) => Failure::new(Exit::Corrupt, format!("FAILED: {text}"))
                 .hint("please report this with the machine and the kernel it happened on"),
         }

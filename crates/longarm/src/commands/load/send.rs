@@ -16,7 +16,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longarm_client::{Client, Error, Reply, Ticket, Write};
-use longarm_fabric::Address;
 use longarm_memory::HashKey;
 
 use super::source::Item;
@@ -132,13 +131,11 @@ impl Sender {
             if config.origin("timeout") == Origin::Default {
                 options.timeout = options.timeout.max(TIMEOUT_MIN);
             }
-            let address = config.connect_address().clone();
-            let client = Client::connect_over(connect::transport(config)?, &address, options)
-                .map_err(|error| connect::failure(&error, &address))?;
+            let client = connect::connect_with(config, options)?;
             let (queue, jobs) = sync_channel(QUEUE);
             let line = Line {
                 client,
-                address,
+                config: config.clone(),
                 jobs,
                 shared: sender.shared.clone(),
                 open: VecDeque::new(),
@@ -238,7 +235,7 @@ struct Open {
 /// One connection.
 struct Line {
     client: Client,
-    address: Address,
+    config: Config,
     jobs: Receiver<Job>,
     shared: Arc<Shared>,
     open: VecDeque<Open>,
@@ -305,7 +302,7 @@ impl Line {
             write = write.ttl(ttl);
         }
         let sent = self.client.submit(&write);
-        let ticket = sent.map_err(|error| about(&error, &key, &place, &self.address))?;
+        let ticket = sent.map_err(|error| about(&error, &key, &place, &self.config))?;
         let values = value.len() as u64;
         self.shared.lock().waiting -= values;
         self.shared.room.notify_all();
@@ -321,13 +318,13 @@ impl Line {
         match outcome {
             Ok(Reply::Done(_)) => Ok(open),
             Ok(other) => Err(crate::commands::put::unexpected(&other)),
-            Err(error) => Err(about(&error, &open.key, &open.place, &self.address)),
+            Err(error) => Err(about(&error, &open.key, &open.place, &self.config)),
         }
     }
 }
 
-fn about(error: &Error, key: &[u8], place: &str, address: &Address) -> Failure {
-    let mut failure = connect::failure(error, address);
+fn about(error: &Error, key: &[u8], place: &str, config: &Config) -> Failure {
+    let mut failure = connect::failure(error, config);
     failure.message = format!("{place} (key {}): {}", human::key(key), failure.message);
     failure
 }

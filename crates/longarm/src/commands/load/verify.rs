@@ -47,7 +47,7 @@ pub fn verify(source: &mut dyn Source, config: &Config, ttl: bool, bar: &Bar) ->
         }
         if batch.len() >= BATCH || bytes >= BATCH_BYTES || end {
             compare(&mut client, &batch, ttl, &mut verified)
-                .map_err(|error| connect::failure(&error, config.connect_address()))?;
+                .map_err(|error| connect::failure(&error, config))?;
             batch.clear();
             bytes = 0;
             bar.at(verified.items, read);

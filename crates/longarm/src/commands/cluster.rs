@@ -1,0 +1,78 @@
+//! `longarm cluster`: makes the file of a group of replicas, and shows how a group stands.
+
+mod init;
+mod status;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longarm_server::Member;
+
+use super::value::duration;
+use crate::cluster::parse_member;
+use crate::config::Config;
+use crate::output::{Exit, Failure, Output};
+
+/// What it does.
+pub const ABOUT: &str = "Make a group of replicas, or show how one stands";
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// What to do
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// One variant an action.
+#[derive(clap::Subcommand, Debug)]
+pub enum Action {
+    /// Write the file of a new group, and say how to start it
+    Init(InitArgs),
+    /// Show each replica of a group: which leads, which follow, which cannot be reached
+    Status(StatusArgs),
+}
+
+/// Arguments of `init`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "The file is written with mode 600, and never over another: its keys are secret.")]
+pub struct InitArgs {
+    /// The file to write; all nodes and all clients get a copy
+    pub file: PathBuf,
+
+    /// A replica: its number, 0 to 127, and where the others and clients find it; repeatable
+    #[arg(long = "node", value_name = "N=ADDRESS", required = true, value_parser = parse_member)]
+    pub nodes: Vec<Member>,
+
+    /// How long a replica lets no other lead, since it heard the leader: reads after a failure wait for it
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = duration)]
+    pub lease: Duration,
+
+    /// Time between two heartbeats of the leader; the lease lasts two or more
+    #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = duration)]
+    pub heartbeat: Duration,
+
+    /// Without a heartbeat for so long, the leader is suspected
+    #[arg(long, value_name = "DURATION", default_value = "40ms", value_parser = duration)]
+    pub suspect: Duration,
+
+    /// A candidate that does not lead by then starts over; lease and suspicion together, or more
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
+    pub election: Duration,
+}
+
+/// Arguments of `status`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Ends with 3 if none of them leads.")]
+pub struct StatusArgs {
+    /// The file of the group
+    pub file: PathBuf,
+}
+
+/// Does what was asked for.
+pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    match args.action {
+        Action::Init(args) => init::run(args, output),
+        Action::Status(args) => status::run(&args, config, output),
+    }
+}
