@@ -6,12 +6,24 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seeds that CI always runs, and how many new ones.
-const FIXED: &str = "0..150";
-const FRESH: u64 = 150;
+const FIXED: &str = "0..100";
+const FRESH: u64 = 50;
 
 /// Faults (`longarm_base::Mutant`), the scenario that finds them, and within which seeds.
-const MUTANTS: &[(&str, &str, &str)] =
-    &[("NoDedupe", "cuts", "0..100"), ("TrustSuperseded", "calm", "0..20")];
+const MUTANTS: &[(&str, &str, &str)] = &[
+    ("NoDedupe", "cuts", "0..100"),
+    ("TrustSuperseded", "calm", "0..20"),
+    ("CountUnsynced", "group-pauses", "0..1000"),
+    ("GatherAny", "group-pauses", "0..300"),
+    ("NoFence", "group-pauses", "0..300"),
+    ("NoLease", "group-pauses", "0..500"),
+    ("DropTombstones", "group-all", "0..500"),
+    ("MoveAnyway", "group-all", "0..100"),
+    ("ResetCsn", "group-pauses", "0..100"),
+    ("NoCut", "group-all", "0..1000"),
+    ("ShareStripes", "group-pauses", "0..100"),
+    ("ForgetClaims", "group-pauses", "0..500"),
+];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {

@@ -3,15 +3,16 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::Nanos;
-use longarm_fabric::Address;
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_history::{Evidence, History, Operation};
 use longarm_index::hash::SlotKind;
-use longarm_server::{Server, ServerOptions};
+use longarm_server::{Log, ServerOptions};
 
+use crate::replicas::Servers;
 use crate::scenario::{Plan, Scenario};
 use crate::workload::{Worker, look_at_all};
 use crate::world::{Chance, Stopped, World};
@@ -47,20 +48,16 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
     Run::new(plan, chance).finish()
 }
 
-/// A server, for as long as its machine runs.
-pub(crate) fn serve(sim: &Sim, options: ServerOptions) {
-    let _server = Server::start_on(sim, options).expect("a server starts");
-    loop {
-        longarm_host::sleep(Duration::from_secs(1));
-    }
-}
-
 struct Run {
     world: World,
     sim: Sim,
     plan: Plan,
     chance: Chance,
-    address: Address,
+    servers: Servers,
+    /// Replicas that are down, and until when.
+    down: Vec<(Nanos, u32)>,
+    /// Replicas that crashed and have not been synced again, as far as they say.
+    lost: Vec<u32>,
     history: Rc<RefCell<History>>,
     done: Rc<RefCell<u32>>,
     /// What the last look at each key saw.
@@ -72,8 +69,10 @@ impl Run {
     fn new(plan: Plan, mut chance: Chance) -> Run {
         let (world, sim) = (World::new(chance.draw()), Sim::new(plan.weather));
         let (history, done) = (Rc::default(), Rc::default());
-        let address = Address::Sim("server".into());
-        let run = Run { world, sim, plan, chance, address, history, done, left: Vec::new(), faults: 0 };
+        let servers =
+            Servers::new(plan.servers, options(&plan), plan.timing, Duration::from_nanos(plan.fsync.0));
+        let (down, lost, left) = (Vec::new(), Vec::new(), Vec::new());
+        let run = Run { world, sim, plan, chance, servers, down, lost, history, done, left, faults: 0 };
         for &clock in &run.plan.clocks {
             run.world.add_machine(clock);
         }
@@ -96,8 +95,9 @@ impl Run {
     }
 
     fn start(&mut self) {
-        let (sim, options) = (self.sim.clone(), self.options());
-        self.world.start(0, "server", move || serve(&sim, options));
+        for server in 0..self.plan.servers {
+            self.world.start(server, "server", self.servers.body(&self.sim, server));
+        }
         for number in 1..=self.plan.clients {
             let worker = Worker {
                 number,
@@ -107,20 +107,9 @@ impl Run {
                 history: self.history.clone(),
                 done: self.done.clone(),
             };
-            let (sim, address) = (self.sim.clone(), self.address.clone());
-            self.world.start(number, "client", move || worker.run(sim, &address));
-        }
-    }
-
-    fn options(&self) -> ServerOptions {
-        ServerOptions {
-            addresses: vec![self.address.clone()],
-            workers: self.plan.workers,
-            memory: self.plan.memory,
-            slots: if self.plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
-            expected_items: 64,
-            spin: Duration::ZERO,
-            ..ServerOptions::default()
+            let (sim, addresses) = (self.sim.clone(), self.servers.addresses.clone());
+            let machine = self.plan.servers - 1 + number;
+            self.world.start(machine, "client", move || worker.run(sim, &addresses));
         }
     }
 
@@ -146,6 +135,7 @@ impl Run {
             };
             now = now + pause;
             self.go_on(now)?;
+            self.restart(now);
             if self.plan.fault_every > Nanos(0) {
                 self.strike();
             }
@@ -153,34 +143,88 @@ impl Run {
         Ok(())
     }
 
+    /// Starts replicas again whose time has come.
+    fn restart(&mut self, now: Nanos) {
+        let (due, down) = self.down.iter().partition(|(until, _)| *until <= now);
+        self.down = down;
+        let due: Vec<(Nanos, u32)> = due;
+        for (_, server) in due {
+            self.world.restart(server);
+            self.world.enter(|| self.sim.machine_up(server));
+            self.world.start(server, "server", self.servers.body(&self.sim, server));
+        }
+    }
+
     /// One fault.
     fn strike(&mut self) {
         self.faults += 1;
-        let client = 1 + self.chance.below(u64::from(self.plan.clients)) as u32;
-        let pause =
-            self.plan.cut_most == Nanos(0) || self.plan.pause_most > Nanos(0) && self.chance.once_in(2);
-        if pause {
-            let whom = if self.chance.once_in(2) { 0 } else { client };
-            let time = Nanos(self.chance.below(self.plan.pause_most.0));
-            self.world.pause(whom, time);
+        let kinds = [self.plan.pause_most > Nanos(0), self.plan.cut_most > Nanos(0), self.plan.crashes];
+        let kinds: Vec<_> = (0..3).filter(|&kind| kinds[kind]).collect();
+        match kinds[self.chance.below(kinds.len() as u64) as usize] {
+            0 => self.pause(),
+            1 => self.cut(),
+            _ => self.crash(),
+        }
+    }
+
+    fn any_server(&mut self) -> u32 {
+        self.chance.below(u64::from(self.plan.servers)) as u32
+    }
+
+    fn any_client(&mut self) -> u32 {
+        self.plan.servers + self.chance.below(u64::from(self.plan.clients)) as u32
+    }
+
+    fn pause(&mut self) {
+        let whom = if self.chance.once_in(2) { self.any_server() } else { self.any_client() };
+        let time = Nanos(self.chance.below(self.plan.pause_most.0));
+        self.world.pause(whom, time);
+    }
+
+    /// Between a server and a client, two servers, or a server and all others.
+    fn cut(&mut self) {
+        let server = self.any_server();
+        let others: Vec<u32> = match self.chance.below(3) {
+            0 if self.plan.servers > 1 => (0..self.plan.servers).filter(|&other| other != server).collect(),
+            1 if self.plan.servers > 1 => vec![(server + 1 + self.any_server()) % self.plan.servers],
+            _ => vec![self.any_client()],
+        };
+        let (to, from) = (self.chance.below(3) != 0, self.chance.below(3) != 0);
+        let time = Nanos(self.chance.below(self.plan.cut_most.0));
+        for other in others.into_iter().filter(|&other| other != server) {
+            self.sim.cut(server, other, to || !from);
+            self.sim.cut(other, server, from);
+            let sim = self.sim.clone();
+            self.world.after(time, move || {
+                sim.cut(server, other, false);
+                sim.cut(other, server, false);
+            });
+        }
+    }
+
+    /// A replica loses its memory, unless as many have as a group can bear.
+    fn crash(&mut self) {
+        let server = self.any_server();
+        let down = |server: u32| self.down.iter().any(|(_, down)| *down == server);
+        self.lost.retain(|&lost| down(lost) || self.servers.told(lost).sync.is_none());
+        let bearable = (self.plan.servers as usize - 1) / 2;
+        let again = self.lost.contains(&server);
+        if down(server) || (!again && self.lost.len() >= bearable) {
             return;
         }
-        let (from, to) = if self.chance.once_in(2) { (0, client) } else { (client, 0) };
-        let both = self.chance.once_in(2);
-        let (sim, time) = (self.sim.clone(), Nanos(self.chance.below(self.plan.cut_most.0)));
-        sim.cut(from, to, true);
-        if both {
-            sim.cut(to, from, true);
+        if !again {
+            self.lost.push(server);
         }
-        self.world.after(time, move || {
-            sim.cut(from, to, false);
-            sim.cut(to, from, false);
-        });
+        self.world.enter(|| self.sim.machine_down(server));
+        self.world.crash(server);
+        let time = Nanos(self.chance.below(40_000_000));
+        self.down.push((self.world.time() + time, server));
     }
 
     /// All is well again: everybody comes to an end, and what is there is looked at once more.
     fn liveness(&mut self) -> Result<(), String> {
         self.sim.set_weather(Weather::FINE);
+        self.restart(Nanos(u64::MAX));
         let begun = self.world.time();
         while !self.all_done() {
             let now = self.world.time() + LOOK;
@@ -193,11 +237,11 @@ impl Run {
             }
             self.go_on(now)?;
         }
-        let (sim, address, keys) = (self.sim.clone(), self.address.clone(), self.plan.keys);
+        let (sim, addresses, keys) = (self.sim.clone(), self.servers.addresses.clone(), self.plan.keys);
         let looked = Rc::new(RefCell::new(Vec::new()));
         let left = looked.clone();
-        self.world.start(1, "last look", move || {
-            let seen = look_at_all(&sim, &address, keys).expect("all is well");
+        self.world.start(self.plan.servers, "last look", move || {
+            let seen = look_at_all(&sim, &addresses, keys).expect("all is well");
             left.replace(seen);
         });
         self.go_on(self.world.time() + Nanos::from_millis(2_000))?;
@@ -208,5 +252,28 @@ impl Run {
         let mut history = self.history.borrow_mut();
         self.left.iter().for_each(|look| history.push(look.clone()));
         Ok(())
+    }
+}
+
+fn options(plan: &Plan) -> ServerOptions {
+    ServerOptions {
+        workers: plan.workers,
+        memory: plan.memory,
+        slots: if plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
+        expected_items: 64,
+        spin: Duration::ZERO,
+        log: log(),
+        ..ServerOptions::default()
+    }
+}
+
+/// What servers say goes nowhere, but for who wants to follow one seed.
+fn log() -> Log {
+    match std::env::var_os("LONGARM_SIM_LOG") {
+        None => Arc::new(|_| {}),
+        Some(_) => Arc::new(|line: &str| {
+            let time = longarm_host::world::entered().map_or(Nanos(0), |world| world.time());
+            eprintln!("{:>12} {line}", time.0);
+        }),
     }
 }

@@ -3,6 +3,9 @@
 use longarm_base::Nanos;
 use longarm_fabric::sim::{Landing, Weather};
 
+use longarm_server::Timing;
+
+use crate::replicas::QUICK;
 use crate::world::{Chance, Drift};
 
 /// What may go wrong.
@@ -20,41 +23,48 @@ pub struct Scenario {
     pub cuts: bool,
     /// Clocks go wrong within the bound that leases allow for.
     pub drift: bool,
+    /// The servers are the replicas of a group.
+    pub group: bool,
+    /// Replicas crash and lose their memory, at most as many at a time as a group can bear.
+    pub crashes: bool,
 }
 
-/// All scenarios.
-pub const SCENARIOS: &[Scenario] = &[
-    Scenario {
+impl Scenario {
+    const CALM: Scenario = Scenario {
         name: "calm",
         about: "a steady network: what fails here fails always",
         weather: false,
         pauses: false,
         cuts: false,
         drift: false,
-    },
+        group: false,
+        crashes: false,
+    };
+}
+
+/// All scenarios.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario::CALM,
     Scenario {
         name: "weather",
         about: "torn READs, WRITEs in parts, completions before visibility, losses",
         weather: true,
-        pauses: false,
-        cuts: false,
-        drift: false,
+        ..Scenario::CALM
     },
     Scenario {
         name: "pauses",
         about: "CPUs of server and clients stand still while NICs answer; clocks drift",
         weather: true,
         pauses: true,
-        cuts: false,
         drift: true,
+        ..Scenario::CALM
     },
     Scenario {
         name: "cuts",
         about: "connections break, with requests under way, and come back",
         weather: true,
-        pauses: false,
         cuts: true,
-        drift: false,
+        ..Scenario::CALM
     },
     Scenario {
         name: "all",
@@ -63,6 +73,43 @@ pub const SCENARIOS: &[Scenario] = &[
         pauses: true,
         cuts: true,
         drift: true,
+        ..Scenario::CALM
+    },
+    Scenario { name: "group", about: "replicas in a steady network", group: true, ..Scenario::CALM },
+    Scenario {
+        name: "group-pauses",
+        about: "replicas whose CPUs stand still for longer than leases; clocks drift",
+        weather: true,
+        pauses: true,
+        drift: true,
+        group: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-cuts",
+        about: "replicas cut off from each other and from clients, one way or both",
+        weather: true,
+        cuts: true,
+        group: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-crashes",
+        about: "replicas that crash and lose their memory",
+        weather: true,
+        group: true,
+        crashes: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-all",
+        about: "replicas, and everything at once",
+        weather: true,
+        pauses: true,
+        cuts: true,
+        drift: true,
+        group: true,
+        crashes: true,
     },
 ];
 
@@ -96,7 +143,15 @@ pub struct Plan {
     pub pause_most: Nanos,
     /// A cut lasts at most so long.
     pub cut_most: Nanos,
-    /// Clocks, the server's first.
+    /// Whether replicas crash.
+    pub crashes: bool,
+    /// Servers: one of its own, or the replicas of a group.
+    pub servers: u32,
+    /// How long it takes to keep a promise.
+    pub fsync: Nanos,
+    /// Heartbeats, promises, elections of a group.
+    pub timing: Timing,
+    /// Clocks, the servers' first.
     pub clocks: Vec<Drift>,
 }
 
@@ -118,7 +173,8 @@ impl Plan {
         }
         let pauses = scenario.pauses && !chance.once_in(4);
         let cuts = scenario.cuts && !chance.once_in(4);
-        let faults = pauses || cuts;
+        let crashes = scenario.crashes && !chance.once_in(4);
+        let faults = pauses || cuts || crashes;
         let clock = |chance: &mut Chance| Drift {
             offset: nanos(chance, 1 << 40),
             rate: match scenario.drift {
@@ -126,6 +182,17 @@ impl Plan {
                 false => 0,
             },
         };
+        let servers = match scenario.group {
+            true => 3 + 2 * u32::from(chance.once_in(4)),
+            false => 1,
+        };
+        let fsync = if scenario.group { nanos(chance, 3_000_000) } else { Nanos(0) };
+        // As in the paper, or with leases that outlast many a fault.
+        let timing = match scenario.group && chance.once_in(2) {
+            true => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
+            false => QUICK,
+        };
+        let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
         Plan {
             clients,
             keys: 1 + if chance.once_in(4) { chance.below(200) } else { chance.below(8) } as u32,
@@ -136,8 +203,12 @@ impl Plan {
             weather,
             fault_every: if faults { Nanos(300_000 + chance.below(5_000_000)) } else { Nanos(0) },
             pause_most: if pauses { Nanos(100_000 + chance.below(60_000_000)) } else { Nanos(0) },
-            cut_most: if cuts { Nanos(100_000 + chance.below(80_000_000)) } else { Nanos(0) },
-            clocks: (0..=clients).map(|_| clock(chance)).collect(),
+            cut_most: if cuts { Nanos(100_000 + chance.below(cut_longest)) } else { Nanos(0) },
+            crashes,
+            servers,
+            fsync,
+            timing,
+            clocks: (0..servers + clients).map(|_| clock(chance)).collect(),
         }
     }
 }

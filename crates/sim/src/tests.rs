@@ -8,8 +8,9 @@ use longarm_base::Nanos;
 use longarm_client::{Client, Options};
 use longarm_fabric::Address;
 use longarm_fabric::sim::{Landing, Sim, Weather};
-use longarm_server::ServerOptions;
+use longarm_server::{Server, ServerOptions};
 
+use crate::replicas::{QUICK, Servers};
 use crate::run;
 use crate::scenario::{SCENARIOS, Scenario};
 use crate::world::{Drift, Stopped, World};
@@ -21,7 +22,7 @@ fn three_clients(seed: u64) -> (Vec<String>, u64) {
     let (world, sim, log) = (World::new(seed), Sim::new(ROUGH), Rc::new(RefCell::new(Vec::new())));
     let (server, address) = (world.add_machine(Drift::default()), Address::Sim("node0".into()));
     let (net, at) = (sim.clone(), address.clone());
-    world.start(server, "server", move || run::serve(&net, options(at)));
+    world.start(server, "server", move || serve(&net, options(at)));
     for number in 0..3u64 {
         let machine = world.add_machine(Drift { offset: Nanos(number * 1_000_000_000), rate: 0 });
         let (net, at, log) = (sim.clone(), address.clone(), log.clone());
@@ -38,9 +39,17 @@ fn three_clients(seed: u64) -> (Vec<String>, u64) {
         });
     }
     assert_eq!(world.run(Nanos::from_millis(1000)), Stopped::Time);
-    sim.machine_down(server);
+    world.enter(|| sim.machine_down(server));
     world.crash(server);
     (log.take(), world.steps())
+}
+
+/// A server, for as long as its machine runs.
+fn serve(sim: &Sim, options: ServerOptions) {
+    let _server = Server::start_on(sim, options).expect("a server starts");
+    loop {
+        longarm_host::sleep(Duration::from_secs(1));
+    }
 }
 
 fn options(at: Address) -> ServerOptions {
@@ -96,7 +105,7 @@ fn a_client_of_a_server_that_is_gone_says_so() {
     let (server, client) = (world.add_machine(Drift::default()), world.add_machine(Drift::default()));
     let address = Address::Sim("node0".into());
     let (net, at) = (sim.clone(), address.clone());
-    world.start(server, "server", move || run::serve(&net, options(at)));
+    world.start(server, "server", move || serve(&net, options(at)));
     let (net, error) = (sim.clone(), said.clone());
     world.start(client, "client", move || {
         longarm_host::sleep(Duration::from_millis(5));
@@ -108,9 +117,62 @@ fn a_client_of_a_server_that_is_gone_says_so() {
         *error.borrow_mut() = gone;
     });
     assert_eq!(world.run(Nanos::from_millis(50)), Stopped::Time);
-    sim.machine_down(server);
+    world.enter(|| sim.machine_down(server));
     world.crash(server);
     world.run(Nanos::from_millis(1_500));
     let error = said.take().expect("a get fails").to_string();
     assert!(error.contains("lost") && error.contains("nobody listens"), "{error}");
+}
+
+/// A world with a group of three, whose servers are machines 0 to 2.
+fn group(seed: u64, weather: Weather) -> (World, Sim, Rc<Servers>) {
+    let (world, sim) = (World::new(seed), Sim::new(weather));
+    let log = std::env::var("LONGARM_SIM_LOG").is_ok();
+    let options = ServerOptions {
+        spin: Duration::ZERO,
+        memory: 16 << 20,
+        expected_items: 1000,
+        log: std::sync::Arc::new(move |line| {
+            if log {
+                eprintln!("{line}");
+            }
+        }),
+        ..ServerOptions::default()
+    };
+    let servers = Rc::new(Servers::new(3, options, QUICK, Duration::from_micros(200)));
+    for node in 0..3 {
+        assert_eq!(world.add_machine(Drift::default()), node);
+        world.start(node, "server", servers.body(&sim, node));
+    }
+    (world, sim, servers)
+}
+
+#[test]
+fn a_group_elects_a_leader_serves_and_loses_nothing_when_it_is_gone() {
+    let (world, sim, servers) = group(1, Weather::FINE);
+    let client = world.add_machine(Drift::default());
+    let (net, all, said) = (sim.clone(), servers.addresses.clone(), Rc::new(RefCell::new(0)));
+    let done = said.clone();
+    world.start(client, "client", move || {
+        let options = Options { spin: Duration::ZERO, ..Options::default() };
+        let mut client = Client::connect_group_over(net, &all, options).expect("connect");
+        for i in 0..100u32 {
+            client.put(format!("k{i}").as_bytes(), &i.to_le_bytes()).expect("put");
+        }
+        *done.borrow_mut() = 1;
+        longarm_host::sleep(Duration::from_millis(100));
+        for i in 0..100u32 {
+            let got = client.get(format!("k{i}").as_bytes()).expect("get");
+            assert_eq!(got.as_deref(), Some(&i.to_le_bytes()[..]), "k{i}");
+        }
+        client.put(b"more", b"1").expect("put");
+        *done.borrow_mut() = 2;
+    });
+    assert_eq!(world.run(Nanos::from_millis(50)), Stopped::Time);
+    assert_eq!(*said.borrow(), 1, "{:?}", (0..3).map(|node| servers.told(node)).collect::<Vec<_>>());
+    let leader = (0..3).find(|&node| servers.told(node).role == "leader").expect("one leads");
+    world.enter(|| sim.machine_down(leader));
+    world.crash(leader);
+    assert_eq!(world.run(Nanos::from_millis(400)), Stopped::Time);
+    assert_eq!(*said.borrow(), 2, "{:?}", (0..3).map(|node| servers.told(node)).collect::<Vec<_>>());
 }

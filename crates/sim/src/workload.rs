@@ -15,6 +15,8 @@ use crate::world::Chance;
 
 /// Bound on one operation: short, so that faults leave some in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);
+/// The same for the last look, when all is well again: a leader may have to be elected.
+const PATIENT: Duration = Duration::from_secs(2);
 /// Longest value: three of four are short enough for a slot.
 const LONG: u64 = 3000;
 
@@ -45,8 +47,8 @@ fn time() -> Nanos {
 
 impl Worker {
     /// Works until it is done. Panics if it finds bytes that nobody can have written.
-    pub fn run(mut self, sim: Sim, address: &Address) {
-        let mut client = connect(&sim, address);
+    pub fn run(mut self, sim: Sim, addresses: &[Address]) {
+        let mut client = connect(&sim, addresses, TIMEOUT);
         // What it saw last of each key: conditions are about that.
         let mut seen: Vec<Option<(Value, Csn)>> = vec![None; self.keys as usize];
         for i in 0..self.operations {
@@ -152,12 +154,11 @@ fn conditional(put: Put) -> Answer {
     }
 }
 
-/// A client of the server, however long it takes.
-pub fn connect(sim: &Sim, address: &Address) -> Client<Sim> {
-    let options =
-        Options { timeout: TIMEOUT, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
+/// A client of the server, or of the group, however long it takes.
+fn connect(sim: &Sim, addresses: &[Address], timeout: Duration) -> Client<Sim> {
+    let options = Options { timeout, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
     loop {
-        match Client::connect_over(sim.clone(), address, options.clone()) {
+        match Client::connect_group_over(sim.clone(), addresses, options.clone()) {
             Ok(client) => return client,
             Err(_) => longarm_host::sleep(Duration::from_millis(5)),
         }
@@ -165,8 +166,8 @@ pub fn connect(sim: &Sim, address: &Address) -> Client<Sim> {
 }
 
 /// Gets every key once more, when all is well again: what was acknowledged must be there.
-pub fn look_at_all(sim: &Sim, address: &Address, keys: u32) -> Result<Vec<Operation>, Error> {
-    let mut client = connect(sim, address);
+pub fn look_at_all(sim: &Sim, addresses: &[Address], keys: u32) -> Result<Vec<Operation>, Error> {
+    let mut client = connect(sim, addresses, PATIENT);
     let look = |number| {
         let call = time();
         let (outcome, version) = found(client.get_versioned(&key(number))?);

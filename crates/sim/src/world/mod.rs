@@ -171,7 +171,8 @@ impl World {
         self.enter(|| drop(gone));
     }
 
-    fn enter<R>(&self, act: impl FnOnce() -> R) -> R {
+    /// Does something in the world that no task does: time and chance are the world's.
+    pub fn enter<R>(&self, act: impl FnOnce() -> R) -> R {
         longarm_host::world::enter(Rc::new(Inside(self.0.clone())), act)
     }
 
