@@ -53,6 +53,11 @@ pub(crate) fn start_set(
         return None;
     }
     let of_base = || others.iter().filter(|(_, report)| report.sync == base || Mutant::GatherAny.is_on());
+    // What one of them let go of, newer entries made needless; whoever did not may hold the old without the
+    // new (a delete, say, that is stored nowhere any more).
+    if of_base().any(|(_, report)| report.reclaimed > own.reclaimed) {
+        return None;
+    }
     let streams = of_base().map(|(_, report)| report.streams.len()).fold(own.streams.len(), usize::max);
     let own: Vec<_> =
         (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
@@ -72,7 +77,7 @@ mod tests {
 
     fn report(sync: u32, lens: &[u64]) -> Report {
         let streams = lens.iter().map(|&len| Extent { floor: 0, len }).collect();
-        Report { sync: Term::new(sync, NodeId(0)), streams }
+        Report { sync: Term::new(sync, NodeId(0)), reclaimed: 0, streams }
     }
 
     #[test]
@@ -85,6 +90,9 @@ mod tests {
         assert_eq!(cuts, [(4, 1), (7, 2), (1, 2)]);
         assert_eq!(set.base, Term::new(3, NodeId(0)));
         assert_eq!(set.own.len(), 3);
+        let mut other = report(3, &[2]);
+        other.reclaimed = 1;
+        assert_eq!(start_set(term, (NodeId(1), &own), &[(NodeId(2), other)]), None);
         let behind = report(2, &[4]);
         assert_eq!(start_set(term, (NodeId(1), &behind), &others), None);
     }

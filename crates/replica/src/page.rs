@@ -5,7 +5,8 @@
 //!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
 //!  8  stable point: the csn up to which everything is applied or aborted
 //! 16  released: the packed term of a leader that has ended its lease, to hand over
-//! 24  zeroes
+//! 24  reclaimed: segments of which this follower was told, in its sync term, that they are free
+//! 32  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
 //! ```
 //! Writes: the leader of the follower's term, by one-sided WRITEs; the follower itself when it takes another
@@ -20,6 +21,8 @@ pub const BEAT: u64 = 0;
 pub const STABLE: u64 = 8;
 /// Offset of the word that releases a promise.
 pub const RELEASED: u64 = 16;
+/// Offset of the count of reclaimed segments.
+pub const RECLAIMED: u64 = 24;
 /// Offset of the floors.
 pub const FLOORS: u64 = 64;
 /// Bytes of a page.

@@ -147,7 +147,8 @@ impl<Q: QueuePair> Housekeeper<Q> {
         group.leaving.retain(|&(segment, until)| {
             let saved = applied >= until;
             if saved {
-                group.releases.ask(segment);
+                let later = self.shared.engine.later.iter().flat_map(|later| &later.progress);
+                group.releases.ask(segment, later.map(|progress| progress.written()).collect());
             }
             !saved
         });

@@ -50,7 +50,7 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use group::{FileVault, GroupOptions, Member, Promise, Vault};
+pub use group::{FileVault, GroupOptions, Held, Member, Promise, Vault};
 pub use longarm_replica::Timing;
 pub use options::{Eviction, Log, Pages, ServerOptions, StartError};
 pub use saved::Saved;

@@ -10,7 +10,7 @@ use longarm_host::{Pause, Thread, random};
 use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
-use crate::group::{Inbound, Node};
+use crate::group::{Held, Inbound, Node};
 use crate::hall::{Hall, Serving};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
@@ -32,12 +32,15 @@ pub struct Server {
 /// Says what a replica is, which has other statistics each term.
 pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
 
+/// Says what a replica holds.
+pub(crate) type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
+
 /// Who stands behind the doors.
 pub(crate) enum Body {
     /// A server of its own, all of its life.
     Alone { shared: Arc<Shared>, staff: Staff, heart: Option<Thread>, heart_pause: Arc<Pause> },
     /// A replica of a group.
-    Replica { node: Option<Thread>, stop: (Arc<Pause>, Channel), stats: Told },
+    Replica { node: Option<Thread>, stop: (Arc<Pause>, Channel), stats: Told, held: Holding },
 }
 
 /// The threads that let others in.
@@ -127,12 +130,12 @@ impl Server {
         let transport = Arc::new(transport.clone());
         let node =
             Node::new(transport, (options, group), (lent, page), hall.clone(), inbound, channel, seed)?;
-        let (stop, stats) = (node.stopper(), node.stats_of());
+        let (stop, stats, held) = (node.stopper(), node.stats_of(), node.held_of());
         let thread = spawn("longarm-node", move || node.run())?;
         let mut server = Server {
             addresses,
             doors: Doors::default(),
-            body: Body::Replica { node: Some(thread), stop, stats },
+            body: Body::Replica { node: Some(thread), stop, stats, held },
         };
         // From here on the drop of `server` stops what was started.
         server.doors.open(listeners, &hall)?;
@@ -149,6 +152,15 @@ impl Server {
         match &self.body {
             Body::Alone { shared, .. } => shared.stats(),
             Body::Replica { stats, .. } => stats(),
+        }
+    }
+
+    /// What looks at all that a replica holds, for checks; `None` on a server of its own. It may be asked
+    /// also when the server is gone.
+    pub fn held(&self) -> Option<Arc<dyn Fn() -> Held + Send + Sync>> {
+        match &self.body {
+            Body::Alone { .. } => None,
+            Body::Replica { held, .. } => Some(held.clone()),
         }
     }
 

@@ -36,5 +36,5 @@ pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
 pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};
 pub use store::{Counters, Store, format};
-pub use survey::{StreamSurvey, Survey, survey, void};
+pub use survey::{StreamSurvey, Survey, entries, survey, void};
 pub use writer::Writer;

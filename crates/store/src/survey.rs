@@ -18,7 +18,7 @@ use longarm_base::{Csn, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
 use crate::EntryPlace;
-use crate::object::{RoomState, check_room, layout};
+use crate::object::{Entry, RoomState, check_room, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, LineError, extent};
 
@@ -62,6 +62,33 @@ pub fn survey(memory: &dyn Words, sums: &SumKey, term: Term, floors: &[u64]) -> 
         survey.streams.push(judge(entries, floor, &mut survey.csn));
     }
     Ok(survey)
+}
+
+/// Shows every whole entry that lies where its stream has claimed, superseded or not. An error if the arena
+/// has no header.
+pub fn entries(
+    memory: &dyn Words,
+    sums: &SumKey,
+    visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+) -> Result<(), LineError> {
+    let geometry = Geometry::read(memory, sums)?;
+    let mut bytes = Vec::new();
+    for segment in geometry.table..geometry.segments {
+        let Ok(line) = Line::read(memory, sums, segment) else { continue };
+        if extent(memory, sums, geometry, segment, &line).is_none() {
+            continue;
+        }
+        let (room, rooms) = line.rooms();
+        for i in 0..rooms {
+            let offset = segment_at(segment) + i * room;
+            if let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), &mut bytes)
+                && line.holds(&entry)
+            {
+                visit(EntryPlace { offset, len }, &entry);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Takes an entry that [`survey`] found beyond a stream's end out of the arena.

@@ -60,6 +60,9 @@ pub struct Extent {
 pub struct Report {
     /// The term whose start set it holds.
     pub sync: Term,
+    /// How many segments it has let go of in that term. One that let go of fewer than another may lack what
+    /// that one gave up because newer entries made it needless; so it may not lead.
+    pub reclaimed: u64,
     /// The streams of that term.
     pub streams: Vec<Extent>,
 }
@@ -304,6 +307,7 @@ impl Answer {
                 out.kind(2);
                 out.u64(term.bits());
                 out.u64(report.sync.bits());
+                out.u64(report.reclaimed);
                 out.u64(report.streams.len() as u64);
                 for extent in &report.streams {
                     out.u64(extent.floor);
@@ -360,6 +364,7 @@ impl Answer {
             2 => {
                 let term = take_term(&mut fields)?;
                 let sync = take_term(&mut fields)?;
+                let reclaimed = fields.u64()?;
                 let count = count(&mut fields, STREAMS_MAX)?;
                 let mut streams = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -369,7 +374,7 @@ impl Answer {
                     }
                     streams.push(extent);
                 }
-                Answer::Report { term, report: Report { sync, streams } }
+                Answer::Report { term, report: Report { sync, reclaimed, streams } }
             }
             3 => {
                 let count = count(&mut fields, PLACES_MAX)?;

@@ -52,8 +52,10 @@ fn answers() -> impl Strategy<Value = Answer> {
     let held = prop_oneof![Just(Held::Nothing), lists().prop_map(Held::Base), Just(Held::Term)];
     prop_oneof![
         (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::Canvassed { term, yes }),
-        (terms(), terms(), extents)
-            .prop_map(|(term, sync, streams)| Answer::Report { term, report: Report { sync, streams } }),
+        (terms(), terms(), extents).prop_map(|(term, sync, streams)| Answer::Report {
+            term,
+            report: Report { sync, reclaimed: 7, streams }
+        }),
         entries.prop_map(|entries| Answer::Places { entries }),
         (terms(), held).prop_map(|(term, held)| Answer::Ready { term, held }),
         terms().prop_map(|term| Answer::Synced { term }),
@@ -184,7 +186,10 @@ fn what_is_out_of_range_is_named() {
     let answer =
         |answer: Answer, at, word| Answer::decode(&with(answer.encode(), at, word)).expect_err("refused").0;
     let streams = vec![Extent { floor: 1, len: 2 }];
-    assert!(answer(Answer::Report { term, report: Report { sync: term, streams } }, 32, 3).contains("floor"));
+    assert!(
+        answer(Answer::Report { term, report: Report { sync: term, reclaimed: 0, streams } }, 40, 3)
+            .contains("floor")
+    );
     assert!(answer(Answer::Canvassed { term, yes: true }, 16, 2).contains("neither"));
     assert!(answer(Answer::Ready { term, held: Held::Term }, 16, 3).contains("memory"));
     let entries = vec![EntryAt { position: 1, offset: 2, len: 3 }];

@@ -1,15 +1,16 @@
 //! A node as a replica of a group (LoLKV; VERIFY section 4).
 //!
-//! - [`node`](node) is the replica's own thread: it drives the state machine of `longarm-replica` and does
+//! - [`node`] is the replica's own thread: it drives the state machine of `longarm-replica` and does
 //!   what that says.
-//! - [`inbound`](inbound): connections that others made, and the fence. [`talk`](talk), [`peer`](peer):
-//!   connections made to others; one thread a peer, which on a leader also syncs it ([`push`](push)).
-//! - [`install`](install) makes a [`reign`](reign) of a start set; [`heart`](heart) keeps it alive.
-//! - [`vault`](vault) keeps promises.
+//! - [`inbound`]: connections that others made, and the fence. [`talk`], [`peer`]:
+//!   connections made to others; one thread a peer, which on a leader also syncs it ([`push`]).
+//! - [`install`] makes a [`reign`] of a start set; [`heart`] keeps it alive.
+//! - [`vault`] keeps promises.
 //!
 //! Entries do not come by here: each worker sends its own (`replicate.rs`).
 
 mod heart;
+mod held;
 mod inbound;
 mod install;
 mod node;
@@ -24,6 +25,7 @@ pub(crate) use inbound::Inbound;
 pub(crate) use node::Node;
 pub(crate) use reign::Releases;
 
+pub use held::Held;
 pub use options::{GroupOptions, Member};
 pub use vault::{FileVault, Promise, Vault};
 

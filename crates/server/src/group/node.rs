@@ -16,6 +16,7 @@ use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, StartS
 use longarm_store::survey;
 use longarm_wire::{Answer, Ask, Extent, Held, PLACES_MAX, Report};
 
+use super::held::held;
 use super::inbound::{Inbound, Talk};
 use super::options::GroupOptions;
 use super::peer::{Events, Orders, Peer};
@@ -29,7 +30,7 @@ use crate::options::{ServerOptions, StartError};
 use crate::replicate::{Inbox, Replicator};
 use crate::shared::{Lent, Phase, Shared};
 use crate::staff::{Staff, spawn};
-use crate::start::Told;
+use crate::start::{Holding, Told};
 use crate::stats::{GroupStats, Stats};
 use crate::worker::{Desk, Worker};
 
@@ -90,6 +91,9 @@ impl<T: Transport> Node<T> {
         };
         let vault = |error| StartError::Os("keep what this replica promised", error);
         group_options.vault.store(Promise { term, boot }).map_err(vault)?;
+        // What it promised before it was started again is open: that leader may sync it.
+        let opened = inbound.fence(term);
+        assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
         let machine = Machine::new(group, group_options.timing, term, memory, seed, now());
         let sums = SumKey::new(group_options.sum_key);
         longarm_store::format(lent.arena.memory(), &sums)?;
@@ -123,6 +127,12 @@ impl<T: Transport> Node<T> {
             let stats = hall.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
             Stats { group: Some(told.lock().clone()), ..stats }
         })
+    }
+
+    /// Looks at all that it holds.
+    pub fn held_of(&self) -> Holding {
+        let (arena, sums) = (self.lent.arena.clone(), self.sums.clone());
+        Arc::new(move || held(&arena, &sums))
     }
 
     fn tell(&self) {
@@ -391,7 +401,8 @@ impl<T: Transport> Node<T> {
         let survey =
             survey(self.lent.arena.memory(), &self.sums, sync, &floors).expect("the header of our own arena");
         let extent = |(stream, floor): (&longarm_store::StreamSurvey, u64)| Extent { floor, len: stream.len };
-        Report { sync, streams: survey.streams.iter().zip(floors).map(extent).collect() }
+        let reclaimed = self.page.memory().load(page::RECLAIMED);
+        Report { sync, reclaimed, streams: survey.streams.iter().zip(floors).map(extent).collect() }
     }
 
     /// Makes this memory ready to be written by the leader, and says what of its is here.
@@ -525,6 +536,7 @@ impl<T: Transport> Node<T> {
             // What it wrote itself it surely has.
             self.page.memory().store(page::FLOORS + 8 * stream as u64, door.written());
         }
+        self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
         // Clients may read this memory until their leases are over (M8).
         let now = now();
         if for_another && now < lease {

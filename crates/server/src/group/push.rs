@@ -23,11 +23,11 @@ use longarm_base::{Mutant, Nanos, Term};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_memory::{Mapped, Words};
-use longarm_replica::Event;
+use longarm_replica::{Event, page};
 use longarm_store::EntryPlace;
 use longarm_store::segment::layout::{line_at, segment_at};
-use longarm_store::segment::{Geometry, Line, State, run_length};
-use longarm_wire::{ARENA_REGION, Answer, Ask, Held};
+use longarm_store::segment::{Geometry, Line, State, freed_line, run_length};
+use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::peer::Peer;
 use super::reign::{Follower, Reign};
@@ -89,6 +89,14 @@ struct Push<'a, Q> {
 
 fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>, held: Held) -> Result<(), Mute> {
     let reign = push.reign;
+    let had = match held {
+        Held::Term => reign.left.lock().get(&peer.node).cloned(),
+        _ => None,
+    };
+    if let Some(had) = &had {
+        // It counts, and what is reclaimed meanwhile must not look like a gap.
+        push.floors(had)?;
+    }
     push.table()?;
     match &held {
         Held::Nothing => push.older()?,
@@ -102,11 +110,8 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>, held: Hel
     }
     reign.followers.lock().push(push.follower.clone());
     push.await_start()?;
-    let had = match held {
-        Held::Term => reign.left.lock().get(&peer.node).cloned(),
-        _ => None,
-    };
     push.entries(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
+    push.reclaimed()?;
     push.flush()?;
     let until = now() + peer.patience;
     let term = reign.term;
@@ -246,16 +251,48 @@ impl<Q: QueuePair> Push<'_, Q> {
         Ok(())
     }
 
+    /// WRITEs floors: positions that the follower surely has, where that is not only so once it is synced.
+    fn floors(&mut self, floors: &[u64]) -> Result<(), Mute> {
+        let bytes: Vec<u8> = floors.iter().flat_map(|floor| floor.to_le_bytes()).collect();
+        let until = self.until();
+        self.bulk.write(PAGE_REGION, page::FLOORS, &bytes, until)?;
+        self.flush()
+    }
+
+    /// Tells the follower how many segments were reclaimed in this term.
+    fn reclaimed(&mut self) -> Result<(), Mute> {
+        let count = self.reign.releases.count();
+        let until = self.until();
+        self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)
+    }
+
     /// Has the follower let go of segments that are to be freed. Everything that was pushed into them before
     /// has landed when that is said.
+    ///
+    /// A follower that counts must have all that the segments held and all that made them needless, and its
+    /// floors must say so: or a survey would find a gap where they were, and end there. It learns of the
+    /// count last: who knows of fewer than another may not lead (`gather.rs`).
     fn serve_releases(&mut self) -> Result<(), Mute> {
-        let asked = self.reign.releases.asked(self.follower.node);
+        // Acquire: pairs with the store in `bring`, which was this thread's.
+        let synced = self.follower.synced.load(Ordering::Acquire);
+        let acked: Vec<u64> = self.follower.attachments.iter().map(|attachment| attachment.acked()).collect();
+        let has =
+            |written: &[u64]| !synced || written.iter().zip(&acked).all(|(written, acked)| acked >= written);
+        let asked = self.reign.releases.asked(self.follower.node, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
-        for &segment in &asked {
-            self.copy(line_at(segment), LINE)?;
+        if synced {
+            self.floors(&acked)?;
         }
+        let sums = self.reign.shared.engine.store.sums().clone();
+        for &segment in &asked {
+            let line = freed_line(self.memory(), &sums, segment);
+            let until = self.until();
+            self.bulk.write(ARENA_REGION, line_at(segment), &line, until)?;
+        }
+        self.flush()?;
+        self.reclaimed()?;
         self.flush()?;
         self.reign.releases.let_go(self.follower.node, &asked);
         self.reign.shared.engine.relief.poke();

@@ -92,7 +92,16 @@ pub(crate) struct Releases(Mutex<Open>);
 #[derive(Debug, Default)]
 struct Open {
     joined: Nodes,
-    segments: BTreeMap<u32, Nodes>,
+    /// How many were ever asked for.
+    count: u64,
+    segments: BTreeMap<u32, Asked>,
+}
+
+#[derive(Debug)]
+struct Asked {
+    waiting: Nodes,
+    /// What the streams had written by then: all that the segment held, and all that made it needless.
+    written: Vec<u64>,
 }
 
 impl Releases {
@@ -105,29 +114,35 @@ impl Releases {
     pub fn leave(&self, node: NodeId) {
         let mut open = self.0.lock();
         open.joined.remove(node);
-        open.segments.values_mut().for_each(|waiting| waiting.remove(node));
+        open.segments.values_mut().for_each(|asked| asked.waiting.remove(node));
     }
 
-    /// Asks for a segment; how many are asked.
-    pub fn ask(&self, segment: u32) -> usize {
+    /// Asks for a segment, when the streams have written so much.
+    pub fn ask(&self, segment: u32, written: Vec<u64>) {
         let mut open = self.0.lock();
-        let joined = open.joined;
-        open.segments.insert(segment, joined);
-        joined.count()
+        let waiting = open.joined;
+        open.count += 1;
+        open.segments.insert(segment, Asked { waiting, written });
     }
 
-    /// What the follower is asked for.
-    pub fn asked(&self, node: NodeId) -> Vec<u32> {
+    /// How many were ever asked for.
+    pub fn count(&self) -> u64 {
+        self.0.lock().count
+    }
+
+    /// What the follower is asked for, of what it has everything written until then: see `acked`.
+    pub fn asked(&self, node: NodeId, acked: impl Fn(&[u64]) -> bool) -> Vec<u32> {
         let open = self.0.lock();
-        open.segments.iter().filter(|(_, waiting)| waiting.has(node)).map(|(segment, _)| *segment).collect()
+        let mine = |(_, asked): &(&u32, &Asked)| asked.waiting.has(node) && acked(&asked.written);
+        open.segments.iter().filter(mine).map(|(segment, _)| *segment).collect()
     }
 
     /// The follower has let go of them.
     pub fn let_go(&self, node: NodeId, segments: &[u32]) {
         let mut open = self.0.lock();
         for segment in segments {
-            if let Some(waiting) = open.segments.get_mut(segment) {
-                waiting.remove(node);
+            if let Some(asked) = open.segments.get_mut(segment) {
+                asked.waiting.remove(node);
             }
         }
     }
@@ -135,8 +150,8 @@ impl Releases {
     /// Takes those for which nobody is waited for.
     pub fn take_free(&self) -> Vec<u32> {
         let mut open = self.0.lock();
-        let free: Vec<_> =
-            open.segments.iter().filter(|(_, waiting)| waiting.count() == 0).map(|(s, _)| *s).collect();
+        let is_free = |(_, asked): &(&u32, &Asked)| asked.waiting.count() == 0;
+        let free: Vec<_> = open.segments.iter().filter(is_free).map(|(segment, _)| *segment).collect();
         free.iter().for_each(|segment| {
             open.segments.remove(segment);
         });

@@ -13,7 +13,7 @@ mod verify;
 mod tests;
 
 pub use layout::{Lane, State};
-pub use owner::forget;
+pub use owner::{forget, freed_line};
 pub use reader::{Geometry, Line, LineError, claim_number, line_bytes, run_length};
 pub use verify::{Report, SegmentReport, verify, verify_with};
 

@@ -258,8 +258,22 @@ pub fn forget<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32) {
     write_line(memory, sums, segment, &line.freed());
 }
 
+/// The line of a segment as it will be when it is free: what followers are sent before it is.
+pub fn freed_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32) -> [u8; 64] {
+    let line = Line::read(memory, sums, segment).unwrap_or(Line::FREE);
+    let mut bytes = [0; 64];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(line_words(sums, segment, &line.freed())) {
+        chunk.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
 /// Writes the line of a segment, its tail included.
 pub(crate) fn write_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32, line: &Line) {
+    store_words(memory, segment, &line_words(sums, segment, line));
+}
+
+fn line_words(sums: &SumKey, segment: u32, line: &Line) -> [u64; 8] {
     let mut words = [
         0,
         (line.generation as u64) << 32
@@ -274,7 +288,7 @@ pub(crate) fn write_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32,
         0,
     ];
     words[0] = line_sum(sums, segment, &words);
-    store_words(memory, segment, &words);
+    words
 }
 
 /// Stores the tail of a segment; only its writer does.

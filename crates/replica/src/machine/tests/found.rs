@@ -84,7 +84,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     tell(&mut machine, ms(500), Event::Promised(mine));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
     tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
-    let report = Report { sync: term(1, LEADER), streams: Vec::new() };
+    let report = Report { sync: term(1, LEADER), reclaimed: 0, streams: Vec::new() };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report })),
         [Action::Ask(OTHER, Ask::Stand { term: mine })]
@@ -105,7 +105,11 @@ fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
     tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: asker }));
     tell(&mut machine, ms(500), Event::Promised(asker));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-    tell(&mut machine, ms(501), Event::Surveyed(Report { sync: term(1, OTHER), streams: Vec::new() }));
+    tell(
+        &mut machine,
+        ms(501),
+        Event::Surveyed(Report { sync: term(1, OTHER), reclaimed: 0, streams: Vec::new() }),
+    );
     let stand = Event::Asked(LEADER, Ask::Stand { term: asker });
     assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, NodeId(0)))]);
 }
@@ -134,7 +138,7 @@ fn one_that_is_overwritten_reports_what_it_held() {
         tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again }));
         tell(&mut machine, ms(500), Event::Promised(again));
         assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-        let report = Report { sync: old, streams: Vec::new() };
+        let report = Report { sync: old, reclaimed: 0, streams: Vec::new() };
         let answer = Action::Answer(LEADER, Answer::Report { term: again, report: report.clone() });
         assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(report)), [answer]);
     }
@@ -169,7 +173,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
-    let report = Report { sync: old, streams: Vec::new() };
+    let report = Report { sync: old, reclaimed: 0, streams: Vec::new() };
     tell(&mut machine, ms(501), Event::Surveyed(report.clone()));
     let todo = tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report }));
     let [Action::Install(start)] = &todo[..] else { panic!("{todo:?}") };
