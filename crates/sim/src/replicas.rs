@@ -8,7 +8,7 @@ use std::time::Duration;
 use longarm_base::{Nanos, NodeId};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
-use longarm_server::{GroupOptions, GroupStats, Member, Promise, Server, ServerOptions, Timing, Vault};
+use longarm_server::{GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, Vault};
 
 /// Between two looks at what a replica is.
 const LOOK: Duration = Duration::from_micros(500);
@@ -41,7 +41,11 @@ pub struct Servers {
     timing: Timing,
     disks: Vec<Arc<Disk>>,
     told: Vec<Rc<RefCell<GroupStats>>>,
+    holding: Vec<Rc<RefCell<Option<Holding>>>>,
 }
+
+/// Looks at what a replica holds.
+type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
 
 impl Servers {
     /// So many servers; more than one are the replicas of a group.
@@ -53,6 +57,7 @@ impl Servers {
             timing,
             disks: (0..count).map(|_| disk()).collect(),
             told: (0..count).map(|_| Rc::default()).collect(),
+            holding: (0..count).map(|_| Rc::default()).collect(),
         }
     }
 
@@ -61,13 +66,47 @@ impl Servers {
         self.told[node as usize].borrow().clone()
     }
 
+    /// Compares what replicas hold that are in sync with the leader, when nothing is written any more: the
+    /// newest version of each key is the same (VERIFY I3, I16). An error if nobody leads, or some replica is
+    /// not in sync.
+    pub fn agree(&self) -> Result<(), String> {
+        let told: Vec<_> = self.told.iter().map(|told| told.borrow().clone()).collect();
+        let leader =
+            told.iter().find(|told| told.role == "leader").ok_or("healed, and nobody leads (I20)")?;
+        if let Some(apart) = told.iter().find(|told| told.sync.as_ref() != Some(&leader.term)) {
+            return Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.node));
+        }
+        let held = |node: usize| {
+            let look = self.holding[node].borrow().clone().expect("a replica that tells can be looked at");
+            let mut held = look();
+            // Deletes go some time, at each replica its own.
+            held.retain(|_, (_, value)| value.is_some());
+            held
+        };
+        let first = held(0);
+        for node in 1..self.told.len() {
+            let other = held(node);
+            let differs = |key: &&Vec<u8>| first.get(*key) != other.get(*key);
+            if let Some(key) = first.keys().chain(other.keys()).find(differs) {
+                let name = String::from_utf8_lossy(key);
+                let version = |held: &Held| held.get(key).map(|(csn, _)| csn.0);
+                let (here, there) = (version(&first), version(&other));
+                return Err(format!("{name}: node 0 has version {here:?}, node {node} {there:?} (I3)"));
+            }
+        }
+        Ok(())
+    }
+
     /// What the server of this number does for as long as its machine runs.
     pub fn body(&self, sim: &Sim, node: u32) -> impl FnOnce() + 'static {
         let (sim, options) = (sim.clone(), self.options_of(node));
         let told = self.told[node as usize].clone();
         told.replace(GroupStats::default());
+        let holding = self.holding[node as usize].clone();
+        holding.take();
         move || {
             let server = Server::start_on(&sim, options).expect("a server starts");
+            holding.replace(server.held());
             loop {
                 match server.stats().group {
                     None => longarm_host::sleep(Duration::from_secs(1)),

@@ -21,6 +21,8 @@ use crate::world::{Chance, Stopped, World};
 const SAFETY: Nanos = Nanos::from_millis(3_000);
 /// Healed, everybody is done within this.
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
+/// Nobody writes any more: replicas hold the same within this.
+const CONVERGENCE: Nanos = Nanos::from_millis(20_000);
 /// A look at who is done.
 const LOOK: Nanos = Nanos::from_millis(20);
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
@@ -221,6 +223,18 @@ impl Run {
         self.down.push((self.world.time() + time, server));
     }
 
+    /// Replicas come to hold the same, some time.
+    fn converge(&self) -> Result<(), String> {
+        let begun = self.world.time();
+        loop {
+            match self.servers.agree() {
+                Ok(()) => return Ok(()),
+                Err(apart) if self.world.time().since(begun) > CONVERGENCE => return Err(apart),
+                Err(_) => self.go_on(self.world.time() + LOOK)?,
+            }
+        }
+    }
+
     /// All is well again: everybody comes to an end, and what is there is looked at once more.
     fn liveness(&mut self) -> Result<(), String> {
         self.sim.set_weather(Weather::FINE);
@@ -248,6 +262,9 @@ impl Run {
         self.left = looked.take();
         if self.left.is_empty() {
             return Err("healed, and yet a get takes longer than two seconds (I20)".into());
+        }
+        if self.plan.servers > 1 {
+            self.converge()?;
         }
         let mut history = self.history.borrow_mut();
         self.left.iter().for_each(|look| history.push(look.clone()));
