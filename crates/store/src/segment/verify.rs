@@ -127,6 +127,10 @@ impl Walk<'_> {
             _ if run => self.rooms(segment, &line, line.run as u64 * SEGMENT_BYTES, &mut sums, visit),
             _ => self.rooms(segment, &line, line.stride as u64, &mut sums, visit),
         }
+        if matches!(line.state, State::Quarantined) {
+            // Its pages may be on their way back to the system: what lies in its rooms is nobody's any more.
+            self.found.clear();
+        }
         if matches!(line.state, State::Quarantined) && sums.live_entries > 0 {
             self.found.push(format!("{} live entries in quarantine", sums.live_entries));
         }
