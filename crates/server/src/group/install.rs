@@ -12,7 +12,7 @@ use longarm_store::segment::{Geometry, Line};
 use longarm_store::{EntryPlace, survey, void};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
-use super::talk::{Bulk, Mute, Way};
+use super::talk::{Bulk, Mute, Way, Worth};
 
 const OWN_HEADER: &str = "the header of our own arena";
 
@@ -22,7 +22,7 @@ pub(crate) fn complete<T: Transport>(
     start: &StartSet,
     me: NodeId,
     way_to: impl Fn(NodeId) -> Option<Way<T>>,
-    patience: Nanos,
+    (patience, worth): (Nanos, Worth<'_>),
 ) -> Result<(), Mute> {
     forget_younger((memory, sums), start.base);
     for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
@@ -31,11 +31,12 @@ pub(crate) fn complete<T: Transport>(
         }
         let way = way_to(cut.holder).ok_or(Mute::Confused)?;
         let until = now() + patience;
-        let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?));
+        let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?, worth));
         let mut from = own.len;
         while from < cut.len {
             let ask = Ask::Fetch { term: start.term, stream: stream as u16, from };
-            let places = talk.settle(&ask, until, |answer| matches!(answer, Answer::Places { .. }))?;
+            let places =
+                talk.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
             let Answer::Places { entries } = places else { unreachable!("nothing else was wanted") };
             // What is missing in between was reclaimed there.
             for entry in entries.iter().filter(|entry| entry.position < cut.len) {
@@ -73,7 +74,7 @@ pub(crate) fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
 /// Fetches one entry and the line, or lines, of its segment.
 fn fetch<Q: longarm_fabric::QueuePair>(
     (memory, sums): (&Mapped, &SumKey),
-    bulk: &mut Bulk<Q>,
+    bulk: &mut Bulk<'_, Q>,
     entry: &EntryAt,
     until: Nanos,
 ) -> Result<(), Mute> {
@@ -92,7 +93,7 @@ fn fetch<Q: longarm_fabric::QueuePair>(
 
 fn copy<Q: longarm_fabric::QueuePair>(
     memory: &Mapped,
-    bulk: &mut Bulk<Q>,
+    bulk: &mut Bulk<'_, Q>,
     offset: u64,
     len: u64,
     until: Nanos,

@@ -452,7 +452,8 @@ impl<T: Transport> Node<T> {
     fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
         let memory = (self.lent.arena.memory(), &self.sums);
         let me = self.group.me();
-        install::complete(memory, start, me, |node| self.way_to(node), PATIENCE)
+        let worth = || !self.stop.is_stopped();
+        install::complete(memory, start, me, |node| self.way_to(node), (PATIENCE, &worth))
             .map_err(|why| why.to_string())?;
         let shared = self.new_shared(start.term).map_err(|error| error.to_string())?;
         self.start_reign(start, Arc::new(shared)).map_err(|error| error.to_string())

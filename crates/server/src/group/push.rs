@@ -31,7 +31,7 @@ use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::peer::Peer;
 use super::reign::{Follower, Reign};
-use super::talk::{Bulk, Mute};
+use super::talk::{Bulk, Mute, Worth};
 
 /// Sleep between two looks at a follower that is in line.
 const LOOK: Duration = Duration::from_millis(20);
@@ -50,21 +50,24 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
         streams: reign.doors.len() as u16,
     };
     let until = now() + peer.patience;
+    let orders = peer.orders.clone();
+    let worth = || !reign.is_over() && !orders.pause.is_stopped();
     // A talk of its own: what is left of older ones is not to be mistaken for this.
     peer.talk = None;
     let talk = peer.talk()?;
     let ready = talk.settle(
         &ask,
-        until,
+        (until, &worth),
         |answer| matches!(answer, Answer::Ready { term, .. } if *term == reign.term),
     )?;
     let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
     let follower = Arc::new(Follower::new(peer.node, reign.doors.len(), peer.orders.pause.clone()));
-    let mut bulk = Bulk::new(peer.way.memory(reign.term, 0)?);
+    let mut bulk = Bulk::new(peer.way.memory(reign.term, 0)?, &worth);
     let heart = peer.way.memory(reign.term, 0)?;
     reign.hearts.lock().push((heart, follower.clone()));
     reign.releases.join(peer.node);
-    let mut push = Push { reign, follower: &follower, bulk: &mut bulk, patience: peer.patience };
+    let patience = peer.patience;
+    let mut push = Push { reign, follower: &follower, bulk: &mut bulk, worth: &worth, patience };
     let ended = bring(peer, &mut push, held).and_then(|()| keep(peer, &mut push));
     follower.let_go();
     reign.releases.leave(peer.node);
@@ -80,14 +83,15 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     ended
 }
 
-struct Push<'a, Q> {
+struct Push<'a, 'w, Q> {
     reign: &'a Arc<Reign<Q>>,
     follower: &'a Arc<Follower>,
-    bulk: &'a mut Bulk<Q>,
+    bulk: &'a mut Bulk<'w, Q>,
+    worth: Worth<'w>,
     patience: Nanos,
 }
 
-fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>, held: Held) -> Result<(), Mute> {
+fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held: Held) -> Result<(), Mute> {
     let reign = push.reign;
     let had = match held {
         Held::Term => reign.left.lock().get(&peer.node).cloned(),
@@ -116,7 +120,7 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>, held: Hel
     let until = now() + peer.patience;
     let term = reign.term;
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
-    let synced = peer.talk()?.settle(&Ask::Adopt { term }, until, wanted)?;
+    let synced = peer.talk()?.settle(&Ask::Adopt { term }, (until, push.worth), wanted)?;
     // Release: all that it was synced with is there; pairs with the looks of workers and heart.
     push.follower.synced.store(true, Ordering::Release);
     peer.events.push(Event::Answered(peer.node, synced));
@@ -124,7 +128,7 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>, held: Hel
     Ok(())
 }
 
-fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>) -> Result<(), Mute> {
+fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), Mute> {
     loop {
         push.serve_releases()?;
         peer.talk()?.answers()?;
@@ -135,7 +139,7 @@ fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, T::Qp>) -> Result<
     }
 }
 
-impl<Q: QueuePair> Push<'_, Q> {
+impl<Q: QueuePair> Push<'_, '_, Q> {
     fn memory(&self) -> &Mapped {
         self.reign.shared.engine.store.memory()
     }

@@ -81,7 +81,12 @@ pub(crate) enum Mute {
     Refused(Term),
     #[error("it answers what it was not asked")]
     Confused,
+    #[error("there is no use in it any more")]
+    Vain,
 }
+
+/// Whether there is still use in what is waited for.
+pub(crate) type Worth<'a> = &'a dyn Fn() -> bool;
 
 /// An open talk.
 pub(crate) struct Talk<Q> {
@@ -141,7 +146,7 @@ impl<Q: QueuePair> Talk<Q> {
     pub fn settle(
         &mut self,
         ask: &Ask,
-        until: Nanos,
+        (until, worth): (Nanos, Worth<'_>),
         wanted: impl Fn(&Answer) -> bool,
     ) -> Result<Answer, Mute> {
         self.ask(ask)?;
@@ -155,6 +160,9 @@ impl<Q: QueuePair> Talk<Q> {
                     _ => {}
                 }
             }
+            if !worth() {
+                return Err(Mute::Vain);
+            }
             if now() >= until {
                 return Err(Mute::Late);
             }
@@ -164,15 +172,16 @@ impl<Q: QueuePair> Talk<Q> {
 }
 
 /// A connection to a replica's memory with its outstanding requests counted.
-pub(crate) struct Bulk<Q> {
+pub(crate) struct Bulk<'a, Q> {
     qp: Q,
     outstanding: usize,
     done: Completions,
+    worth: Worth<'a>,
 }
 
-impl<Q: QueuePair> Bulk<Q> {
-    pub fn new(qp: Q) -> Bulk<Q> {
-        Bulk { qp, outstanding: 0, done: Completions::new(POLL) }
+impl<'a, Q: QueuePair> Bulk<'a, Q> {
+    pub fn new(qp: Q, worth: Worth<'a>) -> Bulk<'a, Q> {
+        Bulk { qp, outstanding: 0, done: Completions::new(POLL), worth }
     }
 
     pub fn is_sound(&self) -> bool {
@@ -211,6 +220,9 @@ impl<Q: QueuePair> Bulk<Q> {
     fn one_more(&mut self, until: Nanos) -> Result<(), Mute> {
         self.qp.ring();
         while self.poll()? == 0 {
+            if !(self.worth)() {
+                return Err(Mute::Vain);
+            }
             if now() >= until {
                 return Err(Mute::Late);
             }
