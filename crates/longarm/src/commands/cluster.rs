@@ -45,19 +45,20 @@ pub struct InitArgs {
     pub nodes: Vec<Member>,
 
     /// How long a replica lets no other lead, since it heard the leader: reads after a failure wait for it
-    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration)]
     pub lease: Duration,
 
     /// Time between two heartbeats of the leader; the lease lasts two or more
     #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = duration)]
     pub heartbeat: Duration,
 
-    /// Without a heartbeat for so long, the leader is suspected
-    #[arg(long, value_name = "DURATION", default_value = "40ms", value_parser = duration)]
+    /// Without a heartbeat for so long, the leader is suspected; longer than a busy machine keeps a core from
+    /// it: over shm a leader that others take for lost is killed
+    #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
     pub suspect: Duration,
 
     /// A candidate that does not lead by then starts over; lease and suspicion together, or more
-    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
     pub election: Duration,
 }
 
