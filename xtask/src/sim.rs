@@ -11,7 +11,7 @@ const FRESH: u64 = 50;
 
 /// Faults (`longarm_base::Mutant`), the scenario that finds them, and within which seeds.
 const MUTANTS: &[(&str, &str, &str)] = &[
-    ("NoDedupe", "cuts", "0..100"),
+    ("NoDedupe", "group-cuts", "0..300"),
     ("TrustSuperseded", "calm", "0..20"),
     ("CountUnsynced", "group-pauses", "0..1000"),
     ("GatherAny", "group-pauses", "0..300"),
