@@ -25,6 +25,7 @@ mod group;
 mod hall;
 mod heartbeat;
 mod housekeeper;
+mod inbox;
 mod increment;
 mod item;
 mod later;

@@ -16,13 +16,14 @@ use std::time::Duration;
 use longarm_base::NodeId;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
-use longarm_host::{Mutex, Pause};
+use longarm_host::Pause;
 use longarm_memory::OwnedWords;
 use longarm_replica::{Gate, Group};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{claim_number, run_length};
 use longarm_wire::ARENA_REGION;
 
+use crate::inbox::Inbox;
 use crate::stream::{KEPT_MAX, Stream};
 
 /// Completions taken in one poll.
@@ -93,36 +94,7 @@ impl Attachment {
 }
 
 /// Where followers are put down for a stream.
-#[derive(Debug)]
-pub(crate) struct Inbox<Q> {
-    new: Mutex<Vec<(Q, Arc<Attachment>)>>,
-    has_new: AtomicBool,
-}
-
-impl<Q> Default for Inbox<Q> {
-    fn default() -> Inbox<Q> {
-        Inbox { new: Mutex::default(), has_new: AtomicBool::new(false) }
-    }
-}
-
-impl<Q> Inbox<Q> {
-    pub fn put(&self, qp: Q, attachment: Arc<Attachment>) {
-        self.new.lock().push((qp, attachment));
-        // Release: pairs with `take`; the lock orders the rest.
-        self.has_new.store(true, Ordering::Release);
-    }
-
-    fn take(&self) -> Vec<(Q, Arc<Attachment>)> {
-        // Acquire: pairs with `put`. Looked at first, so that a round costs no lock.
-        if !self.has_new.load(Ordering::Acquire) {
-            return Vec::new();
-        }
-        let mut new = self.new.lock();
-        // Relaxed: under the lock.
-        self.has_new.store(false, Ordering::Relaxed);
-        std::mem::take(&mut new)
-    }
-}
+pub(crate) type Arrivals<Q> = Inbox<(Q, Arc<Attachment>)>;
 
 /// A follower's queue pair, and how far the stream is on it.
 struct Outgoing<Q> {
@@ -153,7 +125,7 @@ pub(crate) enum Pumped {
 /// All followers of a stream.
 pub(crate) struct Replicator<Q, M> {
     memory: M,
-    inbox: Arc<Inbox<Q>>,
+    arrivals: Arc<Arrivals<Q>>,
     gate: Gate,
     followers: Vec<Outgoing<Q>>,
     done: Completions,
@@ -161,10 +133,10 @@ pub(crate) struct Replicator<Q, M> {
 }
 
 impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
-    pub fn new(memory: M, group: Group, inbox: Arc<Inbox<Q>>) -> Replicator<Q, M> {
+    pub fn new(memory: M, group: Group, arrivals: Arc<Arrivals<Q>>) -> Replicator<Q, M> {
         Replicator {
             memory,
-            inbox,
+            arrivals,
             gate: Gate::new(group),
             followers: Vec::new(),
             done: Completions::new(POLL),
@@ -205,7 +177,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
     }
 
     fn attach(&mut self, stream: &Stream) -> bool {
-        let new = self.inbox.take();
+        let new = self.arrivals.take();
         let any = !new.is_empty();
         for (qp, attachment) in new {
             self.followers.retain(|follower| follower.attachment.node != attachment.node);
@@ -246,7 +218,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         for follower in self.followers.drain(..) {
             follower.attachment.let_go();
         }
-        self.inbox.take();
+        self.arrivals.close();
     }
 }
 

@@ -1,19 +1,18 @@
 //! A worker: polls the connections it was given, executes, answers; spins a little when there is nothing,
 //! then sleeps.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::{Channel, QueuePair};
-use longarm_host::Mutex;
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
 use crate::engine::Hand;
 use crate::execute::Context;
+use crate::inbox::Inbox;
 use crate::pulse::Pulse;
 use crate::replicate::{Pumped, Replicator};
 use crate::shared::{Phase, Shared};
@@ -30,46 +29,25 @@ const ROUNDS_A_LOOK: u32 = 32;
 
 /// Where a worker's new connections are put down.
 pub(crate) struct Desk<Q> {
-    /// `None` once the worker takes no more.
-    inbox: Mutex<Option<VecDeque<Connection<Q>>>>,
-    has_new: AtomicBool,
+    inbox: Inbox<Connection<Q>>,
     pub channel: Channel,
     pub pulse: Arc<Pulse>,
 }
 
 impl<Q> Desk<Q> {
     pub fn new(channel: Channel, pulse: Arc<Pulse>) -> Desk<Q> {
-        Desk { inbox: Mutex::new(Some(VecDeque::new())), has_new: AtomicBool::new(false), channel, pulse }
+        Desk { inbox: Inbox::default(), channel, pulse }
     }
 
     /// Gives the worker a connection. Its load was counted by whoever chose the worker.
     pub fn put(&self, connection: Connection<Q>) {
-        match &mut *self.inbox.lock() {
-            Some(inbox) => inbox.push_back(connection),
-            // Nobody will ever look: the client is to see that at once.
-            None => return drop(connection),
-        }
-        // Release: pairs with the Acquire of `take`; the lock orders the rest.
-        self.has_new.store(true, Ordering::Release);
+        self.inbox.put(connection);
         self.channel.notify();
-    }
-
-    fn take(&self, into: &mut Vec<Connection<Q>>) -> bool {
-        // Acquire: pairs with the Release of `put`. Looked at first, so that a round costs no lock.
-        if !self.has_new.load(Ordering::Acquire) {
-            return false;
-        }
-        let mut inbox = self.inbox.lock();
-        // Relaxed: under the lock.
-        self.has_new.store(false, Ordering::Relaxed);
-        into.extend(inbox.iter_mut().flat_map(|inbox| inbox.drain(..)));
-        true
     }
 
     /// The worker takes no more connections: those that were put down, and all that come, end.
     pub fn close(&self) {
-        let left = self.inbox.lock().take();
-        drop(left);
+        self.inbox.close();
     }
 }
 
@@ -136,7 +114,9 @@ impl<Q: QueuePair> Worker<Q> {
         self.desk.pulse.round();
         #[cfg(test)]
         self.hang();
-        let mut busy = self.desk.take(&mut self.connections);
+        let new = self.desk.inbox.take();
+        let mut busy = !new.is_empty();
+        self.connections.extend(new);
         let (mut waiting, mut at) = (false, 0);
         let mut context = Context {
             shared: &self.shared,

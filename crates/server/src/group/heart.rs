@@ -41,8 +41,7 @@ pub(crate) fn run<Q: QueuePair>(reign: &Reign<Q>, (group, timing): (Group, Timin
     let mut number = 0;
     let every = Duration::from_nanos(timing.heartbeat.0);
     loop {
-        let new = std::mem::take(&mut *reign.hearts.lock());
-        for (qp, follower) in new {
+        for (qp, follower) in reign.hearts.take() {
             links.retain(|link| link.follower.node != follower.node);
             links.push(Link { qp, follower, sent: VecDeque::new() });
         }

@@ -61,7 +61,7 @@ pub(crate) fn cut((memory, sums): (&Mapped, &SumKey), term: Term, cuts: &[u64]) 
 }
 
 /// Forgets claims of terms that never came to hold a start set here.
-pub(crate) fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
+fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
     let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
     for segment in geometry.table..geometry.segments {
         let young = Line::read(memory, sums, segment).is_ok_and(|line| line.term > base);

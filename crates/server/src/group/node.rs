@@ -27,7 +27,7 @@ use super::{heart, install};
 use crate::hall::{Hall, Serving};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
-use crate::replicate::{Inbox, Replicator};
+use crate::replicate::{Arrivals, Replicator};
 use crate::shared::{Lent, Phase, Shared};
 use crate::staff::{Staff, spawn};
 use crate::start::{Holding, Told};
@@ -481,25 +481,24 @@ impl<T: Transport> Node<T> {
         for stream in 0..streams - 1 {
             let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
             let desk = Arc::new(Desk::new(channel.clone(), shared.pulses[stream].clone()));
-            let inbox = Arc::<Inbox<T::Qp>>::default();
-            let replicator = Replicator::new(memory.clone(), self.group, inbox.clone());
+            let arrivals = Arc::<Arrivals<T::Qp>>::default();
+            let replicator = Replicator::new(memory.clone(), self.group, arrivals.clone());
             let hand = shared.engine.hand(stream as u16);
             let worker = Worker::new(shared.clone(), desk.clone(), hand, Some(replicator));
             staff.add_worker(stream, channel.clone(), move || worker.run())?;
-            doors.push(Door { inbox, waker: Waker::Worker(channel) });
+            doors.push(Door { arrivals, waker: Waker::Worker(channel) });
             desks.push(desk);
         }
-        let inbox = Arc::<Inbox<T::Qp>>::default();
-        let replicator = Replicator::new(memory, self.group, inbox.clone());
+        let arrivals = Arc::<Arrivals<T::Qp>>::default();
+        let replicator = Replicator::new(memory, self.group, arrivals.clone());
         let hand = shared.engine.hand(streams as u16 - 1);
         let keeper = Housekeeper::new(shared.clone(), hand, Some((replicator, releases.clone())));
         let pause = shared.engine.relief.clone();
         staff.set_keeper(move || keeper.run(&pause))?;
-        doors.push(Door { inbox, waker: Waker::Keeper(shared.engine.relief.clone()) });
+        doors.push(Door { arrivals, waker: Waker::Keeper(shared.engine.relief.clone()) });
         let cuts = start.cuts.iter().map(|cut| cut.len).collect();
-        let reign = Reign::new((start.term, start.common(), cuts), shared.clone(), doors, releases);
-        *reign.syncers.lock() = self.orders.values().map(|orders| orders.pause.clone()).collect();
-        let reign = Arc::new(reign);
+        let reign = (start.term, start.common(), cuts);
+        let reign = Arc::new(Reign::new(reign, shared.clone(), doors, releases));
         let heart_pause = Arc::<Pause>::default();
         let (beating, pause, group, timing) =
             (reign.clone(), heart_pause.clone(), self.group, self.group_options.timing);

@@ -64,7 +64,7 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     let follower = Arc::new(Follower::new(peer.node, reign.doors.len(), peer.orders.pause.clone()));
     let mut bulk = Bulk::new(peer.way.memory(reign.term, 0)?, &worth);
     let heart = peer.way.memory(reign.term, 0)?;
-    reign.hearts.lock().push((heart, follower.clone()));
+    reign.hearts.put((heart, follower.clone()));
     reign.releases.join(peer.node);
     let patience = peer.patience;
     let mut push = Push { reign, follower: &follower, bulk: &mut bulk, worth: &worth, patience };
@@ -109,7 +109,7 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held:
     }
     push.flush()?;
     for (door, attachment) in reign.doors.iter().zip(&push.follower.attachments) {
-        door.inbox.put(peer.way.memory(reign.term, 0)?, attachment.clone());
+        door.arrivals.put((peer.way.memory(reign.term, 0)?, attachment.clone()));
         door.waker.wake();
     }
     reign.followers.lock().push(push.follower.clone());

@@ -9,14 +9,14 @@ use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::Nodes;
 
+use crate::inbox::Inbox;
 use crate::later::Later;
-use crate::replicate::{Attachment, Inbox};
+use crate::replicate::{Arrivals, Attachment};
 use crate::shared::Shared;
 use crate::stats::FollowerStats;
 use crate::stream::Progress;
 
 /// Wakes whoever writes a stream.
-#[derive(Clone)]
 pub(crate) enum Waker {
     /// A worker.
     Worker(Channel),
@@ -35,7 +35,7 @@ impl Waker {
 
 /// Where a stream takes followers.
 pub(crate) struct Door<Q> {
-    pub inbox: Arc<Inbox<Q>>,
+    pub arrivals: Arc<Arrivals<Q>>,
     pub waker: Waker,
 }
 
@@ -169,10 +169,8 @@ pub(crate) struct Reign<Q> {
     /// By stream.
     pub doors: Vec<Door<Q>>,
     pub releases: Arc<Releases>,
-    /// Wakes those who sync followers, when a segment is to be released.
-    pub syncers: Mutex<Vec<Arc<Pause>>>,
     /// Connections for heartbeats that the heart has not taken yet.
-    pub hearts: Mutex<Vec<(Q, Arc<Follower>)>>,
+    pub hearts: Inbox<(Q, Arc<Follower>)>,
     /// What followers that are gone had acknowledged, by stream.
     pub left: Mutex<BTreeMap<NodeId, Vec<u64>>>,
     /// Followers attached, for statistics.
@@ -198,8 +196,7 @@ impl<Q> Reign<Q> {
             shared,
             doors,
             releases,
-            syncers: Mutex::default(),
-            hearts: Mutex::default(),
+            hearts: Inbox::default(),
             left: Mutex::default(),
             followers: Mutex::default(),
             beat: AtomicU64::new(0),
