@@ -145,6 +145,9 @@ pub(crate) fn begin<M: OwnedWords>(
         returns: Some(returns.clone()),
     };
     let at = room.offset;
+    // The padding: a copy keeps the other bytes of its last word. First, as that word is one of those below
+    // where there is neither key nor value.
+    memory.store(at + draft.entry_len() as u64 - 8, 0);
     memory.store(at + layout::MARK, layout::mark_word(room.term, room.generation));
     memory.store(at + layout::LENGTHS, layout::lengths_word(key.len(), value_len, stream));
     let mut next = at + FIXED as u64;
@@ -154,8 +157,6 @@ pub(crate) fn begin<M: OwnedWords>(
         memory.store(next, word);
         next += 8;
     }
-    // The padding: a copy keeps the other bytes of its last word.
-    memory.store(at + draft.entry_len() as u64 - 8, 0);
     memory.copy_in(next, key);
     draft
 }

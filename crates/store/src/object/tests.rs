@@ -106,6 +106,21 @@ proptest! {
     }
 
     #[test]
+    fn an_entry_without_key_and_value_comes_back_whole(
+        expiry in prop_oneof![Just(0u64), any::<u64>()],
+        session in proptest::option::of((any::<u64>(), any::<u64>())),
+    ) {
+        let journal = Journal::new(8192);
+        let session = session.map(|(id, operation)| Session { id, operation });
+        let meta = EntryMeta { session, ..EntryMeta::of(Kind::Noop) }.expiring(UnixMillis(expiry));
+        let draft = begin(&journal, &sums(), room(Term::ZERO, 1), (7, &Arc::default()), (&[], 0), meta);
+        let place = finish(&journal, &sums(), draft, Csn(5), 99);
+        let bytes = look(&journal, place);
+        let entry = read(&bytes, AT, &sums()).expect("verifies");
+        prop_assert_eq!((entry.session, entry.expiry, entry.key), (session, UnixMillis(expiry), &[][..]));
+    }
+
+    #[test]
     fn garbage_is_refused_and_never_panics(
         mut bytes in proptest::collection::vec(any::<u8>(), 0..400),
         lengths in prop_oneof![
