@@ -206,19 +206,19 @@ impl<M: OwnedWords> Store<M> {
         if entry.csn == csn { Ok(entry) } else { Err(EntryError::Other(entry.csn)) }
     }
 
-    /// Shows every whole entry of a segment, or of a run by its head, superseded or not. For segments in
-    /// which nothing is being written.
-    pub fn visit(&self, segment: u32, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
+    /// Shows the whole entries of a segment, or of a run by its head, superseded or not, from the room at
+    /// `from` on until `visit` wants no more. For segments in which nothing is being written.
+    pub fn visit(&self, segment: u32, from: u64, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>) -> bool) {
         let line = self.ledger.lock().segments[segment as usize].line;
         let (room, rooms) = line.rooms();
         let mut bytes = Vec::new();
-        for i in 0..rooms {
-            let offset = segment_at(segment) + i * room;
+        for offset in (0..rooms).map(|i| segment_at(segment) + i * room).filter(|&offset| offset >= from) {
             if let RoomState::Entry(entry, len) =
                 check_room(&self.memory, &self.sums, (offset, room), &mut bytes)
                 && line.holds(&entry)
+                && !visit(EntryPlace { offset, len }, &entry)
             {
-                visit(EntryPlace { offset, len }, &entry);
+                return;
             }
         }
     }
@@ -421,15 +421,12 @@ impl<M: OwnedWords> Store<M> {
         if !kept {
             self.memory.discard(segment_at(first), run as u64 * SEGMENT_BYTES);
         }
+        let stable = self.stable();
         for segment in first..first + run {
-            let line = {
-                let line = &mut self.ledger.lock().segments[segment as usize].line;
-                *line = line.freed();
-                *line
-            };
+            let line = self.ledger.lock().segments[segment as usize].line.freed(stable);
             write_line(&self.memory, &self.sums, segment, &line);
         }
-        self.ledger.lock().release(&self.budget, first, run, kept);
+        self.ledger.lock().release(&self.budget, (first, run), stable, kept);
     }
 
     /// When the next segment can be freed.

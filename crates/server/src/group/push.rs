@@ -289,9 +289,10 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         if synced {
             self.floors(&acked)?;
         }
-        let sums = self.reign.shared.engine.store.sums().clone();
+        let store = &self.reign.shared.engine.store;
+        let (sums, stable) = (store.sums().clone(), store.stable());
         for &segment in &asked {
-            let line = freed_line(self.memory(), &sums, segment);
+            let line = freed_line(self.memory(), &sums, segment, stable);
             let until = self.until();
             self.bulk.write(ARENA_REGION, line_at(segment), &line, until)?;
         }

@@ -86,7 +86,7 @@ pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: Geometry) 
                     (Phase::Adopted, Line { state, tail: 0, ..*line })
                 }
                 None if line.state == State::Free => (Phase::Free, *line),
-                None => (Phase::Free, line.freed()),
+                None => (Phase::Free, line.freed(Csn::NONE)),
             },
             // Which use it was about to have is not known; that of the next differs by its term in any case.
             Err(_) => {

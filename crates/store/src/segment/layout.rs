@@ -7,8 +7,8 @@
 //!  0  checksum of the next five words, seeded with the line's offset
 //!  8  generation u24 << 32 | stream u16 << 16 | lane u8 << 8 | state u8
 //! 16  run u32 << 32 | stride u32 (bytes; zero in a run)
-//! 24  claim csn: the stable point when it was last claimed; kept when it is free, as is the claim number
-//! 32  claim number: counts the claims of the arena
+//! 24  claim csn: the stable point when it was last claimed; of a free segment, when it was freed
+//! 32  claim number: counts the claims of the arena; kept when it is free
 //! 40  term in which it was claimed (39 bits)
 //! 48  tail: bytes of the segment handed out as rooms; outside the checksum
 //! 56  zero

@@ -230,10 +230,11 @@ impl Ledger {
     }
 
     /// Gives back what [`begin_release`](Self::begin_release) announced; the reserve is filled up first.
-    pub(crate) fn release(&mut self, budget: &Budget, first: u32, run: u32, kept: bool) {
+    pub(crate) fn release(&mut self, budget: &Budget, (first, run): (u32, u32), stable: Csn, kept: bool) {
         self.ages.remove(&(self.segments[first as usize].line.claim_csn, first));
         for segment in &mut self.segments[first as usize..(first + run) as usize] {
             segment.phase = Phase::Free;
+            segment.line = segment.line.freed(stable);
             segment.dirty = kept;
             segment.collecting = false;
         }
@@ -255,14 +256,15 @@ pub(crate) fn write_header<M: OwnedWords>(memory: &M, sums: &SumKey, segments: u
 /// Frees a segment of an arena that has no store: its claim came to nothing. Its numbers stay.
 pub fn forget<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32) {
     let line = Line::read(memory, sums, segment).unwrap_or(Line::FREE);
-    write_line(memory, sums, segment, &line.freed());
+    write_line(memory, sums, segment, &line.freed(Csn::NONE));
 }
 
-/// The line of a segment as it will be when it is free: what followers are sent before it is.
-pub fn freed_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32) -> [u8; 64] {
+/// The line of a segment as it will be when it is free: what followers are sent before it is. `stable` is the
+/// stable point.
+pub fn freed_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32, stable: Csn) -> [u8; 64] {
     let line = Line::read(memory, sums, segment).unwrap_or(Line::FREE);
     let mut bytes = [0; 64];
-    for (chunk, word) in bytes.chunks_exact_mut(8).zip(line_words(sums, segment, &line.freed())) {
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(line_words(sums, segment, &line.freed(stable))) {
         chunk.copy_from_slice(&word.to_le_bytes());
     }
     bytes

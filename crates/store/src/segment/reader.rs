@@ -125,10 +125,12 @@ impl Line {
             && (self.stride, head.stride) == (0, 0)
     }
 
-    /// The line once this use is over. Its numbers stay: the next claim goes on from them, and a later leader
-    /// learns from the claim csn of the last use how far the versions had come.
-    pub(crate) fn freed(&self) -> Line {
-        Line { generation: self.generation, claim: self.claim, claim_csn: self.claim_csn, ..Line::FREE }
+    /// The line once this use is over, at this stable point. Its numbers stay: the next claim goes on from
+    /// them. A later leader learns from the csn how far the versions had come, though nothing be left that
+    /// bears the last of them: what is dropped was below the stable point, or what superseded it was.
+    pub(crate) fn freed(&self, stable: Csn) -> Line {
+        let claim_csn = self.claim_csn.max(stable);
+        Line { generation: self.generation, claim: self.claim, claim_csn, ..Line::FREE }
     }
 
     /// Reads the line of a segment of a live or saved arena. A change in progress is waited out, with a
