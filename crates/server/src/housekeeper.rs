@@ -82,9 +82,38 @@ pub(crate) struct Housekeeper<Q> {
 struct Together<Q> {
     replicator: Replicator<Q, Mapped>,
     releases: Arc<Releases>,
-    /// Segments whose followers are still to be asked, and until which position of our stream records of
-    /// sessions were saved from them.
-    leaving: Vec<(u32, u64)>,
+    /// Segments whose followers are still to be asked.
+    leaving: Vec<Leaving>,
+}
+
+/// A segment that is dead and past its quarantine.
+struct Leaving {
+    segment: u32,
+    /// From where on in the arena records of sessions are still to be saved from it.
+    unsaved: Option<u64>,
+    /// Where our stream ended when the last of them was.
+    until: u64,
+}
+
+impl<Q: QueuePair> Together<Q> {
+    /// Followers are asked to let go of what is dead once what sessions may still ask for is saved from it.
+    fn part(&mut self, shared: &Shared, hand: &mut Hand<Mapped>) {
+        let later = shared.engine.later.as_ref().expect("a group writes later");
+        self.leaving.retain_mut(|leaving| {
+            if let Some(from) = leaving.unsaved {
+                let rest = (leaving.segment, from);
+                leaving.unsaved = shared.engine.save_records(hand, rest, &shared.sessions);
+                leaving.until = hand.stream.as_ref().map_or(0, Stream::written);
+            }
+            let applied = hand.stream.as_ref().map_or(0, Stream::applied);
+            let saved = leaving.unsaved.is_none() && applied >= leaving.until;
+            if saved {
+                let written = later.progress.iter().map(|progress| progress.written());
+                self.releases.ask(leaving.segment, written.collect());
+            }
+            !saved
+        });
+    }
 }
 
 impl<Q: QueuePair> Housekeeper<Q> {
@@ -139,24 +168,17 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     /// Sends what was written to the followers, applies what they have, and frees what they have let go of.
     fn replicate(&mut self, moment: Moment) -> Pumped {
-        let (Some(group), Some(stream)) = (&mut self.group, &mut self.hand.stream) else {
+        let Housekeeper { shared, hand, group, .. } = self;
+        let (Some(group), Some(stream)) = (group, &mut hand.stream) else {
             return Pumped::Idle;
         };
         let pumped = group.replicator.pump(stream);
-        let applied = stream.applied();
-        group.leaving.retain(|&(segment, until)| {
-            let saved = applied >= until;
-            if saved {
-                let later = self.shared.engine.later.iter().flat_map(|later| &later.progress);
-                group.releases.ask(segment, later.map(|progress| progress.written()).collect());
-            }
-            !saved
-        });
+        group.part(shared, hand);
         for segment in group.releases.take_free() {
-            self.shared.engine.store.released(segment);
+            shared.engine.store.released(segment);
             self.last_gain = moment.now;
         }
-        match self.shared.engine.apply_committed(&mut self.hand, moment) {
+        match shared.engine.apply_committed(hand, moment) {
             0 => pumped,
             _ => Pumped::Busy,
         }
@@ -215,7 +237,12 @@ impl<Q: QueuePair> Housekeeper<Q> {
                     return false;
                 }
                 Work::Again => {}
-                Work::Release { segment, .. } => self.release(segment),
+                Work::Release { segment, .. } => {
+                    let Some(group) = &mut self.group else {
+                        unreachable!("this store frees without asking")
+                    };
+                    group.leaving.push(Leaving { segment, unsaved: Some(0), until: 0 });
+                }
                 Work::Move { place, csn } => {
                     let Housekeeper { shared, hand, .. } = self;
                     let moved = match shared.engine.later {
@@ -231,16 +258,6 @@ impl<Q: QueuePair> Housekeeper<Q> {
             }
         }
         true
-    }
-
-    /// A segment (or run) is dead and past its quarantine: followers let go of it once what sessions may
-    /// still ask for is saved from it.
-    fn release(&mut self, segment: u32) {
-        let Housekeeper { shared, hand, group, .. } = self;
-        let Some(group) = group else { unreachable!("this store frees without asking") };
-        shared.engine.save_records(hand, segment, &shared.sessions);
-        let until = hand.stream.as_ref().map_or(0, Stream::written);
-        group.leaving.push((segment, until));
     }
 
     fn expire(&mut self, moment: Moment) -> bool {

@@ -9,30 +9,44 @@ use longarm_memory::OwnedWords;
 use longarm_store::{EntryMeta, Kind};
 
 use crate::engine::{Engine, Hand};
+use crate::increment::{DIGITS_MAX, decimal, parse};
 use crate::session::Sessions;
-use crate::stream::{Change, Written};
+use crate::stream::{Change, Stream, Written};
 
 impl<M: OwnedWords> Engine<M> {
-    /// Saves the records that a dead segment, or run, holds.
-    pub(crate) fn save_records(&self, hand: &mut Hand<M>, segment: u32, sessions: &Sessions) {
-        let mut saved = Vec::new();
-        self.store.visit(segment, &mut |place, entry| {
+    /// Saves the records that a dead segment, or run, holds from `from` on, an offset in the arena. Where to
+    /// go on, if there is no room for one now.
+    #[must_use]
+    pub(crate) fn save_records(
+        &self,
+        hand: &mut Hand<M>,
+        (segment, from): (u32, u64),
+        sessions: &Sessions,
+    ) -> Option<u64> {
+        let mut stuck = None;
+        self.store.visit(segment, from, &mut |place, entry| {
             let asked = |by: &longarm_store::Session| sessions.may_ask(by.id, by.operation);
-            if let Some(by) = entry.session.filter(asked)
-                && entry.kind != Kind::Noop
-            {
-                let number = std::str::from_utf8(entry.value).ok().and_then(|text| text.parse::<i64>().ok());
-                saved.push((place, by, entry.csn, number));
-            }
-        });
-        for (place, by, csn, number) in saved {
-            let text = number.map_or_else(String::new, |number| number.to_string());
-            let meta = EntryMeta::of(Kind::Noop).by(by);
-            // The reserve is for this: it must not fail for want of memory.
-            let Ok(draft) = hand.writer.draft_kept(&[], text.as_bytes(), meta) else { continue };
-            let copy = hand.writer.finish(draft, csn);
+            let Some(by) = entry.session.filter(asked).filter(|_| entry.kind != Kind::Noop) else {
+                return true;
+            };
+            let mut text = [0; DIGITS_MAX];
+            let number = parse(entry.value).map_or(&[][..], |number| decimal(number, &mut text));
+            let full = hand.stream.as_ref().is_none_or(Stream::is_full);
+            let draft = if full {
+                None
+            } else {
+                hand.writer.draft_kept(&[], number, EntryMeta::of(Kind::Noop).by(by)).ok()
+            };
+            let Some(draft) = draft else {
+                stuck = Some(place.offset);
+                return false;
+            };
+            let copy = hand.writer.finish(draft, entry.csn);
             let stream = hand.stream.as_mut().expect("a hand of a group has a stream");
-            stream.push(Written { place: copy, csn, change: Change::Replace { from: place, csn } });
-        }
+            let change = Change::Replace { from: place, csn: entry.csn };
+            stream.push(Written { place: copy, csn: entry.csn, change });
+            true
+        });
+        stuck
     }
 }

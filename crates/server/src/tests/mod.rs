@@ -9,3 +9,4 @@ mod memory;
 mod model;
 mod operations;
 mod relief;
+mod terms;

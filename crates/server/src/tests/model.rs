@@ -3,15 +3,16 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longarm_base::{Nanos, UnixMillis};
+use longarm_base::{Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Backing, Budget, Mapped, Region, RegionOptions, SumKey};
+use longarm_store::Session;
 use longarm_wire::{Condition, Request, RequestKind, Status};
 use proptest::prelude::*;
 
 use crate::clock::Moment;
-use crate::engine::{Engine, EngineOptions, Hand, Outcome};
+use crate::engine::{Engine, EngineOptions, Hand, Outcome, Short};
 use crate::options::Eviction;
 
 fn memory(bytes: u64) -> Mapped {
@@ -19,25 +20,86 @@ fn memory(bytes: u64) -> Mapped {
     Region::create(&options).expect("a region").memory().clone()
 }
 
+pub const QUARANTINE: Nanos = Nanos::from_millis(20);
+
 /// An engine with one worker, and a second stream to move with.
 pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped> {
-    let sums = SumKey::new(11);
-    let control = Control::create(memory(4096), 1, sums.clone());
+    build(slots, eviction, (limit, memory(limit + (1 << 20))), None)
+}
+
+fn sums() -> SumKey {
+    SumKey::new(11)
+}
+
+/// An arena that holds nothing yet, for [`engine_of`].
+pub fn arena(limit: u64) -> Mapped {
+    let arena = memory(limit + (1 << 20));
+    longarm_store::format(&arena, &sums()).expect("an arena");
+    arena
+}
+
+/// The same as the leader of a group's term, over an arena that earlier ones left.
+pub fn engine_of(term: Term, slots: SlotKind, limit: u64, arena: &Mapped) -> Engine<Mapped> {
+    build(slots, Eviction::None, (limit, arena.clone()), Some(term))
+}
+
+fn build(
+    slots: SlotKind,
+    eviction: Eviction,
+    (limit, arena): (u64, Mapped),
+    term: Option<Term>,
+) -> Engine<Mapped> {
+    let control = Control::create(memory(4096), 1, sums());
     let options = EngineOptions {
-        term: None,
+        term,
         workers: 1,
         slots,
         expected_items: 100,
         hash_key: 5,
         eviction,
-        quarantine: Nanos::from_millis(20),
+        quarantine: QUARANTINE,
     };
-    let regions = (memory(limit), memory(limit + (1 << 20)));
-    Engine::create(regions, control, sums, Arc::new(Budget::new(limit)), options).expect("an engine")
+    let (regions, budget) = ((memory(limit), arena), Arc::new(Budget::new(limit)));
+    Engine::create(regions, control, sums(), budget, options).expect("an engine")
 }
 
+/// Executes a write and, in a group, has it committed and applied.
+pub fn execute(
+    engine: &Engine<Mapped>,
+    hand: &mut Hand<Mapped>,
+    moment: Moment,
+    request: &Request<'_>,
+) -> Result<Outcome, Short> {
+    if engine.later.is_some() {
+        let by = (request.operation != 0).then_some(Session { id: SESSION, operation: request.operation });
+        let outcome = engine.write_later(hand, moment, (request, by))?;
+        apply(engine, hand, moment);
+        return Ok(outcome);
+    }
+    match request.kind {
+        RequestKind::Put => engine.put(hand, moment, request),
+        RequestKind::Delete => Ok(engine.delete(moment, request)),
+        RequestKind::Increment => engine.increment(hand, moment, request),
+        _ => engine.touch(hand, moment, request),
+    }
+}
+
+/// All that the hand wrote is committed, and applied.
+pub fn apply(engine: &Engine<Mapped>, hand: &mut Hand<Mapped>, moment: Moment) {
+    let stream = hand.stream.as_mut().expect("a hand of a group has a stream");
+    stream.committed = stream.written();
+    engine.apply_committed(hand, moment);
+    let stream = hand.stream.as_mut().expect("as above");
+    assert_eq!(stream.applied(), stream.written());
+    stream.forget(u64::MAX);
+    engine.store.set_stable(engine.stable_point());
+}
+
+/// Whose all numbered operations are.
+pub const SESSION: u64 = 77;
+
 #[derive(Clone, Debug)]
-enum Step {
+pub enum Step {
     Put { key: u8, len: usize, ttl: u64, keep: bool, condition: Condition, stale: bool },
     Delete { key: u8, condition: Condition, stale: bool },
     Increment { key: u8, by: i64 },
@@ -55,7 +117,7 @@ fn condition() -> impl Strategy<Value = Condition> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub fn step() -> impl Strategy<Value = Step> {
     let key = || 0u8..12;
     let ttl = || prop_oneof![3 => Just(0u64), 2 => 1u64..50];
     let len = prop_oneof![0usize..60, 60usize..2000, 8000usize..9000];
@@ -75,7 +137,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 #[derive(Clone, Debug)]
-struct Item {
+pub struct Item {
     value: Vec<u8>,
     csn: u64,
     expiry: u64,
@@ -83,10 +145,12 @@ struct Item {
 
 /// What a client may see.
 #[derive(Default)]
-struct Model {
-    items: HashMap<Vec<u8>, Item>,
-    last: u64,
-    unix: u64,
+pub struct Model {
+    pub items: HashMap<Vec<u8>, Item>,
+    pub last: u64,
+    pub unix: u64,
+    /// Writes are numbered, this was the last one.
+    pub operation: Option<u64>,
 }
 
 impl Model {
@@ -109,6 +173,21 @@ impl Model {
         self.last += 1;
         self.items.insert(key.to_vec(), Item { value, csn: self.last, expiry });
         Outcome::ok(longarm_base::Csn(self.last))
+    }
+
+    fn delete(&mut self, key: &[u8], condition: Condition, argument: u64) -> Outcome {
+        match self.live(key) {
+            None if condition == Condition::Version && argument != 0 => Outcome::of(Status::Mismatch),
+            None => Outcome::of(Status::NotFound),
+            Some(_) => match self.holds(key, condition, argument) {
+                Err(no) => no,
+                Ok(()) => {
+                    self.last += 1;
+                    self.items.remove(key);
+                    Outcome::ok(longarm_base::Csn(self.last))
+                }
+            },
+        }
     }
 
     fn expiry(&self, ttl: u64) -> u64 {
@@ -135,15 +214,28 @@ fn key_of(key: u8) -> Vec<u8> {
     vec![key + 1; [1, 16, 40, 300][key as usize % 4]]
 }
 
-fn run(engine: &Engine<Mapped>, hand: &mut Hand<Mapped>, model: &mut Model, step: &Step) {
+/// Takes the step and compares; what came of it, if that was a write.
+pub fn run(
+    engine: &Engine<Mapped>,
+    hand: &mut Hand<Mapped>,
+    model: &mut Model,
+    step: &Step,
+) -> Option<Outcome> {
     let moment = Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
-    let request = |kind, key| Request { key, ..Request::new(kind, 0) };
+    if let Some(operation) = &mut model.operation {
+        *operation += 1;
+    }
+    let operation = model.operation.unwrap_or(0);
+    let request = |kind, key| Request { key, ..Request::new(kind, operation) };
     let argument = |model: &Model, key: &[u8], stale: bool| {
         let csn = model.live(key).map_or(0, |item| item.csn);
         if stale { csn.saturating_sub(1).max(1) } else { csn }
     };
     match *step {
-        Step::Wait { ms } => model.unix += ms,
+        Step::Wait { ms } => {
+            model.unix += ms;
+            None
+        }
         Step::Put { key, len, ttl, keep, condition, stale } => {
             let key = key_of(key);
             let value: Vec<u8> = (0..len).map(|i| (i + len) as u8).collect();
@@ -155,32 +247,25 @@ fn run(engine: &Engine<Mapped>, hand: &mut Hand<Mapped>, model: &mut Model, step
                 let expiry = if keep { kept } else { model.expiry(ttl) };
                 model.store(&key, value.clone(), expiry)
             });
-            assert_eq!(engine.put(hand, moment, &asked), Ok(expected.unwrap_or_else(|no| no)));
+            let outcome = execute(engine, hand, moment, &asked);
+            assert_eq!(outcome, Ok(expected.unwrap_or_else(|no| no)));
+            outcome.ok()
         }
         Step::Delete { key, condition, stale } => {
             let key = key_of(key);
             let mut asked = request(RequestKind::Delete, &key[..]);
             (asked.condition, asked.argument) = (condition, argument(model, &key, stale));
-            let expected = match model.live(&key) {
-                None if condition == Condition::Version && asked.argument != 0 => {
-                    Outcome::of(Status::Mismatch)
-                }
-                None => Outcome::of(Status::NotFound),
-                Some(_) => model.holds(&key, condition, asked.argument).map_or_else(
-                    |no| no,
-                    |()| {
-                        model.last += 1;
-                        model.items.remove(&key);
-                        Outcome::ok(longarm_base::Csn(model.last))
-                    },
-                ),
-            };
-            assert_eq!(engine.delete(moment, &asked), expected);
+            let expected = model.delete(&key, condition, asked.argument);
+            let outcome = execute(engine, hand, moment, &asked);
+            assert_eq!(outcome, Ok(expected));
+            outcome.ok()
         }
         Step::Increment { key, by } => {
             let key = key_of(key);
             let asked = Request { argument: by as u64, ..request(RequestKind::Increment, &key[..]) };
-            assert_eq!(engine.increment(hand, moment, &asked), Ok(model.increment(&key, by)));
+            let outcome = execute(engine, hand, moment, &asked);
+            assert_eq!(outcome, Ok(model.increment(&key, by)));
+            outcome.ok()
         }
         Step::Touch { key, ttl } => {
             let key = key_of(key);
@@ -189,21 +274,31 @@ fn run(engine: &Engine<Mapped>, hand: &mut Hand<Mapped>, model: &mut Model, step
                 None => Outcome::of(Status::NotFound),
                 Some(value) => model.store(&key, value, model.expiry(ttl)),
             };
-            assert_eq!(engine.touch(hand, moment, &asked), Ok(expected));
+            let outcome = execute(engine, hand, moment, &asked);
+            assert_eq!(outcome, Ok(expected));
+            outcome.ok()
         }
         Step::Get { key } => {
             let key = key_of(key);
-            let outcome = engine.get(hand, moment, &request(RequestKind::Get, &key));
-            match model.live(&key) {
-                None => assert_eq!(outcome, Outcome::of(Status::NotFound)),
-                Some(item) => {
-                    let left = if item.expiry == 0 { 0 } else { item.expiry - model.unix };
-                    assert_eq!((outcome.csn.0, outcome.number), (item.csn, left as i64));
-                    assert_eq!(hand.value(), item.value);
-                }
-            }
+            check_get(engine, hand, model, (moment, &request(RequestKind::Get, &key)));
+            None
         }
     }
+}
+
+fn check_get(
+    engine: &Engine<Mapped>,
+    hand: &mut Hand<Mapped>,
+    model: &Model,
+    (moment, asked): (Moment, &Request<'_>),
+) {
+    let outcome = engine.get(hand, moment, asked);
+    let Some(item) = model.live(asked.key) else {
+        return assert_eq!(outcome, Outcome::of(Status::NotFound));
+    };
+    let left = if item.expiry == 0 { 0 } else { item.expiry - model.unix };
+    assert_eq!((outcome.csn.0, outcome.number), (item.csn, left as i64));
+    assert_eq!(hand.value(), item.value);
 }
 
 proptest! {

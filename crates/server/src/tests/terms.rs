@@ -1,0 +1,158 @@
+//! The engine of a group's leader, over terms: each takes over the arena that the one before left, and is the
+//! same map with the same completion records.
+
+use std::collections::VecDeque;
+
+use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::{Nanos, NodeId, Term, UnixMillis};
+use longarm_index::hash::SlotKind;
+use longarm_memory::Mapped;
+use longarm_store::{Collector, Work};
+use longarm_wire::Condition;
+use proptest::prelude::*;
+
+use super::model::{Model, QUARANTINE, SESSION, Step, apply, arena, engine_of, run, step};
+use crate::clock::Moment;
+use crate::collect::Relocated;
+use crate::engine::{Engine, Hand, Outcome};
+use crate::session::{Recall, Sessions};
+
+const LIMIT: u64 = 64 << 20;
+
+/// A leader without followers, threads and clock.
+struct Leader {
+    engine: Engine<Mapped>,
+    hand: Hand<Mapped>,
+    /// Of the housekeeper's stream.
+    keeper: Hand<Mapped>,
+    collector: Collector<Mapped>,
+    sessions: Sessions,
+}
+
+impl Leader {
+    fn new(counter: u32, slots: SlotKind, arena: &Mapped, moment: Moment) -> Leader {
+        let engine = engine_of(Term::new(counter, NodeId(1)), slots, LIMIT, arena);
+        let sessions = Sessions::new(4, Nanos(u64::MAX));
+        engine.restore(&sessions, moment);
+        let (hand, keeper) = (engine.hand(0), engine.hand(1));
+        let collector = Collector::new(engine.store.clone());
+        Leader { engine, hand, keeper, collector, sessions }
+    }
+
+    /// Collects all that is worth it, as the housekeeper does where no follower is to be asked.
+    fn collect(&mut self, moment: Moment) {
+        let Leader { engine, keeper, collector, sessions, .. } = self;
+        for _ in 0..10_000 {
+            match collector.next_work(moment.now, 90) {
+                Work::Move { place, csn } => {
+                    let moved = engine.relocate_later(keeper, moment, (place, csn), sessions);
+                    assert_ne!(moved, Relocated::Full);
+                    apply(engine, keeper, moment);
+                }
+                Work::Again => {}
+                Work::Release { segment, .. } => {
+                    assert_eq!(engine.save_records(keeper, (segment, 0), sessions), None);
+                    apply(engine, keeper, moment);
+                    engine.store.released(segment);
+                }
+                Work::Idle(_) => return,
+            }
+        }
+        panic!("collection does not come to an end");
+    }
+}
+
+#[test]
+fn versions_go_on_though_nothing_is_left_that_bore_the_last() {
+    let arena = arena(LIMIT);
+    let mut model = Model { unix: 1_000_000, ..Model::default() };
+    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    let put = Step::Put { key: 1, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
+    let delete = Step::Delete { key: 1, condition: Condition::Always, stale: false };
+    for step in [put.clone(), put, delete] {
+        run(&leader.engine, &mut leader.hand, &mut model, &step);
+    }
+    leader.hand.writer.seal_all();
+    leader.collect(moment(&model));
+    model.unix += 1 + QUARANTINE.0 / 1_000_000;
+    leader.collect(moment(&model));
+    assert_eq!(leader.engine.store.counters().used_bytes, 0, "all of it is collected");
+    let leader = Leader::new(2, SlotKind::Inline64, &arena, moment(&model));
+    assert_eq!(leader.engine.csn().0, model.last);
+}
+
+#[derive(Clone, Debug)]
+enum Then {
+    Step(Step),
+    Collect,
+    NextTerm,
+}
+
+fn then() -> impl Strategy<Value = Then> {
+    prop_oneof![30 => step().prop_map(Then::Step), 2 => Just(Then::Collect), 1 => Just(Then::NextTerm)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaders_one_after_another_are_one_map(
+        (pointer, numbered) in any::<(bool, bool)>(),
+        steps in proptest::collection::vec(then(), 1..300),
+    ) {
+        let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
+        let arena = arena(LIMIT);
+        let mut model = Model { unix: 1_000_000, operation: numbered.then_some(0), ..Model::default() };
+        let moment = |model: &Model| Moment {
+            now: Nanos(model.unix * 1_000_000),
+            unix: UnixMillis(model.unix),
+        };
+        let mut term = 1;
+        let mut leader = Leader::new(term, slots, &arena, moment(&model));
+        // Writes that left an entry, newest last.
+        let mut written: VecDeque<(u64, bool, Outcome)> = VecDeque::new();
+        for step in steps.iter().chain([&Then::Collect, &Then::NextTerm]) {
+            match step {
+                Then::Step(step) => {
+                    let before = leader.engine.csn();
+                    let Some(outcome) = run(&leader.engine, &mut leader.hand, &mut model, step) else {
+                        continue;
+                    };
+                    let Some(operation) = model.operation else { continue };
+                    let (session, _) = leader.sessions.open(SESSION);
+                    session.lock().record(operation, outcome, None);
+                    if leader.engine.csn() > before {
+                        written.push_back((operation, matches!(step, Step::Increment { .. }), outcome));
+                    }
+                }
+                Then::Collect => {
+                    // Sealed, so that all of it may be collected.
+                    leader.hand.writer.seal_all();
+                    leader.collect(moment(&model));
+                    model.unix += 1 + QUARANTINE.0 / 1_000_000;
+                    leader.collect(moment(&model));
+                }
+                Then::NextTerm => {
+                    term += 1;
+                    leader = Leader::new(term, slots, &arena, moment(&model));
+                    prop_assert_eq!(leader.engine.csn().0, model.last, "no version is given twice");
+                    let asked = model.operation.map_or(0, |last| last.saturating_sub(QUEUE_DEPTH as u64));
+                    written.retain(|&(operation, ..)| operation > asked + 1);
+                    for &(operation, counted, outcome) in &written {
+                        let (session, _) = leader.sessions.open(SESSION);
+                        let Recall::Ran(told, None) = session.lock().recall(operation) else {
+                            panic!("operation {operation} of {:?} is forgotten", model.operation);
+                        };
+                        prop_assert_eq!((told.status, told.csn), (outcome.status, outcome.csn));
+                        prop_assert!(!counted || told.number == outcome.number);
+                    }
+                }
+            }
+        }
+        let Leader { engine, hand, keeper, .. } = leader;
+        drop((hand, keeper));
+        let report = engine.store.check();
+        prop_assert!(report.is_sound(), "{:?}", report.problems);
+    }
+}
