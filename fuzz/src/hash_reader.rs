@@ -121,7 +121,8 @@ fn change(
             if input.u8() & 1 == 1 {
                 let (key, value) = ([1, 2, 3], [4; 10]);
                 let csn = Csn(input.below(1 << 20) + 1);
-                let record = Record::Inline { csn, key: &key, value: &value, expiry: UnixMillis::NEVER };
+                let record =
+                    Record::Inline { csn, key: &key, value: &value, expiry: UnixMillis::NEVER, entry: None };
                 bytes = record.pack64(sums, at ^ u64::from(table.id) << 40);
             }
             let sum = sums.sum(at ^ u64::from(table.id) << 40, &bytes[8..]);
@@ -232,7 +233,7 @@ thread_local! {
 /// Puts, replacements and removals; then a growth whose moves are half done.
 fn bed(kind: SlotKind, discipline: Discipline) -> Bed {
     let (memory, book) = (Arc::new(Flat::new(BED)), Book::default());
-    let options = Options { slots: kind, discipline, expected_items: 1, hash_key: 7 };
+    let options = Options { slots: kind, discipline, expected_items: 1, hash_key: 7, places: false };
     let budget = Arc::new(Budget::new(BED));
     let owner = Owner::create(memory.clone(), book.clone(), SumKey::new(SUMS), budget, options, |_| {});
     let owner = owner.expect("room for the first table");
@@ -245,7 +246,7 @@ fn bed(kind: SlotKind, discipline: Discipline) -> Bed {
         let entry = EntryRef { offset: csn.0 * 64, len: 64 };
         book.0.lock().expect("book").insert(csn.0, key.clone());
         let record = match inline {
-            true => Record::Inline { csn, key: &key, value: &value, expiry },
+            true => Record::Inline { csn, key: &key, value: &value, expiry, entry: None },
             false => Record::Entry { csn, entry, hash, expiry },
         };
         let mut pair = owner.lock(hash);

@@ -112,7 +112,7 @@ impl<T: Transport> Client<T> {
         let mut found = Vec::new();
         let mut entries = Vec::new();
         let looked = items(&window, table, pair, &sums, |record| match *record {
-            Record::Inline { csn, key, value, expiry } => {
+            Record::Inline { csn, key, value, expiry, .. } => {
                 found.push(Item { key: key.to_vec(), value: value.to_vec(), csn, expiry })
             }
             Record::Entry { csn, entry, .. } => entries.push((entry, csn)),

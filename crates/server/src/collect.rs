@@ -10,7 +10,7 @@ use longarm_store::{EntryPlace, Kind};
 use crate::clock::Moment;
 use crate::engine::{Engine, Hand};
 use crate::item::entry_ref;
-use crate::later::names;
+use crate::newest::names;
 use crate::session::Sessions;
 use crate::stream::{Change, Stream, Written};
 
@@ -45,7 +45,7 @@ impl<M: OwnedWords> Engine<M> {
                 let pair = self.index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
                 // Over: it goes by expiry. Another version: this one is being applied, or was replaced.
-                if !names(&found.record(), csn, place) || self.current(&found, moment).gone {
+                if !names(&found, csn, place) || self.current(&found, moment).gone {
                     return Relocated::Lost;
                 }
                 Change::Move { hash, from: place }
@@ -84,23 +84,19 @@ impl<M: OwnedWords> Engine<M> {
         };
         let mut pair = self.index.lock(hash);
         let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
-        let expiry = match found.record() {
-            Record::Entry { csn: named, entry, expiry, .. }
-                if (named, entry.offset) == (csn, place.offset) =>
-            {
-                expiry
-            }
-            _ => return Relocated::Lost,
-        };
+        if !names(&found, csn, place) {
+            return Relocated::Lost;
+        }
         let Some(draft) = draft else {
             self.remove(&mut pair, &found);
             // Relaxed: a counter.
             self.counts.expired.fetch_add(1, Ordering::Relaxed);
             return Relocated::Done;
         };
-        let copy = entry_ref(hand.writer.finish(draft, csn));
+        let copy = hand.writer.finish(draft, csn);
         self.store.supersede(place, csn);
-        let switched = pair.replace(&found, &Record::Entry { csn, entry: copy, hash, expiry });
+        let expiry = entry.expiry;
+        let switched = pair.replace(&found, &Record::Entry { csn, entry: entry_ref(copy), hash, expiry });
         assert!(switched.is_ok(), "a record that is replaced in place needs no room");
         // Relaxed: a counter.
         self.counts.moved.fetch_add(1, Ordering::Relaxed);

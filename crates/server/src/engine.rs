@@ -168,7 +168,7 @@ fn set(word: &AtomicU64, time: Nanos) {
 pub(crate) struct Current {
     pub csn: Csn,
     pub expiry: UnixMillis,
-    /// Its entry, unless it is inline.
+    /// Its entry; outside a group an inline item has none.
     pub place: Option<EntryPlace>,
     /// Its time is over: to clients it is not there.
     pub gone: bool,
@@ -202,6 +202,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             discipline: Discipline::InPlace,
             expected_items: options.expected_items,
             hash_key: options.hash_key,
+            places: options.term.is_some() && options.slots == SlotKind::Inline64,
         };
         let publish = move |geometry: &hash::Geometry| control.publish(geometry);
         let index =
@@ -276,7 +277,9 @@ impl<M: OwnedWords> Engine<M> {
     #[inline]
     pub(crate) fn current(&self, found: &Found, moment: Moment) -> Current {
         let (csn, expiry, place) = match found.record() {
-            Record::Inline { csn, expiry, .. } => (csn, expiry, None),
+            Record::Inline { csn, expiry, entry, .. } => {
+                (csn, expiry, entry.map(|entry| self.arena.place(entry)))
+            }
             Record::Entry { csn, entry, expiry, .. } => {
                 // A 16-byte slot has no expiry: the entry says it.
                 let silent = self.options.slots == SlotKind::Pointer16 && self.uses_ttl();
@@ -289,8 +292,8 @@ impl<M: OwnedWords> Engine<M> {
 
     /// Takes a found record away: its entry is superseded before the slot forgets it.
     pub(crate) fn remove(&self, pair: &mut PairOf<'_, M>, found: &Found) {
-        if let Record::Entry { csn, entry, .. } = found.record() {
-            self.store.supersede(self.arena.place(entry), csn);
+        if let Some(entry) = found.entry() {
+            self.store.supersede(self.arena.place(entry), found.record().csn());
         }
         pair.remove(found);
     }

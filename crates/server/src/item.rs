@@ -73,7 +73,7 @@ impl<M: OwnedWords> Engine<M> {
     ) -> Csn {
         let csn = self.next_csn();
         let record = match item {
-            Item::Inline { key, value, expiry } => Record::Inline { csn, key, value, expiry },
+            Item::Inline { key, value, expiry } => Record::Inline { csn, key, value, expiry, entry: None },
             Item::Drafted { draft, hash, expiry } => {
                 let entry = entry_ref(writer.finish(draft, csn));
                 Record::Entry { csn, entry, hash, expiry }

@@ -11,8 +11,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm_base::{Csn, Mutant, UnixMillis};
-use longarm_index::hash::Record;
+use longarm_base::{Csn, Mutant, Nanos, UnixMillis};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Session};
 use longarm_wire::{Condition, Request, RequestKind, Status};
@@ -20,7 +19,7 @@ use longarm_wire::{Condition, Request, RequestKind, Status};
 use crate::clock::Moment;
 use crate::engine::{Current, Engine, Hand, Outcome, Short, holds};
 use crate::increment::{DIGITS_MAX, decimal, parse};
-use crate::item::entry_ref;
+use crate::newest::names;
 use crate::stream::{Change, Progress, Stream, Written};
 use crate::stripes::{Stripe, Stripes};
 
@@ -41,19 +40,19 @@ impl Later {
     }
 
     /// The lease lasts until then.
-    pub fn set_lease(&self, end: longarm_base::Nanos) {
+    pub fn set_lease(&self, end: Nanos) {
         // Release: pairs with `leads`.
         self.lease.store(end.0, Ordering::Release);
     }
 
     /// When it ends, as far as it was renewed.
-    pub fn lease(&self) -> longarm_base::Nanos {
+    pub fn lease(&self) -> Nanos {
         // Acquire: pairs with `set_lease`.
-        longarm_base::Nanos(self.lease.load(Ordering::Acquire))
+        Nanos(self.lease.load(Ordering::Acquire))
     }
 
     /// Whether what was seen before `now` was the newest: to be asked after looking (VERIFY L9, etcd 20418).
-    pub fn leads(&self, now: longarm_base::Nanos) -> bool {
+    pub fn leads(&self, now: Nanos) -> bool {
         // Acquire: pairs with `set_lease`.
         now.0 < self.lease.load(Ordering::Acquire) || Mutant::NoLease.is_on()
     }
@@ -254,7 +253,8 @@ impl<M: OwnedWords> Engine<M> {
         let Written { place, csn, change } = *written;
         match change {
             Change::Store { hash, stripe } => {
-                if !self.apply_store(bytes, moment, (place, csn), hash) {
+                let entry = self.own_entry(bytes, place, csn);
+                if !self.set_newest(moment, (place, &entry), hash) {
                     return false;
                 }
                 self.leave(stripe);
@@ -262,22 +262,15 @@ impl<M: OwnedWords> Engine<M> {
             }
             Change::Remove { hash, stripe } => {
                 let entry = self.own_entry(bytes, place, csn);
-                let mut pair = self.index.lock(hash);
-                if let Some(found) = pair.find(entry.key)
-                    && found.record().csn() < csn
-                {
-                    self.remove(&mut pair, &found);
-                }
-                drop(pair);
+                self.remove_older((entry.key, hash), csn);
                 self.leave(stripe);
             }
             Change::Move { hash, from } => {
                 let entry = self.own_entry(bytes, place, csn);
                 let mut pair = self.index.lock(hash);
                 match pair.find(entry.key) {
-                    Some(found) if names(&found.record(), csn, from) || Mutant::MoveAnyway.is_on() => {
-                        let record =
-                            Record::Entry { csn, entry: entry_ref(place), hash, expiry: entry.expiry };
+                    Some(found) if names(&found, csn, from) || Mutant::MoveAnyway.is_on() => {
+                        let record = self.record_of(place, &entry, hash);
                         self.store.supersede(from, csn);
                         let switched = pair.replace(&found, &record);
                         assert!(switched.is_ok(), "a record that is replaced in place needs no room");
@@ -294,39 +287,6 @@ impl<M: OwnedWords> Engine<M> {
                 self.store.supersede(from, replaced);
             }
         }
-        true
-    }
-
-    fn apply_store(
-        &self,
-        bytes: &mut Vec<u8>,
-        moment: Moment,
-        (place, csn): (EntryPlace, Csn),
-        hash: Hash,
-    ) -> bool {
-        let entry = self.own_entry(bytes, place, csn);
-        let record = Record::Entry { csn, entry: entry_ref(place), hash, expiry: entry.expiry };
-        let mut pair = self.index.lock(hash);
-        let Some(found) = pair.find(entry.key) else {
-            if pair.insert(&record).is_ok() {
-                return true;
-            }
-            drop(pair);
-            return self.index.make_room_anyway(hash, moment.now).is_ok()
-                && self.apply_store(bytes, moment, (place, csn), hash);
-        };
-        let current = self.current(&found, moment);
-        if current.csn > csn {
-            // A write that was drawn later and committed sooner: ours was the key's value just before it.
-            drop(pair);
-            self.store.supersede(place, csn);
-            return true;
-        }
-        if let Some(old) = current.place {
-            self.store.supersede(old, current.csn);
-        }
-        let switched = pair.replace(&found, &record);
-        assert!(switched.is_ok(), "a record that is replaced in place needs no room");
         true
     }
 
@@ -352,9 +312,4 @@ impl<M: OwnedWords> Engine<M> {
         let later = self.later.iter().flat_map(|later| &later.progress);
         later.filter_map(|progress| progress.low()).fold(counter, |stable, low| stable.min(Csn(low.0 - 1)))
     }
-}
-
-/// Whether a slot names exactly this entry.
-pub(crate) fn names(record: &Record<'_>, csn: Csn, place: EntryPlace) -> bool {
-    matches!(*record, Record::Entry { csn: named, entry, .. } if (named, entry.offset) == (csn, place.offset))
 }

@@ -29,6 +29,7 @@ mod inbox;
 mod increment;
 mod item;
 mod later;
+mod newest;
 mod options;
 mod pulse;
 mod put;

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use longarm_base::{Csn, Mutant, UnixMillis};
-use longarm_index::hash::Record;
 use longarm_memory::OwnedWords;
 use longarm_store::{Entry, EntryPlace, Kind};
 
 use crate::clock::Moment;
 use crate::engine::{Engine, Outcome};
 use crate::increment::parse;
-use crate::item::entry_ref;
 use crate::session::Sessions;
 
 /// The newest delete of each key that has one. Puts of it may be found before and after.
@@ -39,47 +37,18 @@ impl<M: OwnedWords> Engine<M> {
             });
         }
         for (key, csn) in deleted {
-            let mut pair = self.index.lock(self.hash(&key));
-            if let Some(found) = pair.find(&key)
-                && found.record().csn() < csn
-            {
-                self.remove(&mut pair, &found);
-            }
+            self.remove_older((&key, self.hash(&key)), csn);
         }
         self.go_on_from(highest);
     }
 
     /// Of each key the newest version counts; of copies of one version any.
     fn restore_item(&self, moment: Moment, place: EntryPlace, entry: &Entry<'_>) {
-        let hash = self.hash(entry.key);
-        let record = Record::Entry { csn: entry.csn, entry: entry_ref(place), hash, expiry: entry.expiry };
         if entry.expiry != UnixMillis::NEVER {
             self.use_ttl();
         }
-        loop {
-            let mut pair = self.index.lock(hash);
-            let Some(found) = pair.find(entry.key) else {
-                if pair.insert(&record).is_ok() {
-                    return;
-                }
-                drop(pair);
-                let made = self.index.make_room_anyway(hash, moment.now);
-                assert!(made.is_ok(), "the index of a start set does not fit its region");
-                continue;
-            };
-            let current = self.current(&found, moment);
-            if current.csn >= entry.csn {
-                drop(pair);
-                self.store.supersede(place, entry.csn);
-                return;
-            }
-            if let Some(old) = current.place {
-                self.store.supersede(old, current.csn);
-            }
-            let switched = pair.replace(&found, &record);
-            assert!(switched.is_ok(), "a record that is replaced in place needs no room");
-            return;
-        }
+        let fits = self.set_newest(moment, (place, entry), self.hash(entry.key));
+        assert!(fits, "the index of a start set does not fit its region");
     }
 
     /// A completion record is part of its entry, or what was kept of it (`records.rs`).

@@ -1,12 +1,14 @@
 //! Continuity hash table: one contiguous READ fetches every place a key can be in
 //! (papers/continuity-hashing).
 //!
-//! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `resize` moves
-//! pairs to a larger table, `reader` is the one-sided search as a value, `verify` checks a whole table.
+//! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `places` says
+//! where else an inline item stands, `resize` moves pairs to a larger table, `reader` is the one-sided search
+//! as a value, `verify` checks a whole table.
 
 pub mod layout;
 mod owner;
 mod pair;
+mod places;
 mod reader;
 mod resize;
 mod slot;

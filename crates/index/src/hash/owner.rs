@@ -52,6 +52,8 @@ pub struct Options {
     pub expected_items: u64,
     /// Key of the placing hash, drawn at random.
     pub hash_key: u64,
+    /// Inline items stand in the arena too (`places.rs`).
+    pub places: bool,
 }
 
 /// No slot is free for this key: call [`Owner::make_room`] and try again.
@@ -138,6 +140,11 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         };
         owner.add_table(pairs, 0, Bound::Budget)?;
         Ok(owner)
+    }
+
+    /// Bytes of a table, and of what stands behind it.
+    pub(super) fn bytes_of(&self, table: &Table) -> u64 {
+        table.bytes() + if self.options.places { table.places_for() } else { 0 }
     }
 
     /// The memory of the tables.
@@ -252,7 +259,11 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             SlotKind::Pointer16 => view(kind, &bytes).is_some(),
         };
         assert!(sound, "slot {slot} of pair {pair} in table {} does not verify: {bytes:02x?}", table.id);
-        Found { slot, kind, bytes }
+        let beside = match self.options.places {
+            true => table.load_place(&self.memory, (pair, slot), &header.groups),
+            false => None,
+        };
+        Found { slot, kind, bytes, beside }
     }
 
     fn slot_place(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> u64 {
@@ -268,8 +279,13 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         header: &Header,
         record: &Record<'_>,
     ) {
-        let inline = matches!(record, Record::Inline { .. });
-        assert!(!inline || table.discipline == Discipline::InPlace, "out of place, every item has an entry");
+        if let Record::Inline { entry, .. } = *record {
+            assert!(table.discipline == Discipline::InPlace, "out of place, every item has an entry");
+            assert!(entry.is_none() || self.options.places, "this index has nowhere to note {entry:?}");
+            if self.options.places {
+                table.store_place(&self.memory, (pair, slot), &header.groups, entry);
+            }
+        }
         let at = self.slot_place(table, pair, slot, header);
         match table.shape.kind {
             SlotKind::Inline64 => self.memory.copy_in(at, &record.pack64(&self.sums, seed(table.id, at))),

@@ -10,7 +10,7 @@ use longarm_memory::{Hash, OwnedWords};
 
 use super::layout::{Discipline, Header, SlotKind};
 use super::owner::{Entries, Live, NoRoom, Owner, State};
-use super::slot::{Record, SlotView};
+use super::slot::{EntryRef, Record, SlotView};
 
 /// A record found under the lock.
 #[derive(Clone, Copy, Debug)]
@@ -18,14 +18,26 @@ pub struct Found {
     pub(super) slot: usize,
     pub(super) kind: SlotKind,
     pub(super) bytes: [u8; 64],
+    pub(super) beside: Option<EntryRef>,
 }
 
 impl Found {
     /// The record.
     pub fn record(&self) -> Record<'_> {
         match view(self.kind, &self.bytes) {
+            Some(Record::Inline { csn, key, value, expiry, .. }) => {
+                Record::Inline { csn, key, value, expiry, entry: self.beside }
+            }
             Some(record) => record,
             None => unreachable!("a found slot was parsed when it was found"),
+        }
+    }
+
+    /// Where the item stands in the arena: the entry that the slot names, or that an inline item is too.
+    pub fn entry(&self) -> Option<EntryRef> {
+        match self.record() {
+            Record::Inline { entry, .. } => entry,
+            Record::Entry { entry, .. } => Some(entry),
         }
     }
 }

@@ -292,7 +292,7 @@ impl Search {
     #[inline(always)]
     fn judge(&self, key: &[u8], at: u64, within: usize, table: &Table, record: &Record<'_>) -> Option<Step> {
         match *record {
-            Record::Inline { csn, key: have, value, expiry } => (have == key).then(|| Step::Found {
+            Record::Inline { csn, key: have, value, expiry, .. } => (have == key).then(|| Step::Found {
                 csn,
                 value_at: (within + 16 + key.len()) as u32,
                 value_len: value.len() as u32,
@@ -340,7 +340,7 @@ impl Search {
     /// place only.
     pub fn check_slot(table: u32, slot: Place, key: &[u8], bytes: &[u8; 64], sums: &SumKey) -> Option<Step> {
         match SlotView::parse64(bytes, sums, seed(table, slot.offset)) {
-            SlotView::Record(Record::Inline { csn, key: have, value, expiry }) if have == key => {
+            SlotView::Record(Record::Inline { csn, key: have, value, expiry, .. }) if have == key => {
                 let (value_at, value_len) = (16 + key.len() as u32, value.len() as u32);
                 Some(Step::Found { csn, value_at, value_len, expiry, slot })
             }

@@ -59,17 +59,17 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             return Err(Full);
         }
         let shape = Shape::of(self.options.slots);
-        let bytes = Table::bytes_for(shape, pairs);
-        let base = self.free_extent(&state, bytes).ok_or(Full)?;
+        let discipline = self.options.discipline;
+        let mut table = Table { id: 0, shape, discipline, base: 0, pairs, groups: Table::groups_for(pairs) };
+        let bytes = self.bytes_of(&table);
+        table.base = self.free_extent(&state, bytes).ok_or(Full)?;
         match bound {
             Bound::Budget if !self.budget.take(bytes) => return Err(Full),
             Bound::Budget => {}
             Bound::Region => self.budget.take_anyway(bytes),
         }
         // Relaxed: the state's lock orders ids.
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed) as u32;
-        let discipline = self.options.discipline;
-        let table = Table { id, shape, discipline, base, pairs, groups: Table::groups_for(pairs) };
+        table.id = self.next_id.fetch_add(1, Ordering::Relaxed) as u32;
         let counter = || AtomicU64::new(0);
         let (groups, extended, cursor) = (counter(), counter(), counter());
         let (populated, huge) = (counter(), counter());
@@ -119,7 +119,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let live = state.live.iter().map(|live| live.table);
         let mut taken: Vec<_> = live
             .chain(retired.iter().map(|(table, _)| *table))
-            .map(|t| (t.base, t.base + t.bytes()))
+            .map(|t| (t.base, t.base + self.bytes_of(&t)))
             .collect();
         taken.sort_unstable();
         let mut at = 0;
@@ -237,8 +237,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         retired.retain(|(table, since)| {
             let keep = now.since(*since) < quarantine;
             if !keep {
-                self.memory.discard(table.base, table.bytes());
-                self.budget.give(table.bytes());
+                self.memory.discard(table.base, self.bytes_of(table));
+                self.budget.give(self.bytes_of(table));
             }
             keep
         });

@@ -48,6 +48,8 @@ pub enum Record<'a> {
         value: &'a [u8],
         /// When it is gone, or never.
         expiry: UnixMillis,
+        /// Where it stands as an entry too, as its owner knows (`places.rs`). Not in the slot.
+        entry: Option<EntryRef>,
     },
     /// An entry in the arena.
     Entry {
@@ -81,7 +83,7 @@ impl Record<'_> {
         let mut bytes = [0; 64];
         let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
         match *self {
-            Record::Inline { csn, key, value, expiry } => {
+            Record::Inline { csn, key, value, expiry, .. } => {
                 assert!(
                     Record::fits_inline(SlotKind::Inline64, key.len(), value.len(), expiry) && csn.is_valid()
                 );
@@ -180,6 +182,7 @@ impl<'a> SlotView<'a> {
             key: &bytes[16..16 + key],
             value: &bytes[16 + key..16 + key + value],
             expiry,
+            entry: None,
         })
     }
 

@@ -3,7 +3,7 @@
 //! Used by tests, the simulator and `longarm inspect`. On a live table a pair may be changing while it is
 //! copied: the walk copies it until two looks at its indicator agree, a bounded number of times.
 
-use longarm_memory::{HashKey, SumKey, Words};
+use longarm_memory::{SumKey, Words};
 
 use super::layout::{Geometry, Header, SlotKind, Table, header, indicator};
 use super::slot::{Record, SlotView, seed};
@@ -89,7 +89,7 @@ fn copy_pair(
 }
 
 /// Checks every pair of every table: ids, homes, fingerprints, checksums, no key twice, MOVED pairs empty.
-/// `hash_of` gives the hash of an entry's key, or why the entry is not sound.
+/// `hash_of` sees every record and gives the hash of its key, or says why its entry is not sound.
 pub fn verify(
     words: &(impl Words + ?Sized),
     geometry: &Geometry,
@@ -97,7 +97,6 @@ pub fn verify(
     mut hash_of: impl FnMut(&Record<'_>) -> Result<longarm_memory::Hash, String>,
 ) -> Report {
     let mut report = Report::default();
-    let hasher = HashKey::new(geometry.hash_key);
     let live: Vec<Table> = geometry.live().copied().collect();
     report.tables = live.len();
     for (at, table) in live.iter().enumerate() {
@@ -110,7 +109,7 @@ pub fn verify(
             match copy_pair(words, table, pair, sums) {
                 Ok(copied) => {
                     let newest = at + 1 == live.len();
-                    check_pair(&mut report, table, pair, &copied, newest, sums, &hasher, &mut hash_of)
+                    check_pair(&mut report, table, pair, &copied, newest, sums, &mut hash_of)
                 }
                 Err(problem) => report.problem(problem),
             }
@@ -119,7 +118,6 @@ pub fn verify(
     report
 }
 
-#[allow(clippy::too_many_arguments, reason = "one call, and a struct for it would only rename the arguments")]
 fn check_pair(
     report: &mut Report,
     table: &Table,
@@ -127,7 +125,6 @@ fn check_pair(
     copied: &Copied,
     newest: bool,
     sums: &SumKey,
-    hasher: &HashKey,
     hash_of: &mut impl FnMut(&Record<'_>) -> Result<longarm_memory::Hash, String>,
 ) {
     let header = &copied.header;
@@ -156,15 +153,12 @@ fn check_pair(
         };
         report.items += 1;
         report.inline += u64::from(matches!(record, Record::Inline { .. }));
-        let hash = match record {
-            Record::Inline { key, .. } => hasher.hash(key),
-            Record::Entry { .. } => match hash_of(&record) {
-                Ok(hash) => hash,
-                Err(why) => {
-                    report.problem(format!("{here}: slot {slot}: {why}"));
-                    continue;
-                }
-            },
+        let hash = match hash_of(&record) {
+            Ok(hash) => hash,
+            Err(why) => {
+                report.problem(format!("{here}: slot {slot}: {why}"));
+                continue;
+            }
         };
         let (home, odd) = table.home(hash);
         let fits = home == pair && table.shape.home_mask(odd) & 1 << slot != 0;

@@ -104,14 +104,72 @@ fn a_grown_table_stands_in_huge_pages() {
 }
 
 #[test]
+fn inline_items_keep_their_places_while_tables_grow() {
+    let options = Options {
+        slots: SlotKind::Inline64,
+        discipline: Discipline::InPlace,
+        expected_items: 1,
+        hash_key: 7,
+        places: true,
+    };
+    let bed = bed_of(mapped(4 << 20), options);
+    let place = |i: u64| EntryRef { offset: (i + 1) * 64, len: 104 };
+    let store = |i: u64, csn: u64, entry: Option<EntryRef>| {
+        let (key, expiry) = (i.to_le_bytes(), UnixMillis::NEVER);
+        let hash = bed.hash(&key);
+        let record = Record::Inline { csn: Csn(csn), key: &key, value: b"v", expiry, entry };
+        loop {
+            let mut pair = bed.owner.lock(hash);
+            let done = match pair.find(&key) {
+                Some(found) => pair.replace(&found, &record),
+                None => pair.insert(&record),
+            };
+            drop(pair);
+            if done.is_ok() {
+                return;
+            }
+            bed.owner.make_room(hash, Nanos(0)).expect("memory");
+        }
+    };
+    let entry_of = |i: u64| {
+        let key = i.to_le_bytes();
+        bed.owner.lock(bed.hash(&key)).find(&key).expect("it is there").entry()
+    };
+    for i in 0..10_000u64 {
+        store(i, i + 1, Some(place(i)));
+        // Each third has moved since, each fifth stands in its slot alone.
+        match i {
+            i if i.is_multiple_of(3) => store(i, i + 1, Some(place(i + 20_000))),
+            i if i.is_multiple_of(5) => store(i, i + 1, None),
+            _ => {}
+        }
+    }
+    for i in 0..10_000u64 {
+        let wanted = match i {
+            i if i.is_multiple_of(3) => Some(place(i + 20_000)),
+            i if i.is_multiple_of(5) => None,
+            i => Some(place(i)),
+        };
+        assert_eq!(entry_of(i), wanted, "item {i}");
+    }
+    assert!(bed.owner.geometry().epoch > 2, "it grew");
+    assert_eq!(bed.check().inline, 10_000);
+}
+
+#[test]
 fn out_of_memory_is_said_and_nothing_is_lost() {
     let bed = bed(mapped(512 << 10), SlotKind::Inline64, Discipline::InPlace, 100);
     let mut stored = Vec::new();
     for i in 0..100_000u32 {
         let key = format!("key{i}").into_bytes();
         let hash = bed.hash(&key);
-        let record =
-            Record::Inline { csn: Csn(u64::from(i) + 1), key: &key, value: b"v", expiry: UnixMillis::NEVER };
+        let record = Record::Inline {
+            csn: Csn(u64::from(i) + 1),
+            key: &key,
+            value: b"v",
+            expiry: UnixMillis::NEVER,
+            entry: None,
+        };
         let mut pair = bed.owner.lock(hash);
         if pair.insert(&record).is_ok() {
             stored.push(key);

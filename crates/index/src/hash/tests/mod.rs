@@ -41,10 +41,14 @@ pub struct Bed<M: OwnedWords> {
 }
 
 pub fn bed<M: OwnedWords>(memory: M, slots: SlotKind, discipline: Discipline, items: u64) -> Bed<M> {
+    let options = Options { slots, discipline, expected_items: items, hash_key: 7, places: false };
+    bed_of(memory, options)
+}
+
+pub fn bed_of<M: OwnedWords>(memory: M, options: Options) -> Bed<M> {
     let memory = Arc::new(memory);
     let book = Arc::new(Book::default());
     let published = Arc::new(Mutex::new(None));
-    let options = Options { slots, discipline, expected_items: items, hash_key: 7 };
     let sums = SumKey::new(99);
     let sink = published.clone();
     let owner = Owner::create(
@@ -82,7 +86,7 @@ impl<M: OwnedWords> Bed<M> {
         let entry = EntryRef { offset: csn.0 * 64, len: 64 };
         let (hash, expiry) = (self.hash(key), UnixMillis::NEVER);
         let record = if inline {
-            Record::Inline { csn, key, value, expiry }
+            Record::Inline { csn, key, value, expiry, entry: None }
         } else {
             self.book.entries.lock().expect("book").insert(entry.offset, (csn, key.to_vec()));
             Record::Entry { csn, entry, hash, expiry }
@@ -140,7 +144,7 @@ impl<M: OwnedWords> Bed<M> {
             Record::Entry { csn, entry, .. } => {
                 self.book.clone().hash_of(*entry, *csn, self.owner.hasher()).ok_or("no such entry".into())
             }
-            Record::Inline { .. } => unreachable!("inline records carry their key"),
+            Record::Inline { key, .. } => Ok(self.owner.hasher().hash(key)),
         });
         assert_eq!(report.problem_count, 0, "{:#?}", report.problems);
         assert_eq!(report.items, self.owner.items());

@@ -146,9 +146,15 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
     seen.sort_unstable_by_key(|entry| entry.offset);
     let mut named: Vec<(u64, u64, bool)> = Vec::new();
     let mut bytes = Vec::new();
+    // In a group inline items stand as entries too, of the same version, which is used once.
+    let mut inline_versions = HashSet::new();
     let index = hash::verify(view.index, geometry, view.sums, |record| {
-        let Record::Entry { csn, entry, hash, .. } = *record else {
-            return Err("is inline and asked about its entry".into());
+        let (csn, entry, hash) = match *record {
+            Record::Entry { csn, entry, hash, .. } => (csn, entry, hash),
+            Record::Inline { csn, key, .. } => {
+                inline_versions.insert(csn.0);
+                return Ok(hasher.hash(key));
+            }
         };
         let known = seen.binary_search_by_key(&entry.offset, |seen| seen.offset).ok().map(|at| &seen[at]);
         let (real, superseded) = match known.filter(|known| known.csn == csn) {
@@ -165,8 +171,9 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
         named.push((entry.offset, csn.0, superseded));
         Ok(real)
     });
-    let mut live: Vec<(u64, u64)> =
-        seen.iter().filter(|entry| entry.counts).map(|entry| (entry.offset, entry.csn.0)).collect();
+    let in_slot = |entry: &&Seen| inline_versions.contains(&entry.csn.0);
+    let counts = seen.iter().filter(|entry| entry.counts && !in_slot(entry));
+    let mut live: Vec<(u64, u64)> = counts.map(|entry| (entry.offset, entry.csn.0)).collect();
     let mut findings = Findings { compared: stillness != Stillness::Live, ..Findings::default() };
     findings.problem_count = index.problem_count + store.problem_count;
     findings.problems.extend(index.problems.iter().map(|problem| format!("index: {problem}")));

@@ -18,7 +18,7 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
         let mut found = None;
         let mut entries = Vec::new();
         let here = items(view.index, table, pair, view.sums, |record| match *record {
-            Record::Inline { csn, key: have, value, expiry } if have == key => {
+            Record::Inline { csn, key: have, value, expiry, .. } if have == key => {
                 found = Some(json!({ "version": csn.0, "inline": true, "value_bytes": value.len(),
                         "expiry_ms": expiry.0 }))
             }

@@ -90,7 +90,7 @@ impl Saved {
                 let mut found = Vec::new();
                 let mut entries = Vec::new();
                 let looked = items(&self.index, table, pair, &self.sums, |record| match *record {
-                    Record::Inline { csn, key, value, expiry } => {
+                    Record::Inline { csn, key, value, expiry, .. } => {
                         found.push(Item { key: key.to_vec(), value: value.to_vec(), csn, expiry })
                     }
                     Record::Entry { csn, entry, .. } => entries.push((csn, entry)),

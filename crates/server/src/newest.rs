@@ -1,0 +1,76 @@
+//! Of each key the newest version counts, in whatever order versions come: as a stream commits them, or as
+//! they lie in the segments that an earlier leader left.
+
+use longarm_base::Csn;
+use longarm_index::hash::{Found, Record};
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::{Entry, EntryPlace};
+
+use crate::clock::Moment;
+use crate::engine::Engine;
+use crate::item::entry_ref;
+
+impl<M: OwnedWords> Engine<M> {
+    /// In a group, the record of an item that stands as an entry: the item itself, where it fits a slot.
+    pub(crate) fn record_of<'a>(&self, place: EntryPlace, entry: &Entry<'a>, hash: Hash) -> Record<'a> {
+        let Entry { csn, key, value, expiry, .. } = *entry;
+        let entry = entry_ref(place);
+        match Record::fits_inline(self.options.slots, key.len(), value.len(), expiry) {
+            true => Record::Inline { csn, key, value, expiry, entry: Some(entry) },
+            false => Record::Entry { csn, entry, hash, expiry },
+        }
+    }
+
+    /// The key has this entry's value, unless it has a newer one, or a copy of the same. `false` if the index
+    /// has no room, not even beyond the memory limit.
+    pub(crate) fn set_newest(
+        &self,
+        moment: Moment,
+        (place, entry): (EntryPlace, &Entry<'_>),
+        hash: Hash,
+    ) -> bool {
+        let record = self.record_of(place, entry, hash);
+        loop {
+            let mut pair = self.index.lock(hash);
+            let Some(found) = pair.find(entry.key) else {
+                if pair.insert(&record).is_ok() {
+                    return true;
+                }
+                drop(pair);
+                if self.index.make_room_anyway(hash, moment.now).is_err() {
+                    return false;
+                }
+                continue;
+            };
+            let current = self.current(&found, moment);
+            if current.csn >= entry.csn {
+                // A write that was drawn later and came sooner: ours was the key's value just before it.
+                drop(pair);
+                self.store.supersede(place, entry.csn);
+                return true;
+            }
+            if let Some(old) = current.place {
+                self.store.supersede(old, current.csn);
+            }
+            let switched = pair.replace(&found, &record);
+            assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+            return true;
+        }
+    }
+
+    /// The key's item goes, unless it is newer than the delete.
+    pub(crate) fn remove_older(&self, (key, hash): (&[u8], Hash), csn: Csn) {
+        let mut pair = self.index.lock(hash);
+        if let Some(found) = pair.find(key)
+            && found.record().csn() < csn
+        {
+            self.remove(&mut pair, &found);
+        }
+    }
+}
+
+/// Whether a found item is exactly this entry.
+pub(crate) fn names(found: &Found, csn: Csn, place: EntryPlace) -> bool {
+    let here = found.entry().is_some_and(|entry| entry.offset == place.offset);
+    here && found.record().csn() == csn
+}
