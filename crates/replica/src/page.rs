@@ -4,14 +4,16 @@
 //! ```text
 //!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
 //!  8  stable point: the csn up to which everything is applied or aborted
-//! 16  released: the packed term of a leader that has ended its lease, to hand over
-//! 24  reclaimed: segments of which this follower was told, in its sync term, that they are free
-//! 32  zeroes
+//! 16  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
+//! then a line of
+//!  0  released: the packed term of a leader that has ended its lease, to hand over
+//!  8  reclaimed: segments of which this follower was told, in its sync term, that they are free
 //! ```
 //! Writes: the leader of the follower's term, by one-sided WRITEs; the follower itself when it takes another
 //! term. Reads: the follower. Each word is whole; they need not be of one moment: each only grows within a
-//! term.
+//! term. A heartbeat is one WRITE from the beat to the floors ([`heartbeat`]); what it must not touch stands
+//! behind them.
 
 use longarm_base::Term;
 
@@ -19,14 +21,26 @@ use longarm_base::Term;
 pub const BEAT: u64 = 0;
 /// Offset of the stable point.
 pub const STABLE: u64 = 8;
-/// Offset of the word that releases a promise.
-pub const RELEASED: u64 = 16;
-/// Offset of the count of reclaimed segments.
-pub const RECLAIMED: u64 = 24;
 /// Offset of the floors.
 pub const FLOORS: u64 = 64;
+/// Offset of the word that releases a promise.
+pub const RELEASED: u64 = floor_at(longarm_wire::STREAMS_MAX);
+/// Offset of the count of reclaimed segments.
+pub const RECLAIMED: u64 = RELEASED + 8;
 /// Bytes of a page.
-pub const BYTES: u64 = FLOORS + 8 * longarm_wire::STREAMS_MAX as u64;
+pub const BYTES: u64 = RELEASED + 64;
+
+/// Offset of the floor of a stream.
+pub const fn floor_at(stream: usize) -> u64 {
+    FLOORS + 8 * stream as u64
+}
+
+/// The bytes of a heartbeat, from [`BEAT`] on; with the floors of all streams, once the follower is synced.
+pub fn heartbeat(beat: Beat, stable: u64, floors: &[u64]) -> Vec<u8> {
+    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - STABLE) / 8 - 1 };
+    let words = [beat.0, stable].into_iter().chain((0..zeroes).map(|_| 0)).chain(floors.iter().copied());
+    words.flat_map(u64::to_le_bytes).collect()
+}
 
 const NUMBER_BITS: u32 = 24;
 
@@ -56,6 +70,20 @@ const _: () = {
 mod tests {
     use super::*;
     use longarm_base::NodeId;
+
+    #[test]
+    fn a_heartbeat_touches_nothing_that_stands_behind_the_floors() {
+        let beat = Beat::new(Term::new(3, NodeId(2)), 7);
+        let word = |bytes: &[u8], at: u64| {
+            u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("a word"))
+        };
+        assert_eq!(heartbeat(beat, 5, &[]).len(), 16, "of one that is not synced: its floors stay");
+        let most: Vec<u64> = (100..100 + longarm_wire::STREAMS_MAX as u64).collect();
+        let bytes = heartbeat(beat, 5, &most);
+        assert_eq!((word(&bytes, BEAT), word(&bytes, STABLE)), (beat.0, 5));
+        assert!((0..most.len()).all(|stream| word(&bytes, floor_at(stream)) == most[stream]));
+        assert!(bytes.len() as u64 <= RELEASED && RECLAIMED + 8 <= BYTES);
+    }
 
     #[test]
     fn each_heartbeat_differs_from_the_one_before() {

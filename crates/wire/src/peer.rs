@@ -115,6 +115,8 @@ pub enum Ask {
     Adopt {
         /// The leader's term.
         term: Term,
+        /// How many segments were reclaimed in it: what it has now lacks nothing that those made needless.
+        reclaimed: u64,
     },
     /// To stand at once: the leader hands over.
     Stand {
@@ -229,7 +231,7 @@ impl Ask {
             | Ask::Promise { term }
             | Ask::Fetch { term, .. }
             | Ask::Sync { term, .. }
-            | Ask::Adopt { term }
+            | Ask::Adopt { term, .. }
             | Ask::Stand { term } => term,
         }
     }
@@ -257,7 +259,8 @@ impl Ask {
                 out.u64(u64::from(*streams));
                 out.list(cuts);
             }
-            Ask::Canvass { .. } | Ask::Promise { .. } | Ask::Adopt { .. } | Ask::Stand { .. } => {}
+            Ask::Adopt { reclaimed, .. } => out.u64(*reclaimed),
+            Ask::Canvass { .. } | Ask::Promise { .. } | Ask::Stand { .. } => {}
         }
         out.0
     }
@@ -284,7 +287,7 @@ impl Ask {
                 }
                 Ask::Sync { term, base, streams: streams as u16, cuts: list(&mut fields)? }
             }
-            5 => Ask::Adopt { term },
+            5 => Ask::Adopt { term, reclaimed: fields.u64()? },
             6 => Ask::Stand { term },
             _ => return Err(Bad("unknown question of a replica")),
         };

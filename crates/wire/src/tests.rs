@@ -39,7 +39,7 @@ fn asks() -> impl Strategy<Value = Ask> {
             cuts,
             streams
         }),
-        terms().prop_map(|term| Ask::Adopt { term }),
+        (terms(), any::<u64>()).prop_map(|(term, reclaimed)| Ask::Adopt { term, reclaimed }),
         terms().prop_map(|term| Ask::Stand { term }),
     ]
 }

@@ -273,12 +273,12 @@ impl Machine {
                 let prepare = Prepare { leader: from, term, base, cuts, streams, kept };
                 todo.push(Action::Prepare(prepare));
             }
-            Ask::Adopt { .. } if self.ready == Some(term) && term == self.promised => {
+            Ask::Adopt { reclaimed, .. } if self.ready == Some(term) && term == self.promised => {
                 self.follow(false, now);
                 self.watch.touch(now);
                 if self.sync != Some(term) {
                     (self.sync, self.mixed) = (Some(term), false);
-                    todo.push(Action::Adopt(term));
+                    todo.push(Action::Adopt(term, reclaimed));
                 }
                 todo.push(Action::Answer(from, Answer::Synced { term }));
             }

@@ -81,14 +81,11 @@ impl<Q: QueuePair> Link<Q> {
         if self.sent.len() >= UNANSWERED {
             return self.follower.let_go();
         }
-        let mut bytes = [beat.0, stable].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
         // Acquire: what it was synced with is there before its floors say so.
-        if self.follower.synced.load(std::sync::atomic::Ordering::Acquire) {
-            bytes.resize(page::FLOORS as usize, 0);
-            for attachment in &self.follower.attachments {
-                bytes.extend_from_slice(&attachment.acked().to_le_bytes());
-            }
-        }
+        let synced = self.follower.synced.load(std::sync::atomic::Ordering::Acquire);
+        let acked = self.follower.attachments.iter().map(|attachment| attachment.acked());
+        let floors: Vec<u64> = if synced { acked.collect() } else { Vec::new() };
+        let bytes = page::heartbeat(beat, stable, &floors);
         let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
         match self.qp.post(op, Ticket(now.0)) {
             Ok(()) => self.sent.push_back(now),

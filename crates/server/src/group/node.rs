@@ -346,8 +346,9 @@ impl<T: Transport> Node<T> {
             Action::Ask(node, ask) => self.orders.get(&node).expect("a member").ask(ask),
             Action::Answer(node, answer) => self.answer(node, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
-            Action::Adopt(term) => {
+            Action::Adopt(term, reclaimed) => {
                 self.clear_floors();
+                self.page.memory().store(page::RECLAIMED, reclaimed);
                 self.log(&format!("node {} is in sync in term {term}", self.group.me()));
             }
             Action::Install(start) => return Some(self.install(&start)),
@@ -384,13 +385,13 @@ impl<T: Transport> Node<T> {
     }
 
     fn floors(&self) -> Vec<u64> {
-        let at = |stream: usize| self.page.memory().load(page::FLOORS + 8 * stream as u64);
+        let at = |stream: usize| self.page.memory().load(page::floor_at(stream));
         (0..self.streams()).map(at).collect()
     }
 
     fn clear_floors(&self) {
         for stream in 0..self.streams() {
-            self.page.memory().store(page::FLOORS + 8 * stream as u64, 0);
+            self.page.memory().store(page::floor_at(stream), 0);
         }
     }
 
@@ -534,7 +535,7 @@ impl<T: Transport> Node<T> {
             led.serving.shared.engine.later.iter().flat_map(|later| later.progress.iter().enumerate())
         {
             // What it wrote itself it surely has.
-            self.page.memory().store(page::FLOORS + 8 * stream as u64, door.written());
+            self.page.memory().store(page::floor_at(stream), door.written());
         }
         self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
         // Clients may read this memory until their leases are over (M8).

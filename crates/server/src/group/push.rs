@@ -115,12 +115,15 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held:
     reign.followers.lock().push(push.follower.clone());
     push.await_start()?;
     push.entries(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
-    push.reclaimed()?;
     push.flush()?;
+    let (term, (_, reclaimed)) = (reign.term, reign.releases.asked(peer.node, |_| false));
+    if held == Held::Term {
+        // It is in sync by name already, and would not take this from the question.
+        push.reclaimed(reclaimed)?;
+    }
     let until = now() + peer.patience;
-    let term = reign.term;
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
-    let synced = peer.talk()?.settle(&Ask::Adopt { term }, (until, push.worth), wanted)?;
+    let synced = peer.talk()?.settle(&Ask::Adopt { term, reclaimed }, (until, push.worth), wanted)?;
     // Release: all that it was synced with is there; pairs with the looks of workers and heart.
     push.follower.synced.store(true, Ordering::Release);
     peer.events.push(Event::Answered(peer.node, synced));
@@ -263,11 +266,11 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         self.flush()
     }
 
-    /// Tells the follower how many segments were reclaimed in this term.
-    fn reclaimed(&mut self) -> Result<(), Mute> {
-        let count = self.reign.releases.count();
+    /// Tells the follower, which is in sync, how many segments were reclaimed in this term.
+    fn reclaimed(&mut self, count: u64) -> Result<(), Mute> {
         let until = self.until();
-        self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)
+        self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)?;
+        self.flush()
     }
 
     /// Has the follower let go of segments that are to be freed. Everything that was pushed into them before
@@ -282,7 +285,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         let acked: Vec<u64> = self.follower.attachments.iter().map(|attachment| attachment.acked()).collect();
         let has =
             |written: &[u64]| !synced || written.iter().zip(&acked).all(|(written, acked)| acked >= written);
-        let asked = self.reign.releases.asked(self.follower.node, has);
+        let (asked, told) = self.reign.releases.asked(self.follower.node, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
@@ -297,8 +300,10 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             self.bulk.write(ARENA_REGION, line_at(segment), &line, until)?;
         }
         self.flush()?;
-        self.reclaimed()?;
-        self.flush()?;
+        if synced {
+            // Before that the word is of its older term; it learns of the count when it is.
+            self.reclaimed(told)?;
+        }
         self.reign.releases.let_go(self.follower.node, &asked);
         self.reign.shared.engine.relief.poke();
         Ok(())

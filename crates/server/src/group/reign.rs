@@ -130,11 +130,16 @@ impl Releases {
         self.0.lock().count
     }
 
-    /// What the follower is asked for, of what it has everything written until then: see `acked`.
-    pub fn asked(&self, node: NodeId, acked: impl Fn(&[u64]) -> bool) -> Vec<u32> {
+    /// What the follower is asked for, of what it has everything written until then: see `acked`. And of how
+    /// many it was told in all, once it has let go of these.
+    ///
+    /// Followers let go in the order in which segments were asked for, as more is written with each: who was
+    /// told of more let go of all that another did.
+    pub fn asked(&self, node: NodeId, acked: impl Fn(&[u64]) -> bool) -> (Vec<u32>, u64) {
         let open = self.0.lock();
-        let mine = |(_, asked): &(&u32, &Asked)| asked.waiting.has(node) && acked(&asked.written);
-        open.segments.iter().filter(mine).map(|(segment, _)| *segment).collect()
+        let mine = open.segments.iter().filter(|(_, asked)| asked.waiting.has(node));
+        let (now, later): (Vec<_>, Vec<_>) = mine.partition(|(_, asked)| acked(&asked.written));
+        (now.into_iter().map(|(segment, _)| *segment).collect(), open.count - later.len() as u64)
     }
 
     /// The follower has let go of them.
@@ -242,5 +247,29 @@ impl<Q> Reign<Q> {
     /// Wakes all who write streams.
     pub fn wake(&self) {
         self.doors.iter().for_each(|door| door.waker.wake());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_follower_is_told_of_no_more_segments_than_it_let_go_of() {
+        let (releases, near, far) = (Releases::default(), NodeId(1), NodeId(2));
+        releases.join(near);
+        releases.ask(9, vec![10]);
+        releases.join(far);
+        releases.ask(4, vec![20]);
+        releases.ask(7, vec![30]);
+        let until = |acked: u64| move |written: &[u64]| written[0] <= acked;
+        assert_eq!(releases.asked(near, until(20)), (vec![4, 9], 2));
+        releases.let_go(near, &[4, 9]);
+        // What was asked before it came it was never asked: it is given none of that.
+        assert_eq!(releases.asked(far, until(0)), (vec![], 1));
+        assert_eq!(releases.take_free(), [9]);
+        assert_eq!(releases.asked(near, until(30)), (vec![7], 3));
+        releases.leave(far);
+        assert_eq!(releases.take_free(), [4]);
     }
 }

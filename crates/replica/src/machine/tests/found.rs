@@ -158,7 +158,7 @@ fn a_mixture_is_not_taken_for_the_base() {
         matches!(&prepared[..], [Action::Prepare(Prepare { kept: Kept::Other, .. })]),
         "not {prepared:?}"
     );
-    tell(&mut machine, ms(3), Event::Asked(OTHER, Ask::Adopt { term: next }));
+    tell(&mut machine, ms(3), Event::Asked(OTHER, Ask::Adopt { term: next, reclaimed: 0 }));
     assert_eq!((machine.sync(), machine.is_mixed()), (Some(next), false));
 }
 

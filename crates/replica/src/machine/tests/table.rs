@@ -135,7 +135,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
             ("fetch", Ask::Fetch { term, stream: 0, from: 0 }),
             ("sync", sync(term, BASE)),
             ("sync of another base", sync(term, OLD)),
-            ("adopt", Ask::Adopt { term }),
+            ("adopt", Ask::Adopt { term, reclaimed: 0 }),
             ("stand", Ask::Stand { term }),
         ] {
             add(format!("{what} ({which})"), Event::Asked(from, ask));
@@ -236,7 +236,7 @@ fn does(action: &Action) -> String {
             Kept::Nothing => "prepare: nothing is here",
         }
         .into(),
-        Action::Adopt(term) => format!("adopt {term}"),
+        Action::Adopt(term, _) => format!("adopt {term}"),
         Action::Install(start) => format!("install {} from {}", start.term, start.base),
         Action::Form(term) => format!("form {term}"),
         Action::Serve(term) => format!("serve {term}"),
