@@ -22,5 +22,5 @@ pub use chance::random;
 pub use clock::{now, unix};
 pub use lock::Mutex;
 pub use pause::Pause;
-pub use thread::{Panicked, Thread, relax, sleep, spawn};
+pub use thread::{Panicked, Thread, at_once, relax, sleep, spawn};
 pub use world::World;

@@ -42,6 +42,23 @@ impl Thread {
     }
 }
 
+/// Does the same on so many threads at once, and returns when all are done. `body` is told which it is. It
+/// computes and does not wait, so in a world one is done after the other. What one of them panics with, this
+/// panics with.
+pub fn at_once(threads: usize, body: impl Fn(usize) + Sync) {
+    if entered().is_some() || threads <= 1 {
+        return (0..threads).for_each(body);
+    }
+    std::thread::scope(|scope| {
+        let body = &body;
+        let others: Vec<_> = (1..threads).map(|number| scope.spawn(move || body(number))).collect();
+        body(0);
+        for other in others {
+            other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    });
+}
+
 /// Sleeps so long.
 pub fn sleep(time: Duration) {
     // Nobody else has this bed: the time alone ends the sleep.

@@ -152,13 +152,20 @@ impl Sessions {
         all.entry(id).or_insert_with(named).clone()
     }
 
-    /// What an entry of an earlier term says of an operation (VERIFY L17).
-    pub fn restore(&self, id: u64, operation: u64, outcome: Outcome, now: Nanos) {
-        let session = self.find_or_make(id);
-        let mut session = session.lock();
-        session.left = now;
-        if operation + WINDOW as u64 > session.highest {
-            session.record(operation, outcome, None);
+    /// Takes over what entries of earlier terms say (VERIFY L17); of more sessions than there may be, those
+    /// that wrote last.
+    pub fn restore(&self, restored: Restored, now: Nanos) {
+        let mut known: Vec<_> = restored.0.into_iter().collect();
+        known.sort_unstable_by_key(|(_, recent)| std::cmp::Reverse(recent.csn));
+        for (id, recent) in known.into_iter().take(self.limit) {
+            let session = self.find_or_make(id);
+            let mut session = session.lock();
+            session.left = now;
+            for (operation, outcome) in recent.completed {
+                if operation + WINDOW as u64 > session.highest {
+                    session.record(operation, outcome, None);
+                }
+            }
         }
     }
 
@@ -181,6 +188,47 @@ impl Sessions {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.all.lock().len()
+    }
+}
+
+/// What entries say of operations, while they are gone through in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Restored(BTreeMap<u64, Recent>);
+
+/// The last operations of a session.
+#[derive(Debug, Default)]
+struct Recent {
+    highest: u64,
+    /// The highest version any of them got.
+    csn: Csn,
+    /// In no order; some twice, and some older than a session remembers.
+    completed: Vec<(u64, Outcome)>,
+}
+
+impl Restored {
+    /// An operation of a session came to this.
+    pub fn note(&mut self, id: u64, operation: u64, outcome: Outcome) {
+        let recent = self.0.entry(id).or_default();
+        if operation + WINDOW as u64 <= recent.highest {
+            return;
+        }
+        recent.highest = recent.highest.max(operation);
+        recent.csn = recent.csn.max(outcome.csn);
+        recent.completed.push((operation, outcome));
+        if recent.completed.len() >= 4 * WINDOW {
+            let oldest = recent.highest.saturating_sub(WINDOW as u64 - 1);
+            recent.completed.retain(|(operation, _)| *operation >= oldest);
+            // Copies of an entry say the same.
+            recent.completed.sort_unstable_by_key(|(operation, _)| *operation);
+            recent.completed.dedup_by_key(|(operation, _)| *operation);
+        }
+    }
+
+    /// Takes what another knows.
+    pub fn take(&mut self, other: Restored) {
+        for (id, recent) in other.0 {
+            recent.completed.into_iter().for_each(|(operation, outcome)| self.note(id, operation, outcome));
+        }
     }
 }
 
@@ -217,6 +265,31 @@ mod tests {
         assert_eq!(sessions.count(), 1);
         sessions.forget(Nanos(1100));
         assert_eq!(sessions.count(), 0);
+    }
+
+    #[test]
+    fn what_entries_say_in_any_order_is_recalled_up_to_the_window() {
+        let last = 10 * WINDOW as u64;
+        let outcome = |operation: u64| Outcome { number: -1, ..Outcome::ok(Csn(operation + 5)) };
+        let (mut restored, mut other) = (Restored::default(), Restored::default());
+        // Every step is coprime to the count, so each operation comes once.
+        for operation in (0..last).map(|i| i * 7919 % last + 1) {
+            let part = if operation.is_multiple_of(3) { &mut other } else { &mut restored };
+            part.note(7, operation, outcome(operation));
+        }
+        restored.note(8, 1, Outcome::ok(Csn(1)));
+        restored.note(9, 1, Outcome::ok(Csn(2)));
+        restored.take(other);
+        let sessions = Sessions::new(2, Nanos(100));
+        sessions.restore(restored, Nanos(1));
+        assert_eq!(sessions.count(), 2, "those that wrote last");
+        let recall = |id, operation| sessions.open(id).0.lock().recall(operation);
+        assert_eq!(recall(9, 1), Recall::Ran(Outcome::ok(Csn(2)), None));
+        for operation in last - WINDOW as u64 + 1..=last {
+            assert_eq!(recall(7, operation), Recall::Ran(outcome(operation), None));
+        }
+        assert_eq!(recall(7, last - WINDOW as u64), Recall::Forgotten);
+        assert_eq!(recall(7, last + 1), Recall::New);
     }
 
     #[test]

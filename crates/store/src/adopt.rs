@@ -28,6 +28,29 @@ use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
 use crate::store::check_shape;
 use crate::{CreateError, EntryPlace, Store, StoreOptions};
 
+/// Entries of a segment that are looked at together, so that their visitor can have what it needs fetched.
+const AHEAD: usize = 16;
+/// The longest room of those.
+const GROUPED: u64 = 1024;
+
+/// What sees the entries of a replayed segment.
+pub trait Visit {
+    /// This entry is about to be visited, after a few others: memory that it will need can be fetched.
+    fn ahead(&mut self, _entry: &Entry<'_>) {}
+    /// An entry, and where it is.
+    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>);
+}
+
+impl<F: FnMut(EntryPlace, &Entry<'_>)> Visit for F {
+    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
+        self(place, entry);
+    }
+}
+
+/// Memory that [`Store::replay`] uses again from segment to segment.
+#[derive(Debug, Default)]
+pub struct Scratch([Vec<u8>; AHEAD]);
+
 impl<M: OwnedWords> Store<M> {
     /// A store over an arena that holds what others wrote, under terms below that of the options. Takes the
     /// table, all segments in use and as much of the reserve as there is from the budget. Until every segment
@@ -77,11 +100,11 @@ impl<M: OwnedWords> Store<M> {
 
     /// Shows every entry of one adopted segment, or run, to `visit`, which may [`supersede`](Self::supersede)
     /// it and any that was visited before. Each of [`adopted`](Self::adopted) once, in any order, several at
-    /// a time by several threads if need be. `bytes` is scratch.
+    /// a time by several threads if need be.
     ///
     /// # Panics
     /// If the segment was not adopted, or has been replayed.
-    pub fn replay(&self, segment: u32, bytes: &mut Vec<u8>, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
+    pub fn replay(&self, segment: u32, scratch: &mut Scratch, visit: &mut impl Visit) {
         let line = {
             let mut ledger = self.ledger.lock();
             let known = &mut ledger.segments[segment as usize];
@@ -93,7 +116,7 @@ impl<M: OwnedWords> Store<M> {
             known.phase = if known.line.stride == 0 { Phase::Run } else { Phase::Sealed };
             known.line
         };
-        let tail = self.replay_rooms(segment, &line, bytes, visit);
+        let tail = self.replay_rooms(segment, &line, scratch, visit);
         let line = {
             let mut ledger = self.ledger.lock();
             let known = &mut ledger.segments[segment as usize].line;
@@ -110,39 +133,58 @@ impl<M: OwnedWords> Store<M> {
         &self,
         segment: u32,
         line: &Line,
-        bytes: &mut Vec<u8>,
-        visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+        Scratch(scratch): &mut Scratch,
+        visit: &mut impl Visit,
     ) -> u32 {
         let (room, rooms) = line.rooms();
+        // Of long entries one at a time: what they cost is not the look at the index.
+        let group = if room <= GROUPED { AHEAD as u64 } else { 1 };
         let mut tail = 0;
-        for i in 0..rooms {
-            let offset = segment_at(segment) + i * room;
-            if self.memory.load(offset + layout::SUM) == 0 {
-                continue;
+        for first in (0..rooms).step_by(group as usize) {
+            let mut found: [Option<(EntryPlace, Entry<'_>)>; AHEAD] = [const { None }; AHEAD];
+            let rooms = (first..rooms.min(first + group)).map(|i| (i, segment_at(segment) + i * room));
+            for (((i, offset), bytes), found) in rooms.zip(scratch.iter_mut()).zip(&mut found) {
+                let Some((place, entry)) = self.replay_room(line, (offset, room), bytes) else { continue };
+                tail = (i + 1) * room;
+                // Counted first: the visitor may supersede it at once.
+                self.tallies[segment as usize].found(place.units());
+                visit.ahead(&entry);
+                *found = Some((place, entry));
             }
-            let mark = self.memory.load(offset + layout::MARK);
-            // By their mark most of what an older use left is told apart without a look at all of it.
-            let state = if mark & !layout::SUPERSEDED == line.mark() {
-                check_room(&self.memory, &self.sums, (offset, room), bytes)
-            } else {
-                RoomState::Empty
-            };
-            let (entry, len) = match state {
-                RoomState::Entry(entry, len) if line.holds(&entry) => (entry, len),
-                _ => {
-                    self.memory.store(offset + layout::SUM, 0);
-                    continue;
-                }
-            };
-            if entry.superseded {
-                self.memory.store(offset + layout::MARK, line.mark());
+            for (place, entry) in found.iter().flatten() {
+                visit.entry(*place, entry);
             }
-            let place = EntryPlace { offset, len };
-            tail = (i + 1) * room;
-            // Counted first: the visitor may supersede it at once.
-            self.tallies[segment as usize].found(place.units());
-            visit(place, &Entry { superseded: false, ..entry });
         }
         if line.stride == 0 { 0 } else { tail as u32 }
+    }
+
+    /// The entry in a room, as live as any; another room is voided.
+    fn replay_room<'b>(
+        &self,
+        line: &Line,
+        (offset, room): (u64, u64),
+        bytes: &'b mut Vec<u8>,
+    ) -> Option<(EntryPlace, Entry<'b>)> {
+        if self.memory.load(offset + layout::SUM) == 0 {
+            return None;
+        }
+        let mark = self.memory.load(offset + layout::MARK);
+        // By their mark most of what an older use left is told apart without a look at all of it.
+        let state = if mark & !layout::SUPERSEDED == line.mark() {
+            check_room(&self.memory, &self.sums, (offset, room), bytes)
+        } else {
+            RoomState::Empty
+        };
+        let (entry, len) = match state {
+            RoomState::Entry(entry, len) if line.holds(&entry) => (entry, len),
+            _ => {
+                self.memory.store(offset + layout::SUM, 0);
+                return None;
+            }
+        };
+        if entry.superseded {
+            self.memory.store(offset + layout::MARK, line.mark());
+        }
+        Some((EntryPlace { offset, len }, Entry { superseded: false, ..entry }))
     }
 }

@@ -30,6 +30,7 @@ mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use adopt::{Scratch, Visit};
 pub use collect::{Collector, Work};
 pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};

@@ -175,6 +175,25 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.state.read().expect("index state").geometry
     }
 
+    /// Has the header of a key's pair in this table fetched, as a hint: the key will be inserted soon.
+    #[inline]
+    pub fn prefetch(&self, table: &Table, hash: Hash) {
+        self.memory.prefetch(table.header_at(table.home(hash).0));
+    }
+
+    /// The same, a little later, of the slot that it will likely get.
+    #[inline]
+    pub fn prefetch_slot(&self, table: &Table, hash: Hash) {
+        let (pair, odd) = table.home(hash);
+        let header = self.header(table, pair);
+        if let Some(slot) = first_free(&table.shape, &header, odd) {
+            self.memory.prefetch(table.pair_at(pair) + table.shape.slot_at(slot));
+            if self.options.places {
+                table.prefetch_place(&self.memory, (pair, slot));
+            }
+        }
+    }
+
     /// Locks the pair where a key of this hash belongs, following moved pairs.
     pub fn lock(&self, hash: Hash) -> Pair<'_, M, E> {
         let state = self.state.read().expect("index state");
@@ -371,13 +390,11 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         odd: bool,
     ) -> Result<usize, NoRoom> {
         let shape = &live.table.shape;
-        let free = |header: &Header| shape.home_mask(odd) & header.existing(shape) & !header.occupied();
-        let bits = free(header);
-        let base = bits & ((1u32 << shape.base_slots()) - 1);
-        if base != 0 {
-            return Ok(if odd { 31 - base.leading_zeros() } else { base.trailing_zeros() } as usize);
+        if let Some(slot) = first_free(shape, header, odd) {
+            return Ok(slot);
         }
-        if bits == 0 {
+        let free = |header: &Header| shape.home_mask(odd) & header.existing(shape) & !header.occupied();
+        if free(header) == 0 {
             self.add_group(live, pair, header)?;
         }
         Ok(free(header).trailing_zeros() as usize)
@@ -410,4 +427,12 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
         Ok(())
     }
+}
+
+/// The slot of a pair, groups aside, that a key of this parity gets.
+fn first_free(shape: &Shape, header: &Header, odd: bool) -> Option<usize> {
+    let base = (1u32 << shape.base_slots()) - 1;
+    let free = shape.home_mask(odd) & base & !header.occupied();
+    let slot = if odd { 31u32.checked_sub(free.leading_zeros())? } else { free.trailing_zeros() };
+    (free != 0).then_some(slot as usize)
 }

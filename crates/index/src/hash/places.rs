@@ -33,6 +33,11 @@ impl Table {
         self.base + self.bytes() + slot * 8
     }
 
+    /// Has the word of one of the pair's own slots fetched.
+    pub(super) fn prefetch_place<M: OwnedWords>(&self, memory: &M, (pair, slot): (u64, usize)) {
+        memory.prefetch(self.place_word(pair, slot, &[0; GROUPS_MAX]));
+    }
+
     pub(super) fn load_place<M: OwnedWords>(
         &self,
         memory: &M,

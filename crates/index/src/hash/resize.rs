@@ -92,7 +92,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     /// Takes memory for the first `bytes` of a table.
     fn populate(&self, live: &Live, bytes: u64) {
-        let until = bytes.next_multiple_of(BLOCK).min(live.table.bytes());
+        let until = bytes.next_multiple_of(BLOCK).min(self.bytes_of(&live.table));
         // Relaxed: who takes a block twice does no harm.
         let from = live.populated.fetch_max(until, Ordering::Relaxed);
         if from < until {
@@ -109,7 +109,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let (oldest, next) = (&state.live[0].table, &state.live[1]);
         let reach = (u128::from(pairs) * u128::from(next.table.pairs)).div_ceil(u128::from(oldest.pairs));
         let all = pairs == oldest.pairs;
-        let bytes = if all { next.table.bytes() } else { reach as u64 * next.table.shape.pair_bytes() };
+        let bytes =
+            if all { self.bytes_of(&next.table) } else { reach as u64 * next.table.shape.pair_bytes() };
         self.populate(next, bytes);
     }
 

@@ -201,9 +201,9 @@ impl World {
             order.swap(i, dice.below(i as u64 + 1) as usize);
         }
         let mut index: BTreeMap<u8, Item> = BTreeMap::new();
-        let mut bytes = Vec::new();
+        let mut scratch = Scratch::default();
         for segment in order {
-            store.replay(segment, &mut bytes, &mut |place, entry| {
+            store.replay(segment, &mut scratch, &mut |place: EntryPlace, entry: &Entry<'_>| {
                 assert!(!entry.superseded && entry.term < term(counter));
                 let item = ((place, entry.csn), entry.kind.is_value().then(|| entry.value.to_vec()));
                 let lost = match index.get(&entry.key[1]) {
@@ -350,7 +350,9 @@ fn adopt(memory: &Mapped, counter: u32) -> Result<Store<Mapped>, CreateError> {
 fn keys(store: &Store<Mapped>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for &segment in store.adopted() {
-        store.replay(segment, &mut Vec::new(), &mut |_, entry| keys.push(entry.key.to_vec()));
+        store.replay(segment, &mut Scratch::default(), &mut |_: EntryPlace, entry: &Entry<'_>| {
+            keys.push(entry.key.to_vec())
+        });
     }
     keys.sort();
     keys
@@ -516,12 +518,12 @@ fn segments_are_replayed_by_several_threads() {
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
-                let mut bytes = Vec::new();
+                let mut scratch = Scratch::default();
                 // Relaxed: a counter; who draws a number does its part.
                 while let Some(&segment) =
                     store.adopted().get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
                 {
-                    store.replay(segment, &mut bytes, &mut |place, entry| {
+                    store.replay(segment, &mut scratch, &mut |place: EntryPlace, entry: &Entry<'_>| {
                         let mut newest = newest.lock().expect("no thread fails");
                         let slot = newest.entry(entry.key[0]).or_insert((place, entry.csn));
                         let lost = match slot.1.cmp(&entry.csn) {

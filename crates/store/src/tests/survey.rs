@@ -135,7 +135,7 @@ proptest! {
         let store = Store::adopt(memory, budget, options, sums()).expect("an arena");
         let mut seen = BTreeSet::new();
         for &segment in store.adopted() {
-            store.replay(segment, &mut Vec::new(), &mut |place, entry| {
+            store.replay(segment, &mut Scratch::default(), &mut |place: EntryPlace, entry: &Entry<'_>| {
                 assert_eq!(entry.term, TERM);
                 if entry.position >= floors[entry.stream as usize] {
                     seen.insert(place);
