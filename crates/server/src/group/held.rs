@@ -19,7 +19,7 @@ pub(crate) fn held(arena: &Arc<Region>, sums: &SumKey) -> Held {
             *newest = (entry.csn, entry.kind.is_value().then(|| entry.value.to_vec()));
         }
     });
-    looked.expect("the header of our own arena");
+    looked.expect(super::OWN_HEADER);
     held.retain(|key, _| !key.is_empty());
     held
 }

@@ -2,29 +2,43 @@
 //! is built over what is there (VERIFY M3).
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
+use longarm_base::{Nanos, NodeId, Place, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_memory::{Mapped, OwnedWords, SumKey};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{Geometry, Line};
-use longarm_store::{EntryPlace, survey, void};
+use longarm_store::{EntryPlace, survey};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
+use super::OWN_HEADER;
+use super::look::{Look, Seen};
 use super::talk::{Bulk, Mute, Way, Worth};
 
-const OWN_HEADER: &str = "the header of our own arena";
+/// The entries of a start set's base term that some follower may lack.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    /// By stream: all from here on are named.
+    pub from: Vec<u64>,
+    pub entries: Vec<Seen>,
+}
 
-/// Completes the arena to the start set: entries that others have are fetched, all beyond is void.
+/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `look` is
+/// what was found here after the fence.
 pub(crate) fn complete<T: Transport>(
     (memory, sums): (&Mapped, &SumKey),
+    look: Option<Look>,
     start: &StartSet,
     me: NodeId,
     way_to: impl Fn(NodeId) -> Option<Way<T>>,
     (patience, worth): (Nanos, Worth<'_>),
-) -> Result<(), Mute> {
+) -> Result<Tail, Mute> {
     forget_younger((memory, sums), start.base);
+    let (cuts, from): (Vec<u64>, Vec<u64>) =
+        start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
+    let look = Look::down_to(look, (memory, sums), start.base, from.clone());
+    let mut entries: Vec<Seen> = look.entries().filter(|seen| seen.position < cuts[seen.stream]).collect();
     for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
         if cut.holder == me || cut.len <= own.len {
             continue;
@@ -32,32 +46,24 @@ pub(crate) fn complete<T: Transport>(
         let way = way_to(cut.holder).ok_or(Mute::Confused)?;
         let until = now() + patience;
         let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?, worth));
-        let mut from = own.len;
-        while from < cut.len {
-            let ask = Ask::Fetch { term: start.term, stream: stream as u16, from };
+        let mut next = own.len;
+        while next < cut.len {
+            let ask = Ask::Fetch { term: start.term, stream: stream as u16, from: next };
             let places =
                 talk.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
-            let Answer::Places { entries } = places else { unreachable!("nothing else was wanted") };
+            let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             // What is missing in between was reclaimed there.
-            for entry in entries.iter().filter(|entry| entry.position < cut.len) {
+            for entry in found.iter().filter(|entry| entry.position < cut.len) {
                 fetch((memory, sums), &mut bulk, entry, until + patience)?;
+                let place = EntryPlace { offset: entry.offset, len: entry.len };
+                entries.push(Seen { stream, position: entry.position, place });
             }
-            let whole = entries.len() < PLACES_MAX;
-            from = entries.last().filter(|_| !whole).map_or(cut.len, |last| last.position + 1);
+            let whole = found.len() < PLACES_MAX;
+            next = found.last().filter(|_| !whole).map_or(cut.len, |last| last.position + 1);
         }
     }
-    cut((memory, sums), start.base, &start.cuts.iter().map(|cut| cut.len).collect::<Vec<_>>());
-    Ok(())
-}
-
-/// Voids entries of the term's streams at or beyond the cuts (L16), and what landed without what came before.
-pub(crate) fn cut((memory, sums): (&Mapped, &SumKey), term: Term, cuts: &[u64]) {
-    if Mutant::NoCut.is_on() {
-        return;
-    }
-    for stream in survey(memory, sums, term, cuts).expect(OWN_HEADER).streams {
-        stream.tail.into_iter().chain(stream.beyond).for_each(|(_, place)| void(memory, place));
-    }
+    look.cut(memory, &cuts);
+    Ok(Tail { from, entries })
 }
 
 /// Forgets claims of terms that never came to hold a start set here.

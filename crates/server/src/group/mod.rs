@@ -4,7 +4,8 @@
 //!   what that says.
 //! - [`inbound`]: connections that others made, and the fence. [`talk`], [`peer`]:
 //!   connections made to others; one thread a peer, which on a leader also syncs it ([`push`]).
-//! - [`install`] makes a [`reign`] of a start set; [`heart`] keeps it alive.
+//! - [`look`] is what a replica finds of its streams; [`install`] makes a [`reign`] of a start set; [`heart`]
+//!   keeps it alive.
 //! - [`vault`] keeps promises.
 //!
 //! Entries do not come by here: each worker sends its own (`replicate.rs`).
@@ -13,6 +14,7 @@ mod heart;
 mod held;
 mod inbound;
 mod install;
+mod look;
 mod node;
 mod options;
 mod peer;
@@ -29,6 +31,8 @@ pub use held::Held;
 pub use options::{GroupOptions, Member};
 pub use vault::{FileVault, Promise, Vault};
 
+/// Whose lack is a broken invariant.
+const OWN_HEADER: &str = "the header of our own arena";
 /// Bytes of the rings of a talk.
 const RING_BYTES: u64 = 64 << 10;
 /// Longest message of a talk.

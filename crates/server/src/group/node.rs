@@ -13,11 +13,12 @@ use longarm_host::{Mutex, Pause, Thread, now, sleep};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, StartSet};
-use longarm_store::survey;
-use longarm_wire::{Answer, Ask, Extent, Held, PLACES_MAX, Report};
+use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report};
 
 use super::held::held;
 use super::inbound::{Inbound, Talk};
+use super::install::Tail;
+use super::look::Look;
 use super::options::GroupOptions;
 use super::peer::{Events, Orders, Peer};
 use super::reign::{Door, Reign, Releases, Waker};
@@ -56,6 +57,8 @@ pub(crate) struct Node<T: Transport> {
     talks: Vec<Talk<T::Qp>>,
     done: Completions,
     reign: Option<Led<T::Qp>>,
+    /// What it found in its memory, which nobody has written to since.
+    look: Option<Look>,
     /// What it is, for others to read.
     told: Arc<Mutex<GroupStats>>,
     stop: Arc<Pause>,
@@ -115,6 +118,7 @@ impl<T: Transport> Node<T> {
             talks: Vec::new(),
             done: Completions::new(64),
             reign: None,
+            look: None,
             told: Arc::default(),
             stop: Arc::default(),
         })
@@ -363,6 +367,7 @@ impl<T: Transport> Node<T> {
     }
 
     fn promise(&mut self, term: Term) -> Event {
+        self.look = None;
         let promise = Promise { term, boot: self.boot };
         let kept = self.group_options.vault.store(promise).map_err(|error| error.to_string());
         let fenced = kept.and_then(|()| self.inbound.fence(term).map_err(|error| error.to_string()));
@@ -395,19 +400,19 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    fn survey(&self) -> Report {
+    fn survey(&mut self) -> Report {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let Some(sync) = self.machine.sync() else { return Report::default() };
-        let floors = self.floors();
-        let survey =
-            survey(self.lent.arena.memory(), &self.sums, sync, &floors).expect("the header of our own arena");
-        let extent = |(stream, floor): (&longarm_store::StreamSurvey, u64)| Extent { floor, len: stream.len };
-        let reclaimed = self.page.memory().load(page::RECLAIMED);
-        Report { sync, reclaimed, streams: survey.streams.iter().zip(floors).map(extent).collect() }
+        let look = Look::new((self.lent.arena.memory(), &self.sums), sync, self.floors());
+        let report = look.report(self.page.memory().load(page::RECLAIMED));
+        self.look = Some(look);
+        report
     }
 
     /// Makes this memory ready to be written by the leader, and says what of its is here.
     fn prepare(&mut self, prepare: &Prepare) {
+        // Soon its leader writes here.
+        let look = self.look.take();
         let memory = (self.lent.arena.memory(), &self.sums);
         if let Err(error) = self.inbound.clear() {
             return self.log(&format!("not ready to be synced: {error}"));
@@ -415,14 +420,12 @@ impl<T: Transport> Node<T> {
         let held = match prepare.kept {
             Kept::Term => Held::Term,
             Kept::Base => {
-                install::cut(memory, prepare.base, &prepare.cuts);
                 let mut floors = self.floors();
                 floors.resize(prepare.cuts.len(), 0);
-                let known =
-                    floors.iter().zip(&prepare.cuts).map(|(floor, cut)| *floor.min(cut)).collect::<Vec<_>>();
-                let survey =
-                    survey(memory.0, memory.1, prepare.base, &known).expect("the header of our own arena");
-                Held::Base(survey.streams.iter().map(|stream| stream.len).collect())
+                let known = floors.iter().zip(&prepare.cuts).map(|(floor, cut)| *floor.min(cut)).collect();
+                let look = Look::down_to(look, memory, prepare.base, known);
+                look.cut(memory.0, &prepare.cuts);
+                Held::Base(look.lens(&prepare.cuts))
             }
             // It is still relied on: floors, lines and entries stay until others are written there.
             Kept::Other => Held::Nothing,
@@ -454,10 +457,11 @@ impl<T: Transport> Node<T> {
         let memory = (self.lent.arena.memory(), &self.sums);
         let me = self.group.me();
         let worth = || !self.stop.is_stopped();
-        install::complete(memory, start, me, |node| self.way_to(node), (PATIENCE, &worth))
+        let look = self.look.take();
+        let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
             .map_err(|why| why.to_string())?;
         let shared = self.new_shared(start.term).map_err(|error| error.to_string())?;
-        self.start_reign(start, Arc::new(shared)).map_err(|error| error.to_string())
+        self.start_reign((start, tail), Arc::new(shared)).map_err(|error| error.to_string())
     }
 
     /// The server of a term, over the start set.
@@ -472,7 +476,11 @@ impl<T: Transport> Node<T> {
         Ok(shared)
     }
 
-    fn start_reign(&mut self, start: &StartSet, shared: Arc<Shared>) -> Result<(), StartError> {
+    fn start_reign(
+        &mut self,
+        (start, tail): (&StartSet, Tail),
+        shared: Arc<Shared>,
+    ) -> Result<(), StartError> {
         shared.enter(Phase::Forming, Nanos(u64::MAX));
         let streams = self.streams();
         let releases = Arc::new(Releases::default());
@@ -498,7 +506,7 @@ impl<T: Transport> Node<T> {
         staff.set_keeper(move || keeper.run(&pause))?;
         doors.push(Door { arrivals, waker: Waker::Keeper(shared.engine.relief.clone()) });
         let cuts = start.cuts.iter().map(|cut| cut.len).collect();
-        let reign = (start.term, start.common(), cuts);
+        let reign = (start.term, start.common(), cuts, tail);
         let reign = Arc::new(Reign::new(reign, shared.clone(), doors, releases));
         let heart_pause = Arc::<Pause>::default();
         let (beating, pause, group, timing) =

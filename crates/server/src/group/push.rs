@@ -29,6 +29,8 @@ use longarm_store::segment::layout::{line_at, segment_at};
 use longarm_store::segment::{Geometry, Line, State, freed_line, run_length};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
+use super::OWN_HEADER;
+use super::look::{Look, Seen};
 use super::peer::Peer;
 use super::reign::{Follower, Reign};
 use super::talk::{Bulk, Mute, Worth};
@@ -37,8 +39,6 @@ use super::talk::{Bulk, Mute, Worth};
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes copied out of the arena at a time.
 const PIECE: u64 = 1 << 20;
-
-const OWN_HEADER: &str = "the header of our own arena";
 
 /// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the reign is over, or when
 /// something failed.
@@ -226,12 +226,18 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         if from.is_empty() {
             return Ok(());
         }
-        let sums = self.reign.shared.engine.store.sums();
-        let survey = longarm_store::survey(self.memory(), sums, term, from).expect(OWN_HEADER);
+        let tail = &self.reign.tail;
+        let known = term == self.reign.base && tail.from.iter().zip(from).all(|(known, from)| known <= from);
         // Behind a gap too: what is missing was reclaimed.
-        let all = |stream: longarm_store::StreamSurvey| stream.tail.into_iter().chain(stream.beyond);
-        let mut places: Vec<EntryPlace> =
-            survey.streams.into_iter().flat_map(all).map(|(_, place)| place).collect();
+        let mut places: Vec<EntryPlace> = if known && tail.from.len() >= from.len() {
+            let missing = |seen: &&Seen| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
+            // Its segment may have been freed since, and used again; not any more, as we are asked now.
+            let still = |seen: &&Seen| self.line((seen.place.offset / SEGMENT_BYTES) as u32).term == term;
+            tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect()
+        } else {
+            let memory = (self.memory(), self.reign.shared.engine.store.sums());
+            Look::new(memory, term, from.to_vec()).entries().map(|seen| seen.place).collect()
+        };
         places.sort_unstable_by_key(|place| place.offset);
         let mut claimed = None;
         for place in places {

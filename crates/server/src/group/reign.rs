@@ -9,6 +9,7 @@ use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::Nodes;
 
+use super::install::Tail;
 use crate::inbox::Inbox;
 use crate::later::Later;
 use crate::replicate::{Arrivals, Attachment};
@@ -170,6 +171,8 @@ pub(crate) struct Reign<Q> {
     /// The term whose start set followers may have in common with this one, and where its streams are cut.
     pub base: Term,
     pub cuts: Vec<u64>,
+    /// Entries of the base that a follower may lack, as they were at the start.
+    pub tail: Tail,
     pub shared: Arc<Shared>,
     /// By stream.
     pub doors: Vec<Door<Q>>,
@@ -189,7 +192,7 @@ pub(crate) struct Reign<Q> {
 
 impl<Q> Reign<Q> {
     pub fn new(
-        (term, base, cuts): (Term, Term, Vec<u64>),
+        (term, base, cuts, tail): (Term, Term, Vec<u64>, Tail),
         shared: Arc<Shared>,
         doors: Vec<Door<Q>>,
         releases: Arc<Releases>,
@@ -198,6 +201,7 @@ impl<Q> Reign<Q> {
             term,
             base,
             cuts,
+            tail,
             shared,
             doors,
             releases,

@@ -1,0 +1,80 @@
+//! What a replica found of a term's streams in its own memory, when it looked after the fence.
+//!
+//! A look goes over all entries, and nobody leads meanwhile; so one is made, and kept until somebody may
+//! write to the memory again.
+
+use longarm_base::{Mutant, Term};
+use longarm_memory::{Mapped, SumKey};
+use longarm_store::{EntryPlace, StreamSurvey, survey, void};
+use longarm_wire::{Extent, Report};
+
+use super::OWN_HEADER;
+
+/// An entry of one of the streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    pub stream: usize,
+    pub position: u64,
+    pub place: EntryPlace,
+}
+
+/// Entries of a term's streams, from some positions on.
+#[derive(Debug)]
+pub(crate) struct Look {
+    sync: Term,
+    floors: Vec<u64>,
+    streams: Vec<StreamSurvey>,
+}
+
+impl Look {
+    /// Looks at what is at the floors and above.
+    pub fn new((memory, sums): (&Mapped, &SumKey), sync: Term, floors: Vec<u64>) -> Look {
+        let streams = survey(memory, sums, sync, &floors).expect(OWN_HEADER).streams;
+        Look { sync, floors, streams }
+    }
+
+    /// This look, if it is of that term and goes down to `least` in each of as many streams; or a new one.
+    pub fn down_to(
+        look: Option<Look>,
+        (memory, sums): (&Mapped, &SumKey),
+        sync: Term,
+        least: Vec<u64>,
+    ) -> Look {
+        let enough = |look: &Look| look.sync == sync && look.reaches(&least);
+        look.filter(enough).unwrap_or_else(|| Look::new((memory, sums), sync, least))
+    }
+
+    /// Whether it shows all of each of these streams from there on.
+    pub fn reaches(&self, from: &[u64]) -> bool {
+        self.floors.len() >= from.len() && self.floors.iter().zip(from).all(|(floor, from)| floor <= from)
+    }
+
+    /// What is reported of it.
+    pub fn report(&self, reclaimed: u64) -> Report {
+        let extent = |(stream, &floor): (&StreamSurvey, &u64)| Extent { floor, len: stream.len };
+        let streams = self.streams.iter().zip(&self.floors).map(extent).collect();
+        Report { sync: self.sync, reclaimed, streams }
+    }
+
+    /// How far each stream is here without a gap, where they are cut.
+    pub fn lens(&self, cuts: &[u64]) -> Vec<u64> {
+        self.streams.iter().zip(cuts).map(|(stream, &cut)| stream.len.min(cut)).collect()
+    }
+
+    /// All entries that it shows, also behind gaps.
+    pub fn entries(&self) -> impl Iterator<Item = Seen> {
+        self.streams.iter().enumerate().flat_map(|(stream, found)| {
+            let all = found.tail.iter().chain(&found.beyond);
+            all.map(move |&(position, place)| Seen { stream, position, place })
+        })
+    }
+
+    /// Voids entries at or beyond the cuts (L16).
+    pub fn cut(&self, memory: &Mapped, cuts: &[u64]) {
+        if Mutant::NoCut.is_on() {
+            return;
+        }
+        let beyond = |seen: &Seen| cuts.get(seen.stream).is_some_and(|&cut| seen.position >= cut);
+        self.entries().filter(beyond).for_each(|seen| void(memory, seen.place));
+    }
+}
