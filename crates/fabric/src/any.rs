@@ -168,6 +168,12 @@ impl QueuePair for AnyQp {
     fn revoke(&mut self) -> Result<(), SetupError> {
         either!(AnyQp, self, qp => qp.revoke())
     }
+    fn heed_fence(&mut self) {
+        either!(AnyQp, self, qp => qp.heed_fence())
+    }
+    fn fence(&mut self) -> Result<(), SetupError> {
+        either!(AnyQp, self, qp => qp.fence())
+    }
     fn describe(&self) -> String {
         either!(AnyQp, self, qp => qp.describe())
     }

@@ -17,7 +17,8 @@
 //! 6. A broken queue pair completes everything outstanding with [`WorkError::Flushed`]; a WRITE or atomic so
 //!    completed may have taken effect or not. Later posts answer [`PostError::Broken`].
 //! 7. Remote atomics are atomic among each other, not against CPU stores of the owner.
-//! 8. [`revoke`](QueuePair::revoke) returns only when no operation of the peer can take effect any more.
+//! 8. [`revoke`](QueuePair::revoke) returns only when no operation of the peer can take effect any more; so
+//!    does [`fence`](QueuePair::fence), of a peer that heeds it.
 //! 9. Every wait has a bound; a dead peer is noticed within [`PEER_DEATH`].
 
 use std::sync::Arc;
@@ -340,6 +341,16 @@ pub trait QueuePair: Send {
 
     /// Fences the peer (rule 8) and breaks the connection.
     fn revoke(&mut self) -> Result<(), SetupError>;
+
+    /// From now on this side looks before each change whether the peer has fenced it, where the transport
+    /// does not do so anyway (shared memory). For those who trust each other with the memory.
+    fn heed_fence(&mut self) {}
+
+    /// As [`revoke`](Self::revoke), of a peer that heeds the fence since it was connected: on shared memory
+    /// it lives on, unless it is stopped in the middle of a change.
+    fn fence(&mut self) -> Result<(), SetupError> {
+        self.revoke()
+    }
 
     /// The transport really in use and its peer, for people: `shm /run/longarm.sock pid 42`.
     fn describe(&self) -> String;

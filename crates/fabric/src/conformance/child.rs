@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::Setup;
 use super::harness::*;
-use crate::{Address, Completions, Grant, Op, QueuePair, Ticket};
+use crate::{Address, Channel, Completions, Grant, Op, QueuePair, Ticket};
 
 const ROLE: &str = "LONGARM_CONFORMANCE_ROLE";
 const ADDRESS: &str = "LONGARM_CONFORMANCE_ADDRESS";
@@ -38,6 +38,11 @@ impl Process {
         panic!("the child in role {role} ended without being ready: is there a test {module}::child?");
     }
 
+    /// Waits for its end; whether it came to one by itself.
+    pub fn ends(&mut self) -> bool {
+        self.0.wait().expect("wait").success()
+    }
+
     /// SIGKILL, and wait until it is gone.
     pub fn kill(&mut self) {
         self.0.kill().expect("kill");
@@ -62,7 +67,8 @@ pub fn enter<S: Setup>() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let address: Address = std::env::var(ADDRESS).expect("an address").parse().expect("an address");
     match role.as_str() {
-        "client" => client::<S>(&address),
+        "client" => client::<S>(&address, false),
+        "heeding client" => client::<S>(&address, true),
         "server" => server::<S>(),
         other => panic!("no such role: {other}"),
     }
@@ -71,9 +77,13 @@ pub fn enter<S: Setup>() {
 }
 
 /// Writes into the server's memory until it is killed or cut off.
-fn client<S: Setup>(address: &Address) {
+fn client<S: Setup>(address: &Address, heeds: bool) {
     let grant = Grant { id: BACK, region: region("back"), rights: everything() };
     let mut qp = connect::<S>(address, vec![grant]).expect("connect").qp;
+    let pause = Channel::new().expect("channel");
+    if heeds {
+        qp.heed_fence();
+    }
     ready("");
     let mut completions = Completions::new(64);
     for i in 1..u64::MAX {
@@ -85,6 +95,10 @@ fn client<S: Setup>(address: &Address) {
         completions.clear();
         if qp.state().is_err() {
             return;
+        }
+        if heeds {
+            // Seldom in the middle of a change, where a busy machine could hold it up.
+            pause.wait(std::time::Duration::from_micros(50));
         }
     }
 }

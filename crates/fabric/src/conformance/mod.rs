@@ -62,6 +62,7 @@ macro_rules! conformance {
             a_killed_client_is_noticed
             a_killed_server_is_noticed
             nothing_of_another_process_takes_effect_after_revoke
+            a_peer_that_heeds_is_fenced_and_lives
             a_revoked_reader_is_cut_off
             strangers_are_answered_and_forgotten
             a_dawdling_peer_holds_up_nobody

@@ -91,6 +91,27 @@ pub fn nothing_of_another_process_takes_effect_after_revoke<S: Setup>() {
     assert_eq!(ours.state(), Err(Broken::Revoked));
 }
 
+pub fn a_peer_that_heeds_is_fenced_and_lives<S: Setup>() {
+    let mut server = Server::<S>::new();
+    let all = server.memory.all.memory().clone();
+    let starting = server.address.clone();
+    let (mut ours, mut process) = std::thread::scope(|scope| {
+        let process = scope.spawn(|| Process::start::<S>("heeding client", &starting).0);
+        (server.accept(), process.join().expect("the child's thread"))
+    });
+    let until = Instant::now() + SOON;
+    let first = image(&all);
+    while image(&all) == first {
+        assert!(Instant::now() < until, "the peer is not at work");
+    }
+    ours.fence().expect("fence");
+    let before = image(&all);
+    pass(Duration::from_millis(100));
+    assert!(image(&all) == before, "changed after fence returned");
+    assert_eq!(ours.state(), Err(Broken::Revoked));
+    assert!(process.ends(), "it was told, not killed");
+}
+
 pub fn a_revoked_reader_is_cut_off<S: Setup>() {
     let mut server = Server::<S>::new();
     let address = server.address.clone();

@@ -94,6 +94,13 @@ impl Peer {
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
+    /// Whether the peer's process is gone, its mappings with it, as far as can be told.
+    pub(super) fn is_dead(&self) -> bool {
+        let Some(pidfd) = &self.pidfd else { return false };
+        let mut fds = [PollFd::new(pidfd, PollFlags::IN)];
+        matches!(rustix::event::poll(&mut fds, Some(&timespec(Duration::ZERO))), Ok(n) if n > 0)
+    }
+
     /// Kills the peer's process and waits until it is gone, its mappings with it. A child it forked that
     /// inherited its mappings lives on: a process that lends itself to fencing must not fork.
     pub(super) fn kill(&self) -> std::result::Result<(), SetupError> {

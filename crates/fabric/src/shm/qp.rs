@@ -26,6 +26,8 @@ const CLOCK_EVERY: u32 = 8;
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// How long a change of a peer in this process may be under way when it is revoked.
 const IDLE_BOUND: Duration = Duration::from_secs(2);
+/// The same of a peer in another process that heeds the fence; one that takes longer is killed.
+const HEED_BOUND: Duration = Duration::from_millis(200);
 
 const _: () = assert!(CHECK_EVERY.as_millis() * 4 < PEER_DEATH.as_millis());
 
@@ -39,7 +41,9 @@ pub struct ShmQp {
     /// An arrival was announced since the last doorbell.
     pub(super) unrung: bool,
     /// Both ends are in this process: revocation is by word, not by signal.
-    pub(super) same_process: bool,
+    same_process: bool,
+    /// Before each change we look whether the peer has fenced us.
+    pub(super) heeds: bool,
     broken: Option<Broken>,
     messages: Box<[u8]>,
     granted: Vec<Granted>,
@@ -77,6 +81,7 @@ impl ShmQp {
             outbox: Outbox::new(parts.page, parts.side),
             unrung: false,
             same_process: parts.peer.is_us(),
+            heeds: parts.peer.is_us(),
             broken: None,
             messages: vec![0; RECEIVES * SEND_MAX].into_boxed_slice(),
             granted: parts.granted.iter().map(|(granted, _)| *granted).collect(),
@@ -216,19 +221,27 @@ impl ShmQp {
         }
     }
 
-    /// Waits until no change of a peer in this process is under way, having forbidden new ones.
-    fn fence_here(&self) -> Result<(), SetupError> {
+    /// Waits until no change of a peer that heeds is under way, having forbidden new ones.
+    fn fence_by_word(&self, bound: Duration) -> Result<(), SetupError> {
         self.inbox.fence_off();
-        let until = Instant::now() + IDLE_BOUND;
-        while !self.inbox.idle() {
+        let until = Instant::now() + bound;
+        while !self.inbox.idle() && !self.peer.is_dead() {
             if Instant::now() > until {
-                return Err(SetupError::Timeout(
-                    "a change of the revoked peer, under way in this process,".into(),
-                ));
+                return Err(SetupError::Timeout("a change of the revoked peer, which is under way,".into()));
             }
             std::thread::yield_now();
         }
         Ok(())
+    }
+
+    /// Nothing of the peer takes effect any more: says so.
+    fn cut_off(&mut self) {
+        if self.broken.is_none() {
+            self.pending.flush();
+            self.farewell(News::Revoked);
+        }
+        self.broken = Some(Broken::Revoked);
+        self.peer.hang_up();
     }
 }
 
@@ -368,16 +381,29 @@ impl QueuePair for ShmQp {
         if self.lent.iter().any(|grant| grant.rights.can_change()) {
             // Also when the connection is broken already: the mapping outlives it.
             match self.same_process {
-                true => self.fence_here()?,
+                true => self.fence_by_word(IDLE_BOUND)?,
                 false => self.peer.kill()?,
             }
         }
-        if self.broken.is_none() {
-            self.pending.flush();
-            self.farewell(News::Revoked);
+        self.cut_off();
+        Ok(())
+    }
+
+    fn heed_fence(&mut self) {
+        self.heeds = true;
+    }
+
+    fn fence(&mut self) -> Result<(), SetupError> {
+        let can_change = self.lent.iter().any(|grant| grant.rights.can_change());
+        if self.same_process || !can_change {
+            return self.revoke();
         }
-        self.broken = Some(Broken::Revoked);
-        self.peer.hang_up();
+        // Also when the connection is broken already, as in `revoke`. One that is stopped in the middle of a
+        // change does not come to its end.
+        if self.fence_by_word(HEED_BOUND).is_err() {
+            self.peer.kill()?;
+        }
+        self.cut_off();
         Ok(())
     }
 

@@ -7,8 +7,8 @@
 //! 0x2000  consumed  count of descriptors taken       consumer writes, producer reads
 //! 0x2008  released  one bit a receive buffer         consumer writes, producer reads
 //! 0x2040  armed     1: ring the bell on the next     consumer sets, producer clears
-//! 0x2080  busy      1: the producer is changing      producer writes, consumer reads   (one process only)
-//! 0x20c0  revoked   1: the producer must not change  consumer writes, producer reads   (one process only)
+//! 0x2080  busy      1: the producer is changing      producer writes, consumer reads   (if it heeds)
+//! 0x20c0  revoked   1: the producer must not change  consumer writes, producer reads   (if it heeds)
 //! 0x3000  buffers   16 receive buffers of 4096 bytes producer writes, consumer reads
 //! ```
 //! The layout belongs to the version of the handshake ([`VERSION`](crate::handshake::VERSION)): who passed
@@ -161,8 +161,8 @@ impl Outbox {
         self.page.load(at) == 1 && self.page.compare_exchange(at, 1, 0).is_ok()
     }
 
-    /// Says that a change begins; `false` if it must not. Only for a peer in the same process, whose
-    /// revocation waits for [`leave`](Self::leave).
+    /// Says that a change begins; `false` if it must not. For a peer whose fence waits for
+    /// [`leave`](Self::leave): in the same process, or promised (`heed_fence`).
     pub(super) fn enter(&self) -> bool {
         self.page.store(self.lane + BUSY, 1);
         // SeqCst: after the store of `busy`, before the load of `revoked`; pairs with the fence of

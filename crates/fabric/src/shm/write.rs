@@ -2,8 +2,8 @@
 //! `post` has checked their form.
 //!
 //! Every change goes through [`ShmQp::change`], which checks region, bounds and rights first and, for a peer
-//! in this same process, stands between the change and a revocation (`queue.rs`: busy, revoked). A peer in
-//! another process is fenced by being killed.
+//! in this same process or one that we promised to heed, stands between the change and a revocation
+//! (`queue.rs`: busy, revoked). Any other peer in another process is fenced by being killed.
 
 use longarm_base::RegionId;
 use longarm_memory::{Mapped, OwnedWords};
@@ -88,7 +88,7 @@ impl ShmQp {
             let name = if wanted == Rights::ATOMIC { "atomic" } else { "WRITE" };
             return self.refuse(ticket, name, region, offset, len);
         };
-        if self.same_process && !self.outbox.enter() {
+        if self.heeds && !self.outbox.enter() {
             self.break_off(Broken::PeerLost("it revoked us".into()));
             return Err(PostError::Broken);
         }
@@ -111,7 +111,7 @@ impl ShmQp {
     }
 
     fn enter(&mut self) -> bool {
-        let allowed = !self.same_process || self.outbox.enter();
+        let allowed = !self.heeds || self.outbox.enter();
         if !allowed {
             self.break_off(Broken::PeerLost("it revoked us".into()));
         }
@@ -119,7 +119,7 @@ impl ShmQp {
     }
 
     fn leave(&self) {
-        if self.same_process {
+        if self.heeds {
             self.outbox.leave();
         }
     }
