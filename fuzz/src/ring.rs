@@ -244,13 +244,14 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
         }
         2 => {
             let name = String::from_utf8_lossy(key).into_owned();
-            Hello { session: input.u64(), ring_bytes: input.u64(), name }.encode()
+            Hello { session: input.u64(), ring_bytes: input.u64(), group: input.u64(), name }.encode()
         }
         _ => {
             let mut word = || input.u64();
             let (boot, sum_key, stamp, lease) = (word(), word(), word(), word());
-            let (read_bound, ring_bytes, pid) = (word(), word(), word());
-            Welcome { boot, sum_key, stamp, lease, read_bound, ring_bytes, pid, wants_hints: 0 }.encode()
+            let (read_bound, ring_bytes, pid, group) = (word(), word(), word(), word());
+            let wants_hints = 0;
+            Welcome { boot, sum_key, stamp, lease, read_bound, ring_bytes, pid, wants_hints, group }.encode()
         }
     };
     let at = input.below(bytes.len().min(48) as u64) as usize;
@@ -274,9 +275,12 @@ fn messages(bytes: &[u8]) {
     }
     if let Ok(hello) = Hello::decode(bytes) {
         let again = Hello::decode(&hello.encode()).expect("a name is cut, not refused");
-        assert_eq!((again.session, again.ring_bytes), (hello.session, hello.ring_bytes));
+        assert_eq!(
+            (again.session, again.ring_bytes, again.group),
+            (hello.session, hello.ring_bytes, hello.group)
+        );
         assert!(hello.name.starts_with(&again.name));
-        match std::str::from_utf8(&bytes[24..]) {
+        match std::str::from_utf8(&bytes[32..]) {
             Ok(name) => assert!(hello.name == name && hello.encode() == bytes),
             Err(_) => assert!(hello.name.contains(char::REPLACEMENT_CHARACTER)),
         }

@@ -11,7 +11,7 @@ use longarm_wire::is_elsewhere;
 use crate::cache::Cache;
 use crate::error::Error;
 use crate::link::{Counters, Link, Trouble};
-use crate::multi_get::Flight;
+use crate::multi_get::Batch;
 use crate::options::Options;
 use crate::pipeline::{InFlight, Reply, Ticket};
 use crate::targets::Targets;
@@ -39,8 +39,7 @@ pub struct Client<T: Transport = Any> {
     pub(crate) counters: Counters,
     pub(crate) cache: Cache,
     pub(crate) large: Vec<u8>,
-    pub(crate) flights: Vec<Flight>,
-    pub(crate) unfinished: Vec<usize>,
+    pub(crate) batch: Batch,
     /// The clock when the last operation's READs were judged; zero if the next must read it.
     pub(crate) began: Nanos,
     pub(crate) hint_in: u32,
@@ -111,8 +110,7 @@ impl<T: Transport> Client<T> {
             counters: Counters::default(),
             cache: Cache::new(entries),
             large: Vec::new(),
-            flights: Vec::new(),
-            unfinished: Vec::new(),
+            batch: Batch::default(),
             began: Nanos(0),
             hint_in: options.hint_every * u32::from(link.welcome.wants_hints != 0),
             hints: Vec::new(),
@@ -265,7 +263,7 @@ impl<T: Transport> Client<T> {
     }
 }
 
-fn add(a: Counters, b: Counters) -> Counters {
+pub(crate) fn add(a: Counters, b: Counters) -> Counters {
     Counters {
         reads: a.reads + b.reads,
         torn: a.torn + b.torn,

@@ -20,6 +20,7 @@
 mod ask;
 mod cache;
 mod client;
+mod cluster;
 mod error;
 mod get;
 mod lease;
@@ -30,10 +31,12 @@ mod options;
 mod pipeline;
 mod raw;
 mod targets;
+mod topology;
 mod walk;
 mod write;
 
 pub use client::Client;
+pub use cluster::ClusterClient;
 pub use error::Error;
 pub use link::Counters;
 pub use longarm_base::Csn;
@@ -42,6 +45,7 @@ pub use longarm_wire::Condition;
 pub use options::Options;
 pub use pipeline::{Reply, Ticket};
 pub use raw::{Raw, RawRegion};
+pub use topology::{GroupAt, Topology};
 pub use walk::Item;
 pub use write::{Put, Write};
 

@@ -118,7 +118,7 @@ impl<Q: QueuePair> Link<Q> {
         let ring =
             RegionOptions { name: "longarm-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&ring)?);
-        let hello = Hello { session, ring_bytes, name: options.name.clone() }.encode();
+        let hello = Hello { session, ring_bytes, group: options.group, name: options.name.clone() }.encode();
         let request = ConnectRequest {
             hello: &hello,
             grants: vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }],

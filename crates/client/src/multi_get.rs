@@ -15,8 +15,31 @@ use crate::lookup::{Lookup, Want};
 /// misses in flight.
 const GROUP: usize = 8;
 
+/// Keys that are looked up together on one connection.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// Those without an answer, by number.
+    pub(crate) rest: Vec<usize>,
+    /// Of them, those whose values are so long, or change so often, that they are got one by one.
+    pub(crate) large: Vec<usize>,
+    flights: Vec<Flight>,
+    /// READs under way.
+    pub(crate) open: usize,
+    /// From when on they count.
+    begin: Nanos,
+}
+
+impl Batch {
+    /// Takes as many numbers as may be looked up together; whether there was any.
+    pub(crate) fn load(&mut self, numbers: &mut impl Iterator<Item = usize>) -> bool {
+        self.rest.clear();
+        self.rest.extend(numbers.take(BATCH));
+        !self.rest.is_empty()
+    }
+}
+
 /// One key's lookup in a batch.
-pub(crate) struct Flight {
+struct Flight {
     key: usize,
     lookup: Lookup,
     want: Want,
@@ -58,74 +81,89 @@ impl<T: Transport> Client<T> {
         for key in keys {
             check_key(key.as_ref())?;
         }
+        self.get_all(keys, 0..keys.len(), &mut show)
+    }
+
+    /// Looks up the keys of these numbers, which were checked.
+    pub(crate) fn get_all(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        mut numbers: impl Iterator<Item = usize>,
+        show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
+    ) -> Result<(), Error> {
         let deadline = self.deadline();
-        let mut flights = std::mem::take(&mut self.flights);
-        let mut rest = std::mem::take(&mut self.unfinished);
+        let mut batch = std::mem::take(&mut self.batch);
         let mut outcome = Ok(());
-        'batches: for first in (0..keys.len()).step_by(BATCH) {
-            rest.clear();
-            rest.extend(first..keys.len().min(first + BATCH));
-            let mut large = Vec::new();
-            let mut tries = 0;
-            while !rest.is_empty() {
-                let tried = self.try_batch(keys, &mut rest, &mut large, &mut flights, deadline, &mut show);
-                tries += 1;
-                let step = match tried {
-                    Ok(()) if tries > READ_TRIES => {
-                        large.append(&mut rest);
-                        Ok(())
-                    }
-                    // Somebody writes faster than we read, or was stopped in the middle: let them, briefly.
-                    Ok(()) if tries > PATIENT_TRIES && !rest.is_empty() => {
-                        match self.link()?.wait_a_little(deadline) {
-                            Ok(()) => Ok(()),
-                            Err(trouble) => self.recover(trouble, deadline),
-                        }
-                    }
-                    Ok(()) => Ok(()),
-                    Err(Trouble::NoLease) => {
-                        // One by one, through the server where that must be.
-                        large.append(&mut rest);
-                        Ok(())
-                    }
-                    Err(trouble) => self.recover(trouble, deadline),
-                };
-                if step.is_err() {
-                    outcome = step;
-                    break 'batches;
-                }
-            }
-            // Long values one by one: their bytes, not their round trips, are what they cost.
-            for key in large {
-                match self.get_with(keys[key].as_ref(), |value, csn| show(key, Some((value, csn)))) {
-                    Ok(Some(())) => {}
-                    Ok(None) => show(key, None),
-                    Err(error) => {
-                        outcome = Err(error);
-                        break 'batches;
-                    }
-                }
-            }
+        while outcome.is_ok() && batch.load(&mut numbers) {
+            outcome = self.finish_batch(keys, &mut batch, deadline, show);
         }
-        flights.clear();
-        rest.clear();
-        (self.flights, self.unfinished) = (flights, rest);
+        batch.flights.clear();
+        self.batch = batch;
         outcome
     }
 
-    /// Tries all keys of `rest` once; keeps in `rest` those that must be tried again.
+    /// Tries until every key of the batch has its answer.
+    fn finish_batch(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        batch: &mut Batch,
+        deadline: Nanos,
+        show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
+    ) -> Result<(), Error> {
+        batch.large.clear();
+        let mut tries = 0;
+        while !batch.rest.is_empty() {
+            tries += 1;
+            match self.try_batch(keys, batch, deadline, show) {
+                Ok(()) if tries > READ_TRIES => batch.large.append(&mut batch.rest),
+                // Somebody writes faster than we read, or was stopped in the middle: let them, briefly.
+                Ok(()) if tries > PATIENT_TRIES && !batch.rest.is_empty() => {
+                    let waited = self.link()?.wait_a_little(deadline);
+                    waited.or_else(|trouble| self.recover(trouble, deadline))?;
+                }
+                Ok(()) => {}
+                // One by one, through the server where that must be.
+                Err(Trouble::NoLease) => batch.large.append(&mut batch.rest),
+                Err(trouble) => self.recover(trouble, deadline)?,
+            }
+        }
+        // Long values one by one: their bytes, not their round trips, are what they cost.
+        for at in 0..batch.large.len() {
+            let key = batch.large[at];
+            let found = self.get_with(keys[key].as_ref(), |value, csn| show(key, Some((value, csn))))?;
+            if found.is_none() {
+                show(key, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tries all keys of the batch once; keeps in it those that must be tried again.
     fn try_batch(
         &mut self,
         keys: &[impl AsRef<[u8]>],
-        rest: &mut Vec<usize>,
-        large: &mut Vec<usize>,
-        flights: &mut Vec<Flight>,
+        batch: &mut Batch,
         deadline: Nanos,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) -> Result<(), Trouble> {
-        let begin = self.ensure_lease(deadline)?;
+        self.begin_batch(keys, batch, deadline)?;
+        while batch.open > 0 {
+            self.turn_batch(keys, batch, deadline)?;
+        }
+        self.end_batch(batch, deadline, show)
+    }
+
+    /// Begins a lookup of each key, with its first READ.
+    pub(crate) fn begin_batch(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        batch: &mut Batch,
+        deadline: Nanos,
+    ) -> Result<(), Trouble> {
+        batch.begin = self.ensure_lease(deadline)?;
         let Client { link, cache, .. } = self;
         let link = link.as_mut().expect("a lease has a link");
+        let Batch { rest, flights, .. } = batch;
         flights.clear();
         let view = link.view();
         flights.extend(rest.iter().map(|&key| {
@@ -133,32 +171,51 @@ impl<T: Transport> Client<T> {
             let (lookup, want) = Lookup::start(hash, link.look, cache.find(hash), &view);
             Flight { key, lookup, want, posted: false }
         }));
-        let mut open = 0;
+        batch.open = 0;
         for (group, flights) in flights.chunks_mut(GROUP).enumerate() {
-            open += begin_reads(link, flights, group * GROUP, deadline)?;
+            batch.open += begin_reads(link, flights, group * GROUP, deadline)?;
         }
-        while open > 0 {
-            link.finish_reads(deadline)?;
-            open = 0;
-            for (group, flights) in flights.chunks_mut(GROUP).enumerate() {
-                for (i, flight) in flights.iter_mut().enumerate() {
-                    if let Want::Read(place) = flight.want {
-                        let into = Link::<T::Qp>::slot(group * GROUP + i);
-                        if !flight.posted {
-                            link.read(place, into, deadline)?;
-                        }
-                        let bytes = link.qp.landing(into, place.len);
-                        flight.want = flight.lookup.feed(keys[flight.key].as_ref(), bytes, &link.view());
+        Ok(())
+    }
+
+    /// Hands over what the READs under way brought, and begins those that are wanted next.
+    pub(crate) fn turn_batch(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        batch: &mut Batch,
+        deadline: Nanos,
+    ) -> Result<(), Trouble> {
+        let link = self.connected()?;
+        link.finish_reads(deadline)?;
+        batch.open = 0;
+        for (group, flights) in batch.flights.chunks_mut(GROUP).enumerate() {
+            for (i, flight) in flights.iter_mut().enumerate() {
+                if let Want::Read(place) = flight.want {
+                    let into = Link::<T::Qp>::slot(group * GROUP + i);
+                    if !flight.posted {
+                        link.read(place, into, deadline)?;
                     }
+                    let bytes = link.qp.landing(into, place.len);
+                    flight.want = flight.lookup.feed(keys[flight.key].as_ref(), bytes, &link.view());
                 }
-                open += begin_reads(link, flights, group * GROUP, deadline)?;
             }
+            batch.open += begin_reads(link, flights, group * GROUP, deadline)?;
         }
+        Ok(())
+    }
+
+    /// No READ is under way any more: shows what was found, if it counts.
+    pub(crate) fn end_batch(
+        &mut self,
+        batch: &mut Batch,
+        deadline: Nanos,
+        show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
+    ) -> Result<(), Trouble> {
         let end = now();
-        let counts = link.trusted(begin, end);
+        let counts = self.connected()?.trusted(batch.begin, end);
         self.began = if counts { end } else { Nanos(0) };
-        self.settle(rest, large, flights, (end, counts), show);
-        if flights.iter().any(|flight| flight.want == Want::Refresh) {
+        self.settle(batch, (end, counts), show);
+        if batch.flights.iter().any(|flight| flight.want == Want::Refresh) {
             self.connected()?.look_at_heartbeat(deadline)?;
         }
         Ok(())
@@ -167,12 +224,11 @@ impl<T: Transport> Client<T> {
     /// Shows what was found if the READs count, and keeps the rest for another try.
     fn settle(
         &mut self,
-        rest: &mut Vec<usize>,
-        large: &mut Vec<usize>,
-        flights: &[Flight],
+        batch: &mut Batch,
         (end, counts): (Nanos, bool),
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) {
+        let Batch { rest, large, flights, .. } = batch;
         rest.clear();
         for (i, flight) in flights.iter().enumerate() {
             let link = self.link.as_mut().expect("READs had a link");

@@ -24,6 +24,8 @@ pub struct Options {
     pub spin: Duration,
     /// One GET in so many is reported to the server, for eviction; 0 for none.
     pub hint_every: u32,
+    /// The group to ask for where a node has several; zero takes what it has, if that is one.
+    pub group: u64,
     /// Whether to connect to the leader where a replica is asked that does not lead.
     pub follow: bool,
 }
@@ -39,6 +41,7 @@ impl Default for Options {
             cache: None,
             spin: Duration::from_micros(50),
             hint_every: 64,
+            group: 0,
             follow: true,
         }
     }

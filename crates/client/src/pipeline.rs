@@ -105,16 +105,26 @@ impl<T: Transport> Client<T> {
 
     /// The outcome of some request, if one is there. Never blocks.
     pub fn poll(&mut self) -> Option<(Ticket, Result<Reply, Error>)> {
+        self.go_on();
+        self.finished.pop_front()
+    }
+
+    /// Sends what was submitted and takes what was answered.
+    pub(crate) fn go_on(&mut self) {
         if let Some(link) = &mut self.link {
             link.qp.ring();
             link.pump();
         }
         self.collect();
-        self.finished.pop_front()
     }
 
     /// Waits for the outcome of one request; others may finish meanwhile and wait for [`poll`](Self::poll).
     pub fn wait(&mut self, ticket: Ticket) -> Result<Reply, Error> {
+        self.wait_while(ticket, || {})
+    }
+
+    /// The same, with something else to do now and then.
+    pub(crate) fn wait_while(&mut self, ticket: Ticket, mut also: impl FnMut()) -> Result<Reply, Error> {
         let mut spins = 0u32;
         let spin_until = now() + Nanos(self.options.spin.as_nanos() as u64);
         if let Some(link) = &mut self.link {
@@ -138,6 +148,7 @@ impl<T: Transport> Client<T> {
             else {
                 return Err(Error::Invalid("no such request is open"));
             };
+            also();
             self.await_more(deadline, spin_until, ticket)?;
         }
     }

@@ -1,5 +1,5 @@
-//! Lets clients in, one thread an address: checks what they say, lends them their regions, and gives each to
-//! the worker with the fewest.
+//! Lets clients and replicas in, one thread an address: checks what they say, and leads each to the hall of
+//! the group it names. A client is lent its regions there and given to the worker with the fewest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,10 +10,10 @@ use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
 use longarm_host::Pause;
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
-use longarm_wire::{Hello, MESSAGE_MAX, PeerHello, RING_REGION, Welcome};
+use longarm_wire::{Bad, Hello, MESSAGE_MAX, PeerHello, RING_REGION, Welcome};
 
 use crate::connection::Connection;
-use crate::hall::{Hall, Serving};
+use crate::hall::{Lobby, Serving};
 use crate::options::{Eviction, RING_MAX};
 use crate::shared::{Client, Seat};
 use crate::worker::Desk;
@@ -28,24 +28,24 @@ const LANDING: u32 = 0;
 /// One address's acceptor.
 pub(crate) struct Acceptor<L: Listener> {
     pub listener: L,
-    pub hall: Arc<Hall<L::Qp>>,
+    pub lobby: Arc<Lobby<L::Qp>>,
     pub pause: Arc<Pause>,
 }
 
 impl<L: Listener> Acceptor<L> {
-    /// Accepts until the hall is closed; then nobody listens any more.
+    /// Accepts until the lobby is closed; then nobody listens any more.
     pub fn run(mut self) {
-        while !self.hall.is_closed() {
+        while !self.lobby.is_closed() {
             let incoming = self.listener.accept(KNOCK);
             for failure in self.listener.failures() {
-                self.hall.log(&format!("a client did not get in: {failure}"));
+                self.lobby.log(&format!("a client did not get in: {failure}"));
             }
             match incoming {
-                Ok(Some(incoming)) if self.hall.is_closed() => incoming.reject("the server is closing"),
+                Ok(Some(incoming)) if self.lobby.is_closed() => incoming.reject("the server is closing"),
                 Ok(Some(incoming)) => self.admit(incoming),
                 Ok(None) => {}
                 Err(error) => {
-                    self.hall.log(&format!("cannot accept at {}: {error}", self.listener.address()));
+                    self.lobby.log(&format!("cannot accept at {}: {error}", self.listener.address()));
                     self.pause.sleep(PAUSE);
                 }
             }
@@ -53,27 +53,51 @@ impl<L: Listener> Acceptor<L> {
     }
 
     fn admit(&self, incoming: L::Incoming) {
-        match &self.hall.inbound {
-            Some(inbound) if PeerHello::is(incoming.hello()) => inbound.admit(incoming),
-            None if PeerHello::is(incoming.hello()) => incoming.reject("this node is in no group"),
-            _ => match self.hall.serving() {
-                Some(serving) => serving.admit(incoming),
-                None => incoming.reject(&self.hall.elsewhere()),
+        let knock = Knock::decode(incoming.hello()).map_err(|bad| bad.to_string());
+        let found = knock.and_then(|knock| Ok((self.lobby.hall(knock.group())?, knock)));
+        let (hall, knock) = match found {
+            Ok(found) => found,
+            Err(reason) => {
+                self.lobby.log(&format!("{} refused: {reason}", incoming.peer().name));
+                return incoming.reject(&reason);
+            }
+        };
+        match (knock, &hall.inbound) {
+            (Knock::Replica(hello), Some(inbound)) => inbound.admit(incoming, &hello),
+            (Knock::Replica(_), None) => incoming.reject("this node is in no group"),
+            (Knock::Client(hello), _) => match hall.serving() {
+                Some(serving) => serving.admit(incoming, &hello),
+                None => incoming.reject(&hall.elsewhere()),
             },
         }
     }
 }
 
+/// What one who knocks says first.
+enum Knock {
+    Client(Hello),
+    Replica(PeerHello),
+}
+
+impl Knock {
+    fn decode(hello: &[u8]) -> Result<Knock, Bad> {
+        match PeerHello::is(hello) {
+            true => PeerHello::decode(hello).map(Knock::Replica),
+            false => Hello::decode(hello).map(Knock::Client),
+        }
+    }
+
+    fn group(&self) -> u64 {
+        match self {
+            Knock::Client(hello) => hello.group,
+            Knock::Replica(hello) => hello.group,
+        }
+    }
+}
+
 impl<Q: QueuePair + 'static> Serving<Q> {
-    fn admit<I: Incoming<Qp = Q>>(&self, incoming: I) {
+    fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &Hello) {
         let peer = incoming.peer().name;
-        let hello = match Hello::decode(incoming.hello()) {
-            Ok(hello) => hello,
-            Err(bad) => {
-                incoming.reject(&bad.to_string());
-                return self.shared.log(&format!("client at {peer} refused: {bad}"));
-            }
-        };
         if let Err(reason) = check_ring(hello.ring_bytes) {
             incoming.reject(&reason);
             return self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
@@ -83,7 +107,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             incoming.reject(&reason);
             return self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
         };
-        if let Err(error) = self.welcome(incoming, &hello, &peer, seat) {
+        if let Err(error) = self.welcome(incoming, hello, &peer, seat) {
             self.shared.log(&format!("client {:?} ({peer}) did not get in: {error}", hello.name));
         }
     }
@@ -147,7 +171,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             ring_bytes: options.ring_bytes,
             pid: u64::from(std::process::id()),
             wants_hints: u64::from(options.eviction == Eviction::Lru),
-            group: options.group.as_ref().map_or(0, |group| group.id),
+            group: options.groups.first().map_or(0, |group| group.id),
         }
     }
 

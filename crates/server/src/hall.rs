@@ -1,6 +1,7 @@
 //! Where those who knock are led: to the workers that serve now, or, in a group, to the replica.
 //!
-//! Doors (`accept.rs`) stand open as long as the node lives; who serves behind them may change.
+//! Doors (`accept.rs`) stand open as long as the node lives; who serves behind them may change. All of them
+//! lead to one lobby, and from there to the hall of the group that is asked for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,18 +26,21 @@ impl<Q> Clone for Serving<Q> {
     }
 }
 
-/// What all doors of a node lead to.
+/// Who is to be found of one group, or of a server of its own.
 pub(crate) struct Hall<Q> {
     serving: Mutex<Option<Serving<Q>>>,
-    closed: AtomicBool,
-    /// Of a node in a group: where other replicas go.
+    /// Of a replica: where other replicas go.
     pub inbound: Option<Arc<Inbound<Q>>>,
-    log: Log,
 }
 
 impl<Q: QueuePair> Hall<Q> {
-    pub fn new(log: Log, inbound: Option<Arc<Inbound<Q>>>) -> Hall<Q> {
-        Hall { serving: Mutex::default(), closed: AtomicBool::new(false), inbound, log }
+    pub fn new(inbound: Option<Arc<Inbound<Q>>>) -> Hall<Q> {
+        Hall { serving: Mutex::default(), inbound }
+    }
+
+    /// The group; zero for a server of its own.
+    pub fn group(&self) -> u64 {
+        self.inbound.as_ref().map_or(0, |inbound| inbound.group())
     }
 
     /// From now on these serve, or nobody.
@@ -48,6 +52,42 @@ impl<Q: QueuePair> Hall<Q> {
         self.serving.lock().clone()
     }
 
+    /// Why a client that asks here, where nobody serves, should ask another node.
+    pub fn elsewhere(&self) -> String {
+        self.inbound.as_ref().map_or_else(|| "nobody serves here".into(), |inbound| inbound.elsewhere())
+    }
+}
+
+/// What all doors of a node lead to.
+pub(crate) struct Lobby<Q> {
+    halls: Vec<Arc<Hall<Q>>>,
+    closed: AtomicBool,
+    log: Log,
+}
+
+impl<Q: QueuePair> Lobby<Q> {
+    /// With the hall of a server of its own, or one a group.
+    pub fn new(halls: Vec<Arc<Hall<Q>>>, log: Log) -> Lobby<Q> {
+        Lobby { halls, closed: AtomicBool::new(false), log }
+    }
+
+    /// The hall of a group; of the only one there is, if none is named. An error says why there is none.
+    pub fn hall(&self, group: u64) -> Result<&Arc<Hall<Q>>, String> {
+        match (&self.halls[..], group) {
+            ([hall], 0) => Ok(hall),
+            (_, 0) => Err(format!(
+                "this node has replicas of {} groups, and none was named: clients need the cluster's file",
+                self.halls.len()
+            )),
+            ([hall], _) if hall.group() == 0 => Err("this server is in no group".into()),
+            _ => self
+                .halls
+                .iter()
+                .find(|hall| hall.group() == group)
+                .ok_or_else(|| format!("this node has no replica of group {group:016x}")),
+        }
+    }
+
     /// Nobody is let in any more.
     pub fn close(&self) {
         // Relaxed: a door that sees it late lets one more in, who is told at once.
@@ -57,11 +97,6 @@ impl<Q: QueuePair> Hall<Q> {
     pub fn is_closed(&self) -> bool {
         // Relaxed: as in `close`.
         self.closed.load(Ordering::Relaxed)
-    }
-
-    /// Why a client that asks here, where nobody serves, should ask another node.
-    pub fn elsewhere(&self) -> String {
-        self.inbound.as_ref().map_or_else(|| "nobody serves here".into(), |inbound| inbound.elsewhere())
     }
 
     pub fn log(&self, line: &str) {

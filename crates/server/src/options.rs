@@ -80,8 +80,10 @@ pub struct ServerOptions {
     pub collect_percent: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
-    /// The group that the node is a replica of, if it is.
-    pub group: Option<GroupOptions>,
+    /// The groups that the node has replicas of; none for a server of its own. They share `memory` and
+    /// `expected_items` equally, and each has `workers` divided by their number, at least one; `max_clients`
+    /// may be connected to each.
+    pub groups: Vec<GroupOptions>,
     /// Told what happens, one line each.
     pub log: Log,
 }
@@ -109,7 +111,7 @@ impl Default for ServerOptions {
             arena_dir: None,
             collect_percent: 50,
             keep_sessions: Duration::from_secs(60),
-            group: None,
+            groups: Vec::new(),
             log: Arc::new(|_| {}),
         }
     }
@@ -136,6 +138,18 @@ impl ServerOptions {
     /// Whether index and arena are registered with a NIC, which locks all of their pages.
     pub(crate) fn registers(&self) -> bool {
         self.addresses.iter().any(|address| matches!(address, Address::Verbs(_)))
+    }
+
+    /// The options of one of the groups, alone: its share of what they have in common.
+    pub(crate) fn of_group(&self, group: &GroupOptions) -> ServerOptions {
+        let count = self.groups.len();
+        ServerOptions {
+            memory: self.memory / count as u64,
+            workers: (self.workers / count).max(1),
+            expected_items: self.expected_items.div_ceil(count as u64),
+            groups: vec![group.clone()],
+            ..self.clone()
+        }
     }
 
     /// Finds the first thing that makes no sense.
@@ -169,8 +183,20 @@ impl ServerOptions {
             let text = format!("{} given: a multiple of 4096 up to 1 GiB is possible", self.ring_bytes);
             return wrong("ring_bytes", text);
         }
-        if let Some(group) = &self.group {
+        for (at, group) in self.groups.iter().enumerate() {
             group.check()?;
+            if self.groups[..at].iter().any(|other| other.id == group.id) {
+                return wrong("groups", format!("group {:016x} is named twice", group.id));
+            }
+            let share = self.memory / self.groups.len() as u64;
+            if share < MEMORY_MIN {
+                let text = format!(
+                    "{} bytes given for {} groups, and each needs {MEMORY_MIN}",
+                    self.memory,
+                    self.groups.len()
+                );
+                return wrong("memory", text);
+            }
             if self.eviction != Eviction::None {
                 return wrong("eviction", "a group does not evict: set it to none".into());
             }

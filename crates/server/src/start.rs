@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_fabric::tcp::Tcp;
-use longarm_fabric::{Address, Any, Channel, ListenOptions, Listener, QueuePair, Transport};
+use longarm_fabric::{Address, Any, Channel, Grant, ListenOptions, Listener, QueuePair, Transport};
 use longarm_host::{Pause, Thread, random};
 use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
-use crate::group::{Held, Inbound, Node};
-use crate::hall::{Hall, Serving};
+use crate::group::{Held, Prepared, Replica};
+use crate::hall::{Hall, Lobby, Serving};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
 use crate::saved::Saved;
@@ -29,18 +29,12 @@ pub struct Server {
     pub(crate) body: Body,
 }
 
-/// Says what a replica is, which has other statistics each term.
-pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
-
-/// Says what a replica holds.
-pub(crate) type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
-
 /// Who stands behind the doors.
 pub(crate) enum Body {
     /// A server of its own, all of its life.
     Alone { shared: Arc<Shared>, staff: Staff, heart: Option<Thread>, heart_pause: Arc<Pause> },
-    /// A replica of a group.
-    Replica { node: Option<Thread>, stop: (Arc<Pause>, Channel), stats: Told, held: Holding },
+    /// Replicas, one a group.
+    Replicas(Vec<Replica>),
 }
 
 /// The threads that let others in.
@@ -68,8 +62,8 @@ impl Server {
         options: ServerOptions,
     ) -> Result<Server, StartError> {
         options.check()?;
-        if options.group.is_some() {
-            return Server::replica(transport, options);
+        if !options.groups.is_empty() {
+            return Server::replicas(transport, &options);
         }
         // The boot's name, and keys nobody can guess.
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
@@ -89,8 +83,8 @@ impl Server {
         (boot, sum_key, hash_key): (u64, u64, u64),
     ) -> Result<Server, StartError> {
         let shared = Arc::new(Shared::alone(options, lent, boot, (sum_key, hash_key))?);
-        let hall = Arc::new(Hall::new(shared.options.log.clone(), None));
-        let listeners = listen(transport, &shared.options, &shared.lent)?;
+        let hall = Arc::new(Hall::new(None));
+        let listeners = listen(transport, &shared.options, &shared.lent.grants())?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");
         let moment = shared.moment();
@@ -102,43 +96,34 @@ impl Server {
         let pause = heart_pause.clone();
         let heart = Some(spawn("longarm-heart", move || heartbeat::run(&beating, &pause))?);
         hall.set(Some(Serving { shared: shared.clone(), desks }));
+        let log = shared.options.log.clone();
         let mut server = Server {
             addresses,
             doors: Doors::default(),
             body: Body::Alone { shared, staff, heart, heart_pause },
         };
         // From here on the drop of `server` stops what was started.
-        server.doors.open(listeners, &hall)?;
+        server.doors.open(listeners, Lobby::new(vec![hall], log))?;
         Ok(server)
     }
 
-    fn replica<T>(transport: &T, options: ServerOptions) -> Result<Server, StartError>
+    /// All of its groups, or none: a replica that cannot start says why.
+    fn replicas<T>(transport: &T, options: &ServerOptions) -> Result<Server, StartError>
     where
         T: Transport + Clone,
     {
-        let group = options.group.clone().expect("the caller looked");
-        let [seed] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let lent = Arc::new(regions::create(&options, group.sum_key)?);
-        let page = regions::create_page(&options)?;
-        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let memory = (lent.arena.clone(), page.clone());
-        let inbound = Inbound::new(group.clone(), memory, channel.clone(), options.log.clone());
-        let inbound = Arc::new(inbound);
-        let hall = Arc::new(Hall::<T::Qp>::new(options.log.clone(), Some(inbound.clone())));
-        let listeners = listen(transport, &options, &lent)?;
+        let prepared = options.groups.iter().map(|group| Prepared::<T>::new(options, group));
+        let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
+        let grants: Vec<_> = prepared.iter().flat_map(Prepared::grants).collect();
+        let listeners = listen(transport, options, &grants)?;
         let addresses = addresses(&listeners);
+        let halls = prepared.iter().map(|replica| replica.hall.clone()).collect();
         let transport = Arc::new(transport.clone());
-        let node =
-            Node::new(transport, (options, group), (lent, page), hall.clone(), inbound, channel, seed)?;
-        let (stop, stats, held) = (node.stopper(), node.stats_of(), node.held_of());
-        let thread = spawn("longarm-node", move || node.run())?;
-        let mut server = Server {
-            addresses,
-            doors: Doors::default(),
-            body: Body::Replica { node: Some(thread), stop, stats, held },
-        };
+        let start = |replica: Prepared<T>| replica.start(transport.clone());
+        let replicas = prepared.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let mut server = Server { addresses, doors: Doors::default(), body: Body::Replicas(replicas) };
         // From here on the drop of `server` stops what was started.
-        server.doors.open(listeners, &hall)?;
+        server.doors.open(listeners, Lobby::new(halls, options.log.clone()))?;
         Ok(server)
     }
 
@@ -147,20 +132,28 @@ impl Server {
         &self.addresses
     }
 
-    /// What it knows of itself.
+    /// What it knows of itself; of several groups, of the first.
     pub fn stats(&self) -> Stats {
         match &self.body {
             Body::Alone { shared, .. } => shared.stats(),
-            Body::Replica { stats, .. } => stats(),
+            Body::Replicas(replicas) => (replicas[0].told)(),
         }
     }
 
-    /// What looks at all that a replica holds, for checks; `None` on a server of its own. It may be asked
-    /// also when the server is gone.
-    pub fn held(&self) -> Option<Arc<dyn Fn() -> Held + Send + Sync>> {
+    /// What it knows of each of its groups, in their order; a server of its own says one thing.
+    pub fn all_stats(&self) -> Vec<Stats> {
         match &self.body {
-            Body::Alone { .. } => None,
-            Body::Replica { held, .. } => Some(held.clone()),
+            Body::Alone { shared, .. } => vec![shared.stats()],
+            Body::Replicas(replicas) => replicas.iter().map(|replica| (replica.told)()).collect(),
+        }
+    }
+
+    /// What looks at all that a replica holds, for checks: one a group, in their order. It may be asked also
+    /// when the server is gone.
+    pub fn held(&self) -> Vec<Arc<dyn Fn() -> Held + Send + Sync>> {
+        match &self.body {
+            Body::Alone { .. } => Vec::new(),
+            Body::Replicas(replicas) => replicas.iter().map(|replica| replica.held.clone()).collect(),
         }
     }
 
@@ -175,12 +168,13 @@ impl Doors {
     fn open<L: Listener + 'static>(
         &mut self,
         listeners: Vec<L>,
-        hall: &Arc<Hall<L::Qp>>,
+        lobby: Lobby<L::Qp>,
     ) -> Result<(), StartError> {
-        let closing = hall.clone();
+        let lobby = Arc::new(lobby);
+        let closing = lobby.clone();
         self.close = Some(Box::new(move || closing.close()));
         for listener in listeners {
-            let acceptor = Acceptor { listener, hall: hall.clone(), pause: self.pause.clone() };
+            let acceptor = Acceptor { listener, lobby: lobby.clone(), pause: self.pause.clone() };
             self.threads.push(spawn("longarm-admit", move || acceptor.run())?);
         }
         Ok(())
@@ -214,7 +208,7 @@ fn addresses<L: Listener>(listeners: &[L]) -> Vec<Address> {
 fn listen<T: Transport>(
     transport: &T,
     options: &ServerOptions,
-    lent: &Lent,
+    grants: &[Grant],
 ) -> Result<Vec<T::Listener>, StartError> {
     let listen = |address: &Address| {
         let settings = ListenOptions {
@@ -224,7 +218,7 @@ fn listen<T: Transport>(
         };
         let failed = |source| StartError::Listen { address: address.to_string(), source };
         let mut listener = transport.listen(address, settings).map_err(failed)?;
-        listener.prepare(&lent.grants()).map_err(failed)?;
+        listener.prepare(grants).map_err(failed)?;
         Ok(listener)
     };
     options.addresses.iter().map(listen).collect()

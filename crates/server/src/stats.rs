@@ -68,6 +68,8 @@ pub struct StoreStats {
 /// A replica's part in its group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GroupStats {
+    /// The group, in hexadecimal.
+    pub id: String,
     /// Its name.
     pub node: u8,
     /// What it is: leader, follower, and so on.

@@ -43,11 +43,10 @@ impl Server {
                 panicked += staff.end(deadline.max(shared.moment().now + LAST_WORD));
                 StopReport { clients, drained, panicked }
             }
-            Body::Replica { node, stop, .. } => {
+            Body::Replicas(replicas) => {
                 let mut panicked = join(self.doors.threads.drain(..));
-                stop.0.stop();
-                stop.1.notify();
-                panicked += join(node.take());
+                replicas.iter().for_each(|replica| replica.stop());
+                panicked += replicas.iter_mut().map(|replica| replica.join()).sum::<usize>();
                 StopReport { clients: 0, drained: true, panicked }
             }
         }

@@ -10,6 +10,8 @@ pub struct Hello {
     pub session: u64,
     /// Bytes of the ring it lends for answers.
     pub ring_bytes: u64,
+    /// The group whose leader it wants; zero takes whatever serves there, if that is one.
+    pub group: u64,
     /// For `stats` and logs, at most 64 bytes.
     pub name: String,
 }
@@ -29,6 +31,7 @@ impl Hello {
         bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
         bytes.extend_from_slice(&self.session.to_le_bytes());
         bytes.extend_from_slice(&self.ring_bytes.to_le_bytes());
+        bytes.extend_from_slice(&self.group.to_le_bytes());
         bytes.extend_from_slice(name.as_bytes());
         bytes
     }
@@ -40,13 +43,13 @@ impl Hello {
             return Err(Bad("client and server speak different versions of the protocol"));
         }
         let name_len = fields.u32()? as usize;
-        let (session, ring_bytes) = (fields.u64()?, fields.u64()?);
+        let (session, ring_bytes, group) = (fields.u64()?, fields.u64()?, fields.u64()?);
         if name_len > NAME_MAX {
             return Err(Bad("client name longer than 64 bytes"));
         }
         let name = String::from_utf8_lossy(fields.bytes(name_len)?).into_owned();
         fields.end()?;
-        Ok(Hello { session, ring_bytes, name })
+        Ok(Hello { session, ring_bytes, group, name })
     }
 }
 

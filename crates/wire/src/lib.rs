@@ -22,7 +22,7 @@ use longarm_base::RegionId;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
 /// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 /// The region of the segment store.
 pub const ARENA_REGION: RegionId = RegionId(3);
 /// The page by which a leader tells a follower that it lives.

@@ -107,7 +107,7 @@ proptest! {
 
     #[test]
     fn greetings_come_back(words: [u64; 9], name in "[a-z]{0,64}") {
-        let hello = Hello { session: words[0], ring_bytes: words[1], name };
+        let hello = Hello { session: words[0], ring_bytes: words[1], group: words[2], name };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         let welcome = Welcome { boot: words[0], sum_key: words[1], stamp: words[2], lease: words[3],
             read_bound: words[4], ring_bytes: words[5], pid: words[6], wants_hints: words[7],
@@ -158,7 +158,7 @@ proptest! {
 
 #[test]
 fn another_version_is_named() {
-    let mut bytes = Hello { session: 1, ring_bytes: 2, name: "n".into() }.encode();
+    let mut bytes = Hello { session: 1, ring_bytes: 2, group: 0, name: "n".into() }.encode();
     bytes[0] ^= 0xFF;
     assert!(Hello::decode(&bytes).expect_err("version").0.contains("versions"));
 }

@@ -14,7 +14,7 @@ use crate::{Client, Error, Options};
 /// Bound on every wait.
 const BOUND: Duration = Duration::from_secs(60);
 /// Slow enough for a machine on which everything else runs, too.
-const TIMING: Timing = Timing {
+pub(super) const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(10),
     suspect: Nanos::from_millis(150),
     promise: Nanos::from_millis(100),
@@ -23,7 +23,7 @@ const TIMING: Timing = Timing {
 
 /// Keeps promises for as long as the test lasts.
 #[derive(Default)]
-struct Kept(Mutex<Option<Promise>>);
+pub(super) struct Kept(Mutex<Option<Promise>>);
 
 impl Vault for Kept {
     fn load(&self) -> std::io::Result<Option<Promise>> {
@@ -58,6 +58,7 @@ impl Three {
             id: 9,
             node: name(node),
             members: self.addresses.iter().enumerate().map(member).collect(),
+            first: None,
             timing: TIMING,
             sum_key: 1,
             hash_key: 2,
@@ -66,7 +67,7 @@ impl Three {
         let options = ServerOptions {
             addresses: vec![self.addresses[node].clone()],
             memory: 64 << 20,
-            group: Some(group),
+            groups: vec![group],
             ..ServerOptions::default()
         };
         self.servers[node] = Some(Server::start(options).expect("a server"));

@@ -1,6 +1,7 @@
 //! The client against a real server in the same process, over shared memory and over TCP; with the feature
 //! `rdma-tests` also over RDMA, from the first of the devices in LONGARM_VERBS_DEVICES to the second.
 
+mod cluster;
 mod faults;
 mod group;
 mod operations;

@@ -101,6 +101,12 @@ impl Machine {
         }
     }
 
+    /// The same, but it does not stand before `until`: another is to stand first, if it can.
+    pub fn resting_until(mut self, until: Nanos) -> Machine {
+        self.role = Role::Following { owes: false, rest: until };
+        self
+    }
+
     /// The term promised.
     pub fn promised(&self) -> Term {
         self.promised

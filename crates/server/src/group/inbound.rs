@@ -74,6 +74,11 @@ impl<Q: QueuePair> Inbound<Q> {
         Inbound { options, arena, page, channel, log, state }
     }
 
+    /// The group.
+    pub fn group(&self) -> u64 {
+        self.options.id
+    }
+
     /// Who leads, for clients that ask here.
     pub fn set_leader(&self, leader: Option<NodeId>) {
         self.state.lock().leader = leader;
@@ -87,14 +92,7 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 
     /// Lets a replica in.
-    pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I) {
-        let hello = match PeerHello::decode(incoming.hello()) {
-            Ok(hello) => hello,
-            Err(bad) => {
-                (self.log)(&format!("a replica at {} refused: {bad}", incoming.peer().name));
-                return incoming.reject(&bad.to_string());
-            }
-        };
+    pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) {
         let stranger = hello.group != self.options.id
             || hello.node == self.options.node
             || self.options.address_of(hello.node).is_none();
@@ -105,8 +103,8 @@ impl<Q: QueuePair> Inbound<Q> {
         }
         let node = hello.node;
         let admitted = match hello.purpose {
-            Purpose::Talk => self.admit_talk(incoming, &hello),
-            Purpose::Memory => self.admit_memory(incoming, &hello),
+            Purpose::Talk => self.admit_talk(incoming, hello),
+            Purpose::Memory => self.admit_memory(incoming, hello),
         };
         if let Err(error) = admitted {
             (self.log)(&format!("node {node} did not get in: {error}"));
@@ -243,6 +241,6 @@ fn end<Q: QueuePair>(qp: &mut Q) -> Result<(), SetupError> {
     qp.poll(&mut done);
     match qp.state() {
         Err(Broken::Closed | Broken::Revoked) => Ok(()),
-        _ => qp.revoke(),
+        _ => qp.fence(),
     }
 }

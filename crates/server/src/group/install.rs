@@ -38,7 +38,8 @@ pub(crate) fn complete<T: Transport>(
     let (cuts, from): (Vec<u64>, Vec<u64>) =
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
     let look = Look::down_to(look, (memory, sums), start.base, from.clone());
-    let mut entries: Vec<Seen> = look.entries().filter(|seen| seen.position < cuts[seen.stream]).collect();
+    let kept = |seen: &Seen| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
+    let mut entries: Vec<Seen> = look.entries().filter(kept).collect();
     for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
         if cut.holder == me || cut.len <= own.len {
             continue;

@@ -6,7 +6,7 @@
 use longarm_base::{Mutant, Term};
 use longarm_memory::{Mapped, SumKey};
 use longarm_store::{EntryPlace, StreamSurvey, survey, void};
-use longarm_wire::{Extent, Report};
+use longarm_wire::{Extent, Report, STREAMS_MAX};
 
 use super::OWN_HEADER;
 
@@ -27,8 +27,10 @@ pub(crate) struct Look {
 }
 
 impl Look {
-    /// Looks at what is at the floors and above.
-    pub fn new((memory, sums): (&Mapped, &SumKey), sync: Term, floors: Vec<u64>) -> Look {
+    /// Looks at what is at the floors and above, and at all of streams that have none: other leaders may have
+    /// more workers.
+    pub fn new((memory, sums): (&Mapped, &SumKey), sync: Term, mut floors: Vec<u64>) -> Look {
+        floors.resize(STREAMS_MAX.max(floors.len()), 0);
         let streams = survey(memory, sums, sync, &floors).expect(OWN_HEADER).streams;
         Look { sync, floors, streams }
     }
@@ -49,10 +51,12 @@ impl Look {
         self.floors.len() >= from.len() && self.floors.iter().zip(from).all(|(floor, from)| floor <= from)
     }
 
-    /// What is reported of it.
-    pub fn report(&self, reclaimed: u64) -> Report {
+    /// What is reported of it: of `least` streams, and of as many more as there ever were.
+    pub fn report(&self, reclaimed: u64, least: usize) -> Report {
         let extent = |(stream, &floor): (&StreamSurvey, &u64)| Extent { floor, len: stream.len };
-        let streams = self.streams.iter().zip(&self.floors).map(extent).collect();
+        let mut streams: Vec<_> = self.streams.iter().zip(&self.floors).map(extent).collect();
+        let used = streams.iter().rposition(|extent| extent.len > 0).map_or(0, |last| last + 1);
+        streams.truncate(used.max(least));
         Report { sync: self.sync, reclaimed, streams }
     }
 
@@ -69,12 +73,12 @@ impl Look {
         })
     }
 
-    /// Voids entries at or beyond the cuts (L16).
+    /// Voids entries at or beyond the cuts (L16), and all of a stream that has none: nobody reported it.
     pub fn cut(&self, memory: &Mapped, cuts: &[u64]) {
         if Mutant::NoCut.is_on() {
             return;
         }
-        let beyond = |seen: &Seen| cuts.get(seen.stream).is_some_and(|&cut| seen.position >= cut);
+        let beyond = |seen: &Seen| seen.position >= cuts.get(seen.stream).copied().unwrap_or(0);
         self.entries().filter(beyond).for_each(|seen| void(memory, seen.place));
     }
 }

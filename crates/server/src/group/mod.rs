@@ -7,6 +7,7 @@
 //! - [`look`] is what a replica finds of its streams; [`install`] makes a [`reign`] of a start set; [`heart`]
 //!   keeps it alive.
 //! - [`vault`] keeps promises.
+//! - [`replica`] is all of it together, of one group; a node has one in each of its groups.
 //!
 //! Entries do not come by here: each worker sends its own (`replicate.rs`).
 
@@ -20,12 +21,13 @@ mod options;
 mod peer;
 mod push;
 mod reign;
+mod replica;
 mod talk;
 mod vault;
 
 pub(crate) use inbound::Inbound;
-pub(crate) use node::Node;
 pub(crate) use reign::Releases;
+pub(crate) use replica::{Prepared, Replica};
 
 pub use held::Held;
 pub use options::{GroupOptions, Member};

@@ -13,7 +13,7 @@ use longarm_host::{Mutex, Pause, Thread, now, sleep};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, StartSet};
-use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report};
+use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
 use super::held::held;
 use super::inbound::{Inbound, Talk};
@@ -22,6 +22,7 @@ use super::look::Look;
 use super::options::GroupOptions;
 use super::peer::{Events, Orders, Peer};
 use super::reign::{Door, Reign, Releases, Waker};
+use super::replica::{Holding, Told};
 use super::talk::Way;
 use super::vault::Promise;
 use super::{heart, install};
@@ -31,12 +32,14 @@ use crate::options::{ServerOptions, StartError};
 use crate::replicate::{Arrivals, Replicator};
 use crate::shared::{Lent, Phase, Shared};
 use crate::staff::{Staff, spawn};
-use crate::start::{Holding, Told};
 use crate::stats::{GroupStats, Stats};
 use crate::worker::{Desk, Worker};
 
 /// Bound on fetching a start set, and on an answer of a replica.
 const PATIENCE: Nanos = Nanos::from_millis(5_000);
+
+/// Elections for which a group that never was lets the replica stand that is to lead it.
+const FIRST_WAITS: u64 = 2;
 
 /// A replica's thread.
 pub(crate) struct Node<T: Transport> {
@@ -88,6 +91,7 @@ impl<T: Transport> Node<T> {
         let vault = |error| StartError::Os("read what this replica promised", error);
         let kept = group_options.vault.load().map_err(vault)?;
         // At its very first start the empty memory is all there ever was. Later it is a loss.
+        let rest = first_rest(&group_options, kept.is_none());
         let (term, boot, memory) = match kept {
             None => (Term::ZERO, 1, Some(Term::ZERO)),
             Some(promise) => (promise.term, promise.boot + 1, None),
@@ -97,7 +101,8 @@ impl<T: Transport> Node<T> {
         // What it promised before it was started again is open: that leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
-        let machine = Machine::new(group, group_options.timing, term, memory, seed, now());
+        let machine =
+            Machine::new(group, group_options.timing, term, memory, seed, now()).resting_until(now() + rest);
         let sums = SumKey::new(group_options.sum_key);
         longarm_store::format(lent.arena.memory(), &sums)?;
         Ok(Node {
@@ -142,6 +147,7 @@ impl<T: Transport> Node<T> {
     fn tell(&self) {
         let shown = |term: Term| term.to_string();
         let mut stats = GroupStats {
+            id: format!("{:016x}", self.group_options.id),
             node: self.group.me().0,
             role: self.machine.kind().to_string(),
             term: shown(self.machine.promised()),
@@ -384,18 +390,19 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Streams that the page has floors for.
+    /// Streams that this node writes when it leads: one a worker, and the housekeeper's.
     fn streams(&self) -> usize {
         self.options.workers + 1
     }
 
+    /// Of all streams that there may be: another leader may have more workers.
     fn floors(&self) -> Vec<u64> {
         let at = |stream: usize| self.page.memory().load(page::floor_at(stream));
-        (0..self.streams()).map(at).collect()
+        (0..STREAMS_MAX).map(at).collect()
     }
 
     fn clear_floors(&self) {
-        for stream in 0..self.streams() {
+        for stream in 0..STREAMS_MAX {
             self.page.memory().store(page::floor_at(stream), 0);
         }
     }
@@ -404,7 +411,7 @@ impl<T: Transport> Node<T> {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let Some(sync) = self.machine.sync() else { return Report::default() };
         let look = Look::new((self.lent.arena.memory(), &self.sums), sync, self.floors());
-        let report = look.report(self.page.memory().load(page::RECLAIMED));
+        let report = look.report(self.page.memory().load(page::RECLAIMED), self.streams());
         self.look = Some(look);
         report
     }
@@ -539,6 +546,7 @@ impl<T: Transport> Node<T> {
         let lease = led.serving.shared.engine.later.as_ref().map_or(Nanos(0), |later| later.lease());
         led.staff.end(Nanos(0));
         led.serving.desks.iter().for_each(|desk| desk.close());
+        self.clear_floors();
         for (stream, door) in
             led.serving.shared.engine.later.iter().flat_map(|later| later.progress.iter().enumerate())
         {
@@ -551,5 +559,13 @@ impl<T: Transport> Node<T> {
         if for_another && now < lease {
             sleep(Duration::from_nanos(lease.since(now).0));
         }
+    }
+}
+
+/// How long a replica lets another stand first. Only a group that never was waits: later, each is as good.
+fn first_rest(options: &GroupOptions, is_new: bool) -> Nanos {
+    match options.first {
+        Some(first) if is_new && first != options.node => Nanos(FIRST_WAITS * options.timing.election.0),
+        _ => Nanos(0),
     }
 }

@@ -27,6 +27,9 @@ pub struct GroupOptions {
     pub node: NodeId,
     /// All replicas.
     pub members: Vec<Member>,
+    /// Who is to lead first: of a group that never was, the others wait a while for it to stand. A wish, on
+    /// which nothing rests.
+    pub first: Option<NodeId>,
     /// Heartbeats, promises, elections.
     pub timing: Timing,
     /// Key of the checksums of the group's entries; secret to those who are not clients.

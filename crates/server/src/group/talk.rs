@@ -46,7 +46,10 @@ impl<T: Transport> Way<T> {
             login: self.login.clone(),
             timeout: self.timeout,
         };
-        Ok(self.transport.connect(&self.address, request)?.qp)
+        let mut qp = self.transport.connect(&self.address, request)?.qp;
+        // Replicas trust each other with their memory: a leader that is fenced need not be killed for it.
+        qp.heed_fence();
+        Ok(qp)
     }
 
     /// A connection to the replica's memory, for the leader or candidate of `term`.

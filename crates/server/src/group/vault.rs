@@ -38,8 +38,17 @@ pub struct FileVault {
 impl FileVault {
     /// The vault in a directory, which is made if it is not there.
     pub fn open(dir: &Path) -> std::io::Result<FileVault> {
+        FileVault::named(dir, "promise")
+    }
+
+    /// One of several in a directory, each of another group.
+    pub fn of_group(dir: &Path, group: u64) -> std::io::Result<FileVault> {
+        FileVault::named(dir, &format!("promise-{group:016x}"))
+    }
+
+    fn named(dir: &Path, name: &str) -> std::io::Result<FileVault> {
         std::fs::create_dir_all(dir)?;
-        Ok(FileVault { path: dir.join("promise") })
+        Ok(FileVault { path: dir.join(name) })
     }
 
     fn line(promise: Promise) -> String {
@@ -102,6 +111,10 @@ mod tests {
             vault.store(promise).expect("stored");
             assert_eq!(vault.load().expect("there"), Some(promise));
         }
+        let of_group = |group| FileVault::of_group(&dir.path().join("node"), group).expect("a vault");
+        of_group(7).store(Promise { term: Term::ZERO, boot: 3 }).expect("stored");
+        assert_eq!(of_group(8).load().expect("empty"), None, "each group has its own");
+        assert_eq!(of_group(7).load().expect("there").map(|promise| promise.boot), Some(3));
         let path = dir.path().join("node/promise");
         let text = std::fs::read_to_string(&path).expect("text");
         for cut in 0..text.len() {

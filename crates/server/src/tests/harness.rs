@@ -60,7 +60,7 @@ impl Server {
     pub(crate) fn shared(&self) -> &Arc<crate::shared::Shared> {
         match &self.body {
             crate::start::Body::Alone { shared, .. } => shared,
-            crate::start::Body::Replica { .. } => panic!("a replica has another engine each term"),
+            crate::start::Body::Replicas(_) => panic!("a replica has another engine each term"),
         }
     }
 }
@@ -107,7 +107,7 @@ impl Raw {
         let options =
             RegionOptions { name: "test-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&options).expect("a ring"));
-        let hello = Hello { session, ring_bytes, name: "raw".into() }.encode();
+        let hello = Hello { session, ring_bytes, group: 0, name: "raw".into() }.encode();
         let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
         let request =
             ConnectRequest { hello: &hello, grants, landing: 4096, login: Login::None, timeout: BOUND };
@@ -218,7 +218,7 @@ impl Raw {
 
     /// Connects and announces an answer ring of `bytes`, without having one.
     pub fn try_ring(address: &Address, bytes: u64) -> Result<(), SetupError> {
-        let hello = Hello { session: 1, ring_bytes: bytes, name: "raw".into() }.encode();
+        let hello = Hello { session: 1, ring_bytes: bytes, group: 0, name: "raw".into() }.encode();
         let grants = Vec::new();
         let request =
             ConnectRequest { hello: &hello, grants, landing: 4096, login: Login::None, timeout: BOUND };

@@ -1,0 +1,207 @@
+//! Several groups: keys find theirs, batches go to all at once, and what one of them lacks the others do not
+//! wait for.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use longarm_base::NodeId;
+use longarm_fabric::Address;
+use longarm_server::{GroupOptions, Member, Server, ServerOptions};
+
+use super::group::{Kept, TIMING};
+use super::{serve, stop};
+use crate::{Client, ClusterClient, Error, GroupAt, Options, Reply, Topology, Write};
+
+/// Long enough for a machine on which everything else runs, too.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Servers without replicas serve as groups: what they have is theirs alone.
+fn cluster(count: usize, over_tcp: bool, lease: Duration) -> (Vec<Server>, ClusterClient) {
+    let (mut servers, mut groups) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let (server, shm, tcp) = serve(|options| options.lease = lease);
+        servers.push(server);
+        groups.push(GroupAt { id: 0, addresses: vec![if over_tcp { tcp } else { shm }] });
+    }
+    let timeout = Duration::from_secs(20);
+    let options = Options { timeout, connect_timeout: timeout, ..Options::default() };
+    (servers, ClusterClient::new(Topology::new(5, groups), options))
+}
+
+fn key(i: usize) -> Vec<u8> {
+    format!("key {i}").into_bytes()
+}
+
+/// Some fit a slot, some are entries, some are fetched in pieces.
+fn value(i: usize) -> Vec<u8> {
+    let len = match i % 50 {
+        0 => 20_000,
+        n if n % 3 == 0 => 300,
+        _ => 5,
+    };
+    vec![i as u8; len]
+}
+
+#[test]
+fn every_key_is_in_one_group_and_is_found_there() {
+    for over_tcp in [false, true] {
+        let (servers, mut client) = cluster(3, over_tcp, LEASE);
+        for i in 0..200 {
+            client.put(&key(i), &value(i)).expect("put");
+        }
+        let items: Vec<_> = servers.iter().map(|server| server.stats().items).collect();
+        assert_eq!(items.iter().sum::<u64>(), 200);
+        assert!(items.iter().all(|&items| items > 40), "{items:?}");
+        for i in 0..200 {
+            assert_eq!(client.get(&key(i)).expect("get"), Some(value(i)), "{i}");
+            assert_eq!(client.topology().group_of(&key(i)), client.topology().clone().group_of(&key(i)));
+        }
+        assert_eq!(client.increment(b"counter", 4).expect("increment"), 4);
+        assert!(client.delete(&key(7)).expect("delete"));
+        assert!(!client.exists(&key(7)).expect("exists"));
+        servers.into_iter().for_each(stop);
+    }
+}
+
+#[test]
+fn a_multi_get_over_groups_shows_every_key_once() {
+    for over_tcp in [false, true] {
+        let (servers, mut client) = cluster(3, over_tcp, LEASE);
+        let keys: Vec<_> = (0..700).map(key).collect();
+        for (i, key) in keys.iter().enumerate().filter(|(i, _)| i % 7 != 0) {
+            client.put(key, &value(i)).expect("put");
+        }
+        let mut shown = BTreeMap::new();
+        let look = client.multi_get(&keys, |i, found| {
+            let again = shown.insert(i, found.map(|(value, _)| value.to_vec()));
+            assert!(again.is_none(), "{i} is shown twice");
+        });
+        look.expect("multi-get");
+        assert_eq!(shown.len(), keys.len());
+        for (i, found) in shown {
+            assert_eq!(found, (i % 7 != 0).then(|| value(i)), "{i}");
+        }
+        servers.into_iter().for_each(stop);
+    }
+}
+
+#[test]
+fn requests_to_all_groups_are_in_flight_together() {
+    let (servers, mut client) = cluster(3, true, LEASE);
+    let mut open = BTreeMap::new();
+    for i in 0..120 {
+        let ticket = client.submit(&Write::put(&key(i), &value(i))).expect("submit");
+        assert!(open.insert(ticket, i).is_none(), "a ticket names one request");
+    }
+    assert!(client.in_flight() > 0);
+    // One is waited for, the others are polled for.
+    let (&ticket, _) = open.iter().nth(60).expect("there are 120");
+    open.remove(&ticket);
+    assert!(matches!(client.wait(ticket).expect("wait"), Reply::Done(_)));
+    let begun = Instant::now();
+    while !open.is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{} are not answered", open.len());
+        if let Some((ticket, outcome)) = client.poll() {
+            assert!(open.remove(&ticket).is_some() && outcome.is_ok(), "{outcome:?}");
+        }
+    }
+    assert_eq!(client.in_flight(), 0);
+    assert!(matches!(client.wait(ticket), Err(Error::Invalid(_))), "it was answered already");
+    servers.into_iter().for_each(stop);
+}
+
+/// What is in the groups that are left is shown; of the one that is gone there is an error.
+#[test]
+fn a_group_that_is_gone_is_an_error_for_its_keys_alone() {
+    let (mut servers, client) = cluster(2, false, Duration::from_millis(50));
+    let short = Duration::from_secs(1);
+    let options = Options { timeout: short, connect_timeout: short, ..Options::default() };
+    let mut client = ClusterClient::new(client.topology().clone(), options.clone());
+    let keys: Vec<_> = (0..300).map(key).collect();
+    for (i, key) in keys.iter().enumerate() {
+        client.put(key, &value(i)).expect("put");
+    }
+    let here = |key: &Vec<u8>, client: &ClusterClient| client.topology().group_of(key) == 0;
+    stop(servers.remove(1));
+    for connected in [true, false] {
+        let mut shown = 0;
+        let looked = client.multi_get(&keys, |i, found| {
+            assert_eq!(found.map(|(value, _)| value.to_vec()), Some(value(i)), "{i}");
+            shown += 1;
+        });
+        assert!(looked.is_err(), "{looked:?}");
+        assert_eq!(shown, keys.iter().filter(|key| here(key, &client)).count());
+        let theirs = keys.iter().find(|key| !here(key, &client)).expect("half of them");
+        assert!(client.get(theirs).is_err(), "connected before: {connected}");
+        let ours = keys.iter().find(|key| here(key, &client)).expect("half of them");
+        client.put(ours, b"on").expect("put");
+        client.put(ours, &value(keys.iter().position(|key| key == ours).expect("it is one"))).expect("put");
+        // Once more as one that never was connected to it.
+        client = ClusterClient::new(client.topology().clone(), options.clone());
+    }
+    servers.into_iter().for_each(stop);
+}
+
+/// A node with a replica, the only one, of each of these groups.
+fn node(ids: &[u64]) -> (Server, Address) {
+    let at = Address::Shm(std::env::temp_dir().join(format!("longarm-node-{}.sock", std::process::id())));
+    let group = |&id: &u64| GroupOptions {
+        id,
+        node: NodeId(0),
+        members: vec![Member { node: NodeId(0), address: at.clone() }],
+        first: Some(NodeId(0)),
+        timing: TIMING,
+        sum_key: id + 1,
+        hash_key: id + 2,
+        vault: std::sync::Arc::<Kept>::default(),
+    };
+    let options = ServerOptions {
+        addresses: vec![at.clone()],
+        memory: 64 << 20,
+        workers: 3,
+        groups: ids.iter().map(group).collect(),
+        ..ServerOptions::default()
+    };
+    (Server::start(options).expect("a node"), at)
+}
+
+#[test]
+fn one_node_serves_its_groups_at_one_address() {
+    let (server, at) = node(&[9, 10, 11]);
+    let groups = [9, 10, 11].map(|id| GroupAt { id, addresses: vec![at.clone(), at.clone()] });
+    let mut client = ClusterClient::new(Topology::new(5, groups.to_vec()), Options::default());
+    for i in 0..200 {
+        client.put(&key(i), &value(i)).expect("put");
+    }
+    for i in 0..200 {
+        assert_eq!(client.get(&key(i)).expect("get"), Some(value(i)), "{i}");
+    }
+    let stats = server.all_stats();
+    assert_eq!(stats.iter().map(|group| group.items).sum::<u64>(), 200);
+    for (number, group) in stats.iter().enumerate() {
+        assert!(group.items > 40 && group.memory_limit == (64 << 20) / 3, "{group:?}");
+        let told = group.group.as_ref().map(|group| group.id.as_str());
+        assert_eq!(told, Some(["0000000000000009", "000000000000000a", "000000000000000b"][number]));
+        assert_eq!(client.group(number).expect("connected").group(), 9 + number as u64);
+    }
+    let options =
+        |group| Options { group, connect_timeout: Duration::from_millis(300), ..Options::default() };
+    for (group, part) in [
+        (0, "this node has replicas of 3 groups"),
+        (77, "this node has no replica of group 000000000000004d"),
+    ] {
+        let error = Client::connect(&at, options(group)).err().expect(part).to_string();
+        assert!(error.contains(part), "{error}");
+    }
+    stop(server);
+}
+
+#[test]
+fn a_server_of_its_own_is_in_no_group() {
+    let (server, shm, _) = serve(|_| {});
+    let options = Options { connect_timeout: Duration::from_millis(300), ..Options::default() };
+    let topology = Topology::new(0, vec![GroupAt { id: 9, addresses: vec![shm] }]);
+    let error = ClusterClient::new(topology, options).get(b"key").expect_err("it is in no group");
+    assert!(error.to_string().contains("this server is in no group"), "{error}");
+    stop(server);
+}

@@ -1,0 +1,113 @@
+//! Which group has a key: a hash of the key chooses among the groups of a cluster.
+//!
+//! Groups divide the values of the hash equally among themselves, in the order in which the cluster's file
+//! names them: group `i` of `n` has those from `i * 2^64 / n` on (Lemire's multiply-shift). The hash is that
+//! of [`HashKey`] under the cluster's own key; each group's index has another key, drawn independently, so
+//! keys that meet in a group do not meet in its buckets. Frozen: another hash would look for keys where they
+//! are not.
+
+use longarm_fabric::Address;
+use longarm_memory::HashKey;
+
+/// The groups of a cluster: where they are, and which keys they have.
+#[derive(Clone, Debug)]
+pub struct Topology {
+    place: HashKey,
+    groups: Vec<GroupAt>,
+}
+
+/// A group, for those who want to reach it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupAt {
+    /// Names it; zero takes whatever serves at the addresses.
+    pub id: u64,
+    /// Where its replicas are.
+    pub addresses: Vec<Address>,
+}
+
+impl Topology {
+    /// A cluster of these groups, in this order, whose keys are placed under `place_key`.
+    ///
+    /// # Panics
+    /// If there is no group, or one has no address.
+    pub fn new(place_key: u64, groups: Vec<GroupAt>) -> Topology {
+        assert!(!groups.is_empty(), "a cluster has a group");
+        assert!(groups.iter().all(|group| !group.addresses.is_empty()), "a group has replicas");
+        Topology { place: HashKey::new(place_key), groups }
+    }
+
+    /// One server, or the replicas of one group, whichever it is.
+    pub fn of_one(addresses: Vec<Address>) -> Topology {
+        Topology::new(0, vec![GroupAt { id: 0, addresses }])
+    }
+
+    /// The groups.
+    pub fn groups(&self) -> &[GroupAt] {
+        &self.groups
+    }
+
+    /// The number of the group that has a key. Of one group no key is hashed.
+    #[inline]
+    pub fn group_of(&self, key: &[u8]) -> usize {
+        match self.groups.len() {
+            1 => 0,
+            count => self.place.hash(key).below(count as u64) as usize,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cluster(place_key: u64, groups: u64) -> Topology {
+        let address: Address = "tcp://h:1".parse().expect("an address");
+        let group = |id| GroupAt { id, addresses: vec![address.clone()] };
+        Topology::new(place_key, (1..=groups).map(group).collect())
+    }
+
+    /// Of these, clusters are made: a change would lose what they hold.
+    #[test]
+    fn keys_are_where_they_always_were() {
+        let keys: [&[u8]; 6] = [b"a", b"greeting", b"key-7", b"user:1000", &[0; 16], &[0xff; 1024]];
+        let placed = |place_key, groups| {
+            let cluster = cluster(place_key, groups);
+            keys.map(|key| cluster.group_of(key))
+        };
+        assert_eq!(placed(0, 3), [0, 0, 0, 1, 1, 0]);
+        assert_eq!(placed(0x0123_4567_89ab_cdef, 3), [2, 1, 0, 0, 2, 2]);
+        assert_eq!(placed(0x0123_4567_89ab_cdef, 64), [49, 27, 20, 3, 62, 56]);
+        let hash = |key: &[u8]| HashKey::new(0x0123_4567_89ab_cdef).hash(key).0;
+        let hashes: [u64; 6] = [
+            0xc6a5_f371_0fd2_188a,
+            0x6d8c_fd49_2265_7726,
+            0x50a6_9331_dbca_070c,
+            0x0f6e_743d_e11f_3b75,
+            0xf848_b739_0370_fefd,
+            0xe1e6_d498_1c80_6c4e,
+        ];
+        assert_eq!(keys.map(hash), hashes);
+    }
+
+    #[test]
+    fn groups_have_equal_shares_also_of_keys_that_meet_in_an_index() {
+        let (cluster, index) = (cluster(7, 5), HashKey::new(8));
+        let (mut all, mut met) = ([0u32; 5], [0u32; 5]);
+        for i in 0..200_000u32 {
+            let key = format!("key {i}");
+            let group = cluster.group_of(key.as_bytes());
+            all[group] += 1;
+            // A sixteenth of a table's buckets.
+            met[group] += u32::from(index.hash(key.as_bytes()).below(16) == 3);
+        }
+        // Five standard deviations of 200,000 and 12,500 throws at a fifth.
+        assert!(all.iter().all(|&n| n.abs_diff(40_000) < 900), "{all:?}");
+        assert!(met.iter().all(|&n| n.abs_diff(2_500) < 230), "{met:?}");
+    }
+
+    #[test]
+    fn one_group_has_every_key() {
+        assert_eq!(cluster(9, 1).group_of(b"anything"), 0);
+        assert_eq!(Topology::of_one(vec!["tcp://h:1".parse().expect("an address")]).group_of(b"x"), 0);
+    }
+}

@@ -1,0 +1,95 @@
+//! One replica from its memory to its end. A node has one in each of its groups; they share doors and
+//! process, and nothing else: each has its memory, threads, promises and term.
+
+use std::sync::Arc;
+
+use longarm_fabric::{Channel, Grant, Transport};
+use longarm_host::{Pause, Thread, random};
+use longarm_memory::Region;
+
+use super::held::Held;
+use super::inbound::Inbound;
+use super::node::Node;
+use super::options::GroupOptions;
+use crate::hall::Hall;
+use crate::options::{ServerOptions, StartError};
+use crate::regions;
+use crate::shared::Lent;
+use crate::staff::{join, spawn};
+use crate::stats::Stats;
+
+/// Says what a replica is, which has other statistics each term.
+pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
+
+/// Says what a replica holds.
+pub(crate) type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
+
+/// A replica's memory and hall, before it lives.
+pub(crate) struct Prepared<T: Transport> {
+    options: ServerOptions,
+    group: GroupOptions,
+    lent: Arc<Lent>,
+    page: Arc<Region>,
+    channel: Channel,
+    inbound: Arc<Inbound<T::Qp>>,
+    pub hall: Arc<Hall<T::Qp>>,
+    seed: u64,
+}
+
+impl<T: Transport> Prepared<T> {
+    /// Of one of the groups of `options`, with its share of memory.
+    pub fn new(options: &ServerOptions, group: &GroupOptions) -> Result<Prepared<T>, StartError> {
+        let (options, group) = (options.of_group(group), group.clone());
+        let [seed] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        let lent = Arc::new(regions::create(&options, group.sum_key)?);
+        let page = regions::create_page(&options)?;
+        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
+        let memory = (lent.arena.clone(), page.clone());
+        let inbound = Inbound::new(group.clone(), memory, channel.clone(), options.log.clone());
+        let inbound = Arc::new(inbound);
+        let hall = Arc::new(Hall::new(Some(inbound.clone())));
+        Ok(Prepared { options, group, lent, page, channel, inbound, hall, seed })
+    }
+
+    /// What it lends to every client of a leader.
+    pub fn grants(&self) -> Vec<Grant> {
+        self.lent.grants()
+    }
+
+    /// Lets it live.
+    pub fn start(self, transport: Arc<T>) -> Result<Replica, StartError> {
+        let Prepared { options, group, lent, page, channel, inbound, hall, seed } = self;
+        let node = Node::new(transport, (options, group), (lent, page), hall, inbound, channel, seed)?;
+        let (stop, told, held) = (node.stopper(), node.stats_of(), node.held_of());
+        let thread = Some(spawn("longarm-node", move || node.run())?);
+        Ok(Replica { thread, stop, told, held })
+    }
+}
+
+/// A replica that lives.
+pub(crate) struct Replica {
+    thread: Option<Thread>,
+    stop: (Arc<Pause>, Channel),
+    pub told: Told,
+    pub held: Holding,
+}
+
+impl Replica {
+    /// Tells it to end.
+    pub fn stop(&self) {
+        self.stop.0.stop();
+        self.stop.1.notify();
+    }
+
+    /// Waits until it has ended; how many threads had panicked.
+    pub fn join(&mut self) -> usize {
+        join(self.thread.take())
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.stop();
+        self.join();
+    }
+}
