@@ -1,8 +1,9 @@
-//! Longarm: GETs that read the server's memory, PUTs that are requests to it, over any of its transport.
+//! Longarm: GETs that read the server's memory, PUTs that are requests to it, over any of its transports. One
+//! server, or the leaders of all groups of a cluster.
 
 use std::time::Duration;
 
-use longarm_client::{Address, Any, Client, Error, Options, Reply, Ticket, Write};
+use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
 use serde_json::Value;
 
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
@@ -10,21 +11,25 @@ use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
 /// Writes under way at once; half of what a client allows.
 const WRITES_MAX: usize = 128;
 
-/// One connection.
+/// One client: a connection a group.
 pub struct Longarm {
-    client: Client,
+    client: ClusterClient,
     /// Writes without an answer, oldest first, with their number in the batch.
     open: std::collections::VecDeque<(Ticket, usize)>,
 }
 
 impl Longarm {
-    /// Connects within the timeout of `options`, which also bounds every operation.
-    pub fn connect(address: &Address, transport: &Any, options: &Options) -> Result<Longarm, TargetError> {
-        let client = Client::connect_over(transport.clone(), address, options.clone());
-        let failed = |e: Error| {
-            TargetError::lost(format!("cannot connect to {address}: {e} (is the server running there?)"))
-        };
-        Ok(Longarm { client: client.map_err(failed)?, open: Default::default() })
+    /// Connects to all groups within the timeout of `options`, which also bounds every operation.
+    pub fn connect(topology: &Topology, transport: &Any, options: &Options) -> Result<Longarm, TargetError> {
+        let mut client = ClusterClient::over(transport.clone(), topology.clone(), options.clone());
+        for (number, group) in topology.groups().iter().enumerate() {
+            let failed = |e: Error| {
+                let at = &group.addresses[0];
+                TargetError::lost(format!("cannot connect to {at}: {e} (is the server running there?)"))
+            };
+            client.group(number).map_err(failed)?;
+        }
+        Ok(Longarm { client, open: Default::default() })
     }
 
     /// Takes answers until at most `left` writes are open.
@@ -37,7 +42,7 @@ impl Longarm {
                     (oldest, self.client.wait(oldest))
                 }
             };
-            // Answers come in the order of the requests, so this looks at the first only.
+            // Of one group answers come in the order of the requests, so this looks at the first only.
             let Some(at) = self.open.iter().position(|(open, _)| *open == ticket) else {
                 return Err(TargetError::lost("the client reported a write that was not submitted"));
             };
@@ -133,10 +138,10 @@ impl Target for Longarm {
     }
 }
 
-/// Makes connections to one Longarm server.
+/// Makes connections to one Longarm server, or to one cluster.
 pub struct LongarmFactory {
     label: String,
-    address: Address,
+    topology: Topology,
     transport: Any,
     options: Options,
 }
@@ -145,7 +150,12 @@ impl LongarmFactory {
     /// Connections to `address` with the settings of `transport`, each wait bounded by the timeouts of
     /// `options`.
     pub fn new(label: String, address: Address, transport: Any, options: Options) -> LongarmFactory {
-        LongarmFactory { label, address, transport, options }
+        LongarmFactory::of_cluster(label, Topology::of_one(vec![address]), transport, options)
+    }
+
+    /// The same to the leaders of a cluster's groups.
+    pub fn of_cluster(label: String, topology: Topology, transport: Any, options: Options) -> LongarmFactory {
+        LongarmFactory { label, topology, transport, options }
     }
 
     /// Connections with the usual settings.
@@ -156,7 +166,7 @@ impl LongarmFactory {
 
     fn open(&self, name: &str) -> Result<Longarm, TargetError> {
         let options = Options { name: name.into(), ..self.options.clone() };
-        Longarm::connect(&self.address, &self.transport, &options)
+        Longarm::connect(&self.topology, &self.transport, &options)
     }
 }
 
@@ -171,33 +181,46 @@ impl TargetFactory for LongarmFactory {
 
     fn describe(&self) -> Result<ServerInfo, TargetError> {
         let mut longarm = self.open("bench")?;
-        let text = longarm.client.stats().map_err(failure)?;
-        let stats: Value = serde_json::from_str(&text).map_err(|e| {
-            TargetError::lost(format!("the statistics of {} are not JSON: {e}", self.address))
-        })?;
-        let mut settings = vec![("transport".to_string(), longarm.client.describe())];
-        if let Some(limit) = stats.pointer("/memory_limit").and_then(Value::as_u64) {
-            settings.push(("limit".into(), format!("{} MiB", limit >> 20)));
+        let mut info = ServerInfo::default();
+        let mut limit = 0;
+        for group in 0..self.topology.groups().len() {
+            let client = longarm.client.group(group).map_err(failure)?;
+            let (near, pid) = (is_near(client.address()), client.server_pid());
+            let text = client.stats().map_err(failure)?;
+            let stats: Value = serde_json::from_str(&text).map_err(|e| {
+                TargetError::lost(format!("the statistics of {} are not JSON: {e}", client.address()))
+            })?;
+            let number = |at: &str| stats.pointer(at).and_then(Value::as_u64);
+            let version = stats.pointer("/version").and_then(Value::as_str).unwrap_or("");
+            info.version = format!("longarm {version}").trim_end().to_string();
+            // The process id is of the server's machine: over a network it names nothing here.
+            info.pids.extend(pid.filter(|pid| near && !info.pids.contains(pid)));
+            info.items = add(info.items, number("/items"), group);
+            info.used_memory = add(info.used_memory, number("/memory_used"), group);
+            limit += number("/memory_limit").unwrap_or(0);
         }
-        // The process id is of the server's machine: over a network it names nothing here.
-        let near = matches!(self.address, Address::Shm(_)) || self.is_loopback();
-        let version = stats.pointer("/version").and_then(Value::as_str).unwrap_or("");
-        Ok(ServerInfo {
-            version: format!("longarm {version}").trim_end().to_string(),
-            pids: longarm.client.server_pid().filter(|_| near).into_iter().collect(),
-            items: stats.pointer("/items").and_then(Value::as_u64),
-            used_memory: stats.pointer("/memory_used").and_then(Value::as_u64),
-            settings,
-        })
+        info.settings.push(("transport".into(), longarm.client.describe()));
+        if limit > 0 {
+            info.settings.push(("limit".into(), format!("{} MiB", limit >> 20)));
+        }
+        Ok(info)
     }
 }
 
-impl LongarmFactory {
-    fn is_loopback(&self) -> bool {
-        let Address::Tcp(host) = &self.address else { return false };
-        let resolved = std::net::ToSocketAddrs::to_socket_addrs(host.as_str());
-        resolved.is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()))
-    }
+/// A sum over groups, if each of them said its part.
+fn add(sum: Option<u64>, part: Option<u64>, group: usize) -> Option<u64> {
+    if group == 0 { part } else { Some(sum? + part?) }
+}
+
+/// Whether a server there runs on this machine, as far as its address tells.
+fn is_near(address: &Address) -> bool {
+    let host = match address {
+        Address::Shm(_) => return true,
+        Address::Tcp(host) => host,
+        _ => return false,
+    };
+    let resolved = std::net::ToSocketAddrs::to_socket_addrs(host.as_str());
+    resolved.is_ok_and(|mut all| all.all(|address| address.ip().is_loopback()))
 }
 
 #[cfg(test)]

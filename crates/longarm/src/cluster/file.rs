@@ -6,28 +6,47 @@ use std::time::Duration;
 use longarm_base::{Nanos, NodeId};
 use longarm_server::{Member, Timing};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-use super::Cluster;
+use super::{Cluster, Group, numbers};
 use crate::config::units::{parse_duration, show_duration};
 
-/// What this program reads and writes.
-const FORMAT: u32 = 1;
+/// What this program writes. It reads format 1, too: one group, whose keys stand at the top and whose
+/// replicas are all nodes.
+const FORMAT: u32 = 2;
 
 const HEAD: &str = "\
-# A group of replicas, made by `longarm cluster init`. All nodes and all clients have the same file.
-# Keep it to yourself: whoever knows its keys can forge what the group stores.
+# A cluster, made by `longarm cluster init`. All nodes and all clients have the same file.
+# Keep it to yourself: whoever knows its keys can forge what is stored.
 ";
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
+struct Any {
     format: Spanned<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct First {
+    #[serde(rename = "format")]
+    _format: u32,
     id: Spanned<String>,
     sum_key: Spanned<String>,
     hash_key: Spanned<String>,
     timing: Times,
     node: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Second {
+    #[serde(rename = "format")]
+    _format: u32,
+    place_key: Spanned<String>,
+    timing: Times,
+    node: Vec<Entry>,
+    group: Vec<Replicated>,
 }
 
 #[derive(Deserialize)]
@@ -46,34 +65,32 @@ struct Entry {
     address: Spanned<String>,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Replicated {
+    id: Spanned<String>,
+    sum_key: Spanned<String>,
+    hash_key: Spanned<String>,
+    replicas: Spanned<Vec<i64>>,
+}
+
 impl Cluster {
     /// Reads the text of a file; `path` is only named. An error names file, line and field.
     pub fn parse(path: &Path, text: &str) -> Result<Cluster, String> {
         let reader = Reader { path, text };
-        let document: Document = toml::from_str(text).map_err(|error| reader.broken(&error))?;
-        if *document.format.get_ref() != FORMAT {
-            let found = document.format.get_ref();
-            return Err(reader.wrong(
-                "format",
-                &document.format,
-                &format!("{found} is not known; this program knows {FORMAT}, so use the one that made it"),
-            ));
-        }
-        let times = &document.timing;
-        let members = document.node.iter().map(|entry| reader.member(entry));
-        let mut members = members.collect::<Result<Vec<_>, String>>()?;
-        members.sort_by_key(|member| member.node);
-        let cluster = Cluster {
-            id: reader.word("id", &document.id)?,
-            sum_key: reader.word("sum_key", &document.sum_key)?,
-            hash_key: reader.word("hash_key", &document.hash_key)?,
-            timing: Timing {
-                heartbeat: reader.time("timing.heartbeat", &times.heartbeat)?,
-                suspect: reader.time("timing.suspect", &times.suspect)?,
-                promise: reader.time("timing.lease", &times.lease)?,
-                election: reader.time("timing.election", &times.election)?,
-            },
-            members,
+        let any: Any = reader.document()?;
+        let cluster = match *any.format.get_ref() {
+            1 => reader.first(&reader.document()?)?,
+            FORMAT => reader.second(&reader.document()?)?,
+            found => {
+                return Err(reader.wrong(
+                    "format",
+                    &any.format,
+                    &format!(
+                        "{found} is not known; this program knows 1 and {FORMAT}, so use the one that made it"
+                    ),
+                ));
+            }
         };
         cluster.check().map_err(|fault| format!("{}: {fault}", path.display()))?;
         Ok(cluster)
@@ -84,8 +101,10 @@ impl Cluster {
         let time = |time: Nanos| show_duration(Duration::from_nanos(time.0));
         let timing = &self.timing;
         let mut text = format!(
-            "{HEAD}format = {FORMAT}\nid = \"{:016x}\"\nsum_key = \"{:016x}\"\nhash_key = \"{:016x}\"\n",
-            self.id, self.sum_key, self.hash_key
+            "{HEAD}format = {FORMAT}\n\
+             # Chooses the group of a key, with the order of the groups below: neither may ever change.\n\
+             place_key = \"{:016x}\"\n",
+            self.place_key
         );
         text.push_str(&format!(
             "\n[timing]\n\
@@ -100,10 +119,21 @@ impl Cluster {
             time(timing.suspect),
             time(timing.election)
         ));
-        for member in &self.members {
+        for node in &self.nodes {
             // A JSON string is a TOML string.
-            let address = serde_json::Value::String(member.address.to_string());
-            text.push_str(&format!("\n[[node]]\nnumber = {}\naddress = {address}\n", member.node));
+            let address = serde_json::Value::String(node.address.to_string());
+            text.push_str(&format!("\n[[node]]\nnumber = {}\naddress = {address}\n", node.node));
+        }
+        for group in &self.groups {
+            text.push_str(&format!(
+                "\n[[group]]\nid = \"{:016x}\"\nsum_key = \"{:016x}\"\nhash_key = \"{:016x}\"\n\
+                 # The first is to lead first.\n\
+                 replicas = [{}]\n",
+                group.id,
+                group.sum_key,
+                group.hash_key,
+                numbers(group.replicas.iter().copied())
+            ));
         }
         text
     }
@@ -115,6 +145,58 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
+    fn document<D: DeserializeOwned>(&self) -> Result<D, String> {
+        toml::from_str(self.text).map_err(|error| self.broken(&error))
+    }
+
+    fn first(&self, document: &First) -> Result<Cluster, String> {
+        let nodes = self.nodes(&document.node)?;
+        let group = Group {
+            id: self.word("id", &document.id)?,
+            sum_key: self.word("sum_key", &document.sum_key)?,
+            hash_key: self.word("hash_key", &document.hash_key)?,
+            replicas: nodes.iter().map(|node| node.node).collect(),
+        };
+        // Of one group no key is placed.
+        Ok(Cluster { place_key: 0, timing: self.timing(&document.timing)?, nodes, groups: vec![group] })
+    }
+
+    fn second(&self, document: &Second) -> Result<Cluster, String> {
+        let groups = document.group.iter().map(|group| self.group(group));
+        Ok(Cluster {
+            place_key: self.word("place_key", &document.place_key)?,
+            timing: self.timing(&document.timing)?,
+            nodes: self.nodes(&document.node)?,
+            groups: groups.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn group(&self, group: &Replicated) -> Result<Group, String> {
+        let replicas = group.replicas.get_ref().iter().map(|number| node(*number));
+        let replicas = replicas.collect::<Result<_, _>>();
+        Ok(Group {
+            id: self.word("group.id", &group.id)?,
+            sum_key: self.word("group.sum_key", &group.sum_key)?,
+            hash_key: self.word("group.hash_key", &group.hash_key)?,
+            replicas: replicas.map_err(|fault| self.wrong("group.replicas", &group.replicas, &fault))?,
+        })
+    }
+
+    fn nodes(&self, entries: &[Entry]) -> Result<Vec<Member>, String> {
+        let mut nodes = entries.iter().map(|entry| self.member(entry)).collect::<Result<Vec<_>, _>>()?;
+        nodes.sort_by_key(|node| node.node);
+        Ok(nodes)
+    }
+
+    fn timing(&self, times: &Times) -> Result<Timing, String> {
+        Ok(Timing {
+            heartbeat: self.time("timing.heartbeat", &times.heartbeat)?,
+            suspect: self.time("timing.suspect", &times.suspect)?,
+            promise: self.time("timing.lease", &times.lease)?,
+            election: self.time("timing.election", &times.election)?,
+        })
+    }
+
     fn line(&self, at: usize) -> usize {
         1 + self.text.as_bytes().iter().take(at).filter(|byte| **byte == b'\n').count()
     }

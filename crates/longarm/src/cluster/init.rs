@@ -1,4 +1,4 @@
-//! A new group: its keys are drawn, its file is written once and never over another.
+//! A new cluster: its keys are drawn, its file is written once and never over another.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -8,22 +8,47 @@ use std::path::Path;
 use longarm_base::NodeId;
 use longarm_server::{Member, Timing};
 
-use super::{Cluster, file};
+use super::placement::spread;
+use super::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX, file};
 use crate::output::{Exit, Failure};
 
 impl Cluster {
-    /// A group that never was.
-    pub fn draw(mut members: Vec<Member>, timing: Timing) -> Result<Cluster, Failure> {
-        members.sort_by_key(|member| member.node);
-        let drawn = longarm_host::random()
-            .map_err(|error| Failure::new(Exit::System, format!("cannot draw random numbers: {error}")))?;
-        let [id, sum_key, hash_key] = drawn;
-        // Zero is a server without a group.
-        let cluster = Cluster { id: id.max(1), sum_key, hash_key, timing, members };
-        cluster.check().map_err(|fault| {
+    /// A cluster that never was, of so many groups with so many replicas each.
+    pub fn draw(
+        mut nodes: Vec<Member>,
+        (groups, replicas): (usize, usize),
+        timing: Timing,
+    ) -> Result<Cluster, Failure> {
+        let wrong = |fault: String| {
             Failure::new(Exit::Usage, fault)
                 .hint("`longarm cluster init --help` shows the form, and the times that go together")
-        })?;
+        };
+        nodes.sort_by_key(|node| node.node);
+        let names: Vec<_> = nodes.iter().map(|node| node.node).collect();
+        if !(1..=GROUPS_MAX).contains(&groups) {
+            return Err(wrong(format!("--groups {groups}: a cluster has 1 to {GROUPS_MAX}")));
+        }
+        if !(1..=REPLICAS_MAX.min(nodes.len())).contains(&replicas) {
+            return Err(wrong(format!(
+                "--replicas {replicas}: a group has 1 to {REPLICAS_MAX}, each on another node, and there are \
+                 {} nodes",
+                nodes.len()
+            )));
+        }
+        let draw = || {
+            longarm_host::random()
+                .map_err(|error| Failure::new(Exit::System, format!("cannot draw random numbers: {error}")))
+        };
+        let group = |replicas| {
+            let [id, sum_key, hash_key] = draw()?;
+            // Zero is a server without a group.
+            Ok(Group { id: id.max(1), sum_key, hash_key, replicas })
+        };
+        let groups = spread(&names, groups, replicas).into_iter().map(group);
+        let groups = groups.collect::<Result<Vec<_>, Failure>>()?;
+        let [place_key, _, _] = draw()?;
+        let cluster = Cluster { place_key, timing, nodes, groups };
+        cluster.check().map_err(wrong)?;
         Ok(cluster)
     }
 
@@ -34,8 +59,8 @@ impl Cluster {
                 let failure = Failure::io("create", path, &error);
                 if error.kind() == ErrorKind::AlreadyExists {
                     return failure.hint(
-                        "a group's keys are drawn once: name another file, or remove this one if its group \
-                         is no more",
+                        "a cluster's keys are drawn once: name another file, or remove this one if its \
+                         cluster is no more",
                     );
                 }
                 failure

@@ -9,10 +9,13 @@ fn timing() -> Timing {
     Timing { heartbeat: ms(5), suspect: ms(40), promise: ms(50), election: ms(500) }
 }
 
+fn nodes() -> Vec<Member> {
+    let nodes = ["3=shm:/tmp/\"odd\" c", "1=tcp://127.0.0.1:7101", "2=verbs://b:7102"];
+    nodes.map(|text| parse_member(text).expect(text)).to_vec()
+}
+
 fn three() -> Cluster {
-    let members = ["3=shm:/tmp/\"odd\" c", "1=tcp://127.0.0.1:7101", "2=verbs://b:7102"];
-    let members = members.map(|text| parse_member(text).expect(text)).to_vec();
-    Cluster::draw(members, timing()).expect("a group")
+    Cluster::draw(nodes(), (2, 3), timing()).expect("a cluster")
 }
 
 fn parse(text: &str) -> Result<Cluster, String> {
@@ -25,26 +28,84 @@ fn what_is_written_reads_back() {
     assert_eq!(cluster.numbers(), "1, 2, 3");
     let again = parse(&cluster.to_toml()).expect("our own text");
     assert_eq!(again, cluster);
-    let extreme = Cluster { id: u64::MAX, sum_key: 0, hash_key: 1 << 63, ..cluster };
+    let mut extreme = Cluster { place_key: 1 << 63, ..cluster };
+    let group = &mut extreme.groups[1];
+    (group.id, group.sum_key, group.hash_key) = (u64::MAX, 0, 1);
+    group.replicas.truncate(1);
     assert_eq!(parse(&extreme.to_toml()).expect("our own text"), extreme);
 }
 
+/// As it was written before there were several groups.
+const FIRST: &str = "\
+format = 1
+id = \"00000000000000aa\"
+sum_key = \"00000000000000bb\"
+hash_key = \"00000000000000cc\"
+
+[timing]
+lease = \"100ms\"
+heartbeat = \"5ms\"
+suspect = \"200ms\"
+election = \"1s\"
+
+[[node]]
+number = 2
+address = \"tcp://b:2\"
+
+[[node]]
+number = 1
+address = \"tcp://a:1\"
+";
+
 #[test]
-fn two_groups_are_never_the_same() {
+fn the_first_format_is_one_group_on_all_nodes() {
+    let cluster = parse(FIRST).expect("format 1");
+    assert_eq!(cluster.numbers(), "1, 2");
+    let expected = Group { id: 0xaa, sum_key: 0xbb, hash_key: 0xcc, replicas: vec![NodeId(1), NodeId(2)] };
+    assert_eq!(cluster.groups, [expected]);
+    assert_eq!(parse(&cluster.to_toml()).expect("format 2"), cluster);
+    let mixed = format!("{FIRST}\n[[group]]\nid = \"00000000000000aa\"\n");
+    assert!(parse(&mixed).expect_err("of both").contains("unknown field `group`"));
+}
+
+#[test]
+fn clients_find_groups_where_nodes_have_them() {
+    let mut cluster = three();
+    cluster.groups[0].replicas = vec![NodeId(2), NodeId(1)];
+    let topology = cluster.topology();
+    let found: Vec<_> = topology.groups().iter().map(|group| (group.id, group.addresses.len())).collect();
+    assert_eq!(found, [(cluster.groups[0].id, 2), (cluster.groups[1].id, 3)]);
+    assert_eq!(topology.groups()[0].addresses[0].to_string(), "verbs://b:7102");
+    assert_eq!(cluster.groups_on(NodeId(3)).count(), 1);
+}
+
+#[test]
+fn two_clusters_are_never_the_same() {
     let (a, b) = (three(), three());
-    assert!(a.id != b.id && a.sum_key != b.sum_key && a.hash_key != b.hash_key);
-    assert!(!format!("{a:?}").contains(&a.sum_key.to_string()), "keys are not for logs");
+    assert_ne!(a.place_key, b.place_key);
+    for (a, b) in a.groups.iter().zip(&b.groups) {
+        assert!(a.id != b.id && a.sum_key != b.sum_key && a.hash_key != b.hash_key);
+    }
+    assert_ne!(a.groups[0].sum_key, a.groups[1].sum_key);
+    assert!(!format!("{a:?}").contains(&a.groups[0].sum_key.to_string()), "keys are not for logs");
 }
 
 #[test]
 fn faults_name_file_line_and_field() {
     let good = three().to_toml();
-    let id = good.lines().find(|line| line.starts_with("id")).expect("an id").to_string();
+    let first = |field: &str| good.lines().find(|line| line.starts_with(field)).expect(field).to_string();
+    let (id, replicas, place) = (first("id"), first("replicas"), first("place_key"));
     for (from, to, part) in [
-        ("format = 1", "format = 2", "g.toml:3: format: 2 is not known"),
+        ("format = 2", "format = 3", "g.toml:3: format: 3 is not known; this program knows 1 and 2"),
+        ("format = 2", "format = 1", "unknown field `place_key`"),
+        (place.as_str(), "", "missing field `place_key`"),
+        (place.as_str(), "place_key = 7", "g.toml:5: place_key: invalid type"),
         (id.as_str(), "", "missing field `id`"),
-        (id.as_str(), "id = 7", "g.toml:4: id: invalid type"),
-        (id.as_str(), "id = \"+00000000000000f\"", "g.toml:4: id: expected 16 hexadecimal digits"),
+        (id.as_str(), "id = \"+00000000000000f\"", "group.id: expected 16 hexadecimal digits"),
+        (replicas.as_str(), "replicas = []", "replicas: a group has 1 to 9 replicas, this one 0"),
+        (replicas.as_str(), "replicas = [1, 2, 1]", "replicas: a group has two replicas on node 1"),
+        (replicas.as_str(), "replicas = [1, 2, 4]", "replicas: node 4 is not of the cluster: it has 1, 2, 3"),
+        (replicas.as_str(), "replicas = [300]", "group.replicas: 300 names no node"),
         ("lease = \"50ms\"", "lease = \"50\"", "timing.lease: \"50\" has no known unit"),
         ("lease = \"50ms\"", "leese = \"50ms\"", "leese: unknown field `leese`"),
         (
@@ -69,15 +130,25 @@ fn faults_name_file_line_and_field() {
 }
 
 #[test]
-fn a_group_has_a_possible_size() {
-    let refused = |count: usize| {
+fn a_cluster_has_a_possible_size() {
+    let refused = |count: usize, groups, replicas| {
         let member = |i: usize| parse_member(&format!("{i}=tcp://h:{}", 7000 + i)).expect("a member");
-        Cluster::draw((0..count).map(member).collect(), timing()).err().map(|failure| failure.message)
+        let drawn = Cluster::draw((0..count).map(member).collect(), (groups, replicas), timing());
+        drawn.err().map(|failure| failure.message)
     };
-    assert_eq!(refused(1), None);
-    assert_eq!(refused(9), None);
-    assert!(refused(0).expect("none").contains("1 to 9 nodes, this one 0"));
-    assert!(refused(10).expect("many").contains("1 to 9 nodes, this one 10"));
+    assert_eq!(refused(1, 1, 1), None);
+    assert_eq!(refused(9, 1, 9), None);
+    assert_eq!(refused(12, 64, 3), None);
+    for (count, groups, replicas, part) in [
+        (0, 1, 1, "and there are 0 nodes"),
+        (2, 1, 3, "--replicas 3: a group has 1 to 9, each on another node, and there are 2 nodes"),
+        (12, 1, 10, "--replicas 10"),
+        (3, 65, 3, "--groups 65: a cluster has 1 to 64"),
+        (3, 0, 3, "--groups 0"),
+    ] {
+        let fault = refused(count, groups, replicas).expect(part);
+        assert!(fault.contains(part), "{fault}");
+    }
 }
 
 #[test]

@@ -201,8 +201,17 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
     let (transport, options) = own::client_of(config, args.cache)?;
     if config.cluster.is_some() {
-        let leader = super::connect::connect(config, "bench")?.address().clone();
-        targets.push(Box::new(LongarmFactory::new(leader.to_string(), leader, transport, options)));
+        let mut cluster = super::connect::connect(config, "bench")?;
+        // Now, and not in the middle: a group without a leader, and where the leaders are.
+        let mut leaders = Vec::new();
+        for group in 0..cluster.topology().groups().len() {
+            let leader = cluster.group(group).map_err(|error| super::connect::failure(&error, config))?;
+            leaders.push(leader.address().to_string());
+        }
+        leaders.dedup();
+        let topology = cluster.topology().clone();
+        let factory = LongarmFactory::of_cluster(leaders.join(" "), topology, transport, options);
+        targets.push(Box::new(factory));
     } else if config.origin("address") == Origin::Default {
         for &transport in &args.transports {
             targets.push(Box::new(own::OwnServer::start(transport, plan, args, config)?));

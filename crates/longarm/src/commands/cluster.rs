@@ -1,4 +1,4 @@
-//! `longarm cluster`: makes the file of a group of replicas, and shows how a group stands.
+//! `longarm cluster`: makes the file of a cluster, and shows how its groups stand.
 
 mod init;
 mod status;
@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
-pub const ABOUT: &str = "Make a group of replicas, or show how one stands";
+pub const ABOUT: &str = "Make a cluster of replicated groups, or show how one stands";
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -27,9 +27,9 @@ pub struct Args {
 /// One variant an action.
 #[derive(clap::Subcommand, Debug)]
 pub enum Action {
-    /// Write the file of a new group, and say how to start it
+    /// Write the file of a new cluster, and say how to start it
     Init(InitArgs),
-    /// Show each replica of a group: which leads, which follow, which cannot be reached
+    /// Show each replica of each group: which leads, which follow, which cannot be reached
     Status(StatusArgs),
 }
 
@@ -40,9 +40,17 @@ pub struct InitArgs {
     /// The file to write; all nodes and all clients get a copy
     pub file: PathBuf,
 
-    /// A replica: its number, 0 to 127, and where the others and clients find it; repeatable
+    /// A node: its number, 0 to 127, and where the others and clients find it; repeatable
     #[arg(long = "node", value_name = "N=ADDRESS", required = true, value_parser = parse_member)]
     pub nodes: Vec<Member>,
+
+    /// Groups, among which keys are divided by a hash; each has a leader of its own. Their number stays
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub groups: usize,
+
+    /// Replicas of each group, spread over the nodes; by default 3, and of a single group one a node
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<usize>,
 
     /// How long a replica lets no other lead, since it heard the leader: reads after a failure wait for it
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration)]
@@ -53,7 +61,7 @@ pub struct InitArgs {
     pub heartbeat: Duration,
 
     /// Without a heartbeat for so long, the leader is suspected; longer than a busy machine keeps a core from
-    /// it: over shm a leader that others take for lost is killed
+    /// it
     #[arg(long, value_name = "DURATION", default_value = "200ms", value_parser = duration)]
     pub suspect: Duration,
 
@@ -64,9 +72,9 @@ pub struct InitArgs {
 
 /// Arguments of `status`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Ends with 3 if none of them leads.")]
+#[command(after_help = "Ends with 3 if a group has no leader.")]
 pub struct StatusArgs {
-    /// The file of the group
+    /// The file of the cluster
     pub file: PathBuf,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longarm_client::{Client, Error, Login, Options};
+use longarm_client::{ClusterClient, Error, Login, Options, Topology};
 use longarm_fabric::tcp::{Identity, Tcp, Tls};
 use longarm_fabric::{Any, SetupError};
 use longarm_wire::is_elsewhere;
@@ -11,30 +11,32 @@ use crate::cluster::Cluster;
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 
-/// Least patience with a group, unless another is asked for: while it elects a leader, nobody answers.
+/// Least patience with a cluster, unless another is asked for: while a group elects a leader, nobody answers.
 const GROUP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A client of the server or group that the settings name; `name` is shown by its `stats`.
-pub fn connect(config: &Config, name: &str) -> Result<Client, Failure> {
+/// A client of the server or cluster that the settings name; `name` is shown by its `stats`.
+pub fn connect(config: &Config, name: &str) -> Result<ClusterClient, Failure> {
     connect_with(config, options(config, name)?)
 }
 
 /// The same with options of the caller.
-pub fn connect_with(config: &Config, options: Options) -> Result<Client, Failure> {
-    let Some(path) = &config.cluster else {
-        return Client::connect_over(transport(config)?, config.connect_address(), options)
-            .map_err(|error| failure(&error, config));
-    };
-    let cluster = Cluster::read(path)?;
-    let client = Client::connect_group_over(transport(config)?, &cluster.addresses(), options)
-        .map_err(|error| failure(&error, config))?;
-    if client.group() != cluster.id {
-        let text =
-            format!("{}: the server there is not of the group of {}", client.address(), path.display());
-        return Err(Failure::new(Exit::Refused, text)
-            .hint("all nodes and clients need the same file; `longarm cluster status` shows who is where"));
+pub fn connect_with(config: &Config, options: Options) -> Result<ClusterClient, Failure> {
+    let topology = topology(config)?;
+    let alone = topology.groups().len() == 1;
+    let mut client = ClusterClient::over(transport(config)?, topology, options);
+    // Of several groups those are connected to that are needed: of the others nobody need lead.
+    if alone {
+        client.group(0).map_err(|error| failure(&error, config))?;
     }
     Ok(client)
+}
+
+/// The groups that the settings name: those of a cluster, or one server.
+pub fn topology(config: &Config) -> Result<Topology, Failure> {
+    match &config.cluster {
+        Some(path) => Ok(Cluster::read(path)?.topology()),
+        None => Ok(Topology::of_one(vec![config.connect_address().clone()])),
+    }
 }
 
 /// How a client connects.
@@ -76,7 +78,7 @@ pub fn transport(config: &Config) -> Result<Any, Failure> {
 /// What a client's error means to the user of the program.
 pub fn failure(error: &Error, config: &Config) -> Failure {
     let place = match &config.cluster {
-        Some(path) => format!("the group of {}", path.display()),
+        Some(path) => format!("the cluster of {}", path.display()),
         None => config.connect_address().to_string(),
     };
     let message = match error {
@@ -106,9 +108,7 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
                 that signed the server's, --tls-cert and --tls-key are our own";
             failure(Exit::Refused, hint)
         }
-        Error::Connect(SetupError::Refused(_)) => {
-            failure(Exit::Refused, "the server's own log on its stderr says more")
-        }
+        Error::Connect(SetupError::Refused(_)) => failure(Exit::Refused, refused(config)),
         Error::Connect(SetupError::Unsupported(_)) => failure(
             Exit::Usage,
             "shm:/path.sock and tcp://host:port need no such device; `longarm doctor` says more",
@@ -139,6 +139,14 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
             "client and server may be of different versions; `longarm inspect` checks the server's memory",
         ),
         _ => failure(Exit::Refused, ""),
+    }
+}
+
+/// Where somebody is, and wants nothing of us.
+fn refused(config: &Config) -> &'static str {
+    match &config.cluster {
+        Some(_) => "all nodes and clients need the same file; `longarm cluster status` shows who is where",
+        None => "the server's own log on its stderr says more",
     }
 }
 
@@ -192,7 +200,7 @@ mod tests {
         let none = Error::Connect(SetupError::Refused(longarm_wire::elsewhere(None)));
         let failure = failure(&none, &config);
         assert_eq!(failure.exit, Exit::CannotConnect);
-        assert!(failure.message.contains("the group of g.toml"), "{failure:?}");
+        assert!(failure.message.contains("the cluster of g.toml"), "{failure:?}");
         assert!(failure.hint.contains("longarm cluster status g.toml"), "{failure:?}");
     }
 }

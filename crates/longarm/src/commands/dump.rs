@@ -81,8 +81,14 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         None => {
             let mut client = connect::connect(config, "longarm dump")?;
             let failed = |error: longarm_client::Error| connect::failure(&error, config);
-            writer.now = client.server_unix().map_err(failed)?;
-            client.walk(|item| writer.take(item)).map_err(failed)?;
+            for group in 0..client.topology().groups().len() {
+                let client = client.group(group).map_err(failed)?;
+                writer.now = client.server_unix().map_err(failed)?;
+                client.walk(|item| writer.take(item)).map_err(failed)?;
+                if writer.failure.is_some() {
+                    break;
+                }
+            }
         }
     }
     if let Some(failure) = writer.failure.take() {

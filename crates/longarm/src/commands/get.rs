@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use longarm_client::{Client, Csn};
+use longarm_client::{ClusterClient, Csn};
 use serde_json::{Map, Value, json};
 
 use super::{connect, record};
@@ -56,7 +56,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
 }
 
 fn look(
-    client: &mut Client,
+    client: &mut ClusterClient,
     key: &str,
     exists: bool,
 ) -> Result<Option<(Vec<u8>, Csn)>, longarm_client::Error> {

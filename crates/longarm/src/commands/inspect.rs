@@ -6,7 +6,7 @@ pub mod saved;
 
 use std::path::{Path, PathBuf};
 
-use longarm_client::Error;
+use longarm_client::{Client, Error};
 use longarm_index::control::ServerState;
 use longarm_index::hash::Geometry;
 use longarm_index::hash::layout::INDEX_REGION;
@@ -69,15 +69,37 @@ fn inspect_saved(args: &Args, directory: &Path, output: &mut Output) -> Result<E
 }
 
 fn inspect_live(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    look_live(config, |of, findings, geometry, view| report(args, of, findings, geometry, view, output))
+    let mut exit = Exit::Ok;
+    look_live(config, args.key.as_deref(), |of, findings, geometry, view| {
+        exit = report(args, of, findings, geometry, view, output)?;
+        Ok(())
+    })?;
+    Ok(exit)
 }
 
-/// Checks a live server's memory and shows what was found.
-fn look_live<R>(
+/// Checks the memory of a live server, or of the leader of each group, or of that which has a key, and shows
+/// what was found.
+fn look_live(
     config: &Config,
-    show: impl FnOnce(&str, &Findings, &Geometry, View<'_>) -> Result<R, Failure>,
-) -> Result<R, Failure> {
-    let mut client = connect::connect(config, "longarm inspect")?;
+    key: Option<&str>,
+    mut show: impl FnMut(&str, &Findings, &Geometry, View<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut cluster = connect::connect(config, "longarm inspect")?;
+    let wanted = key.map(|key| cluster.topology().group_of(key.as_bytes()));
+    for group in 0..cluster.topology().groups().len() {
+        if wanted.is_none_or(|wanted| wanted == group) {
+            let client = cluster.group(group).map_err(|error| connect::failure(&error, config))?;
+            look_at(client, config, &mut show)?;
+        }
+    }
+    Ok(())
+}
+
+fn look_at(
+    client: &mut Client,
+    config: &Config,
+    show: &mut impl FnMut(&str, &Findings, &Geometry, View<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let failed = |error: Error| connect::failure(&error, config);
     let of = format!("live server over {} (boot {:016x})", client.describe(), client.server_boot());
     let raw = client.raw().map_err(failed)?;
@@ -110,16 +132,14 @@ pub struct Soundness {
 
 /// Walks and verifies a live server; anything broken is a failure.
 pub fn soundness(config: &Config) -> Result<Soundness, Failure> {
-    let mut found = None;
-    look_live(config, |_, findings, _, _| {
-        found = Some(Soundness {
-            items: findings.index.items,
-            tables: findings.index.tables,
-            entries: findings.store.total.live_entries,
-        });
+    let mut found = Soundness { items: 0, tables: 0, entries: 0 };
+    look_live(config, None, |_, findings, _, _| {
+        found.items += findings.index.items;
+        found.tables += findings.index.tables;
+        found.entries += findings.store.total.live_entries;
         broken(findings)
     })?;
-    Ok(found.expect("a look that succeeds has findings"))
+    Ok(found)
 }
 
 fn report(

@@ -123,10 +123,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     }
     let resume = match &args.resume {
         None => None,
-        Some(path) => {
-            let boot = connect::connect(config, "longarm load")?.server_boot();
-            Some(Resume::open(path, &args, &*source, boot)?)
-        }
+        Some(path) => Some(Resume::open(path, &args, &*source, memory_of(config)?)?),
     };
     let mut job = Job { args: &args, config, output, resume, skipped: Vec::new(), named: 0 };
     let began = Instant::now();
@@ -141,6 +138,18 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         None
     };
     job.verdict(verified)
+}
+
+/// Names the memory that is loaded into: it is another where what was loaded may be gone. A server's lives as
+/// long as its process, a cluster's as long as its groups, whoever leads them.
+fn memory_of(config: &Config) -> Result<u64, Failure> {
+    let mut client = connect::connect(config, "longarm load")?;
+    let groups: Vec<u64> = client.topology().groups().iter().map(|group| group.id).collect();
+    if groups != [0] {
+        return Ok(source::Digest::new().words(&groups).0);
+    }
+    let server = client.group(0).map_err(|error| connect::failure(&error, config))?;
+    Ok(server.server_boot())
 }
 
 /// One run.

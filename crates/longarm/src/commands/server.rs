@@ -1,6 +1,6 @@
 //! `longarm server`: serves until SIGTERM or SIGINT, then drains and says goodbye to its clients.
 
-mod replica;
+mod node;
 
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use longarm_server::{Eviction, Pages, Server, ServerOptions, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use replica::Replica;
+use node::Node;
 
 use super::connect;
 use crate::cli::ServerSettings;
@@ -43,12 +43,13 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     pub expected_items: u64,
 
-    /// Of a group (--cluster): which of its nodes this is. It listens where the group's file says
+    /// Of a cluster (--cluster): which of its nodes this is. It listens where the cluster's file says, and
+    /// has the replicas that are its own there; they share memory and workers equally
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=127))]
     pub node: Option<u8>,
 
-    /// Of a group: directory for what this replica promised, which it must find again when it starts anew;
-    /// by default FILE.node-N beside the group's file
+    /// Of a cluster: directory for what the node's replicas promised, which they must find again when it
+    /// starts anew; by default FILE.node-N beside the cluster's file
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
 
@@ -59,9 +60,9 @@ pub struct Args {
 
 /// Serves until it is told to stop.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    let replica = Replica::of(&args, config)?;
-    let config = &match &replica {
-        Some(replica) => replica.config(config, output),
+    let node = Node::of(&args, config)?;
+    let config = &match &node {
+        Some(node) => node.config(config, output),
         None => config.clone(),
     };
     let report = config::check::check(config);
@@ -75,17 +76,20 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let (stop, stopped) = channel();
     // Before the server: a signal that comes while it starts stops it in good order too.
     watch_signals(stop.clone())?;
-    let group = replica.as_ref().map(Replica::group).transpose()?;
-    let options = ServerOptions { group, ..options(&args, config)? };
+    if node.is_some() {
+        crash_when_broken();
+    }
+    let groups = node.as_ref().map(Node::groups).transpose()?.unwrap_or_default();
+    let options = ServerOptions { groups, ..options(&args, config)? };
     let server = Server::start(options).map_err(|error| start_failure(&error))?;
-    announce(&server, config, replica.as_ref());
+    announce(&server, config, node.as_ref());
     if args.stop_with_stdin {
         watch_stdin(stop)?;
     }
     // The watching threads hold the other end as long as the process lives.
     let why = stopped.recv().unwrap_or("nobody is left to stop it");
     say(config, Log::Info, &format!("{why}: draining"));
-    let stats = server.stats();
+    let stats = server.all_stats();
     let report = server.stop(DRAIN);
     say(
         config,
@@ -93,8 +97,8 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         &format!(
             "goodbye: {} clients were connected, {} items held, {} writes executed{}",
             report.clients,
-            human::count(stats.items),
-            human::count(stats.csn),
+            human::count(stats.iter().map(|stats| stats.items).sum()),
+            human::count(stats.iter().map(|stats| stats.csn).sum()),
             if report.drained { "" } else { "; some requests were not answered in time" },
         ),
     );
@@ -104,6 +108,16 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         return Err(Failure::new(Exit::Corrupt, text).hint("please report it with the lines above"));
     }
     Ok(Exit::Ok)
+}
+
+/// A replica that has lost a thread to a broken invariant must not go on with the others: its process ends,
+/// and the rest of its groups do without it.
+fn crash_when_broken() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::abort();
+    }));
 }
 
 /// The first signal asks for a stop, the second ends the process.
@@ -186,9 +200,9 @@ fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
     }
 }
 
-fn announce(server: &Server, config: &Config, replica: Option<&Replica>) {
+fn announce(server: &Server, config: &Config, node: Option<&Node>) {
     let pid = std::process::id();
-    let who = replica.map_or_else(String::new, |replica| format!(", {}", replica.name()));
+    let who = node.map_or_else(String::new, |node| format!(", {}", node.name()));
     for address in server.addresses() {
         let how = match address {
             longarm_fabric::Address::Shm(_) => "shared memory: clients map it and read it themselves",
@@ -202,16 +216,20 @@ fn announce(server: &Server, config: &Config, replica: Option<&Replica>) {
         Some(dir) => format!(", kept in {}", dir.display()),
         None => String::new(),
     };
-    let lease = replica.map_or(config.lease, |replica| {
-        let dir = replica.dir().display();
-        say(config, Log::Info, &format!("{}: what it promises is kept in {dir}", replica.name()));
-        Duration::from_nanos(replica.cluster.timing.promise.0)
+    let lease = node.map_or(config.lease, |node| {
+        let dir = node.dir().display();
+        say(config, Log::Info, &format!("{}: what it promises is kept in {dir}", node.name()));
+        Duration::from_nanos(node.cluster.timing.promise.0)
     });
+    let shared = match node.map_or(1, Node::replicas) {
+        1 => String::new(),
+        count => format!(" for {count} groups in equal parts"),
+    };
     say(
         config,
         Log::Info,
         &format!(
-            "memory {}{place}, slots of {} bytes, lease {}, {} worker{}, eviction {}, login {}",
+            "memory {}{shared}{place}, slots of {} bytes, lease {}, {} worker{}, eviction {}, login {}",
             show_size(config.memory),
             config.slot.bytes(),
             show_duration(lease),

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use longarm_client::Client;
 use serde_json::{Map, Value};
 
 use super::connect;
@@ -21,25 +22,43 @@ pub struct Args {
     pub watch: Option<Duration>,
 }
 
-/// Shows the statistics, once or again and again.
+/// Shows the statistics, once or again and again: of each group of a cluster, as far as it has a leader.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let failed = |error: longarm_client::Error| connect::failure(&error, config);
     let mut client = connect::connect(config, "longarm stats")?;
-    let mut before: Option<(Instant, Value)> = None;
+    let groups = client.topology().groups().len();
+    let mut before: Vec<Option<(Instant, Value)>> = vec![None; groups];
     loop {
-        let text = client.stats().map_err(failed)?;
-        let now = Instant::now();
-        let stats: Value = serde_json::from_str(&text).map_err(|error| {
-            Failure::new(Exit::Corrupt, format!("the server's statistics are no JSON: {error}"))
-        })?;
-        if output.json() {
-            output.value(&stats)?;
-        } else {
-            let since = before.as_ref().map(|(then, stats)| (now.duration_since(*then), stats));
-            output.write(show(&stats, since).as_bytes())?;
+        let mut exit = Exit::Ok;
+        for (number, before) in before.iter_mut().enumerate() {
+            let id = client.topology().groups()[number].id;
+            let title = format!("group {} of {groups}, {id:016x}", number + 1);
+            let text = match client.group(number).and_then(Client::stats) {
+                Ok(text) => text,
+                Err(error) if groups == 1 => return Err(failed(error)),
+                Err(error) => {
+                    let failure = failed(error);
+                    output.note(&format!("{title}: {}", failure.message));
+                    exit = failure.exit;
+                    continue;
+                }
+            };
+            let now = Instant::now();
+            let stats: Value = serde_json::from_str(&text).map_err(|error| {
+                Failure::new(Exit::Corrupt, format!("the server's statistics are no JSON: {error}"))
+            })?;
+            if output.json() {
+                output.value(&stats)?;
+            } else {
+                if groups > 1 {
+                    output.line(&title)?;
+                }
+                let since = before.as_ref().map(|(then, stats)| (now.duration_since(*then), stats));
+                output.write(show(&stats, since).as_bytes())?;
+            }
+            *before = Some((now, stats));
         }
-        let Some(every) = args.watch else { return Ok(Exit::Ok) };
-        before = Some((now, stats));
+        let Some(every) = args.watch else { return Ok(exit) };
         std::thread::park_timeout(every);
         if !output.json() {
             output.line("")?;

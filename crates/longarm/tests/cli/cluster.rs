@@ -1,4 +1,5 @@
-//! Three replicas as processes: their start, the loss of the leader, and what `cluster status` says.
+//! Clusters of three nodes as processes: their start, the loss of a leader, of a group, and what `cluster
+//! status` says.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -17,8 +18,12 @@ struct Group {
 }
 
 impl Group {
-    /// The file of a group whose lease a busy test machine can keep.
     fn init() -> Group {
+        Group::with(&[])
+    }
+
+    /// The file of a cluster whose leases a busy test machine can keep.
+    fn with(options: &[&str]) -> Group {
         let directory = TempDir::new().expect("a directory");
         let group = Group { directory, nodes: vec![None, None, None] };
         let nodes = [1, 2, 3].map(|n| format!("--node={n}=shm:{}", group.path(&format!("s{n}")).display()));
@@ -26,6 +31,7 @@ impl Group {
         let mut args = vec!["cluster", "init", "g.toml"];
         args.extend(nodes.iter().map(String::as_str));
         args.extend(times);
+        args.extend(options);
         let (out, err, code) = group.run(&args);
         assert_eq!(code, 0, "{err}");
         assert!(out.contains("longarm server --cluster g.toml --node 2\n"), "{out}");
@@ -147,7 +153,10 @@ fn what_is_no_replica_is_refused() {
     assert!(code == 7 && err.contains("g.toml") && err.contains("name another file"), "{err}");
     for (args, part) in [
         (vec!["--cluster", "g.toml"], "nodes 1, 2, 3: which is this one?"),
-        (vec!["--cluster", "g.toml", "--node", "4"], "node 4 is not of the group of g.toml: it has 1, 2, 3"),
+        (
+            vec!["--cluster", "g.toml", "--node", "4"],
+            "node 4 is not of the cluster of g.toml: it has 1, 2, 3",
+        ),
         (vec!["--cluster", "no.toml", "--node", "1"], "no.toml"),
         (vec!["--node", "1"], "--cluster FILE"),
         (
@@ -162,4 +171,84 @@ fn what_is_no_replica_is_refused() {
     }
     let (_, err, code) = group.run(&["cluster", "init", "h.toml", "--node", "1=tcp://a:1", "--lease", "5ms"]);
     assert!(code == 2 && err.contains("timing: "), "{err}");
+}
+
+/// What `cluster status` says of each group.
+fn each(group: &Group) -> (Vec<Value>, i32) {
+    let (out, err, code) = group.run(&["cluster", "status", "g.toml", "--json", "--timeout", "2s"]);
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line} {err}"));
+    (out.lines().map(parse).collect(), code)
+}
+
+fn until_each(group: &Group, what: &str, good: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+    let began = Instant::now();
+    loop {
+        let (status, _) = each(group);
+        if good(&status) {
+            return status;
+        }
+        assert!(began.elapsed() < PATIENCE, "no {what}: {status:?}\n{}", group.logs());
+        std::thread::park_timeout(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn three_groups_on_three_nodes_outlive_a_node() {
+    let mut group = Group::with(&["--groups=3"]);
+    (1..=3).for_each(|node| group.start(node));
+    let whole = |status: &[Value]| status.len() == 3 && status.iter().all(|group| in_sync(group) == 3);
+    until_each(&group, "groups in sync", whole);
+    assert!(group.logs().contains("node 2 of 3, with replicas of 3 groups of 3"), "{}", group.logs());
+
+    let lines: String = (0..300).map(|i| format!("key {i}\tvalue {i}\n")).collect();
+    std::fs::write(group.path("items.tsv"), lines).expect("written");
+    group.client(&["load", "items.tsv", "--verify", "--clients", "2"]);
+    let dumped = |group: &Group| group.client(&["dump", "--format", "tsv"]).lines().count();
+    assert_eq!(dumped(&group), 300);
+    let stats = group.client(&["stats", "--json"]);
+    let items: Vec<_> = stats
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).expect(line)["items"].as_u64())
+        .collect();
+    assert!(items.len() == 3 && items.iter().all(|items| *items > Some(50)), "{items:?}");
+    assert!(group.client(&["stats"]).contains("group 3 of 3, "), "each has a title");
+
+    group.signal(2, Signal::KILL);
+    let led = |status: &[Value]| status.iter().all(|group| group["leader"].is_u64() && group["leader"] != 2);
+    until_each(&group, "leaders", led);
+    for i in [0, 1, 2, 3, 4, 5] {
+        assert_eq!(group.client(&["get", &format!("key {i}")]), format!("value {i}"));
+        group.client(&["put", &format!("key {i}"), "new"]);
+    }
+    assert_eq!(dumped(&group), 300);
+    group.start(2);
+    until_each(&group, "groups in sync again", whole);
+    let promises = std::fs::read_dir(group.path("g.toml.node-2")).expect("a directory").count();
+    assert_eq!(promises, 3, "one a group");
+}
+
+#[test]
+fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
+    let mut group = Group::with(&["--groups=3", "--replicas=1"]);
+    (1..=3).for_each(|node| group.start(node));
+    until_each(&group, "leaders", |status| status.iter().all(|group| group["leader"].is_u64()));
+    for i in 0..20 {
+        group.client(&["put", &format!("key {i}"), "there"]);
+    }
+    group.signal(3, Signal::KILL);
+    let (mut there, mut gone) = (0, 0);
+    for i in 0..20 {
+        let key = format!("key {i}");
+        let (out, err, code) = group.run(&["get", &key, "--cluster", "g.toml", "--timeout", "300ms"]);
+        match code {
+            0 => there += usize::from(out == "there"),
+            3 => gone += usize::from(err.contains("longarm cluster status g.toml")),
+            _ => panic!("{code}: {out} {err}"),
+        }
+    }
+    assert!(there + gone == 20 && there > 0 && gone > 0, "{there} are there, {gone} are gone");
+    let (_, err, code) = group.run(&["cluster", "status", "g.toml", "--timeout", "300ms"]);
+    assert!(code == 3 && err.contains("group 3: no node leads: 0 of 1 answer"), "{code} {err}");
+    let (out, err, code) = group.run(&["stats", "--cluster", "g.toml", "--timeout", "300ms"]);
+    assert!(code == 3 && out.contains("group 2 of 3, ") && err.contains("group 3 of 3, "), "{out} {err}");
 }

@@ -1,13 +1,13 @@
-//! `longarm cluster init`: a new group's file, and the commands that come next.
+//! `longarm cluster init`: a new cluster's file, and the commands that come next.
 
 use std::time::Duration;
 
 use longarm_base::Nanos;
-use longarm_server::Timing;
+use longarm_server::{Member, Timing};
 use serde_json::json;
 
 use super::InitArgs;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Group, numbers};
 use crate::config::units::show_duration;
 use crate::output::{Exit, Failure, Output};
 
@@ -19,8 +19,14 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         promise: nanos(args.lease),
         election: nanos(args.election),
     };
-    let cluster = Cluster::draw(args.nodes, timing)?;
-    let count = cluster.members.len();
+    let nodes = args.nodes.len();
+    let count = args.replicas.unwrap_or(if args.groups == 1 { nodes } else { nodes.min(3) });
+    let cluster = Cluster::draw(args.nodes, (args.groups, count), timing)?;
+    let idle = cluster.nodes.iter().map(|node| node.node);
+    let idle = numbers(idle.filter(|node| cluster.groups_on(*node).next().is_none()));
+    if !idle.is_empty() {
+        output.warn(&format!("no group has a replica on these nodes: {idle}; more groups would use them"));
+    }
     if count < 3 {
         output.warn(&format!("a group of {count} stands still when one of its nodes fails; 3 survive that"));
     } else if count.is_multiple_of(2) {
@@ -28,24 +34,30 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     }
     cluster.create(&args.file)?;
     let file = args.file.display();
-    let servers: Vec<String> = cluster
-        .members
-        .iter()
-        .map(|member| format!("longarm server --cluster {file} --node {}", member.node))
-        .collect();
+    let used = cluster.nodes.iter().filter(|node| cluster.groups_on(node.node).next().is_some());
+    let server = |node: &Member| format!("longarm server --cluster {file} --node {}", node.node);
+    let servers: Vec<String> = used.map(server).collect();
     let client = format!("longarm put greeting hello --cluster {file}");
     let status = format!("longarm cluster status {file}");
     if output.json() {
-        let nodes = cluster.members.iter();
+        let nodes = cluster.nodes.iter();
         let nodes = nodes.map(|one| json!({ "node": one.node.0, "address": one.address.to_string() }));
+        let replicas = |group: &Group| group.replicas.iter().map(|node| node.0).collect::<Vec<_>>();
+        let group =
+            |group: &Group| json!({ "group": format!("{:016x}", group.id), "replicas": replicas(group) });
         output.value(&json!({
-            "file": args.file.display().to_string(), "group": format!("{:016x}", cluster.id),
+            "file": args.file.display().to_string(),
+            "groups": cluster.groups.iter().map(group).collect::<Vec<_>>(),
             "nodes": nodes.collect::<Vec<_>>(), "servers": servers, "client": client, "status": status,
         }))?;
         return Ok(Exit::Ok);
     }
     let lease = show_duration(args.lease);
-    output.line(&format!("wrote {file} (mode 600): a group of {count}, lease {lease}"))?;
+    let what = match cluster.groups.len() {
+        1 => format!("a group of {count}"),
+        groups => format!("{nodes} nodes, {groups} groups of {count}"),
+    };
+    output.line(&format!("wrote {file} (mode 600): {what}, lease {lease}"))?;
     output.line("copy it to the machine of each node, and start them there, one line each:")?;
     for server in &servers {
         output.line(&format!("  {server}"))?;

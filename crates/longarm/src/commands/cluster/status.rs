@@ -1,4 +1,5 @@
-//! `longarm cluster status`: asks every replica of a group, all at once, and the leader about the others.
+//! `longarm cluster status`: asks every replica of every group, all at once, and the leaders about the
+//! others.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use longarm_wire::is_elsewhere;
 use serde_json::{Value, json};
 
 use super::StatusArgs;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Group};
 use crate::commands::connect;
 use crate::config::Config;
 use crate::human;
@@ -28,29 +29,64 @@ enum Said {
     Nothing(String),
 }
 
-/// Shows each replica.
+/// Shows each replica of each group.
 pub fn run(args: &StatusArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let cluster = Cluster::read(&args.file)?;
     let options = Options { follow: false, ..connect::options(config, "longarm cluster status")? };
     let transport = connect::transport(config)?;
-    let ask = |member: &Member| ask(&transport, &member.address, options.clone(), cluster.id);
-    let said: Vec<Said> = std::thread::scope(|scope| {
-        let asked: Vec<_> = cluster.members.iter().map(|member| scope.spawn(move || ask(member))).collect();
-        asked.into_iter().map(|thread| thread.join().expect("asking does not panic")).collect()
+    let ask = |member: &Member, group: u64| {
+        ask(&transport, &member.address, Options { group, ..options.clone() }, group)
+    };
+    let looked: Vec<Looked> = std::thread::scope(|scope| {
+        let asked: Vec<_> = (cluster.groups.iter())
+            .map(|group| {
+                let members = cluster.members_of(group);
+                let ask = |member: &Member| {
+                    let (member, id) = (member.clone(), group.id);
+                    scope.spawn(move || ask(&member, id))
+                };
+                let threads: Vec<_> = members.iter().map(ask).collect();
+                (group, members, threads)
+            })
+            .collect();
+        let answers = |(group, members, threads): (_, _, Vec<std::thread::ScopedJoinHandle<'_, Said>>)| {
+            let said = threads.into_iter().map(|thread| thread.join().expect("asking does not panic"));
+            Looked { group, members, said: said.collect() }
+        };
+        asked.into_iter().map(answers).collect()
     });
-    let rows = rows(&cluster, &said);
-    let leader = leader(&cluster, &said);
-    if output.json() {
-        let leader = leader.map(|(node, _)| node.0);
-        output.value(&json!({ "group": format!("{:016x}", cluster.id), "leader": leader, "nodes": rows }))?;
-    } else {
-        output.write(table(&rows).as_bytes())?;
+    show(&looked, output)?;
+    let several = looked.len() > 1;
+    let mut exit = Exit::Ok;
+    for (number, looked) in looked.iter().enumerate().filter(|(_, looked)| looked.leader().is_none()) {
+        let which = if several { format!("group {}: ", number + 1) } else { String::new() };
+        output.note(&format!("{which}{}", nobody(&args.file, &looked.said)));
+        exit = Exit::CannotConnect;
     }
-    if leader.is_some() {
-        return Ok(Exit::Ok);
+    Ok(exit)
+}
+
+/// A group, and what its replicas said.
+struct Looked<'a> {
+    group: &'a Group,
+    members: Vec<Member>,
+    said: Vec<Said>,
+}
+
+/// One table of all replicas, or one object a group.
+fn show(looked: &[Looked<'_>], output: &mut Output) -> Result<(), Failure> {
+    if !output.json() {
+        let rows: Vec<Vec<Value>> = looked.iter().map(Looked::rows).collect();
+        return output.write(table(&rows).as_bytes());
     }
-    output.note(&nobody(&args.file, &said));
-    Ok(Exit::CannotConnect)
+    for looked in looked {
+        output.value(&json!({
+            "group": format!("{:016x}", looked.group.id),
+            "leader": looked.leader().map(|(node, _)| node.0),
+            "nodes": looked.rows(),
+        }))?;
+    }
+    Ok(())
 }
 
 fn ask(transport: &Any, address: &Address, options: Options, group: u64) -> Said {
@@ -86,68 +122,77 @@ fn term_of(stats: &Value) -> (u64, u64) {
     (counter.parse().unwrap_or(0), node.parse().unwrap_or(0))
 }
 
-/// Whoever leads: of two, one of which was not told yet that it is over, the one of the later term.
-fn leader<'a>(cluster: &Cluster, said: &'a [Said]) -> Option<(NodeId, &'a Value)> {
-    let leads = cluster.members.iter().zip(said).filter_map(|(member, said)| match said {
-        Said::Leads(stats) => Some((member.node, stats)),
-        _ => None,
-    });
-    leads.max_by_key(|(_, stats)| term_of(stats))
+impl Looked<'_> {
+    /// Whoever leads: of two, one of which was not told yet that it is over, the one of the later term.
+    fn leader(&self) -> Option<(NodeId, &Value)> {
+        let leads = self.members.iter().zip(&self.said).filter_map(|(member, said)| match said {
+            Said::Leads(stats) => Some((member.node, stats)),
+            _ => None,
+        });
+        leads.max_by_key(|(_, stats)| term_of(stats))
+    }
+
+    /// One object a replica, in the order of the nodes.
+    fn rows(&self) -> Vec<Value> {
+        let followers = self.leader().and_then(|(_, stats)| stats["followers"].as_array());
+        let row = |(member, said): (&Member, &Said)| {
+            let mut row = json!({ "node": member.node.0, "address": member.address.to_string() });
+            match said {
+                Said::Leads(stats) => {
+                    row["role"] = "leader".into();
+                    row["term"] = stats["term"].clone();
+                    row["in_sync"] = true.into();
+                    row["lease_us"] = stats["lease_us"].clone();
+                    return row;
+                }
+                Said::Follows(leader) => {
+                    row["role"] = "follower".into();
+                    row["leader"] = leader.clone().into();
+                }
+                Said::Nothing(why) => {
+                    row["role"] = "unreachable".into();
+                    row["why"] = why.clone().into();
+                }
+            }
+            if let Some(followers) = followers {
+                // One that the leader does not know of is not attached, so not in sync.
+                let known = followers.iter().find(|one| one["node"] == member.node.0);
+                row["in_sync"] = known.is_some_and(|one| one["synced"] == true).into();
+                row["lag"] = known.map_or(Value::Null, |one| one["lag"].clone());
+            }
+            row
+        };
+        let mut rows: Vec<Value> = self.members.iter().zip(&self.said).map(row).collect();
+        rows.sort_by_key(|row| row["node"].as_u64());
+        rows
+    }
 }
 
-/// One object a replica.
-fn rows(cluster: &Cluster, said: &[Said]) -> Vec<Value> {
-    let followers = leader(cluster, said).and_then(|(_, stats)| stats["followers"].as_array());
-    let row = |(member, said): (&Member, &Said)| {
-        let mut row = json!({ "node": member.node.0, "address": member.address.to_string() });
-        match said {
-            Said::Leads(stats) => {
-                row["role"] = "leader".into();
-                row["term"] = stats["term"].clone();
-                row["in_sync"] = true.into();
-                row["lease_us"] = stats["lease_us"].clone();
-                return row;
-            }
-            Said::Follows(leader) => {
-                row["role"] = "follower".into();
-                row["leader"] = leader.clone().into();
-            }
-            Said::Nothing(why) => {
-                row["role"] = "unreachable".into();
-                row["why"] = why.clone().into();
-            }
-        }
-        if let Some(followers) = followers {
-            // One that the leader does not know of is not attached, so not in sync.
-            let known = followers.iter().find(|one| one["node"] == member.node.0);
-            row["in_sync"] = known.is_some_and(|one| one["synced"] == true).into();
-            row["lag"] = known.map_or(Value::Null, |one| one["lag"].clone());
-        }
-        row
-    };
-    cluster.members.iter().zip(said).map(row).collect()
-}
-
-fn table(rows: &[Value]) -> String {
+/// The rows of each group; of several, with the group's number.
+fn table(groups: &[Vec<Value>]) -> String {
+    let several = groups.len() > 1;
     let mut lines =
-        vec![["node", "address", "term", "in sync", "lag", "lease left", "role"].map(String::from)];
-    for row in rows {
+        vec![["group", "node", "address", "term", "in sync", "lag", "lease left", "role"].map(String::from)];
+    for (number, row) in
+        groups.iter().enumerate().flat_map(|(at, rows)| rows.iter().map(move |row| (at + 1, row)))
+    {
         let shown = |field: &str, show: &dyn Fn(&Value) -> String| match &row[field] {
             Value::Null => "-".to_string(),
             value => show(value),
         };
         let text = |value: &Value| value.as_str().unwrap_or("?").to_string();
-        let number = |value: &Value| value.as_u64().map_or("?".into(), human::count);
+        let count = |value: &Value| value.as_u64().map_or("?".into(), human::count);
         let role = match &row["why"] {
             Value::String(why) => format!("not reachable: {why}"),
             _ => text(&row["role"]),
         };
         lines.push([
-            shown("node", &number),
+            number.to_string(),
+            shown("node", &count),
             shown("address", &text),
             shown("term", &text),
             shown("in_sync", &|value| if *value == true { "yes".into() } else { "no".into() }),
-            shown("lag", &number),
+            shown("lag", &count),
             shown("lease_us", &|value| human::time(Duration::from_micros(value.as_u64().unwrap_or(0)))),
             role,
         ]);
@@ -156,8 +201,8 @@ fn table(rows: &[Value]) -> String {
     let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     let mut text = String::new();
     for line in &lines {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let cells = line.iter().zip(&widths).skip(usize::from(!several));
+        let cells: Vec<String> = cells.map(|(cell, width)| format!("{cell:<width$}")).collect();
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
     }
@@ -180,30 +225,31 @@ fn nobody(path: &Path, said: &[Said]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::Nanos;
-    use longarm_server::Timing;
-
     use super::*;
     use crate::cluster::parse_member;
 
-    fn three() -> Cluster {
-        let ms = Nanos::from_millis;
-        let timing = Timing { heartbeat: ms(5), suspect: ms(40), promise: ms(50), election: ms(500) };
-        let members =
-            ["1=tcp://a:1", "2=tcp://b:2", "3=tcp://c:3"].map(|text| parse_member(text).expect(text));
-        Cluster::draw(members.to_vec(), timing).expect("a group")
+    fn group(id: u64) -> Group {
+        Group { id, sum_key: 1, hash_key: 2, replicas: [2, 1, 3].map(NodeId).to_vec() }
+    }
+
+    /// Of nodes 2, 1 and 3, the first of which leads first.
+    fn looked(group: &Group, said: [Said; 3]) -> Looked<'_> {
+        let members = ["2=tcp://b:2", "1=tcp://a:1", "3=tcp://c:3"];
+        let members = members.map(|text| parse_member(text).expect(text)).to_vec();
+        Looked { group, members, said: said.to_vec() }
+    }
+
+    fn one_leads(group: &Group) -> Looked<'_> {
+        let stats = json!({ "term": "7.2", "lease_us": 41_000,
+            "followers": [{ "node": 1, "synced": true, "lag": 12 }] });
+        let follows = Said::Follows(Some("tcp://b:2".into()));
+        looked(group, [Said::Leads(stats), follows, Said::Nothing("nobody listens".into())])
     }
 
     #[test]
     fn the_leader_tells_of_the_others() {
-        let stats = json!({ "term": "7.2", "lease_us": 41_000,
-            "followers": [{ "node": 1, "synced": true, "lag": 12 }] });
-        let said = [
-            Said::Follows(Some("tcp://b:2".into())),
-            Said::Leads(stats),
-            Said::Nothing("nobody listens".into()),
-        ];
-        let rows = rows(&three(), &said);
+        let group = group(7);
+        let rows = one_leads(&group).rows();
         assert_eq!(rows[0]["in_sync"], true);
         assert_eq!(rows[2]["in_sync"], false, "the leader does not know of it");
         let expected = "\
@@ -212,15 +258,29 @@ node  address    term  in sync  lag  lease left  role
 2     tcp://b:2  7.2   yes      -    41 ms       leader
 3     tcp://c:3  -     no       -    -           not reachable: nobody listens
 ";
-        assert_eq!(table(&rows), expected);
+        assert_eq!(table(&[rows]), expected);
+    }
+
+    #[test]
+    fn of_several_groups_each_is_named() {
+        let (first, second) = (group(7), group(8));
+        let nobody = looked(&second, [Said::Follows(None), Said::Follows(None), Said::Follows(None)]);
+        let text = table(&[one_leads(&first).rows(), nobody.rows()]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 7, "{text}");
+        assert!(lines[0].starts_with("group  node  address"), "{text}");
+        assert!(lines[2].starts_with("1      2     tcp://b:2  7.2"), "{text}");
+        assert!(lines[4].starts_with("2      1     tcp://a:1  -     -"), "{text}");
     }
 
     #[test]
     fn the_later_of_two_leaders_leads() {
         let leads = |term: &str| Said::Leads(json!({ "term": term, "followers": [] }));
-        let said = [leads("9.1"), leads("10.2"), Said::Follows(None)];
-        assert_eq!(leader(&three(), &said).map(|(node, _)| node), Some(NodeId(2)));
-        assert_eq!(leader(&three(), &[Said::Follows(None), Said::Follows(None), Said::Follows(None)]), None);
+        let group = group(7);
+        let two = looked(&group, [leads("9.1"), leads("10.2"), Said::Follows(None)]);
+        assert_eq!(two.leader().map(|(node, _)| node), Some(NodeId(1)));
+        let none = looked(&group, [Said::Follows(None), Said::Follows(None), Said::Follows(None)]);
+        assert_eq!(none.leader(), None);
     }
 
     #[test]

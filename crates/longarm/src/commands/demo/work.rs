@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use longarm_client::{Client, Csn, Error, Reply, Ticket, Write};
+use longarm_client::{ClusterClient, Csn, Error, Reply, Ticket, Write};
 
 use super::data::{Numbers, SMALL, fill, judge, scratch_key, scratch_len, small_key};
 use crate::commands::connect;
@@ -185,7 +185,7 @@ impl Trouble {
 }
 
 struct Thread {
-    client: Client,
+    client: ClusterClient,
     plan: Plan,
     shared: Arc<Shared>,
     expected: Vec<u8>,

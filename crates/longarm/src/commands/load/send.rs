@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use longarm_client::{Client, Error, Reply, Ticket, Write};
+use longarm_client::{ClusterClient, Error, Reply, Ticket, Write};
 use longarm_memory::HashKey;
 
 use super::source::Item;
@@ -234,7 +234,7 @@ struct Open {
 
 /// One connection.
 struct Line {
-    client: Client,
+    client: ClusterClient,
     config: Config,
     jobs: Receiver<Job>,
     shared: Arc<Shared>,

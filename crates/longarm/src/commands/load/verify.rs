@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use longarm_client::Client;
+use longarm_client::ClusterClient;
 
 use super::progress::Bar;
 use super::source::{Item, Next, Source};
@@ -59,7 +59,7 @@ pub fn verify(source: &mut dyn Source, config: &Config, ttl: bool, bar: &Bar) ->
 }
 
 fn compare(
-    client: &mut Client,
+    client: &mut ClusterClient,
     batch: &[Item],
     ttl: bool,
     verified: &mut Verified,

@@ -1,0 +1,132 @@
+//! What a server must be to be a node of a cluster: `--cluster` and `--node`.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use longarm_base::NodeId;
+use longarm_fabric::Address;
+use longarm_server::{FileVault, GroupOptions, Member};
+
+use super::Args;
+use crate::cluster::{Cluster, Group};
+use crate::config::{Config, Origin};
+use crate::output::{Exit, Failure, Output};
+
+/// A node of a cluster, with its replicas.
+pub struct Node {
+    /// Its cluster.
+    pub cluster: Cluster,
+    member: Member,
+    dir: PathBuf,
+}
+
+impl Node {
+    /// The one that the arguments name; none for a server of its own.
+    pub fn of(args: &Args, config: &Config) -> Result<Option<Node>, Failure> {
+        let wrong = |text: String| Failure::new(Exit::Usage, text);
+        let Some(path) = &config.cluster else {
+            let given = if args.node.is_some() { "--node" } else { "--data" };
+            if args.node.is_none() && args.data.is_none() {
+                return Ok(None);
+            }
+            return Err(wrong(format!("{given} is of a cluster's node, and no cluster is named"))
+                .hint("name its file with --cluster FILE, and no --address"));
+        };
+        let cluster = Cluster::read(path)?;
+        let file = path.display();
+        let Some(number) = args.node else {
+            let text = format!("the cluster of {file} has nodes {}: which is this one?", cluster.numbers());
+            return Err(wrong(text).hint(format!(
+                "name it with --node N; for a server of its own, leave cluster ({}) out",
+                config.origin("cluster")
+            )));
+        };
+        let Some(member) = cluster.node(NodeId(number)).cloned() else {
+            let text = format!("node {number} is not of the cluster of {file}: it has {}", cluster.numbers());
+            return Err(wrong(text).hint("each node has the number that the file gives its address"));
+        };
+        if cluster.groups_on(member.node).next().is_none() {
+            let text = format!("node {number} has no replica of any group of {file}");
+            return Err(wrong(text).hint("it has nothing to do; `longarm cluster init` places the groups"));
+        }
+        let tcp = matches!(member.address, Address::Tcp(_));
+        if tcp && config.tls.cert.is_some() && config.tls.server_ca.is_none() {
+            return Err(wrong(
+                "tls.cert is set and tls.server_ca is not: replicas connect to each other".into(),
+            )
+            .hint("--tls-server-ca names the authority that signed the certificates of the others"));
+        }
+        let dir = args.data.clone().unwrap_or_else(|| beside(path, number));
+        Ok(Some(Node { cluster, member, dir }))
+    }
+
+    /// The settings with the place where it listens. What a cluster decides is not for one server to say.
+    pub fn config(&self, config: &Config, output: &mut Output) -> Config {
+        if config.origin("lease") != Origin::Default {
+            output.warn(&format!(
+                "lease ({}) is not used: a cluster's is in its file, and the same for all",
+                config.origin("lease")
+            ));
+        }
+        config.listening_at(self.member.address.clone())
+    }
+
+    /// What the server must know of its groups. Its directory is made if need be.
+    pub fn groups(&self) -> Result<Vec<GroupOptions>, Failure> {
+        self.cluster.groups_on(self.member.node).map(|group| self.group(group)).collect()
+    }
+
+    fn group(&self, group: &Group) -> Result<GroupOptions, Failure> {
+        // The name that it has always had, where there is only one.
+        let vault = match self.cluster.groups.len() {
+            1 => FileVault::open(&self.dir),
+            _ => FileVault::of_group(&self.dir, group.id),
+        };
+        let vault = vault.map_err(|error| {
+            Failure::io("make the directory", &self.dir, &error)
+                .hint("--data names another; a replica needs what it promised again")
+        })?;
+        Ok(GroupOptions {
+            id: group.id,
+            node: self.member.node,
+            members: self.cluster.members_of(group),
+            first: group.replicas.first().copied(),
+            timing: self.cluster.timing,
+            sum_key: group.sum_key,
+            hash_key: group.hash_key,
+            vault: Arc::new(vault),
+        })
+    }
+
+    /// How many groups it has replicas of.
+    pub fn replicas(&self) -> usize {
+        self.cluster.groups_on(self.member.node).count()
+    }
+
+    /// `node 2 of a group of 3`, `node 2 of 5, with replicas of 3 groups of 4`.
+    pub fn name(&self) -> String {
+        let node = self.member.node;
+        match &self.cluster.groups[..] {
+            [group] => format!("node {node} of a group of {}", group.replicas.len()),
+            groups => format!(
+                "node {node} of {}, with replicas of {} groups of {}",
+                self.cluster.nodes.len(),
+                self.replicas(),
+                groups.len()
+            ),
+        }
+    }
+
+    /// Where it keeps what it promised.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+/// `FILE.node-N`, beside the cluster's file.
+fn beside(path: &Path, number: u8) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(format!(".node-{number}"));
+    name.into()
+}
