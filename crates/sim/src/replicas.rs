@@ -1,4 +1,4 @@
-//! Servers of a world: one of its own, or the replicas of a group.
+//! Servers of a world: one of its own, or the nodes of a cluster.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId};
+use longarm_client::{GroupAt, Topology};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
 use longarm_server::{GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, Vault};
@@ -37,47 +38,82 @@ impl Vault for Disk {
 pub struct Servers {
     /// Where they are; their machines are the first ones, in this order.
     pub addresses: Vec<Address>,
+    groups: u32,
     options: ServerOptions,
     timing: Timing,
-    disks: Vec<Arc<Disk>>,
-    told: Vec<Rc<RefCell<GroupStats>>>,
-    holding: Vec<Rc<RefCell<Option<Holding>>>>,
+    /// By node and group.
+    disks: Vec<Vec<Arc<Disk>>>,
+    told: Vec<Rc<RefCell<Vec<GroupStats>>>>,
+    holding: Vec<Rc<RefCell<Vec<Holding>>>>,
 }
 
 /// Looks at what a replica holds.
 type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
 
+/// Names of groups; the number is added.
+const GROUP: u64 = 7;
+
 impl Servers {
-    /// So many servers; more than one are the replicas of a group.
-    pub fn new(count: u32, options: ServerOptions, timing: Timing, fsync: Duration) -> Servers {
-        let disk = || Arc::new(Disk { fsync, ..Disk::default() });
+    /// So many servers; more than one are the nodes of a cluster of so many groups.
+    pub fn new(
+        (count, groups): (u32, u32),
+        options: ServerOptions,
+        timing: Timing,
+        fsync: Duration,
+    ) -> Servers {
+        let disk = |_| Arc::new(Disk { fsync, ..Disk::default() });
         Servers {
             addresses: (0..count).map(|node| Address::Sim(format!("node{node}"))).collect(),
+            groups,
             options,
             timing,
-            disks: (0..count).map(|_| disk()).collect(),
+            disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
             told: (0..count).map(|_| Rc::default()).collect(),
             holding: (0..count).map(|_| Rc::default()).collect(),
         }
     }
 
-    /// What each is, as it said last.
+    /// What a client must know of them.
+    pub fn topology(&self) -> Topology {
+        if self.groups == 1 {
+            return Topology::of_one(self.addresses.clone());
+        }
+        let group = |number| GroupAt { id: GROUP + u64::from(number), addresses: self.addresses.clone() };
+        Topology::new(0x91ACE, (0..self.groups).map(group).collect())
+    }
+
+    /// What each is in the first group, as it said last.
     pub fn told(&self, node: u32) -> GroupStats {
-        self.told[node as usize].borrow().clone()
+        self.told[node as usize].borrow().first().cloned().unwrap_or_default()
+    }
+
+    /// Whether its memory counts in all groups, as far as it said.
+    pub fn is_synced(&self, node: u32) -> bool {
+        let told = self.told[node as usize].borrow();
+        !told.is_empty() && told.iter().all(|group| group.sync.is_some())
     }
 
     /// Compares what replicas hold that are in sync with the leader, when nothing is written any more: the
     /// newest version of each key is the same (VERIFY I3, I16). An error if nobody leads, or some replica is
     /// not in sync.
     pub fn agree(&self) -> Result<(), String> {
-        let told: Vec<_> = self.told.iter().map(|told| told.borrow().clone()).collect();
+        (0..self.groups as usize).try_for_each(|group| {
+            self.agrees(group)
+                .map_err(|apart| if self.groups == 1 { apart } else { format!("group {group}: {apart}") })
+        })
+    }
+
+    fn agrees(&self, group: usize) -> Result<(), String> {
+        let told =
+            |told: &Rc<RefCell<Vec<GroupStats>>>| told.borrow().get(group).cloned().unwrap_or_default();
+        let told: Vec<_> = self.told.iter().map(told).collect();
         let leader =
             told.iter().find(|told| told.role == "leader").ok_or("healed, and nobody leads (I20)")?;
         if let Some(apart) = told.iter().find(|told| told.sync.as_ref() != Some(&leader.term)) {
             return Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.node));
         }
         let held = |node: usize| {
-            let look = self.holding[node].borrow().clone().expect("a replica that tells can be looked at");
+            let look = self.holding[node].borrow()[group].clone();
             let mut held = look();
             // Deletes go some time, at each replica its own.
             held.retain(|_, (_, value)| value.is_some());
@@ -101,20 +137,20 @@ impl Servers {
     pub fn body(&self, sim: &Sim, node: u32) -> impl FnOnce() + 'static {
         let (sim, options) = (sim.clone(), self.options_of(node));
         let told = self.told[node as usize].clone();
-        told.replace(GroupStats::default());
+        told.take();
         let holding = self.holding[node as usize].clone();
         holding.take();
         move || {
+            let alone = options.groups.is_empty();
             let server = Server::start_on(&sim, options).expect("a server starts");
             holding.replace(server.held());
             loop {
-                match server.stats().group {
-                    None => longarm_host::sleep(Duration::from_secs(1)),
-                    Some(group) => {
-                        told.replace(group);
-                        longarm_host::sleep(LOOK);
-                    }
+                if alone {
+                    longarm_host::sleep(Duration::from_secs(1));
+                    continue;
                 }
+                told.replace(server.all_stats().into_iter().filter_map(|stats| stats.group).collect());
+                longarm_host::sleep(LOOK);
             }
         }
     }
@@ -123,20 +159,31 @@ impl Servers {
         let mut options = self.options.clone();
         options.addresses = vec![self.addresses[node as usize].clone()];
         if self.addresses.len() > 1 {
-            let name = |node: usize| NodeId(node as u8);
-            let member =
-                |(node, address): (usize, &Address)| Member { node: name(node), address: address.clone() };
-            options.group = Some(GroupOptions {
-                id: 7,
-                node: name(node as usize),
-                members: self.addresses.iter().enumerate().map(member).collect(),
-                timing: self.timing,
-                sum_key: 0x5EED,
-                hash_key: 0x4A54,
-                vault: self.disks[node as usize].clone(),
-            });
+            options.groups = (0..self.groups).map(|group| self.group_of(node, group)).collect();
+        }
+        if self.groups > 1 {
+            options.memory *= u64::from(self.groups);
+            // Nodes need not be alike.
+            options.workers = (options.workers + node as usize % 2) * self.groups as usize;
         }
         options
+    }
+
+    fn group_of(&self, node: u32, group: u32) -> GroupOptions {
+        let name = |node: usize| NodeId(node as u8);
+        let member =
+            |(node, address): (usize, &Address)| Member { node: name(node), address: address.clone() };
+        let first = (self.groups > 1).then(|| name(group as usize % self.addresses.len()));
+        GroupOptions {
+            id: GROUP + u64::from(group),
+            node: name(node as usize),
+            members: self.addresses.iter().enumerate().map(member).collect(),
+            first,
+            timing: self.timing,
+            sum_key: 0x5EED + u64::from(group),
+            hash_key: 0x4A54 + u64::from(group),
+            vault: self.disks[node as usize][group as usize].clone(),
+        }
     }
 }
 

@@ -71,8 +71,8 @@ impl Run {
     fn new(plan: Plan, mut chance: Chance) -> Run {
         let (world, sim) = (World::new(chance.draw()), Sim::new(plan.weather));
         let (history, done) = (Rc::default(), Rc::default());
-        let servers =
-            Servers::new(plan.servers, options(&plan), plan.timing, Duration::from_nanos(plan.fsync.0));
+        let fsync = Duration::from_nanos(plan.fsync.0);
+        let servers = Servers::new((plan.servers, plan.groups), options(&plan), plan.timing, fsync);
         let (down, lost, left) = (Vec::new(), Vec::new(), Vec::new());
         let run = Run { world, sim, plan, chance, servers, down, lost, history, done, left, faults: 0 };
         for &clock in &run.plan.clocks {
@@ -109,9 +109,9 @@ impl Run {
                 history: self.history.clone(),
                 done: self.done.clone(),
             };
-            let (sim, addresses) = (self.sim.clone(), self.servers.addresses.clone());
+            let (sim, topology) = (self.sim.clone(), self.servers.topology());
             let machine = self.plan.servers - 1 + number;
-            self.world.start(machine, "client", move || worker.run(sim, &addresses));
+            self.world.start(machine, "client", move || worker.run(&sim, topology));
         }
     }
 
@@ -208,7 +208,7 @@ impl Run {
     fn crash(&mut self) {
         let server = self.any_server();
         let down = |server: u32| self.down.iter().any(|(_, down)| *down == server);
-        self.lost.retain(|&lost| down(lost) || self.servers.told(lost).sync.is_none());
+        self.lost.retain(|&lost| down(lost) || !self.servers.is_synced(lost));
         let bearable = (self.plan.servers as usize - 1) / 2;
         let again = self.lost.contains(&server);
         if down(server) || (!again && self.lost.len() >= bearable) {
@@ -251,11 +251,11 @@ impl Run {
             }
             self.go_on(now)?;
         }
-        let (sim, addresses, keys) = (self.sim.clone(), self.servers.addresses.clone(), self.plan.keys);
+        let (sim, topology, keys) = (self.sim.clone(), self.servers.topology(), self.plan.keys);
         let looked = Rc::new(RefCell::new(Vec::new()));
         let left = looked.clone();
         self.world.start(self.plan.servers, "last look", move || {
-            let seen = look_at_all(&sim, &addresses, keys).expect("all is well");
+            let seen = look_at_all(&sim, topology, keys).expect("all is well");
             left.replace(seen);
         });
         self.go_on(self.world.time() + Nanos::from_millis(2_000))?;

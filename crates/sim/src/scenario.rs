@@ -25,6 +25,8 @@ pub struct Scenario {
     pub drift: bool,
     /// The servers are the replicas of a group.
     pub group: bool,
+    /// There are several groups, a replica of each on every server, and keys are spread over them.
+    pub several: bool,
     /// Replicas crash and lose their memory, at most as many at a time as a group can bear.
     pub crashes: bool,
 }
@@ -38,6 +40,7 @@ impl Scenario {
         cuts: false,
         drift: false,
         group: false,
+        several: false,
         crashes: false,
     };
 }
@@ -110,6 +113,18 @@ pub const SCENARIOS: &[Scenario] = &[
         drift: true,
         group: true,
         crashes: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "groups",
+        about: "several groups over the same machines, and everything at once",
+        weather: true,
+        pauses: true,
+        cuts: true,
+        drift: true,
+        group: true,
+        several: true,
+        crashes: true,
     },
 ];
 
@@ -145,8 +160,10 @@ pub struct Plan {
     pub cut_most: Nanos,
     /// Whether replicas crash.
     pub crashes: bool,
-    /// Servers: one of its own, or the replicas of a group.
+    /// Servers: one of its own, or the nodes of a cluster.
     pub servers: u32,
+    /// Groups, if it is a cluster; each has a replica on every node.
+    pub groups: u32,
     /// How long it takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
@@ -206,6 +223,7 @@ impl Plan {
             cut_most: if cuts { Nanos(100_000 + chance.below(cut_longest)) } else { Nanos(0) },
             crashes,
             servers,
+            groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
             fsync,
             timing,
             clocks: (0..servers + clients).map(|_| clock(chance)).collect(),

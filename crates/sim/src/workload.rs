@@ -5,8 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use longarm_base::{Csn, Nanos};
-use longarm_client::{Client, Error, Options, Put};
-use longarm_fabric::Address;
+use longarm_client::{ClusterClient, Error, Options, Put, Topology};
 use longarm_fabric::sim::Sim;
 use longarm_history::{Action, History, Operation, Outcome, Value};
 use longarm_host::world::entered;
@@ -47,11 +46,20 @@ fn time() -> Nanos {
 
 impl Worker {
     /// Works until it is done. Panics if it finds bytes that nobody can have written.
-    pub fn run(mut self, sim: Sim, addresses: &[Address]) {
-        let mut client = connect(&sim, addresses, TIMEOUT);
+    pub fn run(mut self, sim: &Sim, topology: Topology) {
+        let several = topology.groups().len() > 1;
+        let mut client = client_of(sim, topology, TIMEOUT);
+        // Of several groups one that nobody leads must not hold up the others.
+        if !several {
+            open_all(&mut client);
+        }
         // What it saw last of each key: conditions are about that.
         let mut seen: Vec<Option<(Value, Csn)>> = vec![None; self.keys as usize];
         for i in 0..self.operations {
+            if several && self.chance.once_in(6) {
+                self.look_at_some(&mut client);
+                continue;
+            }
             let number = self.chance.below(u64::from(self.keys)) as u32;
             let new = Value(u64::from(self.number) << 32 | u64::from(i));
             let action = match (self.chance.below(10), seen[number as usize]) {
@@ -85,10 +93,29 @@ impl Worker {
         *self.done.borrow_mut() += 1;
     }
 
+    /// A multi-GET over groups: each of its keys was looked up some time between call and answer.
+    fn look_at_some(&mut self, client: &mut ClusterClient<Sim>) {
+        let (most, keys) = (1 + self.chance.below(12), u64::from(self.keys));
+        let numbers: Vec<_> = (0..most).map(|_| self.chance.below(keys) as u32).collect();
+        let names: Vec<_> = numbers.iter().map(|&number| key(number)).collect();
+        let (client_number, call) = (self.number, time());
+        let mut seen = Vec::new();
+        // What is shown counts, also where another group has no leader.
+        let looked = client.multi_get(&names, |i, got| {
+            let (outcome, version) = found(got.map(|(value, version)| (value.to_vec(), version)));
+            let (client, key, action) = (client_number, numbers[i], Action::Get);
+            seen.push(Operation { client, key, action, outcome, call, end: time(), version });
+        });
+        seen.into_iter().for_each(|operation| self.history.borrow_mut().push(operation));
+        if let Err(Error::Protocol(why)) = looked {
+            panic!("client {client_number}: {why}");
+        }
+    }
+
     /// `None` if it certainly did nothing.
     fn act(
         &self,
-        client: &mut Client<Sim>,
+        client: &mut ClusterClient<Sim>,
         number: u32,
         action: Action,
         seen: Option<(Value, Csn)>,
@@ -154,20 +181,24 @@ fn conditional(put: Put) -> Answer {
     }
 }
 
-/// A client of the server, or of the group, however long it takes.
-fn connect(sim: &Sim, addresses: &[Address], timeout: Duration) -> Client<Sim> {
+fn client_of(sim: &Sim, topology: Topology, timeout: Duration) -> ClusterClient<Sim> {
     let options = Options { timeout, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
-    loop {
-        match Client::connect_group_over(sim.clone(), addresses, options.clone()) {
-            Ok(client) => return client,
-            Err(_) => longarm_host::sleep(Duration::from_millis(5)),
+    ClusterClient::over(sim.clone(), topology, options)
+}
+
+/// Connects to all groups, however long it takes.
+fn open_all(client: &mut ClusterClient<Sim>) {
+    for group in 0..client.topology().groups().len() {
+        while client.group(group).is_err() {
+            longarm_host::sleep(Duration::from_millis(5));
         }
     }
 }
 
 /// Gets every key once more, when all is well again: what was acknowledged must be there.
-pub fn look_at_all(sim: &Sim, addresses: &[Address], keys: u32) -> Result<Vec<Operation>, Error> {
-    let mut client = connect(sim, addresses, PATIENT);
+pub fn look_at_all(sim: &Sim, topology: Topology, keys: u32) -> Result<Vec<Operation>, Error> {
+    let mut client = client_of(sim, topology, PATIENT);
+    open_all(&mut client);
     let look = |number| {
         let call = time();
         let (outcome, version) = found(client.get_versioned(&key(number))?);
