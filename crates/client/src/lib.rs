@@ -15,6 +15,9 @@
 //! when it counts. Writes go through the server, blocking ([`Client::put`]) or pipelined
 //! ([`Client::submit`]); each has an operation number, so that a retry after a broken connection is never
 //! executed twice, and one whose answer never came is reported as [`Error::InDoubt`], never as failed.
+//!
+//! A [`ClusterClient`] has a client for each group of a cluster, and knows which of them has a key
+//! ([`Topology`]).
 #![forbid(unsafe_code)]
 
 mod ask;

