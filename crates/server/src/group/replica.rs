@@ -39,7 +39,12 @@ pub(crate) struct Prepared<T: Transport> {
 impl<T: Transport> Prepared<T> {
     /// Of one of the groups of `options`, with its share of memory.
     pub fn new(options: &ServerOptions, group: &GroupOptions) -> Result<Prepared<T>, StartError> {
-        let (options, group) = (options.of_group(group), group.clone());
+        let several = options.groups.len() > 1;
+        let (mut options, group) = (options.of_group(group), group.clone());
+        if several {
+            let (log, id) = (options.log.clone(), group.id);
+            options.log = Arc::new(move |line| log(&format!("group {id:016x}: {line}")));
+        }
         let [seed] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let lent = Arc::new(regions::create(&options, group.sum_key)?);
         let page = regions::create_page(&options)?;
