@@ -41,6 +41,7 @@ CONSTANTS
     StableClaim,        \* a claim notes the stable point, not the csn counter (M9)
     CommitMove,         \* the slot is switched when the move is committed (L11)
     ExactSlot,          \* ... and only if it still names the entry that was moved (L12)
+    DraftFirst,         \* a copy has its place before the slot is looked at
     CsnContinues,       \* a new term goes on above all csns seen (L13)
     AckRelease          \* reuse waits until synced followers let go (M9, I12)
 
@@ -54,9 +55,10 @@ VARIABLES
     flight,      \* positions of entries that are written and neither applied nor aborted
     csn,
     truth,       \* truth[k]: the newest version that anybody may have seen, [csn, kind]
-    hold         \* hold[r]: position of an entry that a snapshot on follower r reads; 0: none
+    hold,        \* hold[r]: position of an entry that a snapshot on follower r reads; 0: none
+    looked       \* position of the entry that the mover found in its slot and has no place for yet; 0: none
 
-vars == <<leader, term, synced, metas, entries, m, d, slot, flight, csn, truth, hold>>
+vars == <<leader, term, synced, metas, entries, m, d, slot, flight, csn, truth, hold, looked>>
 
 Majority(Q) == 2 * Cardinality(Q) > Cardinality(Replica)
 MaxOf(S) == CHOOSE x \in S : \A y \in S : y <= x
@@ -66,7 +68,7 @@ Init ==
     /\ leader \in Replica /\ term = 1 /\ synced = Replica
     /\ metas = <<>> /\ entries = <<>> /\ m = [r \in Replica |-> 0] /\ d = [r \in Replica |-> 0]
     /\ slot = [k \in Key |-> 0] /\ flight = {} /\ csn = 0
-    /\ truth = [k \in Key |-> [csn |-> 0, kind |-> "none"]] /\ hold = [r \in Replica |-> 0]
+    /\ truth = [k \in Key |-> [csn |-> 0, kind |-> "none"]] /\ hold = [r \in Replica |-> 0] /\ looked = 0
 
 -----------------------------------------------------------------------------
 \* Segments, as META tells
@@ -101,7 +103,7 @@ Claim(s) ==
     /\ Current # 0 => Used(Current) > 0
     /\ metas' = Append(metas, [op |-> "claim", seg |-> s, csn |-> IF StableClaim THEN Stable ELSE csn])
     /\ m' = [m EXCEPT ![leader] = Here + 1]
-    /\ UNCHANGED <<leader, term, synced, entries, d, slot, flight, csn, truth, hold>>
+    /\ UNCHANGED <<leader, term, synced, entries, d, slot, flight, csn, truth, hold, looked>>
 
 \* A sealed segment to which no slot refers, and no write under way.
 Release(c) ==
@@ -110,7 +112,7 @@ Release(c) ==
     /\ \A i \in flight : entries[i].claim # c
     /\ metas' = Append(metas, [op |-> "release", claim |-> c])
     /\ m' = [m EXCEPT ![leader] = Here + 1]
-    /\ UNCHANGED <<leader, term, synced, entries, d, slot, flight, csn, truth, hold>>
+    /\ UNCHANGED <<leader, term, synced, entries, d, slot, flight, csn, truth, hold, looked>>
 
 -----------------------------------------------------------------------------
 \* Writes
@@ -123,7 +125,7 @@ Draw(k, kind) ==
     /\ Write([key |-> k, csn |-> csn + 1, kind |-> kind, claim |-> Current, from |-> 0,
               low |-> truth[k].csn])
     /\ flight' = flight \cup {Len(entries) + 1}
-    /\ UNCHANGED <<leader, term, synced, metas, m, slot, truth, hold>>
+    /\ UNCHANGED <<leader, term, synced, metas, m, slot, truth, hold, looked>>
 
 Put(k) == Draw(k, "put")
 Delete(k) == truth[k].kind = "put" /\ Draw(k, "tombstone")
@@ -133,12 +135,21 @@ RECURSIVE Origin(_)
 Origin(i) == IF entries[i].kind = "move" THEN Origin(entries[i].from) ELSE i
 Kind(i) == entries[Origin(i)].kind
 
+\* The copy goes into a segment that was claimed while the slot still named the entry: that claim is older
+\* than any tombstone of the key, and the watermark knows of it.  Here this is one step; in two, looking
+\* first, the key may be deleted and a segment claimed in between.
+Look(k) ==
+    /\ ~DraftFirst /\ looked = 0 /\ looked' = slot[k]
+    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, slot, flight, csn, truth, hold>>
+
 Move(k) ==
-    /\ Room /\ slot[k] # 0 /\ entries[slot[k]].claim # Current
-    /\ \A i \in flight : entries[i].from # slot[k]
-    /\ Write([key |-> k, csn |-> entries[slot[k]].csn, kind |-> "move", claim |-> Current,
-              from |-> slot[k], low |-> 0])
+    LET from == IF DraftFirst THEN slot[k] ELSE looked IN
+    /\ Room /\ from # 0 /\ entries[from].key = k /\ entries[from].claim # Current
+    /\ entries[from].claim \in Unreclaimed(Here) /\ \A i \in flight : entries[i].from # from
+    /\ Write([key |-> k, csn |-> entries[from].csn, kind |-> "move", claim |-> Current,
+              from |-> from, low |-> 0])
     /\ flight' = flight \cup {Len(entries) + 1}
+    /\ looked' = 0
     /\ UNCHANGED <<leader, term, synced, metas, m, slot, csn, truth, hold>>
 
 Committed(i) == Majority({r \in synced : d[r] >= i})
@@ -152,14 +163,14 @@ Apply(i) ==
     /\ slot' = [slot EXCEPT ![e.key] = IF old = 0 \/ entries[old].csn < e.csn THEN i ELSE @]
     /\ truth' = [truth EXCEPT ![e.key] = IF @.csn < e.csn THEN [csn |-> e.csn, kind |-> e.kind] ELSE @]
     /\ flight' = flight \ {i}
-    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, csn, hold>>
+    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, csn, hold, looked>>
 
 ApplyMove(i) ==
     LET e == entries[i] IN
     /\ i \in flight /\ e.kind = "move" /\ (CommitMove => Committed(i))
     /\ slot' = IF slot[e.key] = e.from \/ ~ExactSlot THEN [slot EXCEPT ![e.key] = i] ELSE slot
     /\ flight' = flight \ {i}
-    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, csn, truth, hold>>
+    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, csn, truth, hold, looked>>
 
 \* The watermark: what was claimed after the tombstone was applied holds nothing older of its key.  The
 \* tombstone's own segment goes as a whole and does not count; then the stable point must, or a write under
@@ -170,29 +181,29 @@ DropTombstone(k) ==
     /\ Watermark => \A c \in Unreclaimed(Here) \ {entries[i].claim} : entries[i].csn <= metas[c].csn
     /\ StableDrop => entries[i].csn <= Stable
     /\ slot' = [slot EXCEPT ![k] = 0]
-    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, flight, csn, truth, hold>>
+    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, flight, csn, truth, hold, looked>>
 
 -----------------------------------------------------------------------------
 \* Followers
 
 LandMeta(r) ==
     /\ r \in synced /\ m[r] < Here /\ m' = [m EXCEPT ![r] = @ + 1]
-    /\ UNCHANGED <<leader, term, synced, metas, entries, d, slot, flight, csn, truth, hold>>
+    /\ UNCHANGED <<leader, term, synced, metas, entries, d, slot, flight, csn, truth, hold, looked>>
 
 LandData(r) ==
     /\ r \in synced /\ d[r] < Len(entries) /\ entries[d[r] + 1].claim <= m[r]
     /\ d' = [d EXCEPT ![r] = @ + 1]
-    /\ UNCHANGED <<leader, term, synced, metas, entries, m, slot, flight, csn, truth, hold>>
+    /\ UNCHANGED <<leader, term, synced, metas, entries, m, slot, flight, csn, truth, hold, looked>>
 
 \* A snapshot on a follower begins to read an entry, and ends.
 Hold(r) ==
     /\ Snapshots /\ r \in synced \ {leader} /\ \A q \in Replica : hold[q] = 0
     /\ \E i \in Stored(m[r], d[r]) : hold' = [hold EXCEPT ![r] = i]
-    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, slot, flight, csn, truth>>
+    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, slot, flight, csn, truth, looked>>
 
 LetHoldGo(r) ==
     /\ hold[r] # 0 /\ hold' = [hold EXCEPT ![r] = 0]
-    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, slot, flight, csn, truth>>
+    /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, slot, flight, csn, truth, looked>>
 
 \* The index as it follows from stored entries: the highest version of each key; of two copies the later.
 Rebuilt(n, e) == [k \in Key |->
@@ -217,19 +228,19 @@ NewTerm(Q, l) ==
     /\ csn' = IF CsnContinues THEN top ELSE 0
     /\ truth' = [k \in Key |-> IF index[k] # 0 /\ entries[index[k]].csn > truth[k].csn
                                THEN [csn |-> entries[index[k]].csn, kind |-> Kind(index[k])] ELSE truth[k]]
-    /\ hold' = [r \in Replica |-> 0]
+    /\ hold' = [r \in Replica |-> 0] /\ looked' = 0
 
 \* Full sync of a follower that was left behind.
 Sync(r) ==
     /\ r \notin synced /\ synced' = synced \cup {r}
     /\ m' = [m EXCEPT ![r] = Here] /\ d' = [d EXCEPT ![r] = Len(entries)]
     /\ hold' = [hold EXCEPT ![r] = 0]
-    /\ UNCHANGED <<leader, term, metas, entries, slot, flight, csn, truth>>
+    /\ UNCHANGED <<leader, term, metas, entries, slot, flight, csn, truth, looked>>
 
 Next ==
     \/ \E s \in 1..Segments : Claim(s)
     \/ \E c \in 1..Here : Release(c)
-    \/ \E k \in Key : Put(k) \/ Delete(k) \/ Move(k) \/ DropTombstone(k)
+    \/ \E k \in Key : Put(k) \/ Delete(k) \/ Look(k) \/ Move(k) \/ DropTombstone(k)
     \/ \E i \in flight : Apply(i) \/ ApplyMove(i)
     \/ \E r \in Replica : LandMeta(r) \/ LandData(r) \/ Hold(r) \/ LetHoldGo(r) \/ Sync(r)
     \/ \E Q \in SUBSET Replica, l \in Replica : NewTerm(Q, l)

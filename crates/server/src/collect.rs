@@ -28,6 +28,10 @@ pub(crate) enum Relocated {
 impl<M: OwnedWords> Engine<M> {
     /// The same in a group: the copy is an entry of our stream, and the slot is switched when followers have
     /// it. Deletes and records of sessions move too, as long as they are needed.
+    ///
+    /// The copy has its place before the slot is looked at: so its segment was claimed before any delete of
+    /// the key was applied, and the watermark keeps that delete for as long as the copy may be found (rule
+    /// DraftFirst of `docs/spec`).
     pub(crate) fn relocate_later(
         &self,
         hand: &mut Hand<M>,
@@ -39,8 +43,9 @@ impl<M: OwnedWords> Engine<M> {
             return Relocated::Full;
         }
         let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
-        let change = match entry.kind {
+        let (draft, change) = match entry.kind {
             Kind::Put | Kind::Move => {
+                let draft = hand.writer.draft_move(&entry);
                 let hash = self.hash(entry.key);
                 let pair = self.index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
@@ -48,7 +53,7 @@ impl<M: OwnedWords> Engine<M> {
                 if !names(&found, csn, place) || self.current(&found, moment).gone {
                     return Relocated::Lost;
                 }
-                Change::Move { hash, from: place }
+                (draft, Change::Move { hash, from: place })
             }
             Kind::Tombstone if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() => {
                 self.store.supersede(place, csn);
@@ -58,9 +63,11 @@ impl<M: OwnedWords> Engine<M> {
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
-            Kind::Tombstone | Kind::Noop => Change::Replace { from: place, csn },
+            Kind::Tombstone | Kind::Noop => {
+                (hand.writer.draft_move(&entry), Change::Replace { from: place, csn })
+            }
         };
-        let Ok(draft) = hand.writer.draft_move(&entry) else { return Relocated::Full };
+        let Ok(draft) = draft else { return Relocated::Full };
         let copy = hand.writer.finish(draft, csn);
         let stream = hand.stream.as_mut().expect("it was looked at above");
         stream.push(Written { place: copy, csn, change });

@@ -7,6 +7,7 @@ mod harness;
 mod life;
 mod memory;
 mod model;
+mod moves;
 mod operations;
 mod relief;
 mod terms;
