@@ -45,6 +45,8 @@ const STEPS: &[Step] = &[
             "longarm-fabric",
         ],
     ),
+    // What the program that ships does not have: its comparisons with etcd.
+    cargo("etcd", &["test", "-p", "longarm-bench", "--features", "etcd", "--lib", "etcd"]),
     cargo("man", &["run", "--quiet", "--package", "longarm", "--", "man", "target/man"]),
     // What CI has of the specifications: all mutants, and instances that take seconds.
     cargo("spec", &["run", "--quiet", "--package", "xtask", "--", "spec"]),

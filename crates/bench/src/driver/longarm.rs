@@ -6,7 +6,9 @@ use std::time::Duration;
 use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
 use serde_json::Value;
 
+use super::url::Address as Place;
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
+use crate::run::cpu;
 
 /// Writes under way at once; half of what a client allows.
 const WRITES_MAX: usize = 128;
@@ -182,7 +184,7 @@ impl TargetFactory for LongarmFactory {
     fn describe(&self) -> Result<ServerInfo, TargetError> {
         let mut longarm = self.open("bench")?;
         let mut info = ServerInfo::default();
-        let mut limit = 0;
+        let (mut limit, mut replicas) = (0, None);
         for group in 0..self.topology.groups().len() {
             let client = longarm.client.group(group).map_err(failure)?;
             let (near, pid) = (is_near(client.address()), client.server_pid());
@@ -193,8 +195,19 @@ impl TargetFactory for LongarmFactory {
             let number = |at: &str| stats.pointer(at).and_then(Value::as_u64);
             let version = stats.pointer("/version").and_then(Value::as_str).unwrap_or("");
             info.version = format!("longarm {version}").trim_end().to_string();
-            // The process id is of the server's machine: over a network it names nothing here.
-            info.pids.extend(pid.filter(|pid| near && !info.pids.contains(pid)));
+            // The process id is of the server's machine: over a network it names nothing here. Followers let
+            // no client in, to ask them.
+            let all = self.topology.groups()[group].addresses.iter().filter_map(listener);
+            let pids = pid.filter(|_| near).into_iter().chain(all);
+            pids.for_each(|pid| {
+                if !info.pids.contains(&pid) {
+                    info.pids.push(pid);
+                }
+            });
+            if let Some(size) = number("/group/replicas") {
+                replicas = Some(size);
+                info.in_sync = Some(in_sync(&stats).min(info.in_sync.unwrap_or(usize::MAX)));
+            }
             info.items = add(info.items, number("/items"), group);
             info.used_memory = add(info.used_memory, number("/memory_used"), group);
             limit += number("/memory_limit").unwrap_or(0);
@@ -203,8 +216,31 @@ impl TargetFactory for LongarmFactory {
         if limit > 0 {
             info.settings.push(("limit".into(), format!("{} MiB", limit >> 20)));
         }
+        if let Some(replicas) = replicas {
+            info.settings.push(("replicas".into(), replicas.to_string()));
+            info.settings.push(("durability".into(), "memory of a majority".into()));
+        }
         Ok(info)
     }
+}
+
+/// The leader, and followers that it says are in sync.
+fn in_sync(stats: &Value) -> usize {
+    let followers = stats.pointer("/group/followers").and_then(Value::as_array);
+    1 + followers.into_iter().flatten().filter(|follower| follower["synced"] == true).count()
+}
+
+/// The process of this machine that listens there.
+fn listener(address: &Address) -> Option<u32> {
+    let place = match address {
+        Address::Shm(path) => Place::Unix(path.clone()),
+        Address::Tcp(text) | Address::Verbs(text) => {
+            let (host, port) = text.rsplit_once(':')?;
+            Place::Tcp(host.trim_matches(['[', ']']).to_string(), port.parse().ok()?)
+        }
+        Address::Sim(_) => return None,
+    };
+    cpu::listener(&place)
 }
 
 /// A sum over groups, if each of them said its part.

@@ -232,14 +232,14 @@ pub struct MemcachedFactory {
     label: String,
     url: Url,
     timeout: Duration,
-    /// Process of the server where it is known (a server we started).
-    pid: Option<u32>,
+    /// Whether it was started for this benchmark.
+    ours: bool,
 }
 
 impl MemcachedFactory {
     /// Connections to `url`, each wait bounded by `timeout`.
-    pub fn new(label: String, url: Url, timeout: Duration, pid: Option<u32>) -> MemcachedFactory {
-        MemcachedFactory { label, url, timeout, pid }
+    pub fn new(label: String, url: Url, timeout: Duration, ours: bool) -> MemcachedFactory {
+        MemcachedFactory { label, url, timeout, ours }
     }
 }
 
@@ -266,7 +266,8 @@ impl TargetFactory for MemcachedFactory {
         }
         Ok(ServerInfo {
             version: format!("memcached {}", field("version").unwrap_or("unknown")),
-            pids: self.pid.or_else(|| cpu::listener(&self.url.address)).into_iter().collect(),
+            pids: cpu::listener(&self.url.address).into_iter().collect(),
+            in_sync: None,
             items: field("curr_items").and_then(|items| items.parse().ok()),
             used_memory: field("bytes").and_then(|bytes| bytes.parse().ok()),
             settings,
@@ -274,7 +275,7 @@ impl TargetFactory for MemcachedFactory {
     }
 
     fn clear(&self) -> Result<bool, TargetError> {
-        if self.pid.is_none() {
+        if !self.ours {
             return Ok(false);
         }
         Memcached::connect(&self.url, self.timeout)?.lines(b"flush_all\r\n", b"OK").map(|_| true)

@@ -4,6 +4,8 @@
 //! describes the server. Answers carry the bytes of the value back to the harness, which checks them: a
 //! server that is fast because it is wrong is not fast.
 
+#[cfg(feature = "etcd")]
+mod etcd;
 mod longarm;
 mod memcached;
 mod open;
@@ -16,6 +18,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+#[cfg(feature = "etcd")]
+pub use etcd::{Etcd, EtcdFactory};
 pub use longarm::{Longarm, LongarmFactory};
 pub use memcached::{Memcached, MemcachedFactory};
 pub use open::{TargetOptions, open};
@@ -125,6 +129,10 @@ pub struct ServerInfo {
     pub version: String,
     /// Processes of the server on this machine, whose CPU time is counted; empty when they are elsewhere.
     pub pids: Vec<u32>,
+    /// Of a group: those of its servers that are in sync, as far as the one that was asked knows; of several
+    /// groups the fewest.
+    #[serde(default)]
+    pub in_sync: Option<usize>,
     /// Items stored.
     pub items: Option<u64>,
     /// Memory for data and its bookkeeping by the server's own account (`used_memory`, `bytes`).

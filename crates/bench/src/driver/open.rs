@@ -23,15 +23,15 @@ impl Default for TargetOptions {
     }
 }
 
-/// Opens `redis` or `memcached` (started here, on a free loopback port, and stopped when the target is
-/// dropped), or connects to a running server: a URL of those, or an address of Longarm.
+/// Opens servers by the name of their kind (started here, on free loopback ports, and stopped when the target
+/// is dropped), or connects to a running one: a URL, or an address of Longarm.
 pub fn open(text: &str, options: &TargetOptions) -> Result<Box<dyn TargetFactory>, String> {
     match PeerKind::named(text) {
         Some(kind) => {
-            let peer = Peer::start(kind, &options.peer)?;
-            let connection =
-                factory(kind.name().into(), peer.url().clone(), options.timeout, Some(peer.pid()));
-            Ok(Box::new(Started { connection, _peer: peer }))
+            spoken(kind.protocol())?;
+            let connect = |url| factory(kind.name().into(), url, options.timeout, true);
+            let peer = Peer::start(kind, &options.peer, &connect)?;
+            Ok(Box::new(Started { connection: connect(peer.url().clone()), peer }))
         }
         None if ["shm:", "tcp:"].iter().any(|scheme| text.starts_with(scheme)) => {
             let address = text.parse()?;
@@ -39,26 +39,45 @@ pub fn open(text: &str, options: &TargetOptions) -> Result<Box<dyn TargetFactory
         }
         None if text.contains("://") => {
             let url: Url = text.parse()?;
-            Ok(factory(url.to_string(), url, options.timeout, None))
+            spoken(url.protocol)?;
+            Ok(factory(url.to_string(), url, options.timeout, false))
         }
-        None => Err(format!(
-            "'{text}' is neither a server to start (redis, memcached) nor the address of one \
-                 (redis://..., memcached://..., shm:..., tcp://...)"
-        )),
+        None => {
+            let kinds = PeerKind::ALL.map(PeerKind::name).join(", ");
+            Err(format!(
+                "'{text}' is neither a server to start ({kinds}) nor the address of one (redis://..., \
+                 memcached://..., etcd://..., shm:..., tcp://...)"
+            ))
+        }
     }
 }
 
-fn factory(label: String, url: Url, timeout: Duration, pid: Option<u32>) -> Box<dyn TargetFactory> {
+/// Whether this program was built with what speaks a protocol.
+fn spoken(protocol: Protocol) -> Result<(), String> {
+    if protocol == Protocol::Etcd && cfg!(not(feature = "etcd")) {
+        return Err("this program was built without what speaks to etcd: build it with \
+                    `cargo build --release --features etcd`"
+            .into());
+    }
+    Ok(())
+}
+
+/// Connections to `url`; `ours` if it was started for this benchmark.
+fn factory(label: String, url: Url, timeout: Duration, ours: bool) -> Box<dyn TargetFactory> {
     match url.protocol {
-        Protocol::Redis => Box::new(RedisFactory::new(label, url, timeout, pid)),
-        Protocol::Memcached => Box::new(MemcachedFactory::new(label, url, timeout, pid)),
+        Protocol::Redis => Box::new(RedisFactory::new(label, url, timeout, ours)),
+        Protocol::Memcached => Box::new(MemcachedFactory::new(label, url, timeout, ours)),
+        #[cfg(feature = "etcd")]
+        Protocol::Etcd => Box::new(super::EtcdFactory::new(label, url, timeout, ours)),
+        #[cfg(not(feature = "etcd"))]
+        Protocol::Etcd => unreachable!("it was asked whether it is spoken"),
     }
 }
 
-/// A target whose server lives as long as it does.
+/// A target whose servers live as long as it does.
 struct Started {
     connection: Box<dyn TargetFactory>,
-    _peer: Peer,
+    peer: Peer,
 }
 
 impl TargetFactory for Started {
@@ -69,7 +88,9 @@ impl TargetFactory for Started {
         self.connection.connect(client)
     }
     fn describe(&self) -> Result<ServerInfo, TargetError> {
-        self.connection.describe()
+        let mut info = self.connection.describe()?;
+        info.settings.extend_from_slice(self.peer.settings());
+        Ok(info)
     }
     fn clear(&self) -> Result<bool, TargetError> {
         self.connection.clear()

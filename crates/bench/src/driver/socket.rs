@@ -65,6 +65,11 @@ impl Socket {
         Ok(Socket { stream, name: name.to_string(), timeout, input, taken: 0, filled: 0, output })
     }
 
+    /// Bound of every wait.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// Sends what is in `output` and empties it.
     pub fn send(&mut self) -> Result<(), TargetError> {
         let sent = match &mut self.stream {

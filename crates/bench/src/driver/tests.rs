@@ -15,6 +15,9 @@ fn urls_are_read_printed_and_refused() {
         "memcached://host:1",
         "redis+unix:///run/redis.sock",
         "memcached+unix:///tmp/m",
+        "redis://127.0.0.1:6379?wait=1",
+        "redis+unix:///run/redis.sock?wait=2",
+        "etcd://127.0.0.1:2379",
     ] {
         assert_eq!(text.parse::<Url>().expect(text).to_string(), text);
     }
@@ -30,6 +33,13 @@ fn urls_are_read_printed_and_refused() {
         "redis://x:y",
         "redis://u:p@x:1",
         "redis://x:1/3",
+        "redis://x:1?wait=0",
+        "redis://x:1?wait=101",
+        "redis://x:1?wait=one",
+        "redis://x:1?db=1",
+        "memcached://x:1?wait=1",
+        "etcd+unix:///run/etcd",
+        "etcd://u:p@x:1",
         "redis+unix://relative",
         "redis://[::1",
     ] {
@@ -89,6 +99,49 @@ fn redis_answers_are_understood_and_nonsense_ends_the_connection() {
 }
 
 #[test]
+fn a_write_counts_when_the_replicas_have_it() {
+    let connect = |script: &'static [u8]| {
+        let url = format!("redis://127.0.0.1:{}?wait=2", scripted(script));
+        let options = TargetOptions { timeout: Duration::from_millis(500), ..TargetOptions::default() };
+        open(&url, &options).unwrap().connect(0).unwrap()
+    };
+    let put = |script| connect(script).put(b"k", b"v");
+    assert_eq!(put(b"+OK\r\n:2\r\n"), Ok(()));
+    let few = Err(TargetError::Refused("1 replicas have it, not 2".into()));
+    assert_eq!(put(b"+OK\r\n:1\r\n"), few);
+    assert_eq!(put(b"-OOM no\r\n:2\r\n"), Err(TargetError::Refused("OOM no".into())));
+    assert!(matches!(put(b"+OK\r\n+OK\r\n"), Err(TargetError::Lost(_))));
+    assert!(matches!(put(b"+OK\r\n"), Err(TargetError::Lost(_))), "no answer to WAIT");
+
+    // In a batch one WAIT is for all, and what it says is for all writes and no read.
+    let op = |verb| OpRef { verb, key: b"k", value: b"v" };
+    let ops = [op(Verb::Put), op(Verb::Get), op(Verb::Put), op(Verb::Put)];
+    let batch = |script| {
+        let mut answers = Vec::new();
+        connect(script).batch(&ops, &mut |i, seen| answers.push((i, format!("{seen:?}")))).unwrap();
+        answers.sort();
+        answers.into_iter().map(|(_, seen)| seen).collect::<Vec<_>>()
+    };
+    let refused = "Refused(\"0 replicas have it, not 2\")";
+    assert_eq!(batch(b"+OK\r\n$-1\r\n+OK\r\n-no\r\n:3\r\n"), ["Stored", "Miss", "Stored", "Refused(\"no\")"]);
+    assert_eq!(batch(b"+OK\r\n$-1\r\n+OK\r\n+OK\r\n:0\r\n"), [refused, "Miss", refused, refused]);
+}
+
+#[test]
+#[cfg(feature = "etcd")]
+fn what_is_not_etcd_is_noticed() {
+    let options = TargetOptions { timeout: Duration::from_millis(300), ..TargetOptions::default() };
+    let connect = |port: u16| open(&format!("etcd://127.0.0.1:{port}"), &options).unwrap().connect(0);
+    for script in [&b""[..], b"-ERR unknown command\r\n", b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0; 64]] {
+        let Err(TargetError::Lost(why)) = connect(scripted(script)) else { panic!("{script:?} is etcd") };
+        assert!(why.contains("etcd://127.0.0.1:"), "{why}");
+    }
+    let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let Err(TargetError::Lost(why)) = connect(free) else { panic!("connected to a closed port") };
+    assert!(why.contains("is the server running"), "{why}");
+}
+
+#[test]
 fn memcached_answers_are_understood_and_nonsense_ends_the_connection() {
     assert_eq!(get("memcached", b"VALUE k 0 3\r\na\nb\r\nEND\r\n"), Ok(Some(b"a\nb".to_vec())));
     assert_eq!(get("memcached", b"VALUE k 0 0 77\r\n\r\nEND\r\n"), Ok(Some(vec![])));
@@ -126,28 +179,32 @@ fn a_silent_or_missing_server_is_noticed() {
     assert!(open("mysql", &options).is_err());
 }
 
+/// For small servers that take large values.
+pub fn options() -> TargetOptions {
+    let peer = PeerOptions { memory: 256 << 20, threads: 1, value_max: 4 << 20 };
+    TargetOptions { peer, ..TargetOptions::default() }
+}
+
 /// Starts a real server, or says that the test was skipped.
 pub fn real(kind: PeerKind) -> Option<Box<dyn TargetFactory>> {
     if let Err(hint) = kind.find() {
         eprintln!("SKIPPED: {hint}");
         return None;
     }
-    let peer = PeerOptions { memory: 256 << 20, threads: 1, value_max: 4 << 20 };
-    Some(
-        open(kind.name(), &TargetOptions { peer, ..TargetOptions::default() })
-            .expect("an installed server starts"),
-    )
+    Some(open(kind.name(), &options()).expect("an installed server starts"))
 }
 
 fn exercise(kind: PeerKind) {
     let Some(factory) = real(kind) else { return };
     let info = factory.describe().unwrap();
-    assert!(info.version.starts_with(kind.name()) && info.version.len() > kind.name().len() + 2, "{info:?}");
-    assert!(info.items == Some(0) && info.pids.len() == 1 && info.used_memory.is_some(), "{info:?}");
-    // The same process, found by whoever listens at the port.
-    let address = info.settings.iter().find(|(name, _)| name == "transport").unwrap();
-    let url: Url = address.1.parse().unwrap();
-    assert_eq!(crate::run::cpu::listener(&url.address), Some(info.pids[0]));
+    let name = kind.name().trim_end_matches("-group");
+    assert!(info.version.starts_with(name) && info.version.len() > name.len() + 2, "{info:?}");
+    assert!(info.items == Some(0) && info.used_memory.is_some(), "{info:?}");
+    assert!(info.pids.len() == kind.processes(), "{info:?}");
+    let setting = |wanted: &str| info.settings.iter().find(|(name, _)| name == wanted).map(|(_, text)| text);
+    assert!(kind == PeerKind::Memcached || setting("durability").is_some(), "{info:?}");
+    // What names it, before any remark.
+    let url = setting("transport").and_then(|text| text.split(' ').next()).unwrap();
 
     let mut target = factory.connect(0).unwrap();
     let mut value = b"rubbish".to_vec();
@@ -186,6 +243,8 @@ fn exercise(kind: PeerKind) {
         seen[i] += 1;
         match i % 3 {
             0 => assert_eq!(answer, Seen::Stored),
+            // Requests of one batch are concurrent to etcd, in order to the others.
+            1 if kind == PeerKind::EtcdGroup && answer == Seen::Miss => {}
             1 => assert!(answer == Seen::Hit(medium)),
             _ => assert_eq!(answer, Seen::Miss),
         }
@@ -198,16 +257,27 @@ fn exercise(kind: PeerKind) {
     assert_eq!(factory.describe().unwrap().items, Some(201));
     assert_eq!(factory.clear(), Ok(true), "a server of our own");
     assert_eq!(target.get(b"a", &mut value), Ok(false));
-    let not_ours = open(&url.to_string(), &TargetOptions::default()).unwrap();
+    let not_ours = open(url, &TargetOptions::default()).unwrap();
     assert_eq!(not_ours.clear(), Ok(false));
-    let pid = info.pids[0];
+    assert_eq!(not_ours.describe().unwrap().pids, info.pids, "found by who listens there");
     drop((target, factory));
-    assert!(crate::run::cpu::seconds_of(&[pid]).is_none(), "the server is gone");
+    assert!(info.pids.iter().all(|&pid| crate::run::cpu::seconds_of(&[pid]).is_none()), "they are gone");
 }
 
 #[test]
 fn the_real_redis_is_driven() {
     exercise(PeerKind::Redis);
+}
+
+#[test]
+fn a_real_redis_with_replicas_is_driven() {
+    exercise(PeerKind::RedisGroup);
+}
+
+#[test]
+#[cfg(feature = "etcd")]
+fn three_real_etcd_are_driven() {
+    exercise(PeerKind::EtcdGroup);
 }
 
 #[test]

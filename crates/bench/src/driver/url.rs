@@ -10,6 +10,29 @@ pub enum Protocol {
     Redis,
     /// memcached's text protocol.
     Memcached,
+    /// etcd's API v3 (gRPC, without TLS).
+    Etcd,
+}
+
+impl Protocol {
+    const ALL: [Protocol; 3] = [Protocol::Redis, Protocol::Memcached, Protocol::Etcd];
+
+    /// As URLs begin.
+    const fn scheme(self) -> &'static str {
+        match self {
+            Protocol::Redis => "redis",
+            Protocol::Memcached => "memcached",
+            Protocol::Etcd => "etcd",
+        }
+    }
+
+    const fn port(self) -> u16 {
+        match self {
+            Protocol::Redis => 6379,
+            Protocol::Memcached => 11211,
+            Protocol::Etcd => 2379,
+        }
+    }
 }
 
 /// Where a store listens.
@@ -28,10 +51,15 @@ pub struct Url {
     pub protocol: Protocol,
     /// Place.
     pub address: Address,
+    /// Replicas that must have a write before it counts (Redis: WAIT); none: the server's own answer counts.
+    pub wait: u32,
 }
 
-const FORMS: &str =
-    "use redis://HOST:PORT, redis+unix:///PATH, memcached://HOST:PORT or memcached+unix:///PATH";
+/// Most replicas that a write may wait for.
+const WAIT_MAX: u32 = 100;
+
+const FORMS: &str = "use redis://HOST:PORT, redis+unix:///PATH (both also with ?wait=REPLICAS), \
+                     memcached://HOST:PORT, memcached+unix:///PATH or etcd://HOST:PORT";
 
 impl std::str::FromStr for Url {
     type Err = String;
@@ -39,18 +67,29 @@ impl std::str::FromStr for Url {
     fn from_str(text: &str) -> Result<Url, String> {
         let (scheme, rest) =
             text.split_once("://").ok_or_else(|| format!("'{text}' is not a URL: {FORMS}"))?;
-        let (protocol, unix) = match scheme {
-            "redis" => (Protocol::Redis, false),
-            "redis+unix" => (Protocol::Redis, true),
-            "memcached" => (Protocol::Memcached, false),
-            "memcached+unix" => (Protocol::Memcached, true),
-            _ => return Err(format!("unknown scheme '{scheme}' in '{text}': {FORMS}")),
+        let (name, unix) = match scheme.strip_suffix("+unix") {
+            Some(name) => (name, true),
+            None => (scheme, false),
+        };
+        let protocol = Protocol::ALL.into_iter().find(|protocol| protocol.scheme() == name);
+        let protocol = protocol
+            .filter(|protocol| !unix || *protocol != Protocol::Etcd)
+            .ok_or_else(|| format!("unknown scheme '{scheme}' in '{text}': {FORMS}"))?;
+        let (rest, wait) = match rest.split_once("?wait=") {
+            Some((rest, wait)) if protocol == Protocol::Redis => {
+                let good = wait.parse().ok().filter(|wait| (1..=WAIT_MAX).contains(wait));
+                (
+                    rest,
+                    good.ok_or_else(|| format!("'{text}': wait is for 1 to {WAIT_MAX} replicas: {FORMS}"))?,
+                )
+            }
+            _ => (rest, 0),
         };
         if unix {
             if !rest.starts_with('/') || rest.len() < 2 {
                 return Err(format!("'{text}' needs an absolute path: {FORMS}"));
             }
-            return Ok(Url { protocol, address: Address::Unix(rest.into()) });
+            return Ok(Url { protocol, address: Address::Unix(rest.into()), wait });
         }
         let rest = rest.strip_suffix('/').unwrap_or(rest);
         if rest.contains(['@', '/', '?']) {
@@ -58,13 +97,12 @@ impl std::str::FromStr for Url {
                 "'{text}': users, passwords and databases in the URL are not supported: {FORMS}"
             ));
         }
-        let default = if protocol == Protocol::Redis { 6379 } else { 11211 };
         let (host, port) =
-            split_port(rest, default).ok_or_else(|| format!("bad port in '{text}': {FORMS}"))?;
+            split_port(rest, protocol.port()).ok_or_else(|| format!("bad port in '{text}': {FORMS}"))?;
         if host.is_empty() {
             return Err(format!("'{text}' names no host: {FORMS}"));
         }
-        Ok(Url { protocol, address: Address::Tcp(host.to_string(), port) })
+        Ok(Url { protocol, address: Address::Tcp(host.to_string(), port), wait })
     }
 }
 
@@ -83,14 +121,15 @@ fn split_port(text: &str, default: u16) -> Option<(&str, u16)> {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.protocol {
-            Protocol::Redis => "redis",
-            Protocol::Memcached => "memcached",
-        };
+        let scheme = self.protocol.scheme();
         match &self.address {
-            Address::Tcp(host, port) if host.contains(':') => write!(f, "{scheme}://[{host}]:{port}"),
-            Address::Tcp(host, port) => write!(f, "{scheme}://{host}:{port}"),
-            Address::Unix(path) => write!(f, "{scheme}+unix://{}", path.display()),
+            Address::Tcp(host, port) if host.contains(':') => write!(f, "{scheme}://[{host}]:{port}")?,
+            Address::Tcp(host, port) => write!(f, "{scheme}://{host}:{port}")?,
+            Address::Unix(path) => write!(f, "{scheme}+unix://{}", path.display())?,
+        }
+        match self.wait {
+            0 => Ok(()),
+            wait => write!(f, "?wait={wait}"),
         }
     }
 }

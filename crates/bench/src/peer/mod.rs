@@ -1,0 +1,233 @@
+//! Starts the servers that are compared with, and stops them: on free loopback ports, with everything in
+//! memory, and with a given limit of it.
+//!
+//! A group is three servers. They end with the benchmark, however it ends: [`process`] and [`scratch`].
+
+mod etcd;
+mod memcached;
+mod process;
+mod redis;
+mod scratch;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use process::Process;
+use scratch::Scratch;
+
+use crate::driver::{Protocol, TargetFactory, Url};
+use crate::run::pause;
+
+/// How long servers may take until they answer.
+const START_MAX: Duration = Duration::from_secs(20);
+/// Another program may take the port between our look and the server's bind.
+const PORTS_TRIED: u32 = 5;
+/// Servers of a group.
+const GROUP: usize = 3;
+
+/// What can be started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PeerKind {
+    /// `redis-server`
+    Redis,
+    /// `memcached`
+    Memcached,
+    /// `redis-server` with two replicas; a write counts when one of them has it
+    RedisGroup,
+    /// Three `etcd`
+    EtcdGroup,
+}
+
+impl PeerKind {
+    /// All kinds.
+    pub const ALL: [PeerKind; 4] =
+        [PeerKind::Redis, PeerKind::Memcached, PeerKind::RedisGroup, PeerKind::EtcdGroup];
+
+    /// The kind called `name`.
+    pub fn named(name: &str) -> Option<PeerKind> {
+        PeerKind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Name on command lines and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            PeerKind::Redis => "redis",
+            PeerKind::Memcached => "memcached",
+            PeerKind::RedisGroup => "redis-group",
+            PeerKind::EtcdGroup => "etcd-group",
+        }
+    }
+
+    const fn program(self) -> &'static str {
+        match self {
+            PeerKind::Redis | PeerKind::RedisGroup => "redis-server",
+            PeerKind::Memcached => "memcached",
+            PeerKind::EtcdGroup => "etcd",
+        }
+    }
+
+    /// The language that it speaks.
+    pub const fn protocol(self) -> Protocol {
+        match self {
+            PeerKind::Redis | PeerKind::RedisGroup => Protocol::Redis,
+            PeerKind::Memcached => Protocol::Memcached,
+            PeerKind::EtcdGroup => Protocol::Etcd,
+        }
+    }
+
+    /// Debian's package of it, and the service that it starts.
+    const fn package(self) -> (&'static str, &'static str) {
+        match self {
+            PeerKind::Redis | PeerKind::RedisGroup => ("redis-server", "redis-server"),
+            PeerKind::Memcached => ("memcached", "memcached"),
+            PeerKind::EtcdGroup => ("etcd-server", "etcd"),
+        }
+    }
+
+    /// How many processes it is.
+    pub const fn processes(self) -> usize {
+        match self {
+            PeerKind::Redis | PeerKind::Memcached => 1,
+            PeerKind::RedisGroup | PeerKind::EtcdGroup => GROUP,
+        }
+    }
+
+    /// The program in `PATH` or where Debian puts servers; otherwise what to do.
+    pub fn find(self) -> Result<PathBuf, String> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let known = ["/usr/bin", "/usr/local/bin", "/usr/sbin"].map(PathBuf::from);
+        let found = std::env::split_paths(&path).chain(known).map(|dir| dir.join(self.program()));
+        found.into_iter().find(|program| program.is_file()).ok_or_else(|| {
+            let (package, service) = self.package();
+            format!(
+                "{} is not installed: 'apt-get install {package}' brings it (stop the service it starts: \
+                 'systemctl disable --now {service}'), or name a running server by its URL",
+                self.program()
+            )
+        })
+    }
+}
+
+/// How to start a server.
+#[derive(Clone, Debug)]
+pub struct PeerOptions {
+    /// Memory limit for its data, in bytes.
+    pub memory: u64,
+    /// Threads that serve requests (Redis: `io-threads`; memcached: `-t`).
+    pub threads: u32,
+    /// Largest value that it must take, in bytes.
+    pub value_max: usize,
+}
+
+impl Default for PeerOptions {
+    fn default() -> PeerOptions {
+        PeerOptions { memory: 4 << 30, threads: 1, value_max: 1 << 20 }
+    }
+}
+
+/// What the processes of a peer are told.
+struct Orders {
+    /// Where clients connect.
+    url: Url,
+    /// Arguments, one list a process.
+    arguments: Vec<Vec<String>>,
+    /// What the report says of how it keeps what it is given.
+    settings: Vec<(String, String)>,
+}
+
+impl Orders {
+    fn of(kind: PeerKind, options: &PeerOptions, scratch: &Scratch) -> Result<Orders, String> {
+        match kind {
+            PeerKind::Redis => redis::alone(options),
+            PeerKind::RedisGroup => redis::group(options),
+            PeerKind::Memcached => memcached::alone(options),
+            PeerKind::EtcdGroup => etcd::group(options, scratch),
+        }
+    }
+}
+
+/// Running servers of ours; killed when dropped.
+pub struct Peer {
+    kind: PeerKind,
+    url: Url,
+    settings: Vec<(String, String)>,
+    // Before the directory in which they write.
+    processes: Vec<Process>,
+    _scratch: Scratch,
+}
+
+impl Peer {
+    /// Starts servers and waits until they answer `factory`, which is given where they listen.
+    pub fn start(
+        kind: PeerKind,
+        options: &PeerOptions,
+        factory: &dyn Fn(Url) -> Box<dyn TargetFactory>,
+    ) -> Result<Peer, String> {
+        let program = kind.find()?;
+        let mut last = String::new();
+        for _ in 0..PORTS_TRIED {
+            let scratch = Scratch::new()?;
+            let Orders { url, arguments, settings } = Orders::of(kind, options, &scratch)?;
+            let asks = factory(url.clone());
+            let start = |(number, arguments): (usize, Vec<String>)| {
+                Process::start(&program, &arguments, &scratch.path().join(format!("said-{number}")))
+            };
+            let processes = arguments.into_iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+            let mut peer = Peer { kind, url, settings, processes, _scratch: scratch };
+            match peer.wait_until_ready(asks.as_ref()) {
+                Ok(()) => return Ok(peer),
+                Err(why) => last = why,
+            }
+        }
+        Err(format!("{} did not come up: {last}", program.display()))
+    }
+
+    /// Until all processes are found by whoever asks the server about itself.
+    fn wait_until_ready(&mut self, factory: &dyn TargetFactory) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            self.processes.iter_mut().try_for_each(Process::check)?;
+            let why = match factory.describe() {
+                Ok(info) if info.pids.len() == self.kind.processes() => return Ok(()),
+                Ok(info) => format!("{} of {} servers are there", info.pids.len(), self.kind.processes()),
+                Err(error) => error.to_string(),
+            };
+            if begun.elapsed() > START_MAX {
+                return Err(why);
+            }
+            pause(Duration::from_millis(10));
+        }
+    }
+
+    /// Where it listens.
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// What the report is to say of how it keeps what it is given.
+    pub fn settings(&self) -> &[(String, String)] {
+        &self.settings
+    }
+}
+
+/// Free loopback ports, all different.
+fn free_ports<const N: usize>() -> Result<[u16; N], String> {
+    let wrong = |e: std::io::Error| format!("no free loopback port: {e}");
+    // Held together, so that none is given out twice.
+    let held: Vec<TcpListener> =
+        (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>().map_err(wrong)?;
+    let ports: Vec<u16> = held
+        .iter()
+        .map(|listener| listener.local_addr().map(|address| address.port()))
+        .collect::<Result<_, _>>()
+        .map_err(wrong)?;
+    Ok(ports.try_into().expect("as many as were bound"))
+}
+
+fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    words.into_iter().map(String::from).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Redis, alone and with replicas, without persistence.
+
+use super::{GROUP, Orders, PeerOptions, free_ports, words};
+use crate::driver::{Address, Protocol, Url};
+
+/// One server.
+pub(super) fn alone(options: &PeerOptions) -> Result<Orders, String> {
+    let [port] = free_ports()?;
+    Ok(Orders { url: url(port, 0), arguments: vec![arguments(options, port)], settings: settings() })
+}
+
+/// A primary and its replicas; a write counts when one of them has it, as in a group of three whose majority
+/// has it.
+pub(super) fn group(options: &PeerOptions) -> Result<Orders, String> {
+    let ports: [u16; GROUP] = free_ports()?;
+    let primary = ports[0].to_string();
+    let of = |port: u16| {
+        let mut arguments = arguments(options, port);
+        if port == ports[0] {
+            // Do not wait for more replicas before the first is given what there is, which is nothing.
+            arguments.extend(words(["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"]));
+        } else {
+            arguments.extend(words(["--replicaof", "127.0.0.1", &primary]));
+            arguments.extend(words(["--repl-diskless-load", "on-empty-db"]));
+        }
+        arguments
+    };
+    Ok(Orders { url: url(ports[0], 1), arguments: ports.map(of).into(), settings: settings() })
+}
+
+fn url(port: u16, wait: u32) -> Url {
+    Url { protocol: Protocol::Redis, address: Address::Tcp("127.0.0.1".into(), port), wait }
+}
+
+fn settings() -> Vec<(String, String)> {
+    vec![("durability".into(), "memory (save none, appendonly no)".into())]
+}
+
+fn arguments(options: &PeerOptions, port: u16) -> Vec<String> {
+    let (port, threads) = (port.to_string(), options.threads.max(1).to_string());
+    let memory = options.memory.to_string();
+    let arguments = [
+        ["--port", &port],
+        ["--bind", "127.0.0.1"],
+        ["--save", ""],
+        ["--appendonly", "no"],
+        ["--daemonize", "no"],
+        ["--maxmemory", &memory],
+        ["--maxmemory-policy", "noeviction"],
+        ["--io-threads", &threads],
+    ];
+    words(arguments.into_iter().flatten())
+}
