@@ -1,4 +1,4 @@
-//! `longarm bench`: workloads against Longarm, and against Redis and memcached in the same run.
+//! `longarm bench`: workloads against Longarm, and against Redis, memcached and etcd in the same run.
 //!
 //! [`plan`] makes a plan of the arguments, [`own`] starts servers of our own, [`raw`] measures the
 //! machine and [`nic`] its RDMA devices.
@@ -25,7 +25,7 @@ use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
-pub const ABOUT: &str = "Measure throughput and latency, alone or beside Redis and memcached";
+pub const ABOUT: &str = "Measure throughput and latency, alone or beside Redis, memcached and etcd";
 
 const MORE: &str = "\
 Workloads: a, b, c, d and f are YCSB's (e needs SCAN); get, put, or reads:writes such as 95:5 choose keys \
@@ -108,8 +108,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME", default_value = "shm", value_delimiter = ',')]
     pub transports: Vec<own::Transport>,
 
-    /// Run the same against these: redis or memcached (started here), redis://host:port,
-    /// memcached://host:port, or the address of another Longarm
+    /// Servers that the run starts are groups of so many replicas, over shm and tcp
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub replicas: u8,
+
+    /// Run the same against these: redis, memcached, redis-group (a primary and two replicas, WAIT 1 after
+    /// each PUT or batch) and etcd-group (three, data in memory), which are started here; redis://host:port,
+    /// with ?wait=N for WAIT N, memcached://host:port, etcd://host:port; or the address of another Longarm
     #[arg(long, value_name = "TARGET", value_delimiter = ',')]
     pub compare: Vec<String>,
 
@@ -150,6 +155,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         let text = format!("--plot {}: a drawing is an SVG file", path.display());
         return Err(Failure::new(Exit::Usage, text).hint("name it something.svg"));
     }
+    plan::check_replicas(&args, config)?;
     let targets = targets(&args, &plan, config)?;
     let devices = args.with_raw && nic::wanted(&args, config);
     let mut devices = if devices { Some(nic::open(&args, config, &plan)?) } else { None };
@@ -225,7 +231,7 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
     }
     let value_max = plan::value_max(plan);
     let peer = PeerOptions {
-        memory: own::memory_for(plan, own::Transport::Tcp).max(4 << 30),
+        memory: own::memory_for(plan, own::Transport::Tcp, 1).max(4 << 30),
         threads: 1,
         value_max,
     };

@@ -3,6 +3,8 @@
 use longarm_bench::{Pace, Plan, Sweep};
 
 use super::Args;
+use super::own::Transport;
+use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 
 /// Items loaded if nobody says how many.
@@ -60,6 +62,22 @@ pub fn of(args: &Args) -> Result<Plan, Failure> {
     };
     plan.check().and_then(|()| plan.points().map(drop)).map_err(|why| usage(&why))?;
     Ok(plan)
+}
+
+/// Groups are started where nobody named a server, and over transports that have them.
+pub fn check_replicas(args: &Args, config: &Config) -> Result<(), Failure> {
+    if args.replicas == 1 {
+        return Ok(());
+    }
+    if config.cluster.is_some() || config.origin("address") != Origin::Default {
+        return Err(usage(
+            "--replicas is for servers that the run starts; --cluster and --address name others",
+        ));
+    }
+    if args.transports.contains(&Transport::Verbs) {
+        return Err(usage("--replicas: groups are started over shm and tcp, not over verbs"));
+    }
+    Ok(())
 }
 
 /// Longest value of all points.

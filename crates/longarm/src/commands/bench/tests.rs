@@ -81,11 +81,30 @@ fn nonsense_is_a_mistake_of_usage_that_names_the_flag() {
 
 #[test]
 fn a_server_gets_the_memory_that_the_plan_needs() {
-    let memory = |words: &[&str]| own::memory_for(&plan(words).expect("a plan"), own::Transport::Shm);
+    let memory = |words: &[&str]| own::memory_for(&plan(words).expect("a plan"), own::Transport::Shm, 1);
     assert_eq!(memory(&["--keys", "1000"]), 1 << 30);
     assert!(memory(&["--keys", "10000000"]) >= 10_000_000 * 200);
     let large = memory(&["--keys", "1000000", "--value-bytes", "32,4KiB"]);
     assert!(large >= 1_000_000 * 4096 * 3 / 2, "the largest of a sweep counts: {large}");
+}
+
+#[test]
+fn groups_are_started_where_they_can_be() {
+    let check = |words: &[&str], change: &dyn Fn(&mut Config)| {
+        let mut config = Config::defaults(&Host { uid: 0, runtime_dir: None });
+        change(&mut config);
+        plan::check_replicas(&args(words), &config)
+    };
+    let message = |result: Result<(), Failure>| result.expect_err("an error").message;
+    assert_eq!(check(&["--replicas", "3", "--transports", "shm,tcp"], &|_| {}), Ok(()));
+    assert!(message(check(&["--replicas", "3", "--transports", "verbs"], &|_| {})).contains("verbs"));
+    let named = |config: &mut Config| config.cluster = Some("g.toml".into());
+    assert!(message(check(&["--replicas", "3"], &named)).contains("--cluster"));
+    assert_eq!(check(&[], &named), Ok(()));
+    let memory = |replicas| {
+        own::memory_for(&plan(&["--keys", "10000000"]).expect("a plan"), own::Transport::Shm, replicas)
+    };
+    assert!(memory(3) > memory(1), "every item of a group is an entry");
 }
 
 #[test]

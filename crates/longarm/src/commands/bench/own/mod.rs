@@ -1,19 +1,20 @@
-//! Servers that a benchmark starts for itself: child processes of this program, in a directory of their own.
+//! Servers and groups that a benchmark starts for itself: child processes of this program, in a directory of
+//! their own.
 
-use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod group;
+mod process;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use longarm_bench::driver::{LongarmFactory, ServerInfo, Target, TargetError};
 use longarm_bench::{Plan, TargetFactory};
-use longarm_client::{Address, Any, Options};
+use longarm_client::{Address, Any, Options, Topology};
 use longarm_index::hash::layout::SlotKind;
-use rustix::process::{Pid, Signal, kill_process};
+
+use process::{Directory, Process};
 
 use super::plan::value_max;
 use super::{Args, nic};
@@ -22,9 +23,8 @@ use crate::config::settings::SETTINGS;
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 
-/// How long a server may take until it answers, and until it ends.
+/// How long a server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(20);
-const STOP_MAX: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Another program may take the port between our look and the server's bind.
 const PORTS_TRIED: u32 = 5;
@@ -55,11 +55,13 @@ impl Transport {
     }
 }
 
-/// A transport, and the address of this machine at which a server of it listens.
+/// A transport, the address of this machine at which servers of it listen, and how many there are.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     transport: Transport,
     ip: IpAddr,
+    /// One: a server; more: a group.
+    replicas: usize,
 }
 
 impl Place {
@@ -69,20 +71,53 @@ impl Place {
             Transport::Shm | Transport::Tcp => Ipv4Addr::LOCALHOST.into(),
             Transport::Verbs => nic::address(args, config)?,
         };
-        Ok(Place { transport, ip })
+        Ok(Place { transport, ip, replicas: usize::from(args.replicas) })
     }
 
     fn label(self) -> String {
-        format!("longarm-{}", self.transport.name())
+        let group = if self.replicas > 1 { "group-" } else { "" };
+        format!("longarm-{group}{}", self.transport.name())
     }
 
-    /// An address that was free a moment ago.
-    fn address(self, directory: &Path) -> Result<Address, Failure> {
+    /// Addresses that were free a moment ago.
+    fn addresses(self, directory: &Directory) -> Result<Vec<Address>, Failure> {
+        let socket = |number| Address::Shm(directory.path().join(format!("sock{number}")));
+        if self.transport == Transport::Shm {
+            return Ok((0..self.replicas).map(socket).collect());
+        }
+        let ports = free_ports(self.ip, self.replicas)?.into_iter().map(|port| port.to_string());
         Ok(match self.transport {
-            Transport::Shm => Address::Shm(directory.join("sock")),
-            Transport::Tcp => Address::Tcp(free_port(self.ip)?.to_string()),
-            Transport::Verbs => Address::Verbs(free_port(self.ip)?.to_string()),
+            Transport::Verbs => ports.map(Address::Verbs).collect(),
+            _ => ports.map(Address::Tcp).collect(),
         })
+    }
+
+    /// What its servers are told, one by one.
+    fn servers(self, directory: &Directory) -> Result<Servers, Failure> {
+        let addresses = self.addresses(directory)?;
+        let arguments = match &addresses[..] {
+            [address] => vec![vec!["--address".into(), address.to_string()]],
+            members => group::arguments(members, directory.path())?,
+        };
+        Ok(Servers { addresses, arguments })
+    }
+}
+
+/// Servers that are to be started.
+struct Servers {
+    addresses: Vec<Address>,
+    /// Of each its own.
+    arguments: Vec<Vec<String>>,
+}
+
+impl Servers {
+    fn factory(self, label: String, client: &(Any, Options)) -> LongarmFactory {
+        LongarmFactory::of_cluster(
+            label,
+            Topology::of_one(self.addresses),
+            client.0.clone(),
+            client.1.clone(),
+        )
     }
 }
 
@@ -95,7 +130,7 @@ pub fn client_of(config: &Config, cache: Option<usize>) -> Result<(Any, Options)
 }
 
 /// Memory that a plan needs.
-pub fn memory_for(plan: &Plan, transport: Transport) -> u64 {
+pub fn memory_for(plan: &Plan, transport: Transport, replicas: u8) -> u64 {
     let (key, value) = (24, value_max(plan));
     let inline = longarm_index::hash::Record::fits_inline(
         SlotKind::Inline64,
@@ -104,7 +139,8 @@ pub fn memory_for(plan: &Plan, transport: Transport) -> u64 {
         longarm_base::UnixMillis::NEVER,
     );
     // Values in the arena have a header, and half of a segment may be garbage before it is collected.
-    let entry = if inline { 0 } else { (value as u64 + 128) * 2 };
+    // In a group every item has an entry.
+    let entry = if inline && replicas == 1 { 0 } else { (value as u64 + 128) * 2 };
     let min = if transport == Transport::Verbs { LOCKED_MIN } else { MEMORY_MIN };
     (plan.records * (INDEX_BYTES + entry)).max(min).next_multiple_of(64 << 20)
 }
@@ -121,8 +157,10 @@ pub struct OwnServer {
 }
 
 struct Running {
-    process: Process,
+    processes: Vec<Process>,
     factory: LongarmFactory,
+    // After the processes that are in it.
+    _directory: Directory,
 }
 
 impl OwnServer {
@@ -134,7 +172,7 @@ impl OwnServer {
         config: &Config,
     ) -> Result<OwnServer, Failure> {
         let place = Place::of(transport, args, config)?;
-        let arguments = arguments(config, plan, transport);
+        let arguments = arguments(config, plan, transport, args.replicas);
         let client = client_of(config, args.cache)?;
         let running = Mutex::new(Running::start(place, &arguments, &client)?);
         Ok(OwnServer { place, arguments, client, running, used: AtomicBool::new(false) })
@@ -166,7 +204,7 @@ impl TargetFactory for OwnServer {
             return Ok(true);
         }
         let mut running = self.running.lock().expect("no holder of this lock panics");
-        running.process.stop();
+        running.stop();
         let next = Running::start(self.place, &self.arguments, &self.client);
         *running = next.map_err(|failure| TargetError::Lost(failure.message))?;
         Ok(true)
@@ -174,7 +212,7 @@ impl TargetFactory for OwnServer {
 }
 
 /// Flags of the server: whatever somebody set anywhere, and memory for the plan.
-fn arguments(config: &Config, plan: &Plan, transport: Transport) -> Vec<String> {
+fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -> Vec<String> {
     let mut words = vec!["server".to_string()];
     // The server has an address of its own, which names its device, too.
     let ours = |key: &str| ["address", "cluster", "verbs.device"].contains(&key);
@@ -190,7 +228,7 @@ fn arguments(config: &Config, plan: &Plan, transport: Transport) -> Vec<String> 
         words.extend([format!("--{}", setting.flag()), shown]);
     }
     if config.origin("memory") == Origin::Default {
-        words.extend(["--memory".into(), memory_for(plan, transport).to_string()]);
+        words.extend(["--memory".into(), memory_for(plan, transport, replicas).to_string()]);
     }
     if config.origin("log") == Origin::Default {
         words.extend(["--log".into(), "warn".into()]);
@@ -198,108 +236,61 @@ fn arguments(config: &Config, plan: &Plan, transport: Transport) -> Vec<String> 
     words
 }
 
-/// A child process and its directory; both are gone when it is dropped.
-struct Process {
-    child: Child,
-    directory: PathBuf,
-}
-
 impl Running {
     fn start(place: Place, arguments: &[String], client: &(Any, Options)) -> Result<Running, Failure> {
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
-            let directory = directory()?;
-            let address = place.address(&directory)?;
-            let mut process = Process::spawn(directory, arguments, &address)?;
-            let factory = LongarmFactory::new(place.label(), address, client.0.clone(), client.1.clone());
-            match process.wait_until_ready(&factory) {
-                Ok(()) => return Ok(Running { process, factory }),
+            let directory = Directory::new()?;
+            let servers = place.servers(&directory)?;
+            let start = |own: &Vec<String>| Process::spawn(&directory, &[arguments, own].concat());
+            let processes = servers.arguments.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+            let factory = servers.factory(place.label(), client);
+            let mut running = Running { processes, factory, _directory: directory };
+            match running.wait_until_ready() {
+                Ok(()) => return Ok(running),
                 Err(why) => last = why,
             }
         }
         Err(Failure::new(Exit::CannotConnect, format!("the benchmark's server did not come up: {last}")))
     }
-}
 
-impl Process {
-    /// Where `setpriv` exists the server also ends with the thread that started it, so that a killed
-    /// benchmark leaves no server behind.
-    fn spawn(directory: PathBuf, arguments: &[String], address: &Address) -> Result<Process, Failure> {
-        let system = |what: &str, e: std::io::Error| {
-            Failure::new(Exit::System, format!("cannot start the benchmark's server: {what}: {e}"))
-        };
-        let program = std::env::current_exe().map_err(|e| system("finding this program", e))?;
-        let setpriv = Path::new("/usr/bin/setpriv");
-        let mut command = if setpriv.is_file() {
-            let mut command = Command::new(setpriv);
-            command.args(["--pdeathsig", "TERM", "--"]).arg(&program);
-            command
-        } else {
-            Command::new(&program)
-        };
-        // Everything is said by flags: what this process took from its environment is among them.
-        for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| name.starts_with("LONGARM_")) {
-                command.env_remove(name);
-            }
-        }
-        let said = fs::File::create(directory.join("stderr")).map_err(|e| system("creating its log", e))?;
-        command.args(arguments).arg("--address").arg(address.to_string());
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(said);
-        let child = command.spawn().map_err(|e| system("spawning", e))?;
-        Ok(Process { child, directory })
-    }
-
-    fn wait_until_ready(&mut self, factory: &LongarmFactory) -> Result<(), String> {
+    /// Until it serves, and of a group all are in sync: what is measured is a whole group.
+    fn wait_until_ready(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                let said = fs::read_to_string(self.directory.join("stderr")).unwrap_or_default();
-                return Err(format!("it ended at once with {status}: {}", said.trim()));
-            }
-            match factory.describe() {
-                Ok(_) => return Ok(()),
-                Err(error) if begun.elapsed() > START_MAX => return Err(error.to_string()),
-                Err(_) => std::thread::park_timeout(LOOK_AGAIN),
-            }
-        }
-    }
-
-    /// Asks it to end, and waits; kills it if it takes too long.
-    fn stop(&mut self) {
-        let begun = Instant::now();
-        // An error of these calls means that it is gone already.
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
-        while let Ok(None) = self.child.try_wait() {
-            if begun.elapsed() > STOP_MAX {
-                let _ = self.child.kill();
-                let _ = self.child.wait();
+            self.processes.iter_mut().try_for_each(Process::check)?;
+            let why = match self.factory.describe() {
+                Ok(info) if info.in_sync.is_none_or(|synced| synced == self.processes.len()) => {
+                    return Ok(());
+                }
+                Ok(_) => "its followers are not in sync".to_string(),
+                Err(error) => error.to_string(),
+            };
+            if begun.elapsed() > START_MAX {
+                return Err(why);
             }
             std::thread::park_timeout(LOOK_AGAIN);
         }
     }
-}
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.stop();
-        // It is in a directory of temporary files; one that cannot be removed harms nobody.
-        let _ = fs::remove_dir_all(&self.directory);
+    /// Ends all processes; all are asked before the first is waited for.
+    fn stop(&mut self) {
+        self.processes.iter().for_each(Process::ask_to_end);
+        self.processes.iter_mut().for_each(Process::stop);
     }
 }
 
-/// A new directory that only this user may enter.
-fn directory() -> Result<PathBuf, Failure> {
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    // Relaxed: only the number itself matters.
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let path = std::env::temp_dir().join(format!("longarm-bench-{}-{number}", std::process::id()));
-    let made = fs::DirBuilder::new().mode(0o700).create(&path);
-    made.map_err(|e| Failure::io("create", &path, &e))?;
-    Ok(path)
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
-fn free_port(ip: IpAddr) -> Result<SocketAddr, Failure> {
-    let listener = std::net::TcpListener::bind((ip, 0)).and_then(|listener| listener.local_addr());
-    listener.map_err(|e| Failure::new(Exit::System, format!("no free port at {ip}: {e}")))
+/// Ports that are free, all different.
+fn free_ports(ip: IpAddr, count: usize) -> Result<Vec<SocketAddr>, Failure> {
+    let wrong = |e| Failure::new(Exit::System, format!("no free port at {ip}: {e}"));
+    // Held together, so that none is given out twice.
+    let held =
+        (0..count).map(|_| TcpListener::bind((ip, 0))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    held.iter().map(|listener| listener.local_addr().map_err(wrong)).collect()
 }
