@@ -2,6 +2,7 @@
 
 mod bindings;
 mod ci;
+mod compare;
 mod fuzz;
 mod rdma;
 mod sim;
@@ -16,7 +17,9 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo x ci [--without STEP]...  run every check, with times
-                                (fmt, tidy, clippy, tests, doc, release, man, spec, sim, rdma)
+                                (fmt, tidy, clippy, tests, doc, release, man, etcd, spec, sim, rdma)
+cargo x compare [OPTION]...     measure a group of three beside Redis with replicas and three etcd; options
+                                as of `longarm bench`; needs both (scripts/setup.sh peers group)
 cargo x sim [--scenario S] [--seeds A..B]
                                 run seeds of the simulator, and judge what its clients saw
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     }
     let done = match words.as_slice() {
         ["ci", rest @ ..] => ci::run(&root, rest),
+        ["compare", rest @ ..] => compare::run(&root, rest),
         ["sim", rest @ ..] => sim::run(&root, rest),
         ["soak", rest @ ..] => soak::run(&root, rest),
         ["spec", rest @ ..] => spec::run(&root, rest),
