@@ -507,8 +507,9 @@ pub trait Listener: Send {
     /// Where it really listens (a TCP port of 0 is resolved).
     fn address(&self) -> Address;
 
-    /// Does ahead, and once for all peers, what lending these will take: a NIC registers them. Peers that
-    /// come meanwhile wait.
+    /// Does ahead what lending these will take: a NIC registers them. What may only be read keeps its key;
+    /// what may be written has another key whenever nobody has it lent any more, and is ready for that. Peers
+    /// that come meanwhile wait.
     fn prepare(&mut self, _grants: &[Grant]) -> Result<(), SetupError> {
         Ok(())
     }

@@ -9,13 +9,13 @@ use super::endpoint::Endpoint;
 use super::lifeline::Lifeline;
 use super::open::Opened;
 use super::qp::{Parts, VerbsQp};
-use super::register::Registered;
+use super::register::{Ready, Registered};
 use super::{STALL, Verbs};
 use crate::deadline::Deadline;
 use crate::door::{Door, Greeter};
 use crate::handshake::{self, Offer};
 use crate::{
-    Address, Channel, Grant, Incoming, ListenOptions, Listener, Login, PeerInfo, SetupError, stream,
+    Address, Channel, Grant, Incoming, ListenOptions, Listener, Login, PeerInfo, Rights, SetupError, stream,
 };
 
 /// Time for the last message of a handshake, and for a reason to leave.
@@ -28,6 +28,8 @@ pub struct VerbsListener {
     adapter: Arc<Adapter>,
     /// Registered as long as the listener, also while no client is there.
     prepared: Vec<Arc<Registered>>,
+    /// What peers may write: ready to be lent under keys that none of them knows.
+    ready: Vec<Ready>,
 }
 
 /// A peer that has logged in, is connected, and waits to be let in.
@@ -67,7 +69,8 @@ pub(super) fn listen(
     let local = stream::resolve(host)?;
     let adapter = verbs.adapter(local.ip())?;
     let doorstep = Doorstep { verbs: verbs.clone(), adapter: adapter.clone(), slots: Slot::default() };
-    Ok(VerbsListener { door: Door::open(host, options, doorstep)?, adapter, prepared: Vec::new() })
+    let door = Door::open(host, options, doorstep)?;
+    Ok(VerbsListener { door, adapter, prepared: Vec::new(), ready: Vec::new() })
 }
 
 /// What every handshake needs.
@@ -144,8 +147,13 @@ impl Listener for VerbsListener {
 
     fn prepare(&mut self, grants: &[Grant]) -> Result<(), SetupError> {
         let Adapter { registrations, domain, .. } = &*self.adapter;
-        let register = |grant| registrations.get(domain, grant);
-        self.prepared = grants.iter().map(register).collect::<Result<_, _>>()?;
+        for grant in grants {
+            if grant.rights.allow(Rights::WRITE) {
+                self.ready.push(registrations.make_ready(domain, grant)?);
+            } else {
+                self.prepared.push(registrations.get(domain, grant)?);
+            }
+        }
         Ok(())
     }
 

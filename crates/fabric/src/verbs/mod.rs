@@ -6,9 +6,10 @@
 //! peer takes part in READ, WRITE and atomics. The TCP stream stays open as the [`lifeline`]: its end is the
 //! end of the peer's process, and it carries the last word of a peer that leaves.
 //!
-//! (1) A region is registered once for each set of rights, however many peers it is lent to ([`register`]);
-//!     its pages are then locked, so it never gives them back. Registrations never have relaxed ordering:
-//!     clients parse what the owner stores, in the order of the stores.
+//! (1) A region is registered once for each set of rights, however many peers it is lent to, and its key ends
+//!     with the last of them ([`register`]); its pages are then locked, so it never gives them back.
+//!     Registrations never have relaxed ordering: clients parse what the owner stores, in the order of the
+//!     stores.
 //! (2) Outgoing bytes are copied to registered [`staging`] memory when posted, and travel inline where they
 //!     are short. READs land in the landing buffer.
 //! (3) Of silent requests every so many is signalled, so that room comes back; success of a later request is
@@ -137,12 +138,6 @@ impl Verbs {
     /// Bytes of memory that one connection registers of its own, besides its landing buffer.
     pub fn bytes_per_connection(&self) -> usize {
         staging::BYTES + usize::from(self.receives) * crate::SEND_MAX + receives::CREDIT_BYTES
-    }
-
-    /// From now on regions are registered anew, so that what is lent from here on has fresh keys (a new term
-    /// begins). Standing connections keep theirs.
-    pub fn renew_keys(&self) {
-        self.open_adapters().iter().for_each(|adapter| adapter.registrations.forget());
     }
 
     fn open_adapters(&self) -> Vec<Arc<Adapter>> {

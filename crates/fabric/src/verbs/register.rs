@@ -1,7 +1,13 @@
 //! Regions registered with a device: once for each set of rights, however many peers they are lent to.
+//!
+//! (1) A registration, and so its key, ends with the last connection that it is lent to. What is lent to the
+//!     connections of one term, and to those of the next when the former are gone, so has other keys there
+//!     (VERIFY M1).
+//! (2) To register takes time that grows with the region, and a new leader is waited for. So what was made
+//!     ready has a spare registration, which nobody has seen the key of; another thread makes the next.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use longarm_ibverbs as ib;
 use longarm_memory::Region;
@@ -17,39 +23,100 @@ pub(super) struct Registered {
     pub region: Arc<Region>,
 }
 
-/// What is registered, by the region's place in memory and the rights.
-#[derive(Debug, Default)]
-pub(super) struct Registrations(Mutex<HashMap<(usize, u8), Weak<Registered>>>);
-
-impl Registrations {
-    /// The region of a grant, registered with exactly its rights.
-    pub fn get(
-        &self,
-        domain: &Arc<ib::ProtectionDomain>,
-        grant: &Grant,
-    ) -> Result<Arc<Registered>, SetupError> {
-        let key = (grant.region.memory().address() as usize, grant.rights.bits());
-        // Held while registering: two peers that come at once must not both pin the region.
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(registered) = known.get(&key).and_then(Weak::upgrade) {
-            return Ok(registered);
-        }
-        known.retain(|_, registered| registered.strong_count() > 0);
+impl Registered {
+    fn new(domain: &Arc<ib::ProtectionDomain>, grant: &Grant) -> Result<Arc<Registered>, SetupError> {
         let memory = grant.region.memory();
         memory.pin();
         let bytes = grant.region.bytes() as usize;
         // SAFETY: the region is mapped as long as `Registered` holds it, and pinned: its pages are never
         // given back. No reference to its bytes exists anywhere (rule of the memory crate).
         let mr = unsafe { ib::MemoryRegion::register(domain, memory.address(), bytes, access(grant.rights)) };
-        let registered = Arc::new(Registered { mr: mr.map_err(failed)?, region: grant.region.clone() });
-        known.insert(key, Arc::downgrade(&registered));
+        Ok(Arc::new(Registered { mr: mr.map_err(failed)?, region: grant.region.clone() }))
+    }
+}
+
+/// A region's place in memory, and rights.
+type Key = (usize, u8);
+
+/// What is registered.
+#[derive(Debug, Default)]
+struct Known {
+    lent: HashMap<Key, Weak<Registered>>,
+    /// Of what was made ready: nobody knows its key; `None` while it is being made.
+    spare: HashMap<Key, Option<Arc<Registered>>>,
+}
+
+/// The registrations of a device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Registrations(Arc<Mutex<Known>>);
+
+impl Registrations {
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The region of a grant, registered with exactly its rights.
+    pub fn get(
+        &self,
+        domain: &Arc<ib::ProtectionDomain>,
+        grant: &Grant,
+    ) -> Result<Arc<Registered>, SetupError> {
+        let key = key(grant);
+        // Held while registering: two peers that come at once must not both pin the region.
+        let mut known = self.known();
+        if let Some(registered) = known.lent.get(&key).and_then(Weak::upgrade) {
+            return Ok(registered);
+        }
+        known.lent.retain(|_, registered| registered.strong_count() > 0);
+        let registered = match known.spare.get_mut(&key).and_then(Option::take) {
+            Some(spare) => {
+                self.replace(domain.clone(), grant.clone());
+                spare
+            }
+            None => Registered::new(domain, grant)?,
+        };
+        known.lent.insert(key, Arc::downgrade(&registered));
         Ok(registered)
     }
 
-    /// Later grants get new registrations, and so new keys.
-    pub fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    /// From now on the grant has a spare registration, as long as the guard lives.
+    pub fn make_ready(&self, domain: &Arc<ib::ProtectionDomain>, grant: &Grant) -> Result<Ready, SetupError> {
+        let spare = Registered::new(domain, grant)?;
+        let key = key(grant);
+        self.known().spare.insert(key, Some(spare));
+        Ok(Ready { registrations: self.clone(), key })
     }
+
+    /// Makes a new spare on a thread of its own. Without one, because the system refuses, what it stood for
+    /// is registered when it is lent.
+    fn replace(&self, domain: Arc<ib::ProtectionDomain>, grant: Grant) {
+        let registrations = self.clone();
+        let make = move || {
+            let Ok(spare) = Registered::new(&domain, &grant) else { return };
+            // Its guard may be gone meanwhile.
+            if let Some(place) = registrations.known().spare.get_mut(&key(&grant)) {
+                *place = Some(spare);
+            }
+        };
+        let _ = std::thread::Builder::new().name("longarm-register".into()).spawn(make);
+    }
+}
+
+/// Keeps a spare registration.
+#[derive(Debug)]
+pub(super) struct Ready {
+    registrations: Registrations,
+    key: Key,
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        self.registrations.known().spare.remove(&self.key);
+    }
+}
+
+fn key(grant: &Grant) -> Key {
+    (grant.region.memory().address() as usize, grant.rights.bits())
 }
 
 /// The device's word for the rights.
