@@ -10,7 +10,7 @@ use longarm_host::{Pause, Thread, random};
 use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
-use crate::group::{Held, Prepared, Replica};
+use crate::group::{CONNECTIONS_MAX, Held, Prepared, Replica};
 use crate::hall::{Hall, Lobby, Serving};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
@@ -52,7 +52,8 @@ impl Server {
             Some(tls) => Tcp::new().with_tls(tls.clone()),
             None => Tcp::new(),
         };
-        let verbs = options.verbs.clone().with_spin(options.spin).with_connections(options.max_clients);
+        let connections = options.max_clients + options.groups.len() * CONNECTIONS_MAX;
+        let verbs = options.verbs.clone().with_spin(options.spin).with_connections(connections);
         Server::start_on(&Any { tcp: tcp.with_spin(options.spin), verbs }, options)
     }
 

@@ -1,8 +1,9 @@
 //! Connections that other replicas made to this one: talks, and memory that a leader WRITEs.
 //!
 //! (1) Memory is lent only to the rightful node of the term that is promised here, and only for that term.
-//! (2) The fence (VERIFY M1): a newer term is entered first, then every queue pair of older ones is revoked,
-//!     of all streams; one that is being accepted meanwhile is waited for, and revokes itself. When the fence
+//! (2) The fence (VERIFY M1): the door is closed, every queue pair of an older term is revoked, of all
+//!     streams, and one that is being accepted meanwhile is waited for, and revokes itself. Only then is the
+//!     newer term open: none of its connections shares a key with one of an older term, and when the fence
 //!     returns no WRITE of an older term can land (L6, L7).
 //! (3) A queue pair that its other end has closed in good order needs no revocation, only to be dropped.
 
@@ -25,6 +26,8 @@ use crate::options::Log;
 const MEMORY_MAX: usize = 1 << 10;
 /// Talks at once: two a replica.
 const TALKS_MAX: usize = 64;
+/// Connections that replicas may have here besides those of clients, who leave them room.
+pub(crate) const CONNECTIONS_MAX: usize = MEMORY_MAX + TALKS_MAX;
 /// How long the fence waits for connections that are being accepted.
 const ENTERING: Nanos = Nanos::from_millis(5_000);
 
@@ -36,8 +39,8 @@ pub(crate) struct Talk<Q> {
 }
 
 struct State<Q> {
-    /// Memory is lent in this term alone.
-    open: Term,
+    /// Memory is lent in this term alone; in none while a fence is not over.
+    open: Option<Term>,
     /// Memory connections being accepted.
     entering: usize,
     memory: Vec<(Term, Q)>,
@@ -65,7 +68,7 @@ impl<Q: QueuePair> Inbound<Q> {
         log: Log,
     ) -> Inbound<Q> {
         let state = Mutex::new(State {
-            open: Term::ZERO,
+            open: None,
             entering: 0,
             memory: Vec::new(),
             talks: Vec::new(),
@@ -89,6 +92,13 @@ impl<Q: QueuePair> Inbound<Q> {
         let leader = self.state.lock().leader;
         let address = leader.and_then(|leader| self.options.address_of(leader)).map(ToString::to_string);
         elsewhere(address.as_deref())
+    }
+
+    /// What a leader is lent.
+    pub fn grants(&self) -> Vec<Grant> {
+        let rights = Rights::READ.and(Rights::WRITE);
+        let lend = |id, region: &Arc<Region>| Grant { id, region: region.clone(), rights };
+        vec![lend(ARENA_REGION, &self.arena), lend(PAGE_REGION, &self.page)]
     }
 
     /// Lets a replica in.
@@ -134,8 +144,8 @@ impl<Q: QueuePair> Inbound<Q> {
     fn admit_memory<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
         let refusal = {
             let mut state = self.state.lock();
-            if hello.term != state.open || hello.term.node() != hello.node {
-                Some(format!("term {} is not open here, but {}", hello.term, state.open))
+            if state.open != Some(hello.term) || hello.term.node() != hello.node {
+                Some(format!("term {} is not open here", hello.term))
             } else if state.memory.len() >= MEMORY_MAX {
                 Some("no room for more connections to the memory".into())
             } else {
@@ -147,15 +157,12 @@ impl<Q: QueuePair> Inbound<Q> {
             incoming.reject(&reason);
             return Ok(());
         }
-        let rights = Rights::READ.and(Rights::WRITE);
-        let lend = |id, region: &Arc<Region>| Grant { id, region: region.clone(), rights };
-        let grants = vec![lend(ARENA_REGION, &self.arena), lend(PAGE_REGION, &self.page)];
-        let accepted = incoming.accept(&[], grants, 0, &self.channel);
+        let accepted = incoming.accept(&[], self.grants(), 0, &self.channel);
         let mut state = self.state.lock();
         // Under one lock with the look at the term: the fence sees it either in the list or entering.
         let outcome = match accepted {
             Err(error) => Err(error),
-            Ok(qp) if state.open == hello.term => {
+            Ok(qp) if state.open == Some(hello.term) => {
                 state.memory.push((hello.term, qp));
                 Ok(())
             }
@@ -176,24 +183,30 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 
     /// Opens `term`: lends memory to its leader alone, and returns when no WRITE of an older term can land
-    /// any more. Fails if that cannot be said.
+    /// any more. Fails if that cannot be said; then no term is open.
     pub fn fence(&self, term: Term) -> Result<(), SetupError> {
         let older = {
             let mut state = self.state.lock();
-            state.open = state.open.max(term);
-            let (older, same) = state.memory.drain(..).partition(|(of, _)| *of < term);
-            state.memory = same;
-            older
+            if state.open == Some(term) {
+                return Ok(());
+            }
+            state.open = None;
+            std::mem::take(&mut state.memory)
         };
         self.revoke(older)?;
         let until = now() + ENTERING;
-        while self.state.lock().entering > 0 {
+        loop {
+            let mut state = self.state.lock();
+            if state.entering == 0 {
+                state.open = Some(term);
+                return Ok(());
+            }
+            drop(state);
             if now() >= until {
                 return Err(SetupError::Timeout("a replica that is being let in".into()));
             }
             sleep(Duration::from_millis(1));
         }
-        Ok(())
     }
 
     /// Ends all connections to the memory, before the leader of the open term makes new ones.
@@ -202,14 +215,18 @@ impl<Q: QueuePair> Inbound<Q> {
         self.revoke(all)
     }
 
+    /// Ends them all. One that cannot be ended stays, for the next fence to fail on.
     fn revoke(&self, queue_pairs: Vec<(Term, Q)>) -> Result<(), SetupError> {
         if Mutant::NoFence.is_on() {
             self.state.lock().memory.extend(queue_pairs);
             return Ok(());
         }
         let mut outcome = Ok(());
-        for (_, mut qp) in queue_pairs {
-            outcome = outcome.and(end(&mut qp));
+        for (term, mut qp) in queue_pairs {
+            if let Err(error) = end(&mut qp) {
+                self.state.lock().memory.push((term, qp));
+                outcome = Err(error);
+            }
         }
         outcome
     }
@@ -224,7 +241,6 @@ impl<Q: QueuePair> Inbound<Q> {
             let qp = &mut state.memory[at].1;
             qp.poll(&mut done);
             done.clear();
-            // One that cannot be ended stays, for the fence to fail on.
             if qp.state().is_err() && end(qp).is_ok() {
                 state.memory.swap_remove(at);
             } else {
@@ -244,3 +260,6 @@ fn end<Q: QueuePair>(qp: &mut Q) -> Result<(), SetupError> {
         _ => qp.fence(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ mod replica;
 mod talk;
 mod vault;
 
-pub(crate) use inbound::Inbound;
+pub(crate) use inbound::{CONNECTIONS_MAX, Inbound};
 pub(crate) use reign::Releases;
 pub(crate) use replica::{Prepared, Replica};
 

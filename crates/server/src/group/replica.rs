@@ -56,9 +56,9 @@ impl<T: Transport> Prepared<T> {
         Ok(Prepared { options, group, lent, page, channel, inbound, hall, seed })
     }
 
-    /// What it lends to every client of a leader.
+    /// What it lends to clients, and to the leader of a term.
     pub fn grants(&self) -> Vec<Grant> {
-        self.lent.grants()
+        [self.lent.grants(), self.inbound.grants()].concat()
     }
 
     /// Lets it live.

@@ -1,0 +1,199 @@
+//! The fence against a leader at work: streams of entries and heartbeats on queue pairs of their own, cut off
+//! in the middle; then nothing changes any more.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longarm_base::RegionId;
+use longarm_fabric::tcp::Tcp;
+use longarm_fabric::{Address, ListenOptions, Listener, Login, Op, Ticket, Transport};
+use longarm_memory::{Mapped, Words};
+use longarm_replica::page::{BYTES as PAGE_BYTES, FLOORS};
+
+use super::super::options::Member;
+use super::super::talk::Way;
+use super::super::vault::{FileVault, Vault};
+use super::*;
+
+const ARENA_BYTES: u64 = 1 << 20;
+const SOON: Duration = Duration::from_secs(20);
+/// Connections of a leader: one for heartbeats, the others for streams.
+const QUEUE_PAIRS: usize = 3;
+/// WRITEs under way on each before the fence.
+const AT_LEAST: u64 = 50;
+
+fn region(bytes: u64) -> Arc<Region> {
+    let options = RegionOptions { name: "fenced".into(), bytes, backing: Backing::Memory };
+    Arc::new(Region::create(&options).expect("memory"))
+}
+
+/// Node 1 of a group, as others find it.
+struct House<T: Transport> {
+    inbound: Inbound<T::Qp>,
+    arena: Arc<Region>,
+    page: Arc<Region>,
+    address: Address,
+    group: u64,
+}
+
+impl<T: Transport> House<T> {
+    fn new(address: Address) -> House<T> {
+        let member = |node| Member { node: NodeId(node), address: address.clone() };
+        let dir = tempfile::tempdir().expect("a directory");
+        let vault: Arc<dyn Vault> = Arc::new(FileVault::open(dir.path()).expect("a vault"));
+        let ms = Nanos::from_millis;
+        let options = GroupOptions {
+            id: 7,
+            node: NodeId(1),
+            members: vec![member(1), member(2), member(3)],
+            timing: longarm_replica::Timing {
+                heartbeat: ms(5),
+                suspect: ms(40),
+                promise: ms(50),
+                election: ms(500),
+            },
+            first: None,
+            sum_key: 1,
+            hash_key: 2,
+            vault,
+        };
+        let (arena, page) = (region(ARENA_BYTES), region(PAGE_BYTES));
+        let channel = Channel::new().expect("a channel");
+        let group = options.id;
+        let inbound = Inbound::new(options, (arena.clone(), page.clone()), channel, Arc::new(|_| {}));
+        House { inbound, arena, page, address, group }
+    }
+
+    /// Lets others in until told to stop.
+    fn host(&self, mut listener: T::Listener, stop: &AtomicBool) {
+        // Relaxed: a wish, seen sooner or later.
+        while !stop.load(Ordering::Relaxed) {
+            if let Some(incoming) = listener.accept(Duration::from_millis(10)).expect("accept") {
+                self.inbound.admit(incoming);
+            }
+        }
+    }
+
+    fn way(&self, transport: &Arc<T>, node: NodeId) -> Way<T> {
+        Way {
+            transport: transport.clone(),
+            group: self.group,
+            me: node,
+            address: self.address.clone(),
+            login: Login::None,
+            timeout: SOON,
+        }
+    }
+
+    /// A leader at work is cut off by the next term. Whether all memory is still after that.
+    fn round(&self, way: &Way<T>, (term, next): (Term, Term)) -> bool {
+        let (posted, over) = ([const { AtomicU64::new(0) }; QUEUE_PAIRS], AtomicBool::new(false));
+        let is_idle = |posted: &AtomicU64| {
+            // Relaxed: pairs with the store in `lead`.
+            posted.load(Ordering::Relaxed) < AT_LEAST
+        };
+        let still = std::thread::scope(|leader| {
+            for (which, posted) in (0..).zip(&posted) {
+                let qp = way.memory(term, 0).expect("its term is open");
+                let over = &over;
+                leader.spawn(move || lead(qp, which, posted, over));
+            }
+            let until = now() + Nanos(SOON.as_nanos() as u64);
+            while posted.iter().any(is_idle) && now() < until {
+                std::thread::yield_now();
+            }
+            self.inbound.fence(next).expect("fence");
+            let image = self.image();
+            let still = [0, 1, 10].into_iter().all(|wait| {
+                sleep(Duration::from_millis(wait));
+                self.image() == image
+            });
+            // Relaxed: pairs with the load in `lead`.
+            over.store(true, Ordering::Relaxed);
+            still
+        });
+        assert!(!posted.iter().any(is_idle), "the leader was not at work");
+        let refused = way.memory(term, 0).map(|_| ()).expect_err("its term is over").to_string();
+        assert!(refused.contains("is not open here"), "{refused}");
+        still
+    }
+
+    fn image(&self) -> Vec<u8> {
+        let copy = |memory: &Mapped| {
+            let mut bytes = vec![0; memory.bytes() as usize];
+            memory.copy_out(0, &mut bytes);
+            bytes
+        };
+        [copy(self.arena.memory()), copy(self.page.memory())].concat()
+    }
+}
+
+/// What a leader sends on its connection `which` as number `i`.
+fn send<Q: QueuePair>(qp: &mut Q, which: u64, i: u64) -> Result<(), longarm_fabric::PostError> {
+    let write = |region: RegionId, offset, len: u64| {
+        let bytes: Vec<u8> = i.to_le_bytes().into_iter().cycle().take(len as usize).collect();
+        (region, offset, bytes)
+    };
+    let (region, offset, bytes) = match (which, i % 8) {
+        (0, _) => write(PAGE_REGION, 0, FLOORS + 16),
+        // Streams: small entries, and now and then many neighbours in one WRITE.
+        (_, 0) => write(ARENA_REGION, which * (64 << 10), 16 << 10),
+        _ => write(ARENA_REGION, which * (256 << 10) + i % 512 * 128, 112),
+    };
+    qp.post(Op::Write { region, offset, bytes: &bytes }, Ticket(i))
+}
+
+/// Sends until the connection breaks, or the round is over.
+fn lead<Q: QueuePair>(mut qp: Q, which: u64, posted: &AtomicU64, over: &AtomicBool) {
+    let mut done = Completions::new(64);
+    let mut i = 0;
+    // Relaxed: a wish, seen sooner or later.
+    while qp.state().is_ok() && !over.load(Ordering::Relaxed) {
+        if send(&mut qp, which, i + 1).is_ok() {
+            i += 1;
+            // Relaxed: says only that it is at work.
+            posted.store(i, Ordering::Relaxed);
+        }
+        qp.ring();
+        qp.poll(&mut done);
+        done.clear();
+    }
+}
+
+fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) {
+    let listener = ours.listen(address, ListenOptions::default()).expect("listen");
+    let house = House::<T>::new(listener.address());
+    let (theirs, stop) = (Arc::new(theirs), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| house.host(listener, &stop));
+        let mut term = Term::new(1, NodeId(2));
+        house.inbound.fence(term).expect("nobody is there yet");
+        let changed = (0..rounds).find(|round| {
+            let next = term.next_of(NodeId(if round % 2 == 0 { 3 } else { 2 })).expect("a term");
+            let still = house.round(&house.way(&theirs, term.node()), (term, next));
+            term = next;
+            !still
+        });
+        // Relaxed: pairs with the load in `host`.
+        stop.store(true, Ordering::Relaxed);
+        assert_eq!(changed, None, "the round in which memory changed after the fence returned");
+    });
+}
+
+#[test]
+fn nothing_of_an_older_term_lands_after_the_fence() {
+    fenced((Tcp::new(), Tcp::new()), &"tcp://127.0.0.1:0".parse().expect("an address"), 10);
+}
+
+/// The same between the devices of LONGARM_VERBS_DEVICES, the leader on the first.
+#[cfg(feature = "rdma-tests")]
+#[test]
+fn nothing_of_an_older_term_lands_after_the_fence_over_rdma() {
+    use longarm_fabric::verbs::{Verbs, survey};
+    let text = std::env::var("LONGARM_VERBS_DEVICES").expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
+    let (near, device) = text.split_once(',').expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
+    let survey = survey().expect("devices").into_iter().find(|survey| survey.device == device);
+    let ports = survey.expect("the second device").ports;
+    let ip = ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID");
+    let leader = Verbs::new().with_device(near.parse().expect("a device"));
+    fenced((Verbs::new(), leader), &Address::Verbs(format!("{ip}:0")), 40);
+}
