@@ -4,6 +4,7 @@
 
 mod cluster;
 mod demo;
+mod group;
 mod harness;
 mod load;
 mod saved;

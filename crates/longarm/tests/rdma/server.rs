@@ -1,29 +1,9 @@
-//! The program over RDMA, as a user would run it: server, clients and demo, from the first of the devices in
-//! LONGARM_VERBS_DEVICES to the second.
-
-#![allow(missing_docs, reason = "tests")]
+//! One server on the second device, clients on the first.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 
-use longarm_fabric::verbs::survey;
-
-const LONGARM: &str = env!("CARGO_BIN_EXE_longarm");
-
-fn devices() -> (String, String) {
-    let text = std::env::var("LONGARM_VERBS_DEVICES").expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
-    let (one, two) = text.split_once(',').expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
-    (one.to_string(), two.to_string())
-}
-
-/// An address of the second device.
-fn address(port: u16) -> String {
-    let (_, name) = devices();
-    let survey = survey().expect("devices").into_iter().find(|survey| survey.device == name);
-    let ports = survey.expect("the server's device").ports;
-    let ip = ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID");
-    format!("verbs://{ip}:{port}")
-}
+use crate::{LONGARM, address, devices};
 
 fn client(address: &str, words: &[&str]) -> Output {
     let mut command = Command::new(LONGARM);
