@@ -68,7 +68,8 @@ impl<T: Transport> House<T> {
         // Relaxed: a wish, seen sooner or later.
         while !stop.load(Ordering::Relaxed) {
             if let Some(incoming) = listener.accept(Duration::from_millis(10)).expect("accept") {
-                self.inbound.admit(incoming);
+                let hello = PeerHello::decode(incoming.hello()).expect("only replicas come by here");
+                self.inbound.admit(incoming, &hello);
             }
         }
     }
