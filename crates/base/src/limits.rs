@@ -38,6 +38,9 @@ pub const READ_MAX: u32 = 256 << 10;
 pub const QUEUE_DEPTH: usize = 256;
 /// Clients one server accepts at once.
 pub const CLIENTS_MAX: usize = 4096;
+/// How far the rate of a clock may be from true, in millionths (VERIFY X4): what crystals differ by, a
+/// hundred times. All leases, promises and quarantines rest on it.
+pub const DRIFT_PPM: u64 = 10_000;
 /// How often an operation is tried again within its deadline before the client says so.
 pub const RETRIES_MAX: u32 = 1024;
 

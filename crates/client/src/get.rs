@@ -204,8 +204,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Looks at the heartbeat until the lease is valid; gives up in favour of the server where that takes too
-    /// long.
+    /// Looks at the heartbeat until the lease is valid, and sees to it that its anchor stays young; gives up
+    /// in favour of the server where that takes too long.
     fn renew(&mut self, deadline: Nanos) -> Result<Nanos, Trouble> {
         let patience = now() + self.connected()?.patience();
         let mut asked = false;
@@ -213,7 +213,11 @@ impl<T: Transport> Client<T> {
             let link = self.connected()?;
             link.look_at_heartbeat(deadline)?;
             let begin = now();
-            if link.has_lease(begin) {
+            let (valid, loose) = (link.has_lease(begin), link.wants_anchor(begin));
+            if loose {
+                self.anchor_soon();
+            }
+            if valid {
                 return Ok(begin);
             }
             // A loose anchor (a slow connect), or a server that makes no progress: an answer tells which.

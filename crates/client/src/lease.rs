@@ -8,11 +8,16 @@
 //! On shared memory both sides read one clock, and the bound is exact.
 //! (1) `end` never promises more than D after a moment at which the server was alive.
 //! (2) Only rates are assumed: two clocks drift apart by at most one part in [`DRIFT`].
+//! (3) What an anchor says is worth less with time. Before that costs much of the lease, the server is asked
+//!     for a new one ([`Lease::wants_anchor`]); nobody waits for the answer.
 
+use longarm_base::limits::DRIFT_PPM;
 use longarm_base::{Mutant, Nanos};
 
-/// Clocks drift apart by at most one part in so many (200 ppm).
-const DRIFT: i128 = 5000;
+/// Two clocks drift apart by at most one part in so many: one may be fast by [`DRIFT_PPM`], the other slow.
+const DRIFT: i128 = 1_000_000 / (2 * DRIFT_PPM as i128) - 1;
+/// A new anchor is wanted when the old one has cost one part in so many of the lease.
+const LOOSE: u64 = 8;
 
 /// One client's lease on one server's memory.
 #[derive(Clone, Debug)]
@@ -22,12 +27,14 @@ pub(crate) struct Lease {
     offset: Option<i128>,
     exact: bool,
     anchored: Nanos,
+    /// When a new anchor was last wanted.
+    wanted: Nanos,
     end: Nanos,
 }
 
 impl Lease {
     pub(crate) fn new(length: Nanos) -> Lease {
-        Lease { length, offset: None, exact: false, anchored: Nanos(0), end: Nanos(0) }
+        Lease { length, offset: None, exact: false, anchored: Nanos(0), wanted: Nanos(0), end: Nanos(0) }
     }
 
     /// Both sides read the same clock.
@@ -51,12 +58,26 @@ impl Lease {
     /// The server was alive at `stamp` of its clock; `now` is the client's.
     pub(crate) fn observe(&mut self, stamp: Nanos, now: Nanos) {
         let Some(offset) = self.offset else { return };
-        let drift = if self.exact { 0 } else { i128::from(now.since(self.anchored).0) / DRIFT };
+        let drift = if self.exact {
+            0
+        } else {
+            i128::from(now.since(self.anchored).0) / DRIFT
+        };
         let length = i128::from(self.length.0) * (DRIFT - 1) / DRIFT;
         let end = i128::from(stamp.0) + offset - drift + length;
         let end = Nanos(u64::try_from(end.max(0)).unwrap_or(u64::MAX));
         // A stamp from the future of the bound is a broken clock: it earns no more than a fresh one.
         self.end = self.end.max(end).min(now + self.length);
+    }
+
+    /// Whether to ask the server for an answer, which anchors the lease anew: once in a lease at most.
+    pub(crate) fn wants_anchor(&mut self, now: Nanos) -> bool {
+        let lost = now.since(self.anchored).0 / DRIFT as u64;
+        let wanted = !self.exact && lost > self.length.0 / LOOSE && now.since(self.wanted) > self.length;
+        if wanted {
+            self.wanted = now;
+        }
+        wanted
     }
 
     /// Forgets all trust, as after a broken connection.
@@ -88,7 +109,7 @@ mod tests {
         /// stamp's true moment (VERIFY I9, in the client's part).
         #[test]
         fn never_longer_than_the_length_after_the_server_lived(
-            skew in -1_000_000_000_000i64..1_000_000_000_000, ppm in -190i64..190,
+            skew in -1_000_000_000_000i64..1_000_000_000_000, ppm in -19_000i64..19_000,
             round_trips in proptest::collection::vec((0u64..5_000_000, 0u64..5_000_000,
                 1u64..50_000_000), 1..20),
         ) {
@@ -123,5 +144,18 @@ mod tests {
         assert!(lease.valid(Nanos(10_000_000)) && !lease.valid(Nanos(11_060_000)));
         lease.forget();
         assert!(!lease.valid(Nanos(1_100_000)));
+    }
+
+    #[test]
+    fn an_old_anchor_is_replaced_before_it_costs_much() {
+        let mut lease = Lease::new(Nanos::from_millis(10));
+        lease.anchor(Nanos(0), Nanos(0));
+        // Two per cent of this are an eighth of the lease.
+        let late = Nanos::from_millis(62);
+        assert!(!lease.wants_anchor(Nanos::from_millis(60)), "not yet");
+        assert!(lease.wants_anchor(late) && !lease.wants_anchor(late), "once in a lease");
+        assert!(lease.wants_anchor(late + Nanos::from_millis(11)), "and again, should no answer come");
+        lease.same_clock();
+        assert!(!lease.wants_anchor(Nanos::from_millis(60_000)), "there is nothing to anchor");
     }
 }

@@ -368,6 +368,10 @@ impl<Q: QueuePair> Link<Q> {
         self.lease.valid(end) && end.since(begin).0 <= self.welcome.read_bound
     }
 
+    pub(crate) fn wants_anchor(&mut self, now: Nanos) -> bool {
+        self.lease.wants_anchor(now)
+    }
+
     #[inline(always)]
     pub(crate) fn should_renew(&self, now: Nanos) -> bool {
         self.lease.should_renew(now)

@@ -1,10 +1,7 @@
 //! The times of a group, and what they must be to each other.
 
 use longarm_base::Nanos;
-
-/// How fast clocks may run against each other, in millionths (VERIFY X4): what two crystals differ by, and
-/// a hundred times that.
-pub const DRIFT_PPM: u64 = 10_000;
+use longarm_base::limits::DRIFT_PPM;
 
 /// Times of a group; all of its replicas have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
