@@ -70,6 +70,14 @@ impl Attachment {
         self.news.poke();
     }
 
+    /// All before the start is there: it was pushed by whoever syncs it. Returns the start.
+    pub fn count_start(&self) -> u64 {
+        let start = self.start().unwrap_or(0);
+        // Release: pairs with `acked`.
+        self.acked.fetch_max(start, Ordering::Release);
+        start
+    }
+
     /// Positions below this are surely there, once it is synced.
     pub fn acked(&self) -> u64 {
         // Acquire: pairs with the Release of `Outgoing::poll`.
@@ -355,10 +363,6 @@ impl<Q: QueuePair> Outgoing<Q> {
         let node = self.attachment.node;
         if !self.synced && self.attachment.is_synced() {
             self.synced = true;
-            // All before the start was pushed to it before it was synced.
-            let start = self.attachment.start().unwrap_or(0);
-            // Release: pairs with `Attachment::acked`.
-            self.attachment.acked.fetch_max(start, Ordering::Release);
             gate.set_synced(node, true);
         }
         gate.ack(node, self.attachment.acked());

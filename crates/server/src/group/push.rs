@@ -9,7 +9,8 @@
 //! (3) *Table*, then *content* of older terms; and all of it has landed before
 //! (4) *Attach*: each stream sends to it from its present end on, claims first. What a stream wrote before is
 //! (5) pushed here, entry by entry. Entries never change, so it does not matter what else sends the same.
-//! (6) *Adopt*: it holds the start set and all of this term that it may ever be counted for.
+//! (6) *Adopt*: it holds the start set and all of this term that it may ever be counted for; it counts once
+//!     its floors say so.
 //!     Until then a follower whose memory counts goes on counting for what it held. What is pushed keeps
 //!     that true: where it has an entry that an older term committed, the same bytes are written.
 //! (7) It is kept: releases are asked of it, until somebody lets it go.
@@ -124,6 +125,11 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held:
     let until = now() + peer.patience;
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
     let synced = peer.talk()?.settle(&Ask::Adopt { term, reclaimed }, (until, push.worth), wanted)?;
+    // What was reclaimed is missing there. Before anything is counted from it, its floors say that this is
+    // no gap: a survey must not end where nothing is to be found.
+    let starts: Vec<u64> =
+        push.follower.attachments.iter().map(|attachment| attachment.count_start()).collect();
+    push.floors(&starts)?;
     // Release: all that it was synced with is there; pairs with the looks of workers and heart.
     push.follower.synced.store(true, Ordering::Release);
     peer.events.push(Event::Answered(peer.node, synced));
