@@ -70,6 +70,11 @@ impl Lease {
         self.end = self.end.max(end).min(now + self.length);
     }
 
+    /// When trust ends, as far as it was renewed.
+    pub(crate) fn end(&self) -> Nanos {
+        self.end
+    }
+
     /// Whether to ask the server for an answer, which anchors the lease anew: once in a lease at most.
     pub(crate) fn wants_anchor(&mut self, now: Nanos) -> bool {
         let lost = now.since(self.anchored).0 / DRIFT as u64;

@@ -11,6 +11,7 @@ use longarm_fabric::{
     Ticket, Transport, WorkError,
 };
 use longarm_host::now;
+use longarm_host::observe::{Event, observe};
 use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Geometry, Look};
@@ -414,6 +415,7 @@ impl<Q: QueuePair> Link<Q> {
         // Half of the bound: a table retired during this READ is kept for the other half and the lease.
         if end.since(begin).0 <= self.welcome.read_bound / 2 {
             self.lease.observe(beat.stamp, end);
+            observe(|| Event::Trusted { boot: beat.boot, end: self.lease.end() });
             if beat.unix.0 > self.unix.0 {
                 self.unix = beat.unix;
                 self.unix_seen = end;

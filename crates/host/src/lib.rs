@@ -11,6 +11,7 @@
 mod chance;
 mod clock;
 mod lock;
+pub mod observe;
 mod pause;
 mod thread;
 pub mod world;
@@ -21,6 +22,7 @@ mod tests;
 pub use chance::random;
 pub use clock::{now, unix};
 pub use lock::Mutex;
+pub use observe::observe;
 pub use pause::Pause;
 pub use thread::{Panicked, Thread, at_once, relax, sleep, spawn};
 pub use world::World;

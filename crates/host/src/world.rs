@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use longarm_base::{Nanos, UnixMillis};
 
+use crate::observe::Event;
+
 /// What a simulated world offers to the task that runs in it. All of it belongs to one thread; a call that
 /// waits lets other tasks run.
 pub trait World {
@@ -41,6 +43,11 @@ pub trait World {
 
     /// At this time, or now if it is past, the world does something that is no task's: a NIC works.
     fn at(&self, time: Nanos, event: Box<dyn FnOnce()>);
+
+    /// Something happened, on the machine of the running task unless the event says otherwise.
+    fn observe(&self, event: Event) {
+        let _ = event;
+    }
 }
 
 thread_local! {

@@ -49,11 +49,18 @@ impl Gate {
         self.followers.iter().find(|follower| follower.node == node).map_or(0, |follower| follower.acked)
     }
 
+    /// The followers that count as having all positions below `end`.
+    pub fn counted(&self, end: u64) -> impl Iterator<Item = NodeId> {
+        self.counts().filter(move |follower| follower.acked >= end).map(|follower| follower.node)
+    }
+
+    fn counts(&self) -> impl Iterator<Item = &Follower> {
+        self.followers.iter().filter(|follower| follower.synced || Mutant::CountUnsynced.is_on())
+    }
+
     /// All positions below this are committed, where the leader has written those below `written`.
     pub fn committed(&mut self, written: u64) -> u64 {
-        let counts = |follower: &&Follower| follower.synced || Mutant::CountUnsynced.is_on();
-        let counted = self.followers.iter().filter(counts);
-        let reached = self.group.reached(written, counted.map(|follower| follower.acked));
+        let reached = self.group.reached(written, self.counts().map(|follower| follower.acked));
         // What was committed stays so, whoever leaves.
         self.committed = self.committed.max(reached);
         self.committed

@@ -35,6 +35,11 @@ impl Lease {
         self.group.reached(now, self.renewed.iter().map(|&(_, sent)| sent))
     }
 
+    /// The others whose promises a lease that was renewed at this moment rests on.
+    pub fn backers(&self, renewed: Nanos) -> impl Iterator<Item = NodeId> {
+        self.renewed.iter().filter(move |(_, sent)| *sent >= renewed).map(|(node, _)| *node)
+    }
+
     /// When it ends; this may be in the past.
     pub fn end(&self, now: Nanos) -> Nanos {
         match self.renewed(now) {

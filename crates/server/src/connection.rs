@@ -16,6 +16,7 @@ use longarm_base::{Csn, Nanos};
 use longarm_fabric::ring::{BadFrame, Mailbox};
 use longarm_fabric::{Broken, Completion, Completions, PostError, QueuePair};
 use longarm_host::Mutex;
+use longarm_host::observe::{Event, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
 use crate::clock::Moment;
@@ -332,7 +333,13 @@ impl<Q: QueuePair> Connection<Q> {
     fn send_one(&mut self, context: &mut Context<'_>, moment: Moment, late: &Late) -> Result<bool, Fault> {
         match late {
             Late::Header(header) => self.send(&[header]),
-            Late::Applied { header, at } => Ok(context.shared.is_applied(*at) && self.send(&[header])?),
+            Late::Applied { header, at } => {
+                let sent = context.shared.is_applied(*at) && self.send(&[header])?;
+                if sent {
+                    observe(|| Event::Acknowledged { stream: at.stream, position: at.position });
+                }
+                Ok(sent)
+            }
             Late::Get { operation, key } => {
                 let request = Request { key, ..Request::new(RequestKind::Get, *operation) };
                 let outcome = context.shared.engine.get(context.hand, moment, &request);

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use longarm_base::Nanos;
+use longarm_base::{Csn, Nanos};
+use longarm_host::observe::{Event, observe};
 use longarm_memory::{Hash, Mapped};
 use longarm_wire::{Request, RequestKind, Status, hints};
 
@@ -82,8 +83,10 @@ fn once(
     if operation != 0 {
         match session.recall(operation) {
             Recall::New => {}
-            Recall::Ran(outcome, None) => return Executed::Answer(outcome),
-            Recall::Ran(outcome, Some(at)) => return Executed::Later(outcome, at),
+            Recall::Ran(outcome, at) => {
+                tell(session, operation, outcome);
+                return at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at));
+            }
             Recall::Forgotten => return Executed::Answer(Outcome::of(Status::Forgotten)),
         }
     }
@@ -126,9 +129,18 @@ fn once(
     }
     *stalled = None;
     if operation != 0 {
+        tell(session, operation, outcome);
         session.record(operation, outcome, at);
     }
     at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at))
+}
+
+/// Tells a simulated world which version an operation made.
+fn tell(session: &Session, operation: u64, outcome: Outcome) {
+    observe(|| {
+        let csn = if outcome.status == Status::Ok { outcome.csn } else { Csn::NONE };
+        Event::Ran { session: session.id(), operation, csn }
+    });
 }
 
 /// Where the hand's stream has an entry more than `before`.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, Mutant, Nanos, UnixMillis};
+use longarm_host::observe::{Event, observe};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Session};
 use longarm_wire::{Condition, Request, RequestKind, Status};
@@ -257,12 +258,14 @@ impl<M: OwnedWords> Engine<M> {
                 if !self.set_newest(moment, (place, &entry), hash) {
                     return false;
                 }
+                self.show(entry.key, hash);
                 self.leave(stripe);
                 self.mark(hash);
             }
             Change::Remove { hash, stripe } => {
                 let entry = self.own_entry(bytes, place, csn);
                 self.remove_older((entry.key, hash), csn);
+                self.show(entry.key, hash);
                 self.leave(stripe);
             }
             Change::Move { hash, from } => {
@@ -276,6 +279,8 @@ impl<M: OwnedWords> Engine<M> {
                         assert!(switched.is_ok(), "a record that is replaced in place needs no room");
                         // Relaxed: a counter.
                         self.counts.moved.fetch_add(1, Ordering::Relaxed);
+                        drop(pair);
+                        self.show(entry.key, hash);
                     }
                     // Somebody replaced it first.
                     _ => {
@@ -288,6 +293,14 @@ impl<M: OwnedWords> Engine<M> {
             }
         }
         true
+    }
+
+    /// Tells a simulated world what readers find of a key.
+    fn show(&self, key: &[u8], hash: Hash) {
+        observe(|| {
+            let csn = self.index.lock(hash).find(key).map_or(Csn::NONE, |found| found.record().csn());
+            Event::Shown { key: hash.0, csn }
+        });
     }
 
     /// An entry that this worker wrote, and that nothing has superseded: it is there.

@@ -17,6 +17,7 @@ use longarm_base::NodeId;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
 use longarm_host::Pause;
+use longarm_host::observe::{Event, observe};
 use longarm_memory::OwnedWords;
 use longarm_replica::{Gate, Group};
 use longarm_store::segment::layout::line_at;
@@ -172,7 +173,11 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             at += 1;
         }
         let committed = self.gate.committed(stream.written());
-        moved |= committed > stream.committed;
+        if committed > stream.committed {
+            moved = true;
+            let (stream, below) = (stream.number, committed);
+            observe(|| Event::Committed { stream, below, by: self.gate.counted(below).collect() });
+        }
         stream.committed = committed;
         stream.forget(self.followers.iter().map(|follower| follower.posted).min().unwrap_or(u64::MAX));
         // A follower that is merely behind holds up nobody, and is looked at now and then.

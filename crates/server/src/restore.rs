@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longarm_base::{Csn, Mutant, UnixMillis};
 use longarm_host::Mutex;
+use longarm_host::observe::{Event, observe};
 use longarm_index::hash::Table;
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Entry, EntryPlace, Kind, Scratch, Visit};
@@ -109,6 +110,12 @@ impl<M: OwnedWords> Visit for Part<'_, M> {
         if let Some(&soon) = self.hashes.get(SOON) {
             self.engine.index.prefetch_slot(&self.table, soon);
         }
+        observe(|| Event::Restored {
+            key: (entry.kind != Kind::Noop).then_some(hash.0),
+            csn: entry.csn,
+            value: entry.kind.is_value(),
+            by: entry.session.map(|by| (by.id, by.operation)),
+        });
         self.found.highest = self.found.highest.max(entry.csn);
         self.found.expires |= entry.expiry != UnixMillis::NEVER;
         // A completion record is part of its entry, or what was kept of it (`records.rs`).

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::Csn;
+use longarm_host::observe::{Event, observe};
 use longarm_memory::Hash;
 use longarm_store::EntryPlace;
 
@@ -46,6 +47,15 @@ pub(crate) enum Change {
 impl Change {
     fn is_write(self) -> bool {
         matches!(self, Change::Store { .. } | Change::Remove { .. })
+    }
+
+    /// The key that a client's write is of, and whether it then has a value.
+    fn write(self) -> Option<(u64, bool)> {
+        match self {
+            Change::Store { hash, .. } => Some((hash.0, true)),
+            Change::Remove { hash, .. } => Some((hash.0, false)),
+            Change::Move { .. } | Change::Replace { .. } => None,
+        }
     }
 }
 
@@ -138,6 +148,10 @@ impl Stream {
     #[inline]
     pub fn push(&mut self, written: Written) -> u64 {
         let position = self.written();
+        observe(|| {
+            let Written { csn, change, .. } = written;
+            Event::Wrote { stream: self.number, position, csn, write: change.write() }
+        });
         self.kept.push_back(written);
         // Release: the entry is whole; pairs with `Progress::written`.
         self.progress.written.store(position + 1, Ordering::Release);
@@ -159,6 +173,7 @@ impl Stream {
     /// That entry is applied.
     #[inline]
     pub fn set_applied(&mut self) {
+        observe(|| Event::Applied { stream: self.number, position: self.applied });
         self.applied += 1;
         // Moves keep their csn, and are no writes under way.
         let left = (self.applied..self.written()).filter_map(|position| self.at(position));

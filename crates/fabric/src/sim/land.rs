@@ -8,17 +8,20 @@
 use std::sync::Arc;
 
 use longarm_base::limits::LINE;
-use longarm_base::{Nanos, Place};
+use longarm_base::{Nanos, Place, RegionId};
+use longarm_host::observe::{Event, observe};
 use longarm_memory::{Mapped, OwnedWords, Words};
 
 use super::end::{End, News, Side};
 use super::net::Landing;
 use super::pair::Pair;
+use crate::Broken;
 
 /// A WRITE at the far memory.
 pub(super) struct Landed {
     pub number: u64,
     pub imm: Option<u32>,
+    pub region: RegionId,
     pub memory: Mapped,
     pub offset: u64,
     pub bytes: Vec<u8>,
@@ -74,6 +77,7 @@ impl Pair {
             if weather.spread == Nanos(0) || words < 2 { 1 } else { 1 + self.net.draw(2).min(words - 1) };
         if parts == 1 {
             write.memory.copy_in(write.offset, &write.bytes);
+            tell(ends, side, write.region);
             self.landed(ends, side, &write);
             return self.answer(&mut ends[side], side, write.number, Ok(0));
         }
@@ -98,6 +102,7 @@ impl Pair {
                 let mut ends = pair.ends.lock();
                 if !ends[1 - side].deaf && !pair.net.is_down(ends[1 - side].machine) {
                     write.memory.copy_in(write.offset + range.start as u64, &write.bytes[range]);
+                    tell(&ends, side, write.region);
                 }
                 if i == last {
                     ends[side].landing = false;
@@ -117,5 +122,14 @@ impl Pair {
         {
             far.tell(News::Arrived { imm, len: write.bytes.len() as u32 });
         }
+    }
+}
+
+/// Tells the world whose bytes landed where. An end that closed is of a machine that was started again: its
+/// memory is nobody's any more.
+fn tell(ends: &[End; 2], side: Side, region: RegionId) {
+    let (from, into) = (&ends[side], &ends[1 - side]);
+    if into.broken != Some(Broken::Closed) {
+        observe(|| Event::Landed { from: from.machine, into: into.machine, region });
     }
 }

@@ -144,7 +144,7 @@ impl Pair {
                 match execute::may_write(grants, region, offset, bytes.len()) {
                     Ok(grant) => {
                         let memory = grant.region.memory().clone();
-                        return self.land(ends, side, Landed { number, imm, memory, offset, bytes });
+                        return self.land(ends, side, Landed { number, imm, region, memory, offset, bytes });
                     }
                     Err(denied) => Err(denied),
                 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
 use longarm_host::Pause;
+use longarm_host::observe::{Event, observe};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Group, Lease, Timing};
 use longarm_wire::PAGE_REGION;
@@ -65,6 +66,10 @@ pub(crate) fn run<Q: QueuePair>(reign: &Reign<Q>, (group, timing): (Group, Timin
         let now = shared.moment();
         let renewed = lease.renewed(now.now);
         if renewed > Nanos(0) {
+            observe(|| {
+                let by = lease.backers(renewed).collect();
+                Event::Leased { renewed, end: lease.end(now.now), by }
+            });
             if let Some(later) = &shared.engine.later {
                 later.set_lease(lease.end(now.now));
             }

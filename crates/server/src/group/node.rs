@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Channel, Completion, Completions, QueuePair, Transport};
+use longarm_host::observe::{Event as Seen, observe};
 use longarm_host::{Mutex, Pause, Thread, now, sleep};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
@@ -98,6 +99,7 @@ impl<T: Transport> Node<T> {
         };
         let vault = |error| StartError::Os("keep what this replica promised", error);
         group_options.vault.store(Promise { term, boot }).map_err(vault)?;
+        observe(|| Seen::Started { term });
         // What it promised before it was started again is open: that leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
@@ -359,6 +361,7 @@ impl<T: Transport> Node<T> {
             Action::Adopt(term, reclaimed) => {
                 self.clear_floors();
                 self.page.memory().store(page::RECLAIMED, reclaimed);
+                observe(|| Seen::Adopted { term });
                 self.log(&format!("node {} is in sync in term {term}", self.group.me()));
             }
             Action::Install(start) => return Some(self.install(&start)),
@@ -376,9 +379,13 @@ impl<T: Transport> Node<T> {
         self.look = None;
         let promise = Promise { term, boot: self.boot };
         let kept = self.group_options.vault.store(promise).map_err(|error| error.to_string());
+        if kept.is_ok() {
+            observe(|| Seen::Promised { term });
+        }
         let fenced = kept.and_then(|()| self.inbound.fence(term).map_err(|error| error.to_string()));
         match fenced {
             Ok(()) => {
+                observe(|| Seen::Fenced { term });
                 // A heartbeat that landed before the fence is seen before anything is reported (L8).
                 self.machine.look(Beat(self.page.memory().load(page::BEAT)), now());
                 Event::Promised(term)
@@ -411,7 +418,13 @@ impl<T: Transport> Node<T> {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let Some(sync) = self.machine.sync() else { return Report::default() };
         let look = Look::new((self.lent.arena.memory(), &self.sums), sync, self.floors());
-        let report = look.report(self.page.memory().load(page::RECLAIMED), self.streams());
+        let reclaimed = self.page.memory().load(page::RECLAIMED);
+        let report = look.report(reclaimed, self.streams());
+        observe(|| {
+            let lens = report.streams.iter().map(|extent| extent.len).collect();
+            let (term, mixed) = (self.machine.promised(), self.machine.is_mixed());
+            Seen::Reported { term, sync, lens, reclaimed, mixed }
+        });
         self.look = Some(look);
         report
     }
@@ -446,8 +459,13 @@ impl<T: Transport> Node<T> {
 
     fn install(&mut self, start: &StartSet) -> Event {
         let began = now();
+        observe(|| {
+            let cuts = start.cuts.iter().map(|cut| cut.len).collect();
+            Seen::Installing { term: start.term, base: start.base, cuts }
+        });
         match self.try_install(start) {
             Ok(()) => {
+                observe(|| Seen::Adopted { term: start.term });
                 let items = self.reign.as_ref().map_or(0, |led| led.reign.shared.engine.index.items());
                 let took = now().since(began).0 / 1000;
                 self.log(&format!("term {}: the start set is here, {items} items, {took} us", start.term));
@@ -527,6 +545,7 @@ impl<T: Transport> Node<T> {
     fn serve(&mut self, term: Term) {
         let Some(led) = &self.reign else { return };
         let shared = &led.serving.shared;
+        observe(|| Seen::Served { term, boot: shared.boot });
         shared.control.set_state(longarm_index::control::ServerState::Serving);
         shared.enter(Phase::Serving, Nanos(u64::MAX));
         self.hall.set(Some(led.serving.clone()));
@@ -554,6 +573,7 @@ impl<T: Transport> Node<T> {
             self.page.memory().store(page::floor_at(stream), door.written());
         }
         self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
+        observe(|| Seen::SteppedDown { term: led.reign.term });
         // Clients may read this memory until their leases are over (M8).
         let now = now();
         if for_another && now < lease {

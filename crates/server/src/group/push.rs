@@ -23,6 +23,7 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Mutant, Nanos, Term};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
+use longarm_host::observe::{Event as Told, observe};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
 use longarm_store::EntryPlace;
@@ -282,7 +283,9 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     fn reclaimed(&mut self, count: u64) -> Result<(), Mute> {
         let until = self.until();
         self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)?;
-        self.flush()
+        self.flush()?;
+        observe(|| Told::Told { node: self.follower.node, reclaimed: count });
+        Ok(())
     }
 
     /// Has the follower let go of segments that are to be freed. Everything that was pushed into them before

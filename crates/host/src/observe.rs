@@ -1,0 +1,172 @@
+//! What replicas and clients did, in the words of the specification, told to the world they run in.
+//!
+//! The simulator's judges replay it against the rules (docs/protocol.md, "Invariants"). Without the feature
+//! `observe`, which only the simulator asks for, nobody is told anything and the compiler knows it: no event
+//! is built. An event never decides anything: whoever tells it goes on as if it had not.
+
+use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
+
+/// Something happened. Terms that are not named are the one that the machine leads, or is about to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A replica starts, and finds on disk that it promised this term.
+    Started {
+        /// Zero at its very first start.
+        term: Term,
+    },
+    /// A promise is on disk.
+    Promised {
+        /// What is promised: to take part in no older term.
+        term: Term,
+    },
+    /// No WRITE of an older term can land in this replica's memory any more (M1).
+    Fenced {
+        /// The term that is open now.
+        term: Term,
+    },
+    /// A replica looked at what it holds, to report it for the term it promised (M2).
+    Reported {
+        /// For which term.
+        term: Term,
+        /// The term whose start set it holds.
+        sync: Term,
+        /// What it holds of each of that term's streams: all positions below.
+        lens: Vec<u64>,
+        /// Segments of which it was told, in that term, that they are free.
+        reclaimed: u64,
+        /// Its memory is being overwritten with another start set.
+        mixed: bool,
+    },
+    /// A candidate has the reports of a majority and makes their start set its own (M3).
+    Installing {
+        /// The new term.
+        term: Term,
+        /// The term that it goes on from.
+        base: Term,
+        /// Where the streams of the base are cut: positions below are in the start set.
+        cuts: Vec<u64>,
+    },
+    /// An entry of the start set was found, and counts.
+    Restored {
+        /// Hash of its key; `None` for one that only says what became of an operation.
+        key: Option<u64>,
+        /// Its version.
+        csn: Csn,
+        /// It is no delete.
+        value: bool,
+        /// Session and operation that wrote it.
+        by: Option<(u64, u64)>,
+    },
+    /// A replica holds the start set of a term: of another's, or of its own.
+    Adopted {
+        /// Its sync term from now on.
+        term: Term,
+    },
+    /// A leader begins to serve.
+    Served {
+        /// Its term.
+        term: Term,
+        /// The number by which clients know this server.
+        boot: u64,
+    },
+    /// A leader ended all that its term was doing.
+    SteppedDown {
+        /// Its term.
+        term: Term,
+    },
+    /// A leader takes its lease to last until `end` (M6).
+    Leased {
+        /// When the renewal it rests on was begun, on the leader's clock.
+        renewed: Nanos,
+        /// On the same clock.
+        end: Nanos,
+        /// The followers whose promises it rests on.
+        by: Vec<NodeId>,
+    },
+    /// A client takes what it READs of this server to be current until `end` (M7).
+    Trusted {
+        /// Which server.
+        boot: u64,
+        /// On the client's clock.
+        end: Nanos,
+    },
+    /// A leader wrote the next entry of one of its streams.
+    Wrote {
+        /// Which stream.
+        stream: u16,
+        /// Its position.
+        position: u64,
+        /// Its version. A copy of an entry keeps it.
+        csn: Csn,
+        /// Hash of its key and whether it is no delete, for a write of a client; `None` for a copy.
+        write: Option<(u64, bool)>,
+    },
+    /// A client's operation was executed, or what came of it before was found (L17).
+    Ran {
+        /// Whose.
+        session: u64,
+        /// Which.
+        operation: u64,
+        /// The version that it made.
+        csn: Csn,
+    },
+    /// A leader counts all positions of a stream below this as committed (M4).
+    Committed {
+        /// Which stream.
+        stream: u16,
+        /// All positions below.
+        below: u64,
+        /// The followers whose acknowledgements make the majority.
+        by: Vec<NodeId>,
+    },
+    /// A follower was told how many segments are free.
+    Told {
+        /// The follower.
+        node: NodeId,
+        /// How many.
+        reclaimed: u64,
+    },
+    /// A leader applied an entry.
+    Applied {
+        /// Which stream.
+        stream: u16,
+        /// Its position.
+        position: u64,
+    },
+    /// From now on readers find this version of a key.
+    Shown {
+        /// Hash of the key.
+        key: u64,
+        /// [`Csn::NONE`] if they find none.
+        csn: Csn,
+    },
+    /// A client was told that the write at this position is done (M5).
+    Acknowledged {
+        /// Which stream.
+        stream: u16,
+        /// Its position.
+        position: u64,
+    },
+    /// Bytes that another machine had sent landed in memory.
+    Landed {
+        /// Who had sent them.
+        from: u32,
+        /// Into whose memory.
+        into: u32,
+        /// Which region of the receiver.
+        region: RegionId,
+    },
+}
+
+/// Tells the world that this thread is in, if any.
+#[cfg(feature = "observe")]
+pub fn observe(event: impl FnOnce() -> Event) {
+    if let Some(world) = crate::world::entered() {
+        world.observe(event());
+    }
+}
+
+/// Tells nobody.
+#[cfg(not(feature = "observe"))]
+#[inline(always)]
+pub fn observe(_event: impl FnOnce() -> Event) {}
