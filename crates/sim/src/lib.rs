@@ -3,9 +3,14 @@
 //! [`world`] runs the code that ships, unchanged: what `longarm-host` would ask of the operating system, the
 //! world answers. The same seed gives the same run (I21).
 
+pub mod faults;
+pub mod judge;
+pub mod notes;
+pub mod reduce;
 pub mod replicas;
 pub mod run;
 pub mod scenario;
+pub mod timeline;
 mod workload;
 pub mod world;
 

@@ -1,12 +1,13 @@
-//! `longarm-sim --scenario S --seeds A..B`: runs seeds, and says how to run the one that failed again.
+//! `longarm-sim --scenario S --seeds A..B`: runs seeds, reduces what fails, and says how to run it again.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
-use longarm_sim::run::run;
-use longarm_sim::scenario::{SCENARIOS, Scenario};
+use longarm_sim::reduce::{Reduction, describe, reduce};
+use longarm_sim::run::play;
+use longarm_sim::scenario::{Plan, SCENARIOS, Scenario};
 
 /// Runs seeds of a simulated world.
 #[derive(Parser)]
@@ -22,6 +23,14 @@ struct Args {
     /// Which scenario; all of them if none is named.
     #[arg(long, value_parser = scenario)]
     scenario: Option<&'static Scenario>,
+
+    /// What of each seed's plan is run: what a reduced violation is printed with.
+    #[arg(long, default_value_t)]
+    only: Reduction,
+
+    /// Runs spent on making the first violation of a scenario smaller; 0: none.
+    #[arg(long, default_value_t = 200)]
+    reduce: u32,
 }
 
 fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {
@@ -34,8 +43,7 @@ fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {
 }
 
 fn scenario(text: &str) -> Result<&'static Scenario, String> {
-    let names: Vec<_> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
-    Scenario::named(text).ok_or_else(|| format!("there are {}", names.join(", ")))
+    Scenario::named(text).ok_or_else(|| format!("there are {}", Scenario::names().join(", ")))
 }
 
 /// Sums over seeds.
@@ -45,12 +53,13 @@ struct Sums {
     in_doubt: usize,
     faults: u64,
     steps: u64,
+    events: u64,
     violations: Vec<(u64, String)>,
 }
 
 /// Runs the seeds on all cores: a world has one thread, so seeds do not meet.
-fn run_all(scenario: &Scenario, seeds: std::ops::Range<u64>, stop: bool) -> Sums {
-    let (next, sums) = (AtomicU64::new(seeds.start), Mutex::new(Sums::default()));
+fn run_all(args: &Args, scenario: &Scenario) -> Sums {
+    let (next, sums) = (AtomicU64::new(args.seeds.start), Mutex::new(Sums::default()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
@@ -58,19 +67,20 @@ fn run_all(scenario: &Scenario, seeds: std::ops::Range<u64>, stop: bool) -> Sums
                 loop {
                     // Relaxed: only the number itself matters.
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if !seeds.contains(&seed) {
+                    if !args.seeds.contains(&seed) {
                         return;
                     }
-                    let report = run(scenario, seed);
+                    let report = play(&args.only.of(&Plan::of(scenario, seed)));
                     let mut sums = sums.lock().expect("a violation is no panic");
-                    if stop && report.violation.is_some() {
+                    if args.stop && report.violation.is_some() {
                         // Relaxed: only the number itself matters.
-                        next.store(seeds.end, Ordering::Relaxed);
+                        next.store(args.seeds.end, Ordering::Relaxed);
                     }
                     sums.operations += report.operations;
                     sums.in_doubt += report.in_doubt;
                     sums.faults += report.faults;
                     sums.steps += report.steps;
+                    sums.events += report.events;
                     sums.violations.extend(report.violation.map(|violation| (seed, violation)));
                 }
             });
@@ -81,25 +91,43 @@ fn run_all(scenario: &Scenario, seeds: std::ops::Range<u64>, stop: bool) -> Sums
     sums
 }
 
+/// How to run a seed again, and what is left of it when it is reduced.
+#[expect(clippy::print_stdout, reason = "a program's results")]
+fn show_again(args: &Args, scenario: &Scenario, seed: u64, first: bool) {
+    let again = |left: &Reduction| match left == &Reduction::default() {
+        true => format!("cargo x sim --scenario {} --seeds {seed}", scenario.name),
+        false => format!("cargo x sim --scenario {} --seeds {seed} --only {left}", scenario.name),
+    };
+    println!("  again: {}", again(&args.only));
+    let plan = Plan::of(scenario, seed);
+    let whole = args.only == Reduction::default();
+    if let Some(reduced) = (first && whole && args.reduce > 0).then(|| reduce(&plan, args.reduce)).flatten() {
+        println!("  less: {}", again(&reduced.left));
+        println!("  {}", reduced.report.violation.as_deref().unwrap_or_default());
+        println!("  {}", describe(&plan, &reduced));
+    }
+}
+
 #[expect(clippy::print_stdout, reason = "a program's results")]
 fn main() -> ExitCode {
     let args = Args::parse();
     let mut sound = true;
     for scenario in SCENARIOS.iter().filter(|one| args.scenario.is_none_or(|wanted| wanted == *one)) {
-        let sums = run_all(scenario, args.seeds.clone(), args.stop);
-        for (seed, violation) in &sums.violations {
+        let sums = run_all(&args, scenario);
+        for (i, (seed, violation)) in sums.violations.iter().enumerate() {
             println!("{} seed {seed}: {violation}", scenario.name);
-            println!("  again: cargo x sim --scenario {} --seeds {seed}", scenario.name);
+            show_again(&args, scenario, *seed, i == 0);
         }
         sound &= sums.violations.is_empty();
         println!(
-            "{:8} {} seeds, {} operations ({} in doubt), {} faults, {} steps: {} violations",
+            "{:13} {} seeds, {} operations ({} in doubt), {} faults, {} steps, {} events: {} violations",
             scenario.name,
             args.seeds.end.saturating_sub(args.seeds.start),
             sums.operations,
             sums.in_doubt,
             sums.faults,
             sums.steps,
+            sums.events,
             sums.violations.len()
         );
     }

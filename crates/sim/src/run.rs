@@ -3,22 +3,22 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_history::{Evidence, History, Operation};
 use longarm_index::hash::SlotKind;
-use longarm_server::{Log, ServerOptions};
+use longarm_server::ServerOptions;
 
+use crate::faults::{Fault, What};
+use crate::judge::Judge;
+use crate::notes::{Note, Notes};
 use crate::replicas::Servers;
-use crate::scenario::{Plan, Scenario};
+use crate::scenario::{Plan, SAFETY, Scenario};
 use crate::workload::{Worker, look_at_all};
 use crate::world::{Chance, Stopped, World};
 
-/// Faults strike for at most so long; clients that are done earlier end it.
-const SAFETY: Nanos = Nanos::from_millis(3_000);
 /// Healed, everybody is done within this.
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
 /// Nobody writes any more: replicas hold the same within this.
@@ -39,22 +39,36 @@ pub struct Report {
     pub faults: u64,
     /// Steps of the world.
     pub steps: u64,
+    /// Events that the judge of a group heard of; none if it was not told.
+    pub events: u64,
     /// What was violated.
     pub violation: Option<String>,
 }
 
 /// Runs a seed of a scenario.
 pub fn run(scenario: &Scenario, seed: u64) -> Report {
-    let mut chance = Chance::new(seed);
-    let plan = Plan::draw(scenario, &mut chance);
-    Run::new(plan, chance).finish()
+    play(&Plan::of(scenario, seed))
+}
+
+/// Runs a plan.
+pub fn play(plan: &Plan) -> Report {
+    Run::new(plan.clone(), Notes::default()).finish()
+}
+
+/// Runs a plan, and says what happened when. Operations are those that were judged.
+pub fn watch(plan: &Plan) -> (Report, Vec<(Nanos, Note)>, Vec<Operation>) {
+    let notes = Notes::taken();
+    let mut run = Run::new(plan.clone(), notes.clone());
+    let report = run.finish();
+    let operations = run.history.borrow().operations().to_vec();
+    (report, notes.take(), operations)
 }
 
 struct Run {
     world: World,
     sim: Sim,
     plan: Plan,
-    chance: Chance,
+    notes: Notes,
     servers: Servers,
     /// Replicas that are down, and until when.
     down: Vec<(Nanos, u32)>,
@@ -62,26 +76,31 @@ struct Run {
     lost: Vec<u32>,
     history: Rc<RefCell<History>>,
     done: Rc<RefCell<u32>>,
+    /// Of a group.
+    judge: Option<Rc<RefCell<Judge>>>,
     /// What the last look at each key saw.
     left: Vec<Operation>,
     faults: u64,
 }
 
 impl Run {
-    fn new(plan: Plan, mut chance: Chance) -> Run {
-        let (world, sim) = (World::new(chance.draw()), Sim::new(plan.weather));
+    fn new(plan: Plan, notes: Notes) -> Run {
+        let (world, sim) = (World::new(plan.seed), Sim::new(plan.weather));
         let (history, done) = (Rc::default(), Rc::default());
         let fsync = Duration::from_nanos(plan.fsync.0);
-        let servers = Servers::new((plan.servers, plan.groups), options(&plan), plan.timing, fsync);
+        let options = options(&plan, &notes);
+        let servers = Servers::new((plan.servers, plan.groups), options, plan.timing, fsync);
         let (down, lost, left) = (Vec::new(), Vec::new(), Vec::new());
-        let run = Run { world, sim, plan, chance, servers, down, lost, history, done, left, faults: 0 };
+        // Events do not say of which group they are.
+        let judge = (plan.servers > 1 && plan.groups == 1).then(|| witness(&world, &plan));
+        let run = Run { world, sim, plan, notes, servers, down, lost, history, done, judge, left, faults: 0 };
         for &clock in &run.plan.clocks {
             run.world.add_machine(clock);
         }
         run
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(&mut self) -> Report {
         self.start();
         let lived = self.safety().and_then(|()| self.liveness());
         let history = self.history.borrow();
@@ -92,6 +111,7 @@ impl Run {
             in_doubt: judged.in_doubt,
             faults: self.faults,
             steps: self.world.steps(),
+            events: self.judge.as_ref().map_or(0, |judge| judge.borrow().heard()),
             violation: lived.err().or(judged.violation.map(|violation| violation.to_string())),
         }
     }
@@ -100,12 +120,16 @@ impl Run {
         for server in 0..self.plan.servers {
             self.world.start(server, "server", self.servers.body(&self.sim, server));
         }
-        for number in 1..=self.plan.clients {
+        for (number, &taste) in (1..).zip(&self.plan.tastes) {
+            // A plan may have been reduced: its machine stays, so that others keep their numbers.
+            if self.plan.idle.contains(&number) {
+                continue;
+            }
             let worker = Worker {
                 number,
                 keys: self.plan.keys,
                 operations: self.plan.operations,
-                chance: Chance::new(self.chance.draw()),
+                chance: Chance::new(taste),
                 history: self.history.clone(),
                 done: self.done.clone(),
             };
@@ -116,30 +140,35 @@ impl Run {
     }
 
     fn all_done(&self) -> bool {
-        *self.done.borrow() == self.plan.clients
+        *self.done.borrow() == self.plan.running()
     }
 
-    /// Lets the world go on until `until`; an error if it stopped for another reason.
+    /// Lets the world go on until `until`; an error if it stopped for another reason, or broke a rule.
     fn go_on(&self, until: Nanos) -> Result<(), String> {
-        match self.world.run(until) {
+        let stopped = self.world.run(until);
+        if let Some(violation) =
+            self.judge.iter().find_map(|judge| judge.borrow().violation().map(String::from))
+        {
+            return Err(violation);
+        }
+        match stopped {
             Stopped::Time => Ok(()),
             Stopped::Quiet => Err("nothing will ever happen again: a deadlock".into()),
             Stopped::Panicked(task, text) => Err(format!("{task} panicked: {text}")),
         }
     }
 
+    /// Faults strike until they are over, the time is, or all clients are done.
     fn safety(&mut self) -> Result<(), String> {
-        let mut now = Nanos(0);
-        while now < SAFETY && !self.all_done() {
-            let pause = match self.plan.fault_every {
-                Nanos(0) => LOOK,
-                Nanos(every) => Nanos(self.chance.below(2 * every) + 1),
-            };
-            now = now + pause;
-            self.go_on(now)?;
-            self.restart(now);
-            if self.plan.fault_every > Nanos(0) {
-                self.strike();
+        let faults = std::mem::take(&mut self.plan.faults);
+        let mut faults = faults.into_iter().peekable();
+        while self.world.time() < SAFETY && !self.all_done() {
+            let now = self.world.time();
+            let next = self.down.iter().map(|(until, _)| *until).chain(faults.peek().map(|fault| fault.at));
+            self.go_on(next.fold(now + LOOK, Nanos::min).max(now))?;
+            self.restart(self.world.time());
+            while let Some(fault) = faults.next_if(|fault| fault.at <= self.world.time()) {
+                self.strike(&fault);
             }
         }
         Ok(())
@@ -154,73 +183,55 @@ impl Run {
             self.world.restart(server);
             self.world.enter(|| self.sim.machine_up(server));
             self.world.start(server, "server", self.servers.body(&self.sim, server));
+            self.notes.add(self.world.time(), || Note::Up(server));
         }
     }
 
-    /// One fault.
-    fn strike(&mut self) {
+    /// One fault. What cannot be now, such as a crash too many, is nothing.
+    fn strike(&mut self, fault: &Fault) {
         self.faults += 1;
-        let kinds = [self.plan.pause_most > Nanos(0), self.plan.cut_most > Nanos(0), self.plan.crashes];
-        let kinds: Vec<_> = (0..3).filter(|&kind| kinds[kind]).collect();
-        match kinds[self.chance.below(kinds.len() as u64) as usize] {
-            0 => self.pause(),
-            1 => self.cut(),
-            _ => self.crash(),
-        }
-    }
-
-    fn any_server(&mut self) -> u32 {
-        self.chance.below(u64::from(self.plan.servers)) as u32
-    }
-
-    fn any_client(&mut self) -> u32 {
-        self.plan.servers + self.chance.below(u64::from(self.plan.clients)) as u32
-    }
-
-    fn pause(&mut self) {
-        let whom = if self.chance.once_in(2) { self.any_server() } else { self.any_client() };
-        let time = Nanos(self.chance.below(self.plan.pause_most.0));
-        self.world.pause(whom, time);
-    }
-
-    /// Between a server and a client, two servers, or a server and all others.
-    fn cut(&mut self) {
-        let server = self.any_server();
-        let others: Vec<u32> = match self.chance.below(3) {
-            0 if self.plan.servers > 1 => (0..self.plan.servers).filter(|&other| other != server).collect(),
-            1 if self.plan.servers > 1 => vec![(server + 1 + self.any_server()) % self.plan.servers],
-            _ => vec![self.any_client()],
+        let struck = match &fault.what {
+            What::Pause { whom, time } => {
+                self.world.pause(*whom, *time);
+                true
+            }
+            What::Cut { server, others, to, from, time } => {
+                others.iter().for_each(|&other| self.cut((*server, other), (*to, *from), *time));
+                true
+            }
+            What::Crash { server, time } => self.crash(*server, *time),
         };
-        let (to, from) = (self.chance.below(3) != 0, self.chance.below(3) != 0);
-        let time = Nanos(self.chance.below(self.plan.cut_most.0));
-        for other in others.into_iter().filter(|&other| other != server) {
-            self.sim.cut(server, other, to || !from);
-            self.sim.cut(other, server, from);
-            let sim = self.sim.clone();
-            self.world.after(time, move || {
-                sim.cut(server, other, false);
-                sim.cut(other, server, false);
-            });
+        if struck {
+            self.notes.add(self.world.time(), || Note::Fault(fault.clone()));
         }
+    }
+
+    fn cut(&self, (server, other): (u32, u32), (to, from): (bool, bool), time: Nanos) {
+        self.sim.cut(server, other, to);
+        self.sim.cut(other, server, from);
+        let sim = self.sim.clone();
+        self.world.after(time, move || {
+            sim.cut(server, other, false);
+            sim.cut(other, server, false);
+        });
     }
 
     /// A replica loses its memory, unless as many have as a group can bear.
-    fn crash(&mut self) {
-        let server = self.any_server();
+    fn crash(&mut self, server: u32, time: Nanos) -> bool {
         let down = |server: u32| self.down.iter().any(|(_, down)| *down == server);
         self.lost.retain(|&lost| down(lost) || !self.servers.is_synced(lost));
         let bearable = (self.plan.servers as usize - 1) / 2;
         let again = self.lost.contains(&server);
         if down(server) || (!again && self.lost.len() >= bearable) {
-            return;
+            return false;
         }
         if !again {
             self.lost.push(server);
         }
         self.world.enter(|| self.sim.machine_down(server));
         self.world.crash(server);
-        let time = Nanos(self.chance.below(40_000_000));
         self.down.push((self.world.time() + time, server));
+        true
     }
 
     /// Replicas come to hold the same, some time.
@@ -237,6 +248,7 @@ impl Run {
 
     /// All is well again: everybody comes to an end, and what is there is looked at once more.
     fn liveness(&mut self) -> Result<(), String> {
+        self.notes.add(self.world.time(), || Note::Healed);
         self.sim.set_weather(Weather::FINE);
         self.restart(Nanos(u64::MAX));
         let begun = self.world.time();
@@ -246,7 +258,7 @@ impl Run {
                 let done = *self.done.borrow();
                 return Err(format!(
                     "healed, and yet {done} of {} clients are done (I20)",
-                    self.plan.clients
+                    self.plan.running()
                 ));
             }
             self.go_on(now)?;
@@ -272,25 +284,27 @@ impl Run {
     }
 }
 
-fn options(plan: &Plan) -> ServerOptions {
+/// A judge who is told what happens.
+fn witness(world: &World, plan: &Plan) -> Rc<RefCell<Judge>> {
+    let judge = Rc::new(RefCell::new(Judge::new(plan.servers, plan.timing, &plan.clocks)));
+    let (hears, shown) = (judge.clone(), std::env::var("LONGARM_SIM_LOG").is_ok_and(|log| log == "events"));
+    world.set_witness(Rc::new(move |time, machine, event| {
+        if shown {
+            eprintln!("{:>12} {machine}: {event:?}", time.0);
+        }
+        hears.borrow_mut().hear(time, machine, event);
+    }));
+    judge
+}
+
+fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
     ServerOptions {
         workers: plan.workers,
         memory: plan.memory,
         slots: if plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
         expected_items: 64,
         spin: Duration::ZERO,
-        log: log(),
+        log: notes.log(),
         ..ServerOptions::default()
-    }
-}
-
-/// What servers say goes nowhere, but for who wants to follow one seed.
-fn log() -> Log {
-    match std::env::var_os("LONGARM_SIM_LOG") {
-        None => Arc::new(|_| {}),
-        Some(_) => Arc::new(|line: &str| {
-            let time = longarm_host::world::entered().map_or(Nanos(0), |world| world.time());
-            eprintln!("{:>12} {line}", time.0);
-        }),
     }
 }

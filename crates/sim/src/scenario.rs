@@ -5,6 +5,7 @@ use longarm_fabric::sim::{Landing, Weather};
 
 use longarm_server::Timing;
 
+use crate::faults::{Fault, Strength};
 use crate::replicas::QUICK;
 use crate::world::{Chance, Drift};
 
@@ -133,13 +134,23 @@ impl Scenario {
     pub fn named(name: &str) -> Option<&'static Scenario> {
         SCENARIOS.iter().find(|scenario| scenario.name == name)
     }
+
+    /// The names of all.
+    pub fn names() -> Vec<&'static str> {
+        SCENARIOS.iter().map(|scenario| scenario.name).collect()
+    }
 }
 
-/// What a seed drew.
+/// Faults strike for at most so long; clients that are done earlier end it.
+pub const SAFETY: Nanos = Nanos::from_millis(3_000);
+
+/// What a seed drew: everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Clients, one machine each.
+    /// Clients, one machine each, whether or not they run.
     pub clients: u32,
+    /// Clients, by number, that do nothing: of a plan that was reduced.
+    pub idle: Vec<u32>,
     /// Keys: few, so that clients meet, or so many that the index grows.
     pub keys: u32,
     /// Operations of a client.
@@ -152,14 +163,12 @@ pub struct Plan {
     pub inline: bool,
     /// How the network is during the safety phase.
     pub weather: Weather,
-    /// Time between two faults, on average; zero: none.
-    pub fault_every: Nanos,
-    /// A pause lasts at most so long.
-    pub pause_most: Nanos,
-    /// A cut lasts at most so long.
-    pub cut_most: Nanos,
-    /// Whether replicas crash.
-    pub crashes: bool,
+    /// What goes wrong, in order.
+    pub faults: Vec<Fault>,
+    /// What each client does is drawn from this.
+    pub tastes: Vec<u64>,
+    /// What the world draws is drawn from this.
+    pub seed: u64,
     /// Servers: one of its own, or the nodes of a cluster.
     pub servers: u32,
     /// Groups, if it is a cluster; each has a replica on every node.
@@ -176,8 +185,17 @@ pub struct Plan {
 const DRIFT_MOST: u64 = 5_000;
 
 impl Plan {
-    /// What the chance of a seed makes of a scenario.
-    pub fn draw(scenario: &Scenario, chance: &mut Chance) -> Plan {
+    /// What a seed makes of a scenario.
+    pub fn of(scenario: &Scenario, seed: u64) -> Plan {
+        Plan::draw(scenario, &mut Chance::new(seed))
+    }
+
+    /// Clients that do something.
+    pub fn running(&self) -> u32 {
+        self.clients - self.idle.len() as u32
+    }
+
+    fn draw(scenario: &Scenario, chance: &mut Chance) -> Plan {
         let clients = 2 + chance.below(6) as u32;
         let nanos = |chance: &mut Chance, most: u64| Nanos(chance.below(most));
         let mut weather = Weather::FINE;
@@ -210,23 +228,33 @@ impl Plan {
             false => QUICK,
         };
         let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
-        Plan {
+        let mut plan = Plan {
             clients,
+            idle: Vec::new(),
             keys: 1 + if chance.once_in(4) { chance.below(200) } else { chance.below(8) } as u32,
             operations: 50 + chance.below(200) as u32,
             workers: 1 + chance.below(3) as usize,
             memory: if chance.once_in(3) { 16 << 20 } else { 64 << 20 },
             inline: !chance.once_in(3),
             weather,
-            fault_every: if faults { Nanos(300_000 + chance.below(5_000_000)) } else { Nanos(0) },
-            pause_most: if pauses { Nanos(100_000 + chance.below(60_000_000)) } else { Nanos(0) },
-            cut_most: if cuts { Nanos(100_000 + chance.below(cut_longest)) } else { Nanos(0) },
-            crashes,
+            faults: Vec::new(),
+            tastes: Vec::new(),
+            seed: 0,
             servers,
             groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
             fsync,
             timing,
             clocks: (0..servers + clients).map(|_| clock(chance)).collect(),
-        }
+        };
+        let strength = Strength {
+            every: if faults { Nanos(300_000 + chance.below(5_000_000)) } else { Nanos(0) },
+            pause: if pauses { Nanos(100_000 + chance.below(60_000_000)) } else { Nanos(0) },
+            cut: if cuts { Nanos(100_000 + chance.below(cut_longest)) } else { Nanos(0) },
+            crashes,
+        };
+        plan.seed = chance.draw();
+        plan.tastes = (0..clients).map(|_| chance.draw()).collect();
+        plan.faults = strength.draw((servers, clients), SAFETY, chance);
+        plan
     }
 }

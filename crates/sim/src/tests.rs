@@ -12,7 +12,8 @@ use longarm_server::{Server, ServerOptions};
 
 use crate::replicas::{QUICK, Servers};
 use crate::run;
-use crate::scenario::{SCENARIOS, Scenario};
+use crate::scenario::{Plan, SCENARIOS, Scenario};
+use crate::timeline;
 use crate::world::{Drift, Stopped, World};
 
 const ROUGH: Weather = Weather { spread: Nanos(3000), landing: Landing::Any, loss: 100, ..Weather::FINE };
@@ -175,4 +176,32 @@ fn a_group_elects_a_leader_serves_and_loses_nothing_when_it_is_gone() {
     world.crash(leader);
     assert_eq!(world.run(Nanos::from_millis(400)), Stopped::Time);
     assert_eq!(*said.borrow(), 2, "{:?}", (0..3).map(|node| servers.told(node)).collect::<Vec<_>>());
+}
+
+/// A whole run of a group, again and again: its judge hears of everything, and a timeline is the same.
+#[test]
+fn a_watched_run_tells_the_same_each_time() {
+    let scenario = Scenario::named("group-crashes").expect("there is one");
+    let plan = Plan::of(scenario, 3);
+    let told = || {
+        let (report, notes, operations) = run::watch(&plan);
+        let lines = timeline::lines(&notes, &operations, Nanos::from_millis(20));
+        (timeline::verdict(&report, &notes, &operations), lines, report)
+    };
+    let first = told();
+    assert_eq!(first.2.violation, None);
+    assert!(first.2.events > 1000 || !cfg!(feature = "observe"), "{} events", first.2.events);
+    assert!(first.1.iter().any(|line| line.text.contains(" leads in term ")), "{:?}", first.1);
+    assert!(first.1.iter().any(|line| line.text.starts_with("fault: ")), "{:?}", first.1);
+    assert_eq!(first, told());
+}
+
+/// With half a percent of drift each way an anchor was trusted for too long: a client that only read got
+/// what a deposed leader had, two seconds on. `Mutant::NoDrift` is that again.
+#[test]
+fn a_client_of_a_drifting_clock_does_not_trust_for_longer() {
+    let scenario = Scenario::named("group-pauses").expect("there is one");
+    for seed in [3, 5, 8, 13] {
+        assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
+    }
 }

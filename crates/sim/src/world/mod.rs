@@ -20,6 +20,7 @@ use std::rc::Rc;
 
 use longarm_base::{Nanos, UnixMillis};
 use longarm_host::World as Host;
+use longarm_host::observe::Event;
 
 pub use chance::Chance;
 pub use machine::{Drift, Machine};
@@ -81,7 +82,11 @@ struct State {
     afterlife: Nanos,
     /// Things that were done.
     steps: u64,
+    witness: Option<Witness>,
 }
+
+/// Who is told what happens: when, and on which machine.
+pub type Witness = Rc<dyn Fn(Nanos, u32, &Event)>;
 
 /// A world. It ends when this is dropped, and everything in it.
 pub struct World(Rc<RefCell<State>>);
@@ -115,7 +120,13 @@ impl World {
             chance: Chance::new(seed),
             afterlife: Nanos(0),
             steps: 0,
+            witness: None,
         })))
+    }
+
+    /// From now on this one is told what happens.
+    pub fn set_witness(&self, witness: Witness) {
+        self.0.borrow_mut().witness = Some(witness);
     }
 
     /// One more machine; returns its number.
@@ -436,5 +447,19 @@ impl Host for Inside {
 
     fn at(&self, time: Nanos, event: Box<dyn FnOnce()>) {
         self.0.borrow_mut().push(time, Due::Event(event));
+    }
+
+    fn observe(&self, event: Event) {
+        let state = self.0.borrow();
+        let Some(witness) = state.witness.clone() else { return };
+        let running = || state.running.map(|running| state.known[&running].machine);
+        let machine = match event {
+            Event::Landed { into, .. } => Some(into),
+            // What a crashed machine's tasks leave behind tells nothing any more.
+            _ => running(),
+        };
+        let time = state.time;
+        drop(state);
+        machine.inspect(|&machine| witness(time, machine, &event));
     }
 }

@@ -1,0 +1,133 @@
+//! Faults of a run, drawn before it begins: a plan can be shown, and run again with some of them only.
+
+use longarm_base::Nanos;
+
+use crate::world::Chance;
+
+/// Something that goes wrong at some time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// When it strikes, unless the run is over.
+    pub at: Nanos,
+    /// What it is.
+    pub what: What,
+}
+
+/// What goes wrong. Machines are numbered, servers first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A machine's CPUs stand still; its NIC answers.
+    Pause {
+        /// Which machine.
+        whom: u32,
+        /// For how long.
+        time: Nanos,
+    },
+    /// Nothing comes through between a server and others.
+    Cut {
+        /// The server.
+        server: u32,
+        /// From whom it is cut off.
+        others: Vec<u32>,
+        /// What it sends is lost.
+        to: bool,
+        /// What is sent to it is lost.
+        from: bool,
+        /// For how long.
+        time: Nanos,
+    },
+    /// A replica loses its memory, unless as many have as a group can bear.
+    Crash {
+        /// Which.
+        server: u32,
+        /// How long it is down.
+        time: Nanos,
+    },
+}
+
+/// Which faults may strike, and how hard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Strength {
+    /// Time between two faults, on average; zero: none.
+    pub every: Nanos,
+    /// A pause lasts less than this; zero: there is none.
+    pub pause: Nanos,
+    /// A cut lasts less than this; zero: there is none.
+    pub cut: Nanos,
+    /// Whether replicas crash.
+    pub crashes: bool,
+}
+
+/// A crashed replica is down for less than this.
+const DOWN: u64 = 40_000_000;
+
+impl Strength {
+    /// Draws all faults until a time, for so many servers and clients.
+    pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut Chance) -> Vec<Fault> {
+        let kinds = [self.pause > Nanos(0), self.cut > Nanos(0), self.crashes];
+        let kinds: Vec<_> = (0..3).filter(|&kind| kinds[kind]).collect();
+        let (mut faults, mut at) = (Vec::new(), Nanos(0));
+        while !kinds.is_empty() {
+            at = at + Nanos(chance.below(2 * self.every.0) + 1);
+            if at >= until {
+                break;
+            }
+            let what = match kinds[chance.below(kinds.len() as u64) as usize] {
+                0 => self.draw_pause((servers, clients), chance),
+                1 => self.draw_cut((servers, clients), chance),
+                _ => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
+            };
+            faults.push(Fault { at, what });
+        }
+        faults
+    }
+
+    fn draw_pause(self, (servers, clients): (u32, u32), chance: &mut Chance) -> What {
+        let whom = if chance.once_in(2) { any(0, servers, chance) } else { any(servers, clients, chance) };
+        What::Pause { whom, time: Nanos(chance.below(self.pause.0)) }
+    }
+
+    /// Between a server and a client, two servers, or a server and all others.
+    fn draw_cut(self, (servers, clients): (u32, u32), chance: &mut Chance) -> What {
+        let server = any(0, servers, chance);
+        let others: Vec<u32> = match chance.below(3) {
+            0 if servers > 1 => (0..servers).collect(),
+            1 if servers > 1 => vec![(server + 1 + any(0, servers, chance)) % servers],
+            _ => vec![any(servers, clients, chance)],
+        };
+        let others = others.into_iter().filter(|&other| other != server).collect();
+        let (to, from) = (chance.below(3) != 0, chance.below(3) != 0);
+        What::Cut { server, others, to: to || !from, from, time: Nanos(chance.below(self.cut.0)) }
+    }
+}
+
+/// Any of so many machines from the first one on.
+fn any(first: u32, count: u32, chance: &mut Chance) -> u32 {
+    first + chance.below(u64::from(count)) as u32
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let millis = |time: Nanos| time.0 as f64 / 1e6;
+        match &self.what {
+            What::Pause { whom, time } => {
+                write!(f, "machine {whom} stands still for {:.1} ms", millis(*time))
+            }
+            What::Crash { server, time } => {
+                write!(f, "node {server} loses its memory and is down for {:.1} ms", millis(*time))
+            }
+            What::Cut { server, others, to, from, time } => {
+                let way = match (to, from) {
+                    (true, true) => "<->",
+                    (true, false) => "->",
+                    _ => "<-",
+                };
+                write!(
+                    f,
+                    "nothing comes through, node {server} {way} {others:?}, for {:.1} ms",
+                    millis(*time)
+                )
+            }
+        }
+    }
+}

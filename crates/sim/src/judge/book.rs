@@ -1,0 +1,131 @@
+//! What all rules rest on: who leads which term, where it began, and what its streams hold.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longarm_base::{Csn, NodeId, Term};
+use longarm_host::observe::Event;
+
+/// An entry of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    pub csn: Csn,
+    /// Key and whether it has a value, for a client's write; `None` for a copy.
+    pub write: Option<(u64, bool)>,
+}
+
+/// One stream of a term.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stream {
+    pub entries: Vec<Entry>,
+    /// All positions below.
+    pub committed: u64,
+    /// All positions below.
+    pub applied: u64,
+}
+
+/// A term that somebody leads, or tried to.
+#[derive(Clone, Debug)]
+pub(super) struct Reign {
+    pub base: Term,
+    pub cuts: Vec<u64>,
+    pub served: bool,
+    pub streams: BTreeMap<u16, Stream>,
+}
+
+/// The book.
+#[derive(Clone, Debug)]
+pub(super) struct Book {
+    pub servers: u32,
+    pub reigns: BTreeMap<Term, Reign>,
+    /// Who ever held the start set of a term.
+    pub adopted: BTreeSet<(Term, u32)>,
+    leading: BTreeMap<u32, Term>,
+}
+
+impl Book {
+    pub fn new(servers: u32) -> Book {
+        Book { servers, reigns: BTreeMap::new(), adopted: BTreeSet::new(), leading: BTreeMap::new() }
+    }
+
+    /// The term that a node leads, or is about to; zero if none.
+    pub fn term_of(&self, node: u32) -> Term {
+        self.leading.get(&node).copied().unwrap_or(Term::ZERO)
+    }
+
+    /// Whether so many replicas are a majority.
+    pub fn is_majority(&self, count: usize) -> bool {
+        count > self.servers as usize / 2
+    }
+
+    /// Whether the leader of a term and these followers are a majority.
+    pub fn is_quorum(&self, leader: u32, followers: &[NodeId]) -> bool {
+        let nodes: BTreeSet<u32> = followers.iter().map(|node| u32::from(node.0)).chain([leader]).collect();
+        self.is_majority(nodes.len())
+    }
+
+    /// An entry of a term.
+    pub fn entry(&self, term: Term, stream: u16, position: u64) -> Option<Entry> {
+        let stream = self.reigns.get(&term)?.streams.get(&stream)?;
+        stream.entries.get(usize::try_from(position).ok()?).copied()
+    }
+
+    /// Notes what happened. An error: it cannot have happened like this.
+    pub fn record(&mut self, node: u32, event: &Event) -> Result<(), String> {
+        match event {
+            Event::Started { .. } => {
+                self.leading.remove(&node);
+            }
+            Event::Installing { term, base, cuts } => {
+                let reign =
+                    Reign { base: *base, cuts: cuts.clone(), served: false, streams: BTreeMap::new() };
+                if u32::from(term.node().0) != node || self.reigns.insert(*term, reign).is_some() {
+                    return Err(format!("I1: node {node} takes term {term}, which is not its own, or again"));
+                }
+                self.leading.insert(node, *term);
+            }
+            Event::Adopted { term } => {
+                self.adopted.insert((*term, node));
+            }
+            Event::Served { term, .. } => match self.reigns.get_mut(term) {
+                Some(reign) if self.leading.get(&node) == Some(term) => reign.served = true,
+                _ => return Err(format!("I1: node {node} serves term {term}, which it did not install")),
+            },
+            Event::SteppedDown { term } if self.leading.get(&node) == Some(term) => {
+                self.leading.remove(&node);
+            }
+            Event::Wrote { stream, position, csn, write } => {
+                let entry = Entry { csn: *csn, write: *write };
+                let stream = self.stream_of(node, *stream)?;
+                if stream.entries.len() as u64 != *position {
+                    let next = stream.entries.len();
+                    return Err(format!("I4: node {node} writes position {position}, where {next} is next"));
+                }
+                stream.entries.push(entry);
+            }
+            Event::Committed { stream, below, .. } => {
+                let stream = self.stream_of(node, *stream)?;
+                if *below > stream.entries.len() as u64 {
+                    return Err(format!("I4: node {node} commits positions it has not written"));
+                }
+                stream.committed = stream.committed.max(*below);
+            }
+            Event::Applied { stream, position } => {
+                let stream = self.stream_of(node, *stream)?;
+                if *position != stream.applied {
+                    return Err(format!("I8: node {node} applies position {position} out of turn"));
+                }
+                stream.applied += 1;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A stream of the term that a node leads.
+    fn stream_of(&mut self, node: u32, stream: u16) -> Result<&mut Stream, String> {
+        let reign = self.leading.get(&node).and_then(|term| self.reigns.get_mut(term));
+        let reign =
+            reign.ok_or_else(|| format!("I1: node {node} uses streams of a term it does not lead"))?;
+        Ok(reign.streams.entry(stream).or_default())
+    }
+}

@@ -1,0 +1,39 @@
+//! I5: when a replica has fenced for a term, nothing of an older term's leader lands in what it lends to
+//! leaders (L6, L7). Seen is who sent what lands, not over which of its queue pairs: what the same node sends
+//! for two of its own terms is told apart by the tests of `fabric` alone.
+
+use std::collections::BTreeMap;
+
+use longarm_base::Term;
+use longarm_host::observe::Event;
+use longarm_wire::{ARENA_REGION, PAGE_REGION};
+
+use super::book::Book;
+use super::{Rules, Seen};
+
+#[derive(Debug, Default)]
+pub(super) struct Fences {
+    /// By replica: the term that alone may write there.
+    open: BTreeMap<u32, Term>,
+}
+
+impl Rules for Fences {
+    fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
+        match seen.event {
+            Event::Started { term } | Event::Fenced { term } => {
+                self.open.insert(seen.node, *term);
+                Ok(())
+            }
+            Event::Landed { from, into, region }
+                if *into < book.servers && [ARENA_REGION, PAGE_REGION].contains(region) =>
+            {
+                let open = self.open.get(into).copied().unwrap_or(Term::ZERO);
+                if open != Term::ZERO && u32::from(open.node().0) == *from {
+                    return Ok(());
+                }
+                Err(format!("I5: a WRITE of node {from} lands at node {into}, fenced for term {open}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! I9: a leader's lease, and what clients trust because of it, end before the promises it rests on; nobody
+//! reports for another term inside a promise (L8); and when a term begins to serve, all that rests on older
+//! ones is over (L9).
+//!
+//! Ends are compared in the time of the world, whatever the machines' clocks show. A promise lasts D on the
+//! clock of who made it, from when it saw the heartbeat; that is not before the heartbeat was begun.
+
+use std::collections::BTreeMap;
+
+use longarm_base::{Nanos, Term};
+use longarm_host::observe::Event;
+
+use super::book::Book;
+use super::{Rules, Seen};
+use crate::world::Machine;
+
+#[derive(Debug)]
+pub(super) struct Leases {
+    promise: Nanos,
+    clocks: Vec<Machine>,
+    terms: BTreeMap<Term, Ends>,
+    /// Of each server that clients may know: its term.
+    boots: BTreeMap<u64, Term>,
+    /// Reports: when, by whom, for which term.
+    reports: Vec<(Nanos, u32, Term)>,
+    /// When each term began to serve.
+    served: BTreeMap<Term, Nanos>,
+}
+
+/// Until when what is relied on, of one term.
+#[derive(Debug, Default)]
+struct Ends {
+    /// The leader's lease.
+    lease: Nanos,
+    /// Whatever anybody trusts, the leader included.
+    trust: Nanos,
+    /// Until then the promises last that the best lease so far rests on.
+    promise: Nanos,
+    /// Replicas whose promises the leader counts on, and until when.
+    by: BTreeMap<u32, Nanos>,
+}
+
+impl Leases {
+    pub fn new(promise: Nanos, clocks: Vec<Machine>) -> Leases {
+        let (terms, boots, served) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Leases { promise, clocks, terms, boots, reports: Vec::new(), served }
+    }
+
+    /// The time of the world at which a machine's clock shows this.
+    fn when(&self, node: u32, clock: Nanos) -> Nanos {
+        self.clocks[node as usize].when(clock)
+    }
+
+    /// When a promise ends that a replica made at this time of the world.
+    fn promise_end(&self, node: u32, made: Nanos) -> Nanos {
+        let clock = &self.clocks[node as usize];
+        clock.when(clock.clock(made) + self.promise)
+    }
+
+    fn leased(&mut self, seen: Seen<'_>, renewed: Nanos, end: Nanos, by: &[u32]) -> Result<(), String> {
+        let Seen { node, term, .. } = seen;
+        let end = self.when(node, end);
+        if self.terms.get(&term).is_some_and(|ends| ends.lease >= end) {
+            return Ok(());
+        }
+        let begun = self.when(node, renewed);
+        let promise = by.iter().map(|&node| self.promise_end(node, begun)).min().unwrap_or(Nanos(u64::MAX));
+        if end > promise {
+            return Err(format!("I9: the lease of term {term} outlasts a promise it rests on"));
+        }
+        let inside = |(time, by_node, of): &&(Nanos, u32, Term)| {
+            *of > term && *time < end && (by.contains(by_node) || *by_node == node)
+        };
+        if let Some((_, reporter, of)) = self.reports.iter().find(inside) {
+            return Err(format!(
+                "I9: node {reporter} reported for term {of} inside its promise to the leader of {term}"
+            ));
+        }
+        let ends = self.terms.entry(term).or_default();
+        ends.lease = end;
+        ends.promise = ends.promise.max(promise);
+        for &node in by.iter().chain([&node]) {
+            let until = ends.by.entry(node).or_default();
+            *until = end.max(*until);
+        }
+        self.trust(term, end)
+    }
+
+    /// Somebody relies on a term until then.
+    fn trust(&mut self, term: Term, end: Nanos) -> Result<(), String> {
+        let ends = self.terms.entry(term).or_default();
+        ends.trust = ends.trust.max(end);
+        match self.served.iter().find(|(of, since)| **of > term && **since < end) {
+            None => Ok(()),
+            Some((of, _)) => Err(format!("I9: term {term} is relied on while term {of} serves")),
+        }
+    }
+}
+
+impl Rules for Leases {
+    fn hear(&mut self, seen: Seen<'_>, _: &Book) -> Result<(), String> {
+        let Seen { time, node, term, .. } = seen;
+        match seen.event {
+            Event::Leased { renewed, end, by } if term != Term::ZERO => {
+                let by: Vec<u32> = by.iter().map(|node| u32::from(node.0)).collect();
+                self.leased(seen, *renewed, *end, &by)
+            }
+            Event::Trusted { boot, end } => {
+                let Some(&term) = self.boots.get(boot) else { return Ok(()) };
+                let end = self.when(node, *end);
+                // No trust at all: the server has vouched for nothing yet, or not for long.
+                if end <= time {
+                    return Ok(());
+                }
+                if self.terms.get(&term).is_none_or(|ends| ends.promise < end) {
+                    return Err(format!("I9: a client trusts the leader of term {term} beyond the promises"));
+                }
+                self.trust(term, end)
+            }
+            Event::Reported { term: of, .. } => {
+                self.reports.push((time, node, *of));
+                let broken = |(term, ends): &(&Term, &Ends)| {
+                    *term < of && ends.by.get(&node).is_some_and(|&until| time < until)
+                };
+                match self.terms.iter().find(broken) {
+                    None => Ok(()),
+                    Some((term, _)) => Err(format!(
+                        "I9: node {node} reports for term {of} inside its promise to the leader of {term}"
+                    )),
+                }
+            }
+            Event::Served { term, boot } => {
+                self.boots.insert(*boot, *term);
+                self.served.insert(*term, time);
+                match self.terms.iter().find(|(of, ends)| *of < term && ends.trust > time) {
+                    None => Ok(()),
+                    Some((of, _)) => {
+                        Err(format!("I9: term {term} serves while term {of} is still relied on"))
+                    }
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The judge that watches a group while it runs: the rules of the specification in plain Rust, told what
+//! happened event by event (`longarm_host::observe`). It sees all machines and the time of the world, which
+//! none of them does, and knows nothing of how they decide.
+//!
+//! - [`book`]: what every rule rests on: who leads which term, from which start set, with which entries.
+//! - [`promises`]: one leader a term, by a majority's promises (I1); what is promised is kept (L2).
+//! - [`fences`]: what is fenced off writes no more (I5).
+//! - [`leases`]: leases end before the promises they rest on, and nobody reports inside one (I9).
+//! - [`streams`]: only synced followers count, and what they acknowledged they have (I4).
+//! - [`start_sets`]: what was committed is in each later term that serves, and what was deleted is not back
+//!   (I2, I6, I13).
+//! - [`versions`]: versions are used once and never decrease, and what is acknowledged is visible (I7, I8).
+//! - [`sessions`]: each operation has one effect (I14).
+//!
+//! docs/protocol.md, "Invariants", says which invariants are looked at elsewhere.
+
+mod book;
+mod fences;
+mod leases;
+mod promises;
+mod sessions;
+mod start_sets;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod versions;
+
+use longarm_base::{Nanos, Term};
+use longarm_host::observe::Event;
+use longarm_server::Timing;
+
+use crate::world::{Drift, Machine};
+use book::Book;
+
+/// Something that happened, and where.
+#[derive(Clone, Copy, Debug)]
+struct Seen<'a> {
+    /// Of the world.
+    time: Nanos,
+    /// The machine.
+    node: u32,
+    /// The term that it leads or is about to; zero if none.
+    term: Term,
+    event: &'a Event,
+}
+
+/// One family of rules.
+trait Rules {
+    /// Hears of something that happened, which the book knows already. An error: what was violated.
+    fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String>;
+}
+
+/// Watches one run.
+pub struct Judge {
+    book: Book,
+    rules: Vec<Box<dyn Rules>>,
+    violation: Option<String>,
+    heard: u64,
+}
+
+impl std::fmt::Debug for Judge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Judge").field("heard", &self.heard).field("violation", &self.violation).finish()
+    }
+}
+
+impl Judge {
+    /// Of a group of so many replicas, which are the first machines. `clocks` are all machines'.
+    pub fn new(servers: u32, timing: Timing, clocks: &[Drift]) -> Judge {
+        let clocks: Vec<Machine> = clocks.iter().map(|&drift| Machine::new(drift)).collect();
+        let rules: Vec<Box<dyn Rules>> = vec![
+            Box::new(promises::Promises::default()),
+            Box::new(fences::Fences::default()),
+            Box::new(leases::Leases::new(timing.promise, clocks)),
+            Box::new(streams::Streams::default()),
+            Box::new(start_sets::StartSets::default()),
+            Box::new(versions::Versions::default()),
+            Box::new(sessions::Sessions::default()),
+        ];
+        Judge { book: Book::new(servers), rules, violation: None, heard: 0 }
+    }
+
+    /// Hears of something that happened at a time of the world on a machine. After the first violation
+    /// nothing is judged any more.
+    pub fn hear(&mut self, time: Nanos, machine: u32, event: &Event) {
+        if self.violation.is_some() {
+            return;
+        }
+        self.heard += 1;
+        if let Err(violated) = self.judge(time, machine, event) {
+            self.violation = Some(format!("{violated}, at {:.6} ms", time.0 as f64 / 1e6));
+        }
+    }
+
+    fn judge(&mut self, time: Nanos, node: u32, event: &Event) -> Result<(), String> {
+        self.book.record(node, event)?;
+        let seen = Seen { time, node, term: self.book.term_of(node), event };
+        self.rules.iter_mut().try_for_each(|rules| rules.hear(seen, &self.book))
+    }
+
+    /// What was violated first.
+    pub fn violation(&self) -> Option<&str> {
+        self.violation.as_deref()
+    }
+
+    /// Events heard of so far.
+    pub fn heard(&self) -> u64 {
+        self.heard
+    }
+}

@@ -1,0 +1,56 @@
+//! I1: at most one replica leads a term, and a majority had promised it; what is promised outlives a loss
+//! of memory (L2).
+
+use std::collections::BTreeMap;
+
+use longarm_base::Term;
+use longarm_host::observe::Event;
+
+use super::book::Book;
+use super::{Rules, Seen};
+
+#[derive(Debug, Default)]
+pub(super) struct Promises {
+    /// By replica: the highest term that it kept on disk.
+    kept: BTreeMap<u32, Term>,
+}
+
+impl Promises {
+    /// A majority has promised this term, or a later one.
+    fn by_majority(&self, term: Term, book: &Book) -> bool {
+        book.is_majority(self.kept.values().filter(|&&kept| kept >= term).count())
+    }
+}
+
+impl Rules for Promises {
+    fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
+        let node = seen.node;
+        let kept = self.kept.get(&node).copied().unwrap_or(Term::ZERO);
+        match seen.event {
+            Event::Started { term } if *term < kept => {
+                Err(format!("I1: node {node} starts with a promise of term {term}, and had promised {kept}"))
+            }
+            Event::Promised { term } if *term <= kept => {
+                Err(format!("I1: node {node} promises term {term}, and had promised {kept}"))
+            }
+            Event::Promised { term } => {
+                self.kept.insert(node, *term);
+                Ok(())
+            }
+            Event::Reported { term, .. } if *term > kept => {
+                Err(format!("I1: node {node} reports for term {term}, and has promised {kept} only"))
+            }
+            Event::Installing { term, .. } | Event::Served { term, .. } if !self.by_majority(*term, book) => {
+                Err(format!("I1: node {node} leads term {term}, which no majority has promised"))
+            }
+            Event::Served { term, .. } => {
+                let synced = (0..book.servers).filter(|&node| book.adopted.contains(&(*term, node))).count();
+                if book.is_majority(synced) {
+                    return Ok(());
+                }
+                Err(format!("I1: node {node} serves term {term}, whose start set no majority has (L1)"))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! I14: each operation of a session has one effect, whoever executed it and however often it was sent (L17).
+
+use std::collections::BTreeMap;
+
+use longarm_base::{Csn, Term};
+use longarm_host::observe::Event;
+
+use super::book::Book;
+use super::{Rules, Seen};
+
+/// Session and operation.
+type By = (u64, u64);
+
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    /// By term and version: whose it is.
+    ran: BTreeMap<(Term, Csn), By>,
+    /// What a leader found, which counts once it serves.
+    found: BTreeMap<Term, Vec<(By, Csn)>>,
+    effects: BTreeMap<By, Csn>,
+}
+
+impl Sessions {
+    fn effect(&mut self, by: By, csn: Csn) -> Result<(), String> {
+        match self.effects.insert(by, csn) {
+            Some(before) if before != csn => Err(twice(by, before, csn)),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn twice((session, operation): By, before: Csn, csn: Csn) -> String {
+    format!("I14: operation {operation} of session {session:x} is version {before:?} and {csn:?}")
+}
+
+impl Rules for Sessions {
+    fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
+        let term = seen.term;
+        match seen.event {
+            Event::Ran { session, operation, csn } if *session != 0 && csn.is_valid() => {
+                let by = (*session, *operation);
+                self.ran.insert((term, *csn), by);
+                match self.effects.get(&by) {
+                    Some(before) if before != csn => Err(twice(by, *before, *csn)),
+                    _ => Ok(()),
+                }
+            }
+            Event::Applied { stream, position } => {
+                let entry = book.entry(term, *stream, *position).filter(|entry| entry.write.is_some());
+                let by = entry.and_then(|entry| Some((*self.ran.get(&(term, entry.csn))?, entry.csn)));
+                by.map_or(Ok(()), |(by, csn)| self.effect(by, csn))
+            }
+            Event::Restored { by: Some(by), csn, .. } => {
+                self.found.entry(term).or_default().push((*by, *csn));
+                Ok(())
+            }
+            Event::Served { term, .. } => {
+                let found = self.found.remove(term).unwrap_or_default();
+                found.into_iter().try_for_each(|(by, csn)| self.effect(by, csn))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! I2: what was committed in a term is in the start set of each later term that serves: by the cuts, from
+//! base to base, and by the entries that its leader then found. I13: what was deleted is not back. I6:
+//! nothing is found that nobody wrote.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use longarm_base::{Csn, Term};
+use longarm_host::observe::Event;
+
+use super::book::Book;
+use super::{Rules, Seen};
+
+/// The newest version of a key, and whether it has a value.
+type Newest = BTreeMap<u64, (Csn, bool)>;
+
+#[derive(Debug, Default)]
+pub(super) struct StartSets {
+    /// Every write: version, key, whether it has a value.
+    written: BTreeSet<(Csn, u64, bool)>,
+    /// What readers may have seen, in any term.
+    visible: Newest,
+    /// By term: what its leader found.
+    found: BTreeMap<Term, Newest>,
+}
+
+fn newer(newest: &mut Newest, key: u64, csn: Csn, value: bool) {
+    let known = newest.entry(key).or_insert((csn, value));
+    *known = (*known).max((csn, value));
+}
+
+/// Whether positions of a term's stream below this are in the start set of a later term.
+fn includes(book: &Book, later: Term, (term, stream, below): (Term, u16, u64)) -> bool {
+    let mut at = later;
+    while let Some(reign) = book.reigns.get(&at) {
+        if reign.base <= term {
+            let cut = reign.cuts.get(usize::from(stream)).copied().unwrap_or(0);
+            return reign.base == term && cut >= below;
+        }
+        at = reign.base;
+    }
+    false
+}
+
+impl StartSets {
+    /// Whether a term, by what its leader found, has this version of a key, or a newer one.
+    fn check(&self, term: Term, key: u64, (csn, value): (Csn, bool)) -> Result<(), String> {
+        let found = self.found.get(&term).and_then(|found| found.get(&key));
+        match found {
+            Some(&(found, _)) if found >= csn => Ok(()),
+            // A delete that is stored nowhere any more, and nothing of what it ended.
+            None if !value => Ok(()),
+            Some(&(found, _)) if !value => {
+                Err(format!("I13: term {term} has version {found:?} of key {key:x}, deleted by {csn:?}"))
+            }
+            _ => Err(format!("I2: term {term} lost version {csn:?} of key {key:x}; it has {found:?}")),
+        }
+    }
+
+    fn served(&self, term: Term, book: &Book) -> Result<(), String> {
+        for (&older, reign) in book.reigns.range(..term) {
+            for (&stream, of) in reign.streams.iter().filter(|(_, of)| of.committed > 0) {
+                if !includes(book, term, (older, stream, of.committed)) {
+                    let below = of.committed;
+                    return Err(format!("I2: {stream}:{below} of term {older} is not in term {term}"));
+                }
+            }
+        }
+        self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))
+    }
+}
+
+impl Rules for StartSets {
+    fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
+        let Seen { node, term, .. } = seen;
+        match seen.event {
+            Event::Wrote { csn, write: Some((key, value)), .. } => {
+                self.written.insert((*csn, *key, *value));
+                Ok(())
+            }
+            Event::Restored { key: Some(key), csn, value, .. } => {
+                if !self.written.contains(&(*csn, *key, *value)) {
+                    return Err(format!(
+                        "I6: node {node} found version {csn:?} of key {key:x}: nobody wrote it"
+                    ));
+                }
+                newer(self.found.entry(term).or_default(), *key, *csn, *value);
+                Ok(())
+            }
+            Event::Served { term, .. } => self.served(*term, book),
+            Event::Committed { stream, below, .. } => {
+                let mut serving = book.reigns.range(term..).filter(|(of, reign)| **of > term && reign.served);
+                match serving.find(|(of, _)| !includes(book, **of, (term, *stream, *below))) {
+                    None => Ok(()),
+                    Some((of, _)) => Err(format!("I2: {stream}:{below} of term {term} is not in term {of}")),
+                }
+            }
+            Event::Applied { stream, position } => {
+                let entry = book.entry(term, *stream, *position);
+                let Some((csn, (key, value))) = entry.and_then(|entry| Some((entry.csn, entry.write?)))
+                else {
+                    return Ok(());
+                };
+                newer(&mut self.visible, key, csn, value);
+                newer(self.found.entry(term).or_default(), key, csn, value);
+                let mut serving = book.reigns.range(term..).filter(|(of, reign)| **of > term && reign.served);
+                serving.try_for_each(|(&of, _)| self.check(of, key, (csn, value)))
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! I4: what counts as committed a majority has, all of them synced in the term (L1); it is applied only then
+//! (M5); a replica that reports has all that was counted from it (L6), and knows of each free segment it was
+//! told of (rule of reclaiming, for I13).
+
+use std::collections::BTreeMap;
+
+use longarm_base::Term;
+use longarm_host::observe::Event;
+
+use super::book::Book;
+use super::{Rules, Seen};
+
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    /// By term, follower and stream: what a commit counted from it.
+    counted: BTreeMap<(Term, u32), BTreeMap<u16, u64>>,
+    /// By term and follower: how many segments it was told are free.
+    told: BTreeMap<(Term, u32), u64>,
+}
+
+impl Rules for Streams {
+    fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
+        let Seen { node, term, .. } = seen;
+        match seen.event {
+            Event::Committed { stream, below, by } => {
+                if !book.is_quorum(node, by) {
+                    return Err(format!(
+                        "I4: term {term} commits {stream}:{below} without a majority: {by:?}"
+                    ));
+                }
+                for follower in by.iter().map(|node| u32::from(node.0)) {
+                    if !book.adopted.contains(&(term, follower)) {
+                        return Err(format!(
+                            "I4: term {term} counts node {follower}, not synced, for {stream}:{below}"
+                        ));
+                    }
+                    let counted = self.counted.entry((term, follower)).or_default();
+                    let counted = counted.entry(*stream).or_default();
+                    *counted = (*counted).max(*below);
+                }
+                Ok(())
+            }
+            Event::Told { node, reclaimed } => {
+                self.told.insert((term, u32::from(node.0)), *reclaimed);
+                Ok(())
+            }
+            Event::Applied { stream, position } => {
+                let committed =
+                    book.reigns.get(&term).and_then(|reign| reign.streams.get(stream)).map(|s| s.committed);
+                if committed.is_some_and(|committed| *position < committed) {
+                    return Ok(());
+                }
+                Err(format!("I4: term {term} applies {stream}:{position}, which is not committed"))
+            }
+            // A mixture has what was committed below a younger start set, and not each of its positions.
+            Event::Reported { sync, lens, reclaimed, mixed: false, .. } => {
+                let told = self.told.get(&(*sync, node)).copied().unwrap_or(0);
+                if *reclaimed < told && *sync != Term::ZERO {
+                    return Err(format!(
+                        "I13: node {node} knows of {reclaimed} free segments of term {sync}, told of {told}"
+                    ));
+                }
+                let counted = self.counted.get(&(*sync, node)).into_iter().flatten();
+                for (&stream, &below) in counted {
+                    let len = lens.get(usize::from(stream)).copied().unwrap_or(0);
+                    if len < below {
+                        return Err(format!(
+                            "I4: node {node} has {stream}:{len} of term {sync}, and was counted for {below}"
+                        ));
+                    }
+                }
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Forged logs: each rule lets a lawful run pass, and finds what breaks it.
+
+use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
+use longarm_host::observe::Event;
+use longarm_wire::{ARENA_REGION, PAGE_REGION, RING_REGION};
+
+use super::Judge;
+use crate::replicas::QUICK;
+use crate::world::Drift;
+
+const MS: u64 = 1_000_000;
+const KEY: u64 = 0xAB;
+
+fn term(counter: u32, node: u8) -> Term {
+    Term::new(counter, NodeId(node))
+}
+
+/// Three replicas and a client, with clocks that go right.
+struct Log {
+    judge: Judge,
+    time: u64,
+}
+
+impl Log {
+    fn new() -> Log {
+        Log { judge: Judge::new(3, QUICK, &[Drift::default(); 4]), time: 0 }
+    }
+
+    /// A tenth of a millisecond later something happens on a machine.
+    fn on(&mut self, machine: u32, event: Event) -> &mut Log {
+        self.time += MS / 10;
+        self.judge.hear(Nanos(self.time), machine, &event);
+        self
+    }
+
+    fn pass(&mut self, time: u64) -> &mut Log {
+        self.time += time;
+        self
+    }
+
+    fn report(&mut self, machine: u32, of: Term, sync: Term, lens: &[u64]) -> &mut Log {
+        let (lens, reclaimed, mixed) = (lens.to_vec(), 0, false);
+        self.on(machine, Event::Promised { term: of })
+            .on(machine, Event::Fenced { term: of })
+            .on(machine, Event::Reported { term: of, sync, lens, reclaimed, mixed })
+    }
+
+    /// Nodes 0 and 1 elect node 0, which installs.
+    fn install(&mut self, of: Term, base: Term, cuts: &[u64]) -> &mut Log {
+        let leader = u32::from(of.node().0);
+        let other = if leader == 0 { 1 } else { 0 };
+        self.report(leader, of, base, cuts).report(other, of, base, cuts);
+        self.on(leader, Event::Installing { term: of, base, cuts: cuts.to_vec() })
+    }
+
+    fn serve(&mut self, of: Term) -> &mut Log {
+        let leader = u32::from(of.node().0);
+        let other = if leader == 0 { 1 } else { 0 };
+        self.on(leader, Event::Adopted { term: of })
+            .on(other, Event::Adopted { term: of })
+            .on(leader, Event::Served { term: of, boot: u64::from(of.counter()) })
+    }
+
+    /// A group whose node 0 serves term 1.
+    fn serving() -> Log {
+        let mut log = Log::new();
+        log.install(term(1, 0), Term::ZERO, &[0]).serve(term(1, 0));
+        log
+    }
+
+    fn wrote(&mut self, machine: u32, position: u64, csn: u64, value: bool) -> &mut Log {
+        let write = Some((KEY, value));
+        self.on(machine, Event::Wrote { stream: 0, position, csn: Csn(csn), write })
+    }
+
+    fn committed(&mut self, machine: u32, below: u64, by: &[u8]) -> &mut Log {
+        let by = by.iter().map(|&node| NodeId(node)).collect();
+        self.on(machine, Event::Committed { stream: 0, below, by })
+    }
+
+    fn applied(&mut self, machine: u32, position: u64) -> &mut Log {
+        self.on(machine, Event::Applied { stream: 0, position })
+    }
+
+    fn shown(&mut self, machine: u32, csn: u64) -> &mut Log {
+        self.on(machine, Event::Shown { key: KEY, csn: Csn(csn) })
+    }
+
+    /// A write from its entry to its answer.
+    fn put(&mut self, machine: u32, position: u64, csn: u64) -> &mut Log {
+        self.wrote(machine, position, csn, true)
+            .committed(machine, position + 1, &[1])
+            .shown(machine, csn)
+            .applied(machine, position)
+            .on(machine, Event::Acknowledged { stream: 0, position })
+    }
+
+    /// A lease of so many milliseconds.
+    fn leased(&mut self, machine: u32, millis: u64, by: &[u8]) -> &mut Log {
+        let by = by.iter().map(|&node| NodeId(node)).collect();
+        let (renewed, end) = (Nanos(self.time), Nanos(self.time + millis * MS));
+        self.on(machine, Event::Leased { renewed, end, by })
+    }
+
+    fn restored(&mut self, machine: u32, csn: u64, value: bool) -> &mut Log {
+        self.on(machine, Event::Restored { key: Some(KEY), csn: Csn(csn), value, by: None })
+    }
+
+    #[track_caller]
+    fn is_sound(&self) {
+        assert_eq!(self.judge.violation(), None);
+    }
+
+    #[track_caller]
+    fn breaks(&self, rule: &str) {
+        let violation = self.judge.violation().expect("a violation");
+        assert!(violation.starts_with(rule), "{violation}");
+    }
+}
+
+#[test]
+fn a_lawful_change_of_the_leader_passes() {
+    let mut log = Log::serving();
+    log.put(0, 0, 1).put(0, 1, 2).leased(0, 4, &[1]).pass(6 * MS);
+    log.on(0, Event::SteppedDown { term: term(1, 0) });
+    log.install(term(2, 1), term(1, 0), &[2]).restored(1, 1, true).restored(1, 2, true);
+    log.serve(term(2, 1)).wrote(1, 0, 3, false).committed(1, 1, &[0]).shown(1, 0).applied(1, 0);
+    log.is_sound();
+    assert!(log.judge.heard() > 20);
+}
+
+#[test]
+fn i1_a_term_has_one_leader_and_a_majority_of_promises() {
+    Log::serving().on(1, Event::Installing { term: term(1, 0), base: Term::ZERO, cuts: vec![] }).breaks("I1");
+    let mut log = Log::new();
+    log.report(0, term(1, 0), Term::ZERO, &[]);
+    log.on(0, Event::Installing { term: term(1, 0), base: Term::ZERO, cuts: vec![] }).breaks("I1");
+    let mut log = Log::new();
+    log.install(term(1, 0), Term::ZERO, &[]).on(0, Event::Adopted { term: term(1, 0) });
+    log.on(0, Event::Served { term: term(1, 0), boot: 1 }).breaks("I1");
+}
+
+#[test]
+fn i1_a_promise_outlives_a_loss_of_memory() {
+    Log::serving().on(1, Event::Started { term: term(1, 0) }).is_sound();
+    Log::serving().on(1, Event::Started { term: Term::ZERO }).breaks("I1");
+    Log::serving().on(1, Event::Promised { term: term(1, 0) }).breaks("I1");
+    let reported = |of| Event::Reported { term: of, sync: of, lens: vec![], reclaimed: 0, mixed: false };
+    Log::serving().pass(9 * MS).on(2, reported(term(1, 0))).breaks("I1");
+}
+
+#[test]
+fn i2_what_was_committed_is_in_each_later_start_set() {
+    let after = |cut: u64, found: &[u64]| {
+        let mut log = Log::serving();
+        log.put(0, 0, 1).put(0, 1, 2).on(0, Event::SteppedDown { term: term(1, 0) });
+        log.on(1, Event::Promised { term: term(2, 1) }).on(2, Event::Promised { term: term(2, 1) });
+        log.on(1, Event::Installing { term: term(2, 1), base: term(1, 0), cuts: vec![cut] });
+        for &csn in found {
+            log.restored(1, csn, true);
+        }
+        log.serve(term(2, 1));
+        log
+    };
+    after(2, &[1, 2]).is_sound();
+    after(1, &[1, 2]).breaks("I2");
+    after(2, &[1]).breaks("I2");
+    after(2, &[]).breaks("I2");
+    // A deposed leader that commits what its successor does not have.
+    let mut log = Log::serving();
+    log.wrote(0, 0, 1, true);
+    log.on(1, Event::Promised { term: term(2, 1) }).on(2, Event::Promised { term: term(2, 1) });
+    log.on(1, Event::Installing { term: term(2, 1), base: term(1, 0), cuts: vec![0] });
+    log.on(2, Event::Adopted { term: term(2, 1) }).serve(term(2, 1)).is_sound();
+    log.committed(0, 1, &[1]).breaks("I2");
+}
+
+#[test]
+fn i13_what_was_deleted_is_not_back_and_i6_nothing_is_forged() {
+    let after = |found: &[(u64, bool)]| {
+        let mut log = Log::serving();
+        log.put(0, 0, 1).wrote(0, 1, 2, false).committed(0, 2, &[1]).shown(0, 0).applied(0, 1);
+        log.install(term(2, 0), term(1, 0), &[2]);
+        for &(csn, value) in found {
+            log.restored(0, csn, value);
+        }
+        log.serve(term(2, 0));
+        log
+    };
+    after(&[(1, true), (2, false)]).is_sound();
+    after(&[]).is_sound();
+    after(&[(1, true)]).breaks("I13");
+    after(&[(7, true)]).breaks("I6");
+}
+
+#[test]
+fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
+    Log::serving().put(0, 0, 1).is_sound();
+    Log::serving().wrote(0, 0, 1, true).committed(0, 1, &[2]).breaks("I4");
+    Log::serving().wrote(0, 0, 1, true).committed(0, 1, &[]).breaks("I4");
+    Log::serving().wrote(0, 0, 1, true).committed(0, 2, &[1]).breaks("I4");
+    Log::serving().wrote(0, 0, 1, true).applied(0, 0).breaks("I4");
+    Log::serving().wrote(0, 1, 1, true).breaks("I4");
+    Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
+    Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[0]).breaks("I4");
+    let told = Event::Told { node: NodeId(1), reclaimed: 3 };
+    Log::serving().on(0, told).report(1, term(2, 1), term(1, 0), &[0]).breaks("I13");
+}
+
+#[test]
+fn i5_nothing_lands_from_behind_the_fence() {
+    let landed = |from, region: RegionId| Event::Landed { from, into: 1, region };
+    let mut log = Log::serving();
+    log.on(1, landed(0, ARENA_REGION)).on(1, landed(2, RING_REGION)).is_sound();
+    log.on(1, Event::Fenced { term: term(2, 2) }).on(1, landed(2, PAGE_REGION)).is_sound();
+    log.on(1, landed(0, ARENA_REGION)).breaks("I5");
+}
+
+#[test]
+fn i9_nobody_reports_inside_a_promise() {
+    let mut log = Log::serving();
+    log.leased(0, 4, &[1]).pass(5 * MS);
+    log.report(1, term(2, 1), term(1, 0), &[]).is_sound();
+    let mut log = Log::serving();
+    log.leased(0, 4, &[1]).report(1, term(2, 1), term(1, 0), &[]).breaks("I9");
+    // The heartbeat had landed before the report, and its completion comes after.
+    let mut log = Log::serving();
+    log.report(1, term(2, 1), term(1, 0), &[]).leased(0, 4, &[1]).breaks("I9");
+    Log::serving().leased(0, 8, &[1]).breaks("I9");
+}
+
+#[test]
+fn i9_what_rests_on_a_term_is_over_when_the_next_one_serves() {
+    let mut log = Log::serving();
+    let trusted = |log: &Log, millis: u64| Event::Trusted { boot: 1, end: Nanos(log.time + millis * MS) };
+    log.leased(0, 4, &[1]);
+    let fits = trusted(&log, 4);
+    log.on(3, fits).is_sound();
+    let beyond = trusted(&log, 9);
+    log.on(3, beyond).breaks("I9");
+    let mut log = Log::serving();
+    log.leased(0, 4, &[2]);
+    let fits = trusted(&log, 4);
+    log.on(3, fits).install(term(2, 1), term(1, 0), &[0]).serve(term(2, 1)).breaks("I9");
+}
+
+#[test]
+fn i7_versions_are_used_once_and_do_not_go_back() {
+    Log::serving().put(0, 0, 1).wrote(0, 1, 1, true).committed(0, 2, &[1]).applied(0, 1).breaks("I7");
+    Log::serving().put(0, 0, 5).shown(0, 4).breaks("I7");
+    Log::serving().put(0, 0, 5).shown(0, 0).shown(0, 4).breaks("I7");
+}
+
+#[test]
+fn i8_what_is_acknowledged_is_applied_and_visible() {
+    let acknowledged = || Event::Acknowledged { stream: 0, position: 0 };
+    let mut log = Log::serving();
+    log.wrote(0, 0, 1, true).committed(0, 1, &[1]).on(0, acknowledged()).breaks("I8");
+    let mut log = Log::serving();
+    log.wrote(0, 0, 1, true).committed(0, 1, &[1]).applied(0, 0).on(0, acknowledged()).breaks("I8");
+}
+
+#[test]
+fn i14_an_operation_has_one_effect() {
+    let ran = |csn| Event::Ran { session: 9, operation: 4, csn: Csn(csn) };
+    let mut log = Log::serving();
+    log.on(0, ran(1)).put(0, 0, 1).on(0, ran(1)).on(0, ran(0)).is_sound();
+    log.on(0, ran(2)).breaks("I14");
+    // What the first leader did with it, its successor does again.
+    let mut log = Log::serving();
+    log.on(0, ran(1)).put(0, 0, 1).install(term(2, 0), term(1, 0), &[1]).restored(0, 1, true);
+    log.serve(term(2, 0)).wrote(0, 0, 2, true).on(0, ran(2)).breaks("I14");
+}

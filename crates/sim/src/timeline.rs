@@ -1,0 +1,167 @@
+//! A run as people read it: faults, leaders and operations, by the time of the world.
+
+use longarm_base::Nanos;
+use longarm_history::{Action, Operation};
+
+use crate::notes::Note;
+use crate::run::Report;
+use crate::scenario::{Plan, Scenario};
+
+/// A line of a timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// When.
+    pub time: Nanos,
+    /// What.
+    pub text: String,
+}
+
+/// What servers say that is worth a line.
+const SAID: [&str; 4] =
+    [" leads in term ", " is in sync in term ", " is not in sync: ", "the start set is here"];
+const LEADS: &str = " leads in term ";
+
+/// What a seed drew, in a sentence.
+pub fn plan(scenario: &Scenario, seed: u64, plan: &Plan) -> String {
+    let servers = match plan.servers {
+        1 => "one server".to_string(),
+        count => format!("{count} replicas"),
+    };
+    format!(
+        "{} (seed {seed}): {servers} of {} workers, {} clients of {} operations on {} keys, {} faults drawn",
+        scenario.name,
+        plan.workers,
+        plan.running(),
+        plan.operations,
+        plan.keys,
+        plan.faults.len()
+    )
+}
+
+/// All lines in order: notes, and after each interval what clients did in it.
+pub fn lines(notes: &[(Nanos, Note)], operations: &[Operation], every: Nanos) -> Vec<Line> {
+    let mut ends = ends(operations);
+    ends.sort_unstable();
+    let mut lines: Vec<Line> = notes.iter().filter_map(|(time, note)| line(*time, note, &ends)).collect();
+    lines.extend(intervals(operations, every.max(Nanos(1))));
+    // A stable sort: of one moment, notes first, in their order.
+    lines.sort_by_key(|line| line.time);
+    lines
+}
+
+/// When operations were answered.
+fn ends(operations: &[Operation]) -> Vec<Nanos> {
+    operations.iter().filter(|operation| !operation.in_doubt()).map(|operation| operation.end).collect()
+}
+
+fn line(time: Nanos, note: &Note, ends: &[Nanos]) -> Option<Line> {
+    let text = match note {
+        Note::Fault(fault) => format!("fault: {fault}"),
+        Note::Up(server) => format!("node {server} is there again, without its memory"),
+        Note::Healed => "no faults from now on: all must come to an end".into(),
+        Note::Said(said) if said.contains(LEADS) => format!("{said}{}", gap(time, ends)),
+        Note::Said(said) if SAID.iter().any(|part| said.contains(part)) => said.clone(),
+        Note::Said(_) => return None,
+    };
+    Some(Line { time, text })
+}
+
+/// How long nobody was answered around a moment.
+fn gap(time: Nanos, ends: &[Nanos]) -> String {
+    let next = ends.partition_point(|end| *end < time);
+    match (next.checked_sub(1).map(|last| ends[last]), ends.get(next)) {
+        (Some(before), Some(after)) => format!("; nobody was answered for {}", millis(after.since(before))),
+        (None, Some(after)) => format!("; the first answer comes {} later", millis(after.since(time))),
+        _ => String::new(),
+    }
+}
+
+/// A time in milliseconds.
+pub fn millis(time: Nanos) -> String {
+    format!("{:.3} ms", time.0 as f64 / 1e6)
+}
+
+fn intervals(operations: &[Operation], every: Nanos) -> Vec<Line> {
+    let begun = |operation: &Operation| operation.call.0 / every.0;
+    let ended = |operation: &Operation| operation.end.0 / every.0;
+    let answered = || operations.iter().filter(|operation| !operation.in_doubt());
+    let last = answered().map(ended).chain(operations.iter().map(begun)).max();
+    let count = last.map_or(0, |last| last as usize + 1);
+    let mut sums = vec![(0, 0, 0); count];
+    for operation in answered() {
+        let sum = &mut sums[ended(operation) as usize];
+        match operation.action {
+            Action::Get => sum.0 += 1,
+            _ => sum.1 += 1,
+        }
+    }
+    for operation in operations.iter().filter(|operation| operation.in_doubt()) {
+        sums[begun(operation) as usize].2 += 1;
+    }
+    let line = |(number, (gets, writes, doubts)): (usize, (u32, u32, u32))| {
+        let doubt = if doubts > 0 { format!(", {doubts} begun that stay in doubt") } else { String::new() };
+        let text = format!("{gets} gets and {writes} writes answered{doubt}");
+        Line { time: Nanos((number as u64 + 1) * every.0), text }
+    };
+    sums.into_iter().enumerate().map(line).collect()
+}
+
+/// What the run came to.
+pub fn verdict(report: &Report, notes: &[(Nanos, Note)], operations: &[Operation]) -> String {
+    let leaders = notes.iter().filter(|(_, note)| matches!(note, Note::Said(said) if said.contains(LEADS)));
+    let leaders = match leaders.count() {
+        0 => String::new(),
+        count => format!(", {count} times a leader began to serve"),
+    };
+    let mut ends = ends(operations);
+    ends.sort_unstable();
+    let longest = ends.windows(2).map(|pair| pair[1].since(pair[0])).max().unwrap_or_default();
+    let found = match &report.violation {
+        None => "nothing was violated".into(),
+        Some(violation) => format!("VIOLATED: {violation}"),
+    };
+    format!(
+        "{} operations judged, {} in doubt; {} faults{leaders}; nobody was answered for at most {}: {found}",
+        report.operations,
+        report.in_doubt,
+        report.faults,
+        millis(longest)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_history::{Outcome, Value};
+
+    use super::*;
+
+    fn put(call: u64, end: u64, outcome: Outcome) -> Operation {
+        let (client, key, action) = (1, 0, Action::Put(Value(call)));
+        Operation { client, key, action, outcome, call: Nanos(call), end: Nanos(end), version: None }
+    }
+
+    #[test]
+    fn notes_and_intervals_stand_in_order() {
+        let notes = [
+            (Nanos(5_000_000), Note::Said("node 1 leads in term 2.1".into())),
+            (Nanos(5_000_001), Note::Said("node 1: follower is canvassing (term 0.0)".into())),
+            (Nanos(20_000_000), Note::Healed),
+        ];
+        let (done, doubt) = (Outcome::Done, Outcome::InDoubt);
+        let operations = [
+            put(1_000_000, 2_000_000, done),
+            put(3_000_000, u64::MAX, doubt),
+            put(4_000_000, 9_000_000, done),
+        ];
+        let lines: Vec<_> =
+            lines(&notes, &operations, Nanos(10_000_000)).into_iter().map(|line| line.text).collect();
+        assert_eq!(
+            lines,
+            [
+                "node 1 leads in term 2.1; nobody was answered for 7.000 ms",
+                "0 gets and 2 writes answered, 1 begun that stay in doubt",
+                "no faults from now on: all must come to an end",
+            ]
+        );
+    }
+}
