@@ -30,6 +30,12 @@ pub enum Mutant {
     ShareStripes,
     /// A follower that is synced is not given claims that are younger than the table it was sent.
     ForgetClaims,
+    /// A promise is not kept on disk (L2).
+    ForgetPromise,
+    /// A replica reports inside its promise to the leader (L8).
+    ReportInside,
+    /// A client takes its clock to go exactly as the server's does (X4).
+    NoDrift,
 }
 
 impl Mutant {

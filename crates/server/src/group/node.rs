@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Channel, Completion, Completions, QueuePair, Transport};
 use longarm_host::observe::{Event as Seen, observe};
 use longarm_host::{Mutex, Pause, Thread, now, sleep};
@@ -378,7 +378,10 @@ impl<T: Transport> Node<T> {
     fn promise(&mut self, term: Term) -> Event {
         self.look = None;
         let promise = Promise { term, boot: self.boot };
-        let kept = self.group_options.vault.store(promise).map_err(|error| error.to_string());
+        let kept = match Mutant::ForgetPromise.is_on() {
+            false => self.group_options.vault.store(promise).map_err(|error| error.to_string()),
+            true => Ok(()),
+        };
         if kept.is_ok() {
             observe(|| Seen::Promised { term });
         }
