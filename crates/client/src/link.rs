@@ -366,7 +366,11 @@ impl<Q: QueuePair> Link<Q> {
     /// Whether results that are complete at `now` count.
     #[inline(always)]
     pub(crate) fn trusted(&self, begin: Nanos, end: Nanos) -> bool {
-        self.lease.valid(end) && end.since(begin).0 <= self.welcome.read_bound
+        let trusted = self.lease.valid(end) && end.since(begin).0 <= self.welcome.read_bound;
+        if trusted {
+            observe(|| Event::Relied { boot: self.welcome.boot, at: end });
+        }
+        trusted
     }
 
     pub(crate) fn wants_anchor(&mut self, now: Nanos) -> bool {

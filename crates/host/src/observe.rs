@@ -90,6 +90,13 @@ pub enum Event {
         /// On the client's clock.
         end: Nanos,
     },
+    /// A client takes something that it READ as current.
+    Relied {
+        /// Of which server.
+        boot: u64,
+        /// When it had come, on the client's clock.
+        at: Nanos,
+    },
     /// A leader wrote the next entry of one of its streams.
     Wrote {
         /// Which stream.

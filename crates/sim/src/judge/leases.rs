@@ -1,6 +1,6 @@
 //! I9: a leader's lease, and what clients trust because of it, end before the promises it rests on; nobody
-//! reports for another term inside a promise (L8); and when a term begins to serve, all that rests on older
-//! ones is over (L9).
+//! reports for another term inside a promise (L8); when a term begins to serve, all that rests on older ones
+//! is over; and a client counts what it READ before its trust ended only (L9).
 //!
 //! Ends are compared in the time of the world, whatever the machines' clocks show. A promise lasts D on the
 //! clock of who made it, from when it saw the heartbeat; that is not before the heartbeat was begun.
@@ -21,6 +21,8 @@ pub(super) struct Leases {
     terms: BTreeMap<Term, Ends>,
     /// Of each server that clients may know: its term.
     boots: BTreeMap<u64, Term>,
+    /// By client and server: until when it trusts it, on its own clock.
+    trusts: BTreeMap<(u32, u64), Nanos>,
     /// Reports: when, by whom, for which term.
     reports: Vec<(Nanos, u32, Term)>,
     /// When each term began to serve.
@@ -43,7 +45,7 @@ struct Ends {
 impl Leases {
     pub fn new(promise: Nanos, clocks: Vec<Machine>) -> Leases {
         let (terms, boots, served) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Leases { promise, clocks, terms, boots, reports: Vec::new(), served }
+        Leases { promise, clocks, terms, boots, trusts: BTreeMap::new(), reports: Vec::new(), served }
     }
 
     /// The time of the world at which a machine's clock shows this.
@@ -105,7 +107,14 @@ impl Rules for Leases {
                 let by: Vec<u32> = by.iter().map(|node| u32::from(node.0)).collect();
                 self.leased(seen, *renewed, *end, &by)
             }
+            Event::Relied { boot, at } => match self.trusts.get(&(node, *boot)) {
+                Some(end) if at < end => Ok(()),
+                end => {
+                    Err(format!("I9: client {node} relies on what came at {at:?}, and trusts until {end:?}"))
+                }
+            },
             Event::Trusted { boot, end } => {
+                self.trusts.insert((node, *boot), *end);
                 let Some(&term) = self.boots.get(boot) else { return Ok(()) };
                 let end = self.when(node, *end);
                 // No trust at all: the server has vouched for nothing yet, or not for long.

@@ -1,8 +1,8 @@
 //! I2: what was committed in a term is in the start set of each later term that serves: by the cuts, from
 //! base to base, and by the entries that its leader then found. I13: what was deleted is not back. I6:
-//! nothing is found that nobody wrote.
+//! nothing is found that nobody wrote. I3: nothing is found that was cut off (L16).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use longarm_base::{Csn, Term};
 use longarm_host::observe::Event;
@@ -15,8 +15,8 @@ type Newest = BTreeMap<u64, (Csn, bool)>;
 
 #[derive(Debug, Default)]
 pub(super) struct StartSets {
-    /// Every write: version, key, whether it has a value.
-    written: BTreeSet<(Csn, u64, bool)>,
+    /// Every write (version, key, whether it has a value), and where it was written.
+    written: BTreeMap<(Csn, u64, bool), Vec<(Term, u16, u64)>>,
     /// What readers may have seen, in any term.
     visible: Newest,
     /// By term: what its leader found.
@@ -73,15 +73,18 @@ impl Rules for StartSets {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         let Seen { node, term, .. } = seen;
         match seen.event {
-            Event::Wrote { csn, write: Some((key, value)), .. } => {
-                self.written.insert((*csn, *key, *value));
+            Event::Wrote { stream, position, csn, write: Some((key, value)) } => {
+                self.written.entry((*csn, *key, *value)).or_default().push((term, *stream, *position));
                 Ok(())
             }
             Event::Restored { key: Some(key), csn, value, .. } => {
-                if !self.written.contains(&(*csn, *key, *value)) {
-                    return Err(format!(
-                        "I6: node {node} found version {csn:?} of key {key:x}: nobody wrote it"
-                    ));
+                let entry = || format!("version {csn:?} of key {key:x}");
+                let Some(written) = self.written.get(&(*csn, *key, *value)) else {
+                    return Err(format!("I6: node {node} found {}, which nobody wrote", entry()));
+                };
+                let cut = |&(of, stream, at): &(Term, u16, u64)| !includes(book, term, (of, stream, at + 1));
+                if written.iter().all(cut) {
+                    return Err(format!("I3: term {term} has {}, which was cut off: {written:?}", entry()));
                 }
                 newer(self.found.entry(term).or_default(), *key, *csn, *value);
                 Ok(())

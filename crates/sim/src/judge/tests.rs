@@ -163,7 +163,7 @@ fn i2_what_was_committed_is_in_each_later_start_set() {
         log
     };
     after(2, &[1, 2]).is_sound();
-    after(1, &[1, 2]).breaks("I2");
+    after(1, &[1]).breaks("I2");
     after(2, &[1]).breaks("I2");
     after(2, &[]).breaks("I2");
     // A deposed leader that commits what its successor does not have.
@@ -173,6 +173,14 @@ fn i2_what_was_committed_is_in_each_later_start_set() {
     log.on(1, Event::Installing { term: term(2, 1), base: term(1, 0), cuts: vec![0] });
     log.on(2, Event::Adopted { term: term(2, 1) }).serve(term(2, 1)).is_sound();
     log.committed(0, 1, &[1]).breaks("I2");
+}
+
+#[test]
+fn i3_what_was_cut_off_does_not_come_back() {
+    let mut log = Log::serving();
+    log.put(0, 0, 1).wrote(0, 1, 2, true).install(term(2, 0), term(1, 0), &[1]);
+    log.restored(0, 1, true).is_sound();
+    log.restored(0, 2, true).breaks("I3");
 }
 
 #[test]
@@ -238,6 +246,12 @@ fn i9_what_rests_on_a_term_is_over_when_the_next_one_serves() {
     log.on(3, fits).is_sound();
     let beyond = trusted(&log, 9);
     log.on(3, beyond).breaks("I9");
+    let (mut log, end) = (Log::serving(), Nanos(4 * MS));
+    log.leased(0, 4, &[1])
+        .on(3, Event::Trusted { boot: 1, end })
+        .on(3, Event::Relied { boot: 1, at: Nanos(end.0 - 1) })
+        .is_sound();
+    log.on(3, Event::Relied { boot: 1, at: end }).breaks("I9");
     let mut log = Log::serving();
     log.leased(0, 4, &[2]);
     let fits = trusted(&log, 4);
