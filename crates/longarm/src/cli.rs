@@ -79,6 +79,8 @@ pub enum Command {
     Bench(Box<commands::bench::Args>),
     #[command(about = commands::demo::ABOUT)]
     Demo(commands::demo::Args),
+    #[command(about = commands::sim::ABOUT)]
+    Sim(commands::sim::Args),
     #[command(about = commands::completions::ABOUT)]
     Completions(commands::completions::Args),
     #[command(about = commands::man::ABOUT)]
@@ -111,6 +113,7 @@ impl Command {
             Command::Doctor(args) => commands::doctor::run(args, config, output),
             Command::Bench(args) => commands::bench::run(*args, config, output),
             Command::Demo(args) => commands::demo::run(args, config, output),
+            Command::Sim(args) => commands::sim::run(args, config, output),
             Command::Completions(args) => commands::completions::run(args, config, output),
             Command::Man(args) => commands::man::run(args, config, output),
         }

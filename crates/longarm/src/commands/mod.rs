@@ -17,6 +17,7 @@ pub mod man;
 pub mod put;
 pub mod record;
 pub mod server;
+pub mod sim;
 pub mod stats;
 pub mod value;
 
@@ -42,6 +43,7 @@ pub fn all() -> Vec<(&'static str, &'static str, Command)> {
         one::<doctor::Args>("doctor", doctor::ABOUT),
         one::<bench::Args>("bench", bench::ABOUT),
         one::<demo::Args>("demo", demo::ABOUT),
+        one::<sim::Args>("sim", sim::ABOUT),
         one::<completions::Args>("completions", completions::ABOUT),
         one::<man::Args>("man", man::ABOUT),
     ]
