@@ -13,10 +13,16 @@ use super::{Rules, Seen};
 /// The newest version of a key, and whether it has a value.
 type Newest = BTreeMap<u64, (Csn, bool)>;
 
+/// A write: version, key, and whether it has a value.
+type Write = (Csn, u64, bool);
+
+/// A position of a term's stream.
+type At = (Term, u16, u64);
+
 #[derive(Debug, Default)]
 pub(super) struct StartSets {
-    /// Every write (version, key, whether it has a value), and where it was written.
-    written: BTreeMap<(Csn, u64, bool), Vec<(Term, u16, u64)>>,
+    /// Every write, and where it was written.
+    written: BTreeMap<Write, Vec<At>>,
     /// What readers may have seen, in any term.
     visible: Newest,
     /// By term: what its leader found.
@@ -29,7 +35,7 @@ fn newer(newest: &mut Newest, key: u64, csn: Csn, value: bool) {
 }
 
 /// Whether positions of a term's stream below this are in the start set of a later term.
-fn includes(book: &Book, later: Term, (term, stream, below): (Term, u16, u64)) -> bool {
+fn includes(book: &Book, later: Term, (term, stream, below): At) -> bool {
     let mut at = later;
     while let Some(reign) = book.reigns.get(&at) {
         if reign.base <= term {
