@@ -9,11 +9,12 @@
 //! - [`search`] tries all orders. It knows every operation, and is for short histories.
 //!
 //! Two more judge what is not in such answers: [`sessions`] that nothing was done twice, [`lost`] that what
-//! was acknowledged is still there at the end. [`Evidence`] asks all of them.
+//! was acknowledged is still there at the end. [`Evidence`] asks all of them. [`counters`] judges additions.
 //!
 //! An operation without an answer is in doubt: it may have taken effect at any time after its call, or never.
 #![forbid(unsafe_code)]
 
+pub mod counters;
 pub mod lost;
 mod operation;
 mod report;
