@@ -1,9 +1,8 @@
 //! Counters: keys to which clients add one, and which they read. Each sum is given to one of them, and what
 //! one was told bounds what others are told later.
 //!
-//! Quick: additions of one that were answered are as many points in time, each
-//! of which its sum names. One in doubt may have taken effect or not, so it may account for one sum that
-//! nobody was told.
+//! Quick: additions of one that were answered are as many points in time, each of which its sum names. One in
+//! doubt may have taken effect or not, so it may account for one sum that nobody was told.
 
 use longarm_base::Nanos;
 

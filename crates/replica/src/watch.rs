@@ -42,6 +42,11 @@ impl Watch {
         self.released = false;
     }
 
+    /// When the leader was last heard of.
+    pub fn changed(&self) -> Nanos {
+        self.changed
+    }
+
     /// Whether no promise stands in the way of a report.
     pub fn is_free(&self, timing: &Timing, now: Nanos) -> bool {
         self.released || now.since(self.changed) > timing.promise || Mutant::ReportInside.is_on()

@@ -112,6 +112,11 @@ impl Machine {
         self.promised
     }
 
+    /// When a leader was last heard of; before that, when this replica began.
+    pub fn heard_leader(&self) -> Nanos {
+        self.watch.changed()
+    }
+
     /// The term whose start set is here, if the memory counts.
     pub fn sync(&self) -> Option<Term> {
         self.sync

@@ -5,7 +5,7 @@
 //! - [`inbound`]: connections that others made, and the fence. [`talk`], [`peer`]:
 //!   connections made to others; one thread a peer, which on a leader also syncs it ([`push`]).
 //! - [`look`] is what a replica finds of its streams; [`install`] makes a [`reign`] of a start set; [`heart`]
-//!   keeps it alive.
+//!   keeps it alive; [`takeover`] says what it took.
 //! - [`vault`] keeps promises.
 //! - [`replica`] is all of it together, of one group; a node has one in each of its groups.
 //!
@@ -22,6 +22,7 @@ mod peer;
 mod push;
 mod reign;
 mod replica;
+mod takeover;
 mod talk;
 mod vault;
 

@@ -13,7 +13,7 @@ use longarm_host::observe::{Event as Seen, observe};
 use longarm_host::{Mutex, Pause, Thread, now, sleep};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, StartSet};
+use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind, StartSet};
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
 use super::held::held;
@@ -24,6 +24,7 @@ use super::options::GroupOptions;
 use super::peer::{Events, Orders, Peer};
 use super::reign::{Door, Reign, Releases, Waker};
 use super::replica::{Holding, Told};
+use super::takeover::{Step, Takeover};
 use super::talk::Way;
 use super::vault::Promise;
 use super::{heart, install};
@@ -63,6 +64,8 @@ pub(crate) struct Node<T: Transport> {
     reign: Option<Led<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
     look: Option<Look>,
+    /// How it comes to lead.
+    takeover: Takeover,
     /// What it is, for others to read.
     told: Arc<Mutex<GroupStats>>,
     stop: Arc<Pause>,
@@ -126,6 +129,7 @@ impl<T: Transport> Node<T> {
             done: Completions::new(64),
             reign: None,
             look: None,
+            takeover: Takeover::default(),
             told: Arc::default(),
             stop: Arc::default(),
         })
@@ -156,11 +160,13 @@ impl<T: Transport> Node<T> {
             sync: self.machine.sync().map(shown),
             replicas: self.group.members().count(),
             lease_us: None,
+            takeover: None,
             followers: Vec::new(),
         };
         if let Some(Led { reign, .. }) = &self.reign {
             let later = reign.shared.engine.later.as_ref().expect("a leader's engine");
             stats.lease_us = Some(later.lease().since(now()).0 / 1000);
+            stats.takeover = Some(self.takeover.stats());
             stats.followers = reign.followers.lock().iter().map(|follower| follower.stats(later)).collect();
         }
         *self.told.lock() = stats;
@@ -325,6 +331,11 @@ impl<T: Transport> Node<T> {
             self.machine.handle(event, now(), &mut todo);
             let after = self.machine.kind();
             if before != after {
+                let stands = matches!(after, RoleKind::Canvassing | RoleKind::Candidate);
+                if stands && before != RoleKind::Canvassing {
+                    self.takeover.note(Step::Heard, self.machine.heard_leader());
+                    self.takeover.note(Step::Suspected, now());
+                }
                 self.log(&format!(
                     "node {}: {before} is {after} (term {})",
                     self.group.me(),
@@ -353,8 +364,16 @@ impl<T: Transport> Node<T> {
 
     fn act(&mut self, action: Action) -> Option<Event> {
         match action {
-            Action::Promise(term) => return Some(self.promise(term)),
-            Action::Survey => return Some(Event::Surveyed(self.survey())),
+            Action::Promise(term) => {
+                self.takeover.note(Step::Wanted, now());
+                let promised = self.promise(term);
+                self.takeover.note(Step::Promised, now());
+                return Some(promised);
+            }
+            Action::Survey => {
+                self.takeover.note(Step::Free, now());
+                return Some(Event::Surveyed(self.survey()));
+            }
             Action::Ask(node, ask) => self.orders.get(&node).expect("a member").ask(ask),
             Action::Answer(node, answer) => self.answer(node, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
@@ -364,8 +383,12 @@ impl<T: Transport> Node<T> {
                 observe(|| Seen::Adopted { term });
                 self.log(&format!("node {} is in sync in term {term}", self.group.me()));
             }
-            Action::Install(start) => return Some(self.install(&start)),
+            Action::Install(start) => {
+                self.takeover.note(Step::Gathered, now());
+                return Some(self.install(&start));
+            }
             Action::Form(_) => {
+                self.takeover.note(Step::Installed, now());
                 let reign = self.reign.as_ref().map(|led| led.reign.clone());
                 self.orders.values().for_each(|orders| orders.keep_in_line(reign.clone()));
             }
@@ -552,7 +575,9 @@ impl<T: Transport> Node<T> {
         shared.control.set_state(longarm_index::control::ServerState::Serving);
         shared.enter(Phase::Serving, Nanos(u64::MAX));
         self.hall.set(Some(led.serving.clone()));
-        self.log(&format!("node {} leads in term {term}", self.group.me()));
+        self.takeover.note(Step::Synced, now());
+        let how = self.takeover.stats();
+        self.log(&format!("node {} leads in term {term}, {how}", self.group.me()));
     }
 
     /// Ends the reign. `for_another`: another term is to be promised, so nothing of this one may go on.
