@@ -285,7 +285,8 @@ impl Machine {
                 todo.push(Action::Prepare(prepare));
             }
             Ask::Adopt { reclaimed, .. } if self.ready == Some(term) && term == self.promised => {
-                self.follow(false, now);
+                // The candidate that it rested for is there.
+                self.role = Role::Following { owes: false, rest: now };
                 self.watch.touch(now);
                 if self.sync != Some(term) {
                     (self.sync, self.mixed) = (Some(term), false);

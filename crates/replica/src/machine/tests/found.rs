@@ -73,6 +73,25 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
     assert_eq!(tell(&mut machine, ms(502), Event::Tick(Beat::new(old, 90))), []);
 }
 
+/// Found by killing processes: who had reported rested for an election, also when the candidate led long
+/// since. A leader that was lost soon after it came was missed for a second.
+#[test]
+fn one_that_adopted_stands_as_soon_as_it_suspects() {
+    let (old, new) = (term(1, OTHER), term(2, LEADER));
+    let mut machine = machine(old, old);
+    tell(&mut machine, ms(100), Event::Asked(LEADER, Ask::Promise { term: new }));
+    tell(&mut machine, ms(100), Event::Promised(new));
+    tell(&mut machine, ms(101), Event::Tick(Beat::default()));
+    tell(&mut machine, ms(102), Event::Surveyed(Report::default()));
+    let sync = Ask::Sync { term: new, base: old, cuts: vec![0], streams: 1 };
+    tell(&mut machine, ms(103), Event::Asked(LEADER, sync));
+    tell(&mut machine, ms(104), Event::Asked(LEADER, Ask::Adopt { term: new, reclaimed: 0 }));
+    assert_eq!(tell(&mut machine, ms(104) + TIMING.suspect, Event::Tick(Beat::default())), []);
+    assert_eq!(machine.kind(), RoleKind::Follower);
+    tell(&mut machine, ms(105) + TIMING.suspect, Event::Tick(Beat::default()));
+    assert_eq!(machine.kind(), RoleKind::Canvassing, "it does not rest for an election that is over");
+}
+
 /// One that was told of a higher sync term stood again before the one that has it, which had reported and
 /// rested for an election; again and again.
 #[test]
