@@ -76,11 +76,12 @@ impl<T: Transport> Client<T> {
     ) -> Result<Client<T>, Error> {
         let drawn = longarm_host::random().map_err(|e| SetupError::Os("draw a random number", e));
         let [session] = drawn?;
-        let mut targets = Targets::new(addresses);
+        let mut targets = Targets::new(addresses, options.connect_timeout);
         let deadline = now() + Nanos(options.connect_timeout.as_nanos() as u64);
-        let link = loop {
-            match Link::connect(&transport, targets.current(), &options, session) {
-                Ok(link) => break link,
+        let (link, begun) = loop {
+            let begun = now();
+            match Link::connect(&transport, targets.current(), (&options, targets.limit()), session) {
+                Ok(link) => break (link, begun),
                 Err(error) => {
                     let elsewhere = options.follow
                         && matches!(&error, SetupError::Refused(why) if is_elsewhere(why).is_some());
@@ -94,7 +95,7 @@ impl<T: Transport> Client<T> {
                 }
             }
         };
-        targets.reached();
+        targets.reached(now().since(begun));
         let local = matches!(targets.current(), Address::Shm(_));
         let entries = options.cache.unwrap_or(if local { 0 } else { CACHE_ENTRIES });
         Ok(Client {
@@ -206,18 +207,24 @@ impl<T: Transport> Client<T> {
         };
         if let Some(link) = self.link.take() {
             self.counters = add(self.counters, link.counters);
+            // It is there, and of no use: it says nothing, or has no lease.
+            if link.qp.state().is_ok() {
+                self.targets.leave();
+            }
         }
         self.cache.clear();
         let mut pause = PAUSE_MIN;
         loop {
-            match Link::connect(&self.transport, self.targets.current(), &self.options, self.session) {
+            let (options, begun) = ((&self.options, self.targets.limit()), now());
+            match Link::connect(&self.transport, self.targets.current(), options, self.session) {
                 Ok(link) => {
-                    self.targets.reached();
+                    self.targets.reached(now().since(begun));
                     self.counters.reconnects += 1;
                     self.adopt(link);
                     return Ok(());
                 }
                 Err(error) if now() >= deadline => {
+                    self.targets.failed(&error);
                     let reason = format!("{reason}; then: {error}");
                     return Err(Error::Lost { address: self.address().to_string(), reason });
                 }

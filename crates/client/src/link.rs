@@ -51,6 +51,16 @@ pub(crate) enum Trouble {
     NoLease,
 }
 
+impl Trouble {
+    /// What it is while a connection is made.
+    fn at_setup(self, address: &Address) -> SetupError {
+        match self {
+            Trouble::Late => SetupError::Timeout(address.to_string()),
+            trouble => SetupError::Protocol(format!("{trouble:?}")),
+        }
+    }
+}
+
 /// What happened on a client, for people and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -108,11 +118,11 @@ pub(crate) struct Link<Q> {
 }
 
 impl<Q: QueuePair> Link<Q> {
-    /// Connects, learns what is where, and takes a first lease.
+    /// Connects within `limit`, learns what is where, and takes a first lease.
     pub(crate) fn connect<T: Transport<Qp = Q>>(
         transport: &T,
         address: &Address,
-        options: &Options,
+        (options, limit): (&Options, Duration),
         session: u64,
     ) -> Result<Link<Q>, SetupError> {
         let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
@@ -125,7 +135,7 @@ impl<Q: QueuePair> Link<Q> {
             grants: vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }],
             landing: LANDING,
             login: options.login.clone(),
-            timeout: options.connect_timeout,
+            timeout: limit,
         };
         let sent = now();
         let connected = transport.connect(address, request)?;
@@ -175,8 +185,8 @@ impl<Q: QueuePair> Link<Q> {
             sent_at: VecDeque::new(),
             counters: Counters::default(),
         };
-        let deadline = answered + Nanos(options.connect_timeout.as_nanos() as u64);
-        link.look_at_heartbeat(deadline).map_err(|trouble| SetupError::Protocol(format!("{trouble:?}")))?;
+        let deadline = answered + Nanos(limit.as_nanos() as u64);
+        link.look_at_heartbeat(deadline).map_err(|trouble| trouble.at_setup(address))?;
         Ok(link)
     }
 

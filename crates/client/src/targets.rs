@@ -1,10 +1,16 @@
 //! Where to connect: one server, or the replicas of a group, of which one leads.
 
+use std::time::Duration;
+
+use longarm_base::Nanos;
 use longarm_fabric::{Address, SetupError};
 use longarm_wire::is_elsewhere;
 
 /// Leaders named one after the other without one that leads: then all are tried in turn.
 const HINTS_MAX: u32 = 3;
+/// Least bound on one try, where there are others to be tried: one that is stopped or cut off takes
+/// connections and says nothing.
+const TRY_MIN: Duration = Duration::from_millis(250);
 
 /// The addresses of a server or a group, and which to try next.
 #[derive(Clone, Debug)]
@@ -13,14 +19,24 @@ pub(crate) struct Targets {
     at: usize,
     hinted: Option<Address>,
     hints: u32,
+    /// Bound on one try. It doubles with each that it ended: a busy machine or a long way may need more, and
+    /// those who come again and again and never to an end are no help.
+    limit: Duration,
+    most: Duration,
 }
 
 impl Targets {
     /// # Panics
     /// If there is no address.
-    pub(crate) fn new(all: &[Address]) -> Targets {
+    pub(crate) fn new(all: &[Address], most: Duration) -> Targets {
         assert!(!all.is_empty(), "a client needs an address");
-        Targets { all: all.to_vec(), at: 0, hinted: None, hints: 0 }
+        let limit = if all.len() > 1 { TRY_MIN.min(most) } else { most };
+        Targets { all: all.to_vec(), at: 0, hinted: None, hints: 0, limit, most }
+    }
+
+    /// How long to try.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
     }
 
     /// Where to try now.
@@ -30,6 +46,9 @@ impl Targets {
 
     /// A try failed. Whether the next is worth while at once.
     pub(crate) fn failed(&mut self, error: &SetupError) -> bool {
+        if matches!(error, SetupError::Timeout(_)) {
+            self.limit = (self.limit * 2).min(self.most);
+        }
         let named = match error {
             SetupError::Refused(reason) => is_elsewhere(reason),
             _ => None,
@@ -51,9 +70,19 @@ impl Targets {
         self.at != 0
     }
 
-    /// A try succeeded.
-    pub(crate) fn reached(&mut self) {
+    /// Whoever is there does not answer: others may know more.
+    pub(crate) fn leave(&mut self) {
+        let at = self.all.iter().position(|address| address == self.current()).unwrap_or(self.at);
+        self.hinted = None;
+        self.at = (at + 1) % self.all.len();
+    }
+
+    /// A try succeeded, and took so long.
+    pub(crate) fn reached(&mut self, took: Nanos) {
         self.hints = 0;
+        if self.all.len() > 1 {
+            self.limit = (Duration::from_nanos(took.0) * 4).max(TRY_MIN).min(self.most);
+        }
     }
 }
 
@@ -66,7 +95,7 @@ mod tests {
     #[test]
     fn a_named_leader_is_tried_first_and_not_for_ever() {
         let address = |n: u32| format!("tcp://h:{n}").parse::<Address>().expect("an address");
-        let mut targets = Targets::new(&[address(1), address(2)]);
+        let mut targets = Targets::new(&[address(1), address(2)], Duration::from_secs(5));
         let refused = |text: String| SetupError::Refused(text);
         assert!(targets.failed(&refused(elsewhere(Some("tcp://h:3")))));
         assert_eq!(*targets.current(), address(3));
@@ -76,5 +105,35 @@ mod tests {
         assert_eq!(*targets.current(), address(2));
         assert!(!targets.failed(&SetupError::Timeout("it".into())), "all were tried");
         assert_eq!(*targets.current(), address(1));
+        targets.leave();
+        assert_eq!(*targets.current(), address(2));
+        targets.failed(&refused(elsewhere(Some("tcp://h:1"))));
+        assert_eq!(*targets.current(), address(1));
+        targets.leave();
+        assert_eq!(*targets.current(), address(2), "the one after the one that was named");
+    }
+
+    #[test]
+    fn a_try_has_longer_after_each_that_was_too_short() {
+        let address = |n: u32| format!("tcp://h:{n}").parse::<Address>().expect("an address");
+        let (second, late) = (Duration::from_secs(1), SetupError::Timeout("it".into()));
+        let mut alone = Targets::new(&[address(1)], second);
+        assert_eq!(alone.limit(), second, "there is nobody else");
+        alone.reached(Nanos(1));
+        assert_eq!(alone.limit(), second);
+        let mut many = Targets::new(&[address(1), address(2)], second);
+        assert_eq!(many.limit(), TRY_MIN);
+        many.failed(&SetupError::Refused("no".into()));
+        assert_eq!(many.limit(), TRY_MIN, "that was no matter of time");
+        many.failed(&late);
+        assert_eq!(many.limit(), 2 * TRY_MIN);
+        for _ in 0..9 {
+            many.failed(&late);
+        }
+        assert_eq!(many.limit(), second);
+        many.reached(Nanos::from_millis(100));
+        assert_eq!(many.limit(), Duration::from_millis(400));
+        many.reached(Nanos(1));
+        assert_eq!(many.limit(), TRY_MIN);
     }
 }

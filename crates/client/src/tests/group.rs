@@ -145,6 +145,22 @@ fn a_group_over_shared_memory_loses_leaders_and_nothing_else() {
     survives((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect());
 }
 
+/// Found by stopping processes: a client waited for the leader that was stopped, and its kernel took the
+/// connection, until its own patience was over, although the others had another leader by then.
+#[test]
+fn one_that_takes_connections_and_says_nothing_holds_nobody_up() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let silent = Address::Tcp(silent.local_addr().expect("bound").to_string());
+    let file = |node| format!("longarm-silent-{}-{node}.sock", std::process::id());
+    let three = Three::start((0..3).map(|n| Address::Shm(std::env::temp_dir().join(file(n)))).collect());
+    let addresses = [&[silent], &three.addresses[..]].concat();
+    let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
+    let began = Instant::now();
+    let mut client = Client::connect_group(&addresses, options).expect("connect");
+    client.put(b"key", b"1").expect("put");
+    assert!(began.elapsed() < BOUND, "it waited for the one that is silent");
+}
+
 #[test]
 fn one_replica_alone_answers_no_write() {
     let file = |node| format!("longarm-lonely-{}-{node}.sock", std::process::id());
