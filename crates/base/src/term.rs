@@ -40,7 +40,7 @@ impl Term {
         Term((counter as u64) << NodeId::BITS | node.0 as u64)
     }
 
-    /// The least term of `node` above this one; `None` after four thousand million terms.
+    /// The term of `node` with the next counter; `None` after four thousand million terms.
     pub const fn next_of(self, node: NodeId) -> Option<Term> {
         match self.counter().checked_add(1) {
             Some(counter) => Some(Term::new(counter, node)),

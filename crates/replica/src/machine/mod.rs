@@ -216,7 +216,7 @@ impl Machine {
     fn canvass(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
         let yes = Nodes::only(self.group.me());
-        self.role = Role::Canvassing { yes, until: now + self.timing.suspect + self.spread() };
+        self.role = Role::Canvassing { term, yes, until: now + self.timing.suspect + self.spread() };
         for node in self.group.others() {
             todo.push(Action::Ask(node, Ask::Canvass { term }));
         }
@@ -240,7 +240,7 @@ impl Machine {
         todo.push(Action::Promise(term));
     }
 
-    /// The least term of this node above all it has heard of.
+    /// A term of this node above all it has heard of.
     fn next_term(&self) -> Option<Term> {
         self.promised.max(self.heard).next_of(self.group.me())
     }
@@ -311,8 +311,10 @@ impl Machine {
 
     fn answered(&mut self, from: NodeId, answer: Answer, now: Nanos, todo: &mut Vec<Action>) {
         match answer {
-            Answer::Canvassed { term, yes: true } if Some(term) == self.next_term() => {
-                if let Role::Canvassing { yes, .. } = &mut self.role {
+            Answer::Canvassed { term, yes: true } => {
+                if let Role::Canvassing { term: asked, yes, .. } = &mut self.role
+                    && *asked == term
+                {
                     yes.add(from);
                 }
                 self.stand_if_wanted(now, todo);

@@ -17,6 +17,8 @@ pub enum Role {
     },
     /// It suspects its leader, and asks whether others do.
     Canvassing {
+        /// The term it asks for. It may stand with a later one: others may ask at the same time.
+        term: Term,
         /// Who would report.
         yes: Nodes,
         /// Until when it asks.

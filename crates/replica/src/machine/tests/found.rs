@@ -92,6 +92,27 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     assert_eq!(machine.kind(), RoleKind::Canvassing, "it does not rest for an election that is over");
 }
 
+/// Found by killing processes: two replicas that began to suspect within a few milliseconds asked each other,
+/// each heard so of another term than its own, and took the other's yes for one to an older question. Both
+/// waited, and then rested.
+#[test]
+fn two_that_ask_at_once_do_not_cancel_each_other() {
+    let old = term(1, LEADER);
+    let mut machine = machine(old, old);
+    let own = term(2, NodeId(0));
+    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: own }));
+    assert_eq!(tell(&mut machine, ms(500), Event::Tick(Beat::default())), asks);
+    let other = term(2, OTHER);
+    let yes = Answer::Canvassed { term: other, yes: true };
+    let asked = Event::Asked(OTHER, Ask::Canvass { term: other });
+    assert_eq!(tell(&mut machine, ms(501), asked), [Action::Answer(OTHER, yes)]);
+    let late = Event::Answered(OTHER, Answer::Canvassed { term: term(1, NodeId(0)), yes: true });
+    assert_eq!(tell(&mut machine, ms(501), late), [], "that was of another canvass");
+    let yes = Event::Answered(OTHER, Answer::Canvassed { term: own, yes: true });
+    let above = term(3, NodeId(0));
+    assert_eq!(tell(&mut machine, ms(502), yes), [Action::Promise(above)], "above all it has heard of");
+}
+
 /// One that was told of a higher sync term stood again before the one that has it, which had reported and
 /// rested for an election; again and again.
 #[test]
