@@ -149,14 +149,22 @@ impl<T: Transport> Peer<T> {
     fn speak(&mut self) -> Result<(), Mute> {
         loop {
             let Some(ask) = self.orders.asks.lock().pop_front() else { break };
+            // A talk that nobody listened to for long may be one with a process that is no more: the question
+            // is not for it, and would be lost.
+            if self.listen().is_err() {
+                self.talk = None;
+            }
             if self.talk.is_none() {
-                self.talk = Some(self.way.talk()?);
                 self.open = 0;
             }
-            let talk = self.talk.as_mut().expect("it was just begun");
-            talk.ask(&ask)?;
+            self.talk()?.ask(&ask)?;
             self.open += 1;
         }
+        self.listen()
+    }
+
+    /// Hands on what was answered.
+    fn listen(&mut self) -> Result<(), Mute> {
         let Some(talk) = &mut self.talk else { return Ok(()) };
         for answer in talk.answers()? {
             self.open = self.open.saturating_sub(1);
