@@ -51,6 +51,7 @@ const STEPS: &[Step] = &[
     // What CI has of the specifications: all mutants, and instances that take seconds.
     cargo("spec", &["run", "--quiet", "--package", "xtask", "--", "spec"]),
     cargo("sim", &["run", "--quiet", "--package", "xtask", "--", "sim", "--ci"]),
+    cargo("torture", &["run", "--quiet", "--package", "xtask", "--", "torture", "--ci"]),
     cargo("rdma", &["run", "--quiet", "--package", "xtask", "--", "rdma"]),
 ];
 

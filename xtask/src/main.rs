@@ -9,6 +9,7 @@ mod sim;
 mod soak;
 mod spec;
 mod tidy;
+mod torture;
 mod vm;
 mod wrap;
 
@@ -17,7 +18,8 @@ use std::process::ExitCode;
 
 const HELP: &str = "\
 cargo x ci [--without STEP]...  run every check, with times
-                                (fmt, tidy, clippy, tests, doc, release, man, etcd, spec, sim, rdma)
+                                (fmt, tidy, clippy, tests, doc, release, man, etcd, spec, sim, torture,
+                                rdma)
 cargo x compare [OPTION]...     measure a group of three beside Redis with replicas and three etcd; options
                                 as of `longarm bench`; needs both (scripts/setup.sh peers group)
 cargo x sim [--scenario S] [--seeds A..B]
@@ -25,6 +27,9 @@ cargo x sim [--scenario S] [--seeds A..B]
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
 cargo x spec [NAME | --all]     model-check the TLA+ specifications of docs/spec: what CI has of them, one,
                                 or all; needs Java
+cargo x torture [--transport shm|tcp] [--seconds N] [OPTION]...
+                                kill, stop and cut off the replicas of a group, and judge what its
+                                clients saw (see longarm torture --help)
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]
                                 run fuzz targets (all; 60 s each), with nightly Rust
@@ -51,6 +56,7 @@ fn main() -> ExitCode {
         ["sim", rest @ ..] => sim::run(&root, rest),
         ["soak", rest @ ..] => soak::run(&root, rest),
         ["spec", rest @ ..] => spec::run(&root, rest),
+        ["torture", rest @ ..] => torture::run(&root, rest),
         ["tidy"] => tidy::run(&root),
         ["fuzz", rest @ ..] => fuzz::run(&root, rest),
         ["rdma", rest @ ..] => rdma::run(&root, rest),

@@ -81,6 +81,8 @@ pub enum Command {
     Demo(commands::demo::Args),
     #[command(about = commands::sim::ABOUT)]
     Sim(commands::sim::Args),
+    #[command(about = commands::torture::ABOUT)]
+    Torture(commands::torture::Args),
     #[command(about = commands::completions::ABOUT)]
     Completions(commands::completions::Args),
     #[command(about = commands::man::ABOUT)]
@@ -114,6 +116,7 @@ impl Command {
             Command::Bench(args) => commands::bench::run(*args, config, output),
             Command::Demo(args) => commands::demo::run(args, config, output),
             Command::Sim(args) => commands::sim::run(args, config, output),
+            Command::Torture(args) => commands::torture::run(args, config, output),
             Command::Completions(args) => commands::completions::run(args, config, output),
             Command::Man(args) => commands::man::run(args, config, output),
         }

@@ -11,6 +11,8 @@ pub mod config;
 pub mod doctor;
 pub mod human;
 pub mod output;
+pub mod processes;
+pub mod torture;
 
 use std::ffi::OsString;
 

@@ -23,7 +23,7 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-server", &[BASE, PARTS, &["longarm-replica"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS]),
     ("longarm-sim", &[BASE, PARTS, ENDS, &["longarm-history"]]),
-    ("longarm", &[BASE, PARTS, ENDS, &["longarm-bench", "longarm-sim"]]),
+    ("longarm", &[BASE, PARTS, ENDS, &["longarm-bench", "longarm-history", "longarm-sim"]]),
     ("xtask", &[]),
 ];
 const BASE: &[&str] = &["longarm-base"];

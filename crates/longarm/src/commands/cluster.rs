@@ -1,12 +1,13 @@
 //! `longarm cluster`: makes the file of a cluster, and shows how its groups stand.
 
 mod init;
-mod status;
+pub mod status;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use longarm_server::Member;
+use longarm_base::Nanos;
+use longarm_server::{Member, Timing};
 
 use super::value::duration;
 use crate::cluster::parse_member;
@@ -52,6 +53,14 @@ pub struct InitArgs {
     #[arg(long, value_name = "N")]
     pub replicas: Option<usize>,
 
+    /// Its times
+    #[command(flatten)]
+    pub times: Times,
+}
+
+/// The times of a new cluster.
+#[derive(clap::Args, Clone, PartialEq, Eq, Debug)]
+pub struct Times {
     /// How long a replica lets no other lead, since it heard the leader: reads after a failure wait for it
     #[arg(long, value_name = "DURATION", default_value = "100ms", value_parser = duration)]
     pub lease: Duration,
@@ -70,6 +79,26 @@ pub struct InitArgs {
     pub election: Duration,
 }
 
+impl Times {
+    /// Those of a group whose file says nothing else.
+    pub fn usual() -> Times {
+        let ms = Duration::from_millis;
+        Times { lease: ms(100), heartbeat: ms(5), suspect: ms(200), election: ms(1_000) }
+    }
+
+    /// As the group has them.
+    pub fn timing(&self) -> Timing {
+        // Longer than 584 years is as good as 584 years.
+        let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        Timing {
+            heartbeat: nanos(self.heartbeat),
+            suspect: nanos(self.suspect),
+            promise: nanos(self.lease),
+            election: nanos(self.election),
+        }
+    }
+}
+
 /// Arguments of `status`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 3 if a group has no leader.")]
@@ -83,5 +112,20 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     match args.action {
         Action::Init(args) => init::run(args, output),
         Action::Status(args) => status::run(&args, config, output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args, FromArgMatches};
+
+    use super::*;
+
+    #[test]
+    fn the_usual_times_are_those_of_no_flags() {
+        let matches = Times::augment_args(clap::Command::new("times")).get_matches_from(["times"]);
+        let times = Times::from_arg_matches(&matches).expect("no flag is wanted");
+        assert_eq!(times, Times::usual());
+        times.timing().check().expect("they go together");
     }
 }

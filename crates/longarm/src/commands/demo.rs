@@ -4,7 +4,7 @@
 //! tree of files ([`super::load`]) and items that describe themselves ([`data`]), so that a reader can judge
 //! every byte of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
 
-mod data;
+pub mod data;
 mod host;
 mod work;
 

@@ -19,6 +19,7 @@ pub mod record;
 pub mod server;
 pub mod sim;
 pub mod stats;
+pub mod torture;
 pub mod value;
 
 use clap::{Args, Command};
@@ -44,6 +45,7 @@ pub fn all() -> Vec<(&'static str, &'static str, Command)> {
         one::<bench::Args>("bench", bench::ABOUT),
         one::<demo::Args>("demo", demo::ABOUT),
         one::<sim::Args>("sim", sim::ABOUT),
+        one::<torture::Args>("torture", torture::ABOUT),
         one::<completions::Args>("completions", completions::ABOUT),
         one::<man::Args>("man", man::ABOUT),
     ]

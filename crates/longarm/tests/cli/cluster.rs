@@ -133,3 +133,25 @@ fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
     let (out, err, code) = group.run(&["stats", "--cluster", "g.toml", "--timeout", "2s"]);
     assert!(code == 3 && out.contains("group 2 of 3, ") && err.contains("group 3 of 3, "), "{out} {err}");
 }
+
+#[test]
+fn a_group_that_is_tortured_answers_for_all() {
+    let directory = TempDir::new().expect("a directory");
+    let run = |args: &[&str]| {
+        let mut command = program();
+        command.arg("torture").args(args).env("TMPDIR", directory.path());
+        let output = finish(command, b"");
+        (text(&output.stdout), text(&output.stderr), output.status.code().expect("not killed"))
+    };
+    let (_, err, code) = run(&["--only", "cut-leader"]);
+    assert!(code == 2 && err.contains("no network to cut") && err.contains("--transport tcp"), "{err}");
+    let times = ["--suspect", "500ms", "--election", "2s"];
+    for transport in ["shm", "tcp"] {
+        let kinds = ["--only", "kill-leader", "--only", "stop-follower", "--clients", "2"];
+        let (out, err, code) =
+            run(&[&["--transport", transport, "--time", "3s"], &kinds[..], &times[..]].concat());
+        assert_eq!(code, 0, "{out} {err}");
+        assert!(out.contains("PASSED: every answer is explained"), "{out}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0, "nothing is left");
+}

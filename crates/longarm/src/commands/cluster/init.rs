@@ -1,9 +1,6 @@
 //! `longarm cluster init`: a new cluster's file, and the commands that come next.
 
-use std::time::Duration;
-
-use longarm_base::Nanos;
-use longarm_server::{Member, Timing};
+use longarm_server::Member;
 use serde_json::json;
 
 use super::InitArgs;
@@ -13,15 +10,9 @@ use crate::output::{Exit, Failure, Output};
 
 /// Writes the file and says what to do next.
 pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
-    let timing = Timing {
-        heartbeat: nanos(args.heartbeat),
-        suspect: nanos(args.suspect),
-        promise: nanos(args.lease),
-        election: nanos(args.election),
-    };
     let nodes = args.nodes.len();
     let count = args.replicas.unwrap_or(if args.groups == 1 { nodes } else { nodes.min(3) });
-    let cluster = Cluster::draw(args.nodes, (args.groups, count), timing)?;
+    let cluster = Cluster::draw(args.nodes, (args.groups, count), args.times.timing())?;
     let idle = cluster.nodes.iter().map(|node| node.node);
     let idle = numbers(idle.filter(|node| cluster.groups_on(*node).next().is_none()));
     if !idle.is_empty() {
@@ -52,7 +43,7 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
         }))?;
         return Ok(Exit::Ok);
     }
-    let lease = show_duration(args.lease);
+    let lease = show_duration(args.times.lease);
     let what = match cluster.groups.len() {
         1 => format!("a group of {count}"),
         groups => format!("{nodes} nodes, {groups} groups of {count}"),
@@ -65,9 +56,4 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     output.line("clients need the file too (--cluster, or LONGARM_CLUSTER):")?;
     output.line(&format!("  {client}\n  {status}"))?;
     Ok(Exit::Ok)
-}
-
-/// Longer than 584 years is as good as 584 years.
-fn nanos(time: Duration) -> Nanos {
-    Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))
 }

@@ -32,29 +32,7 @@ enum Said {
 /// Shows each replica of each group.
 pub fn run(args: &StatusArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let cluster = Cluster::read(&args.file)?;
-    let options = Options { follow: false, ..connect::options(config, "longarm cluster status")? };
-    let transport = connect::transport(config)?;
-    let ask = |member: &Member, group: u64| {
-        ask(&transport, &member.address, Options { group, ..options.clone() }, group)
-    };
-    let looked: Vec<Looked> = std::thread::scope(|scope| {
-        let asked: Vec<_> = (cluster.groups.iter())
-            .map(|group| {
-                let members = cluster.members_of(group);
-                let ask = |member: &Member| {
-                    let (member, id) = (member.clone(), group.id);
-                    scope.spawn(move || ask(&member, id))
-                };
-                let threads: Vec<_> = members.iter().map(ask).collect();
-                (group, members, threads)
-            })
-            .collect();
-        let answers = |(group, members, threads): (_, _, Vec<std::thread::ScopedJoinHandle<'_, Said>>)| {
-            let said = threads.into_iter().map(|thread| thread.join().expect("asking does not panic"));
-            Looked { group, members, said: said.collect() }
-        };
-        asked.into_iter().map(answers).collect()
-    });
+    let looked = look_at_all(&cluster, config)?;
     show(&looked, output)?;
     let several = looked.len() > 1;
     let mut exit = Exit::Ok;
@@ -87,6 +65,52 @@ fn show(looked: &[Looked<'_>], output: &mut Output) -> Result<(), Failure> {
         }))?;
     }
     Ok(())
+}
+
+/// How a group stands.
+pub struct Standing {
+    /// Who leads, and what it says of itself.
+    pub leader: Option<(NodeId, Value)>,
+    /// Those in sync, the leader among them.
+    pub in_sync: Vec<NodeId>,
+}
+
+/// Looks how the first group of a cluster stands.
+pub fn look(cluster: &Cluster, config: &Config) -> Result<Standing, Failure> {
+    let looked = look_at_all(cluster, config)?;
+    let first = looked.first().expect("a cluster has a group");
+    let rows = first.rows();
+    let synced = rows.iter().filter(|row| row["in_sync"] == true);
+    Ok(Standing {
+        in_sync: synced.filter_map(|row| row["node"].as_u64()).map(|node| NodeId(node as u8)).collect(),
+        leader: first.leader().map(|(node, stats)| (node, stats.clone())),
+    })
+}
+
+fn look_at_all<'a>(cluster: &'a Cluster, config: &Config) -> Result<Vec<Looked<'a>>, Failure> {
+    let options = Options { follow: false, ..connect::options(config, "longarm cluster status")? };
+    let transport = connect::transport(config)?;
+    let ask = |member: &Member, group: u64| {
+        ask(&transport, &member.address, Options { group, ..options.clone() }, group)
+    };
+    Ok(std::thread::scope(|scope| {
+        let asked: Vec<_> = (cluster.groups.iter())
+            .map(|group| {
+                let members = cluster.members_of(group);
+                let ask = |member: &Member| {
+                    let (member, id) = (member.clone(), group.id);
+                    scope.spawn(move || ask(&member, id))
+                };
+                let threads: Vec<_> = members.iter().map(ask).collect();
+                (group, members, threads)
+            })
+            .collect();
+        let answers = |(group, members, threads): (_, _, Vec<std::thread::ScopedJoinHandle<'_, Said>>)| {
+            let said = threads.into_iter().map(|thread| thread.join().expect("asking does not panic"));
+            Looked { group, members, said: said.collect() }
+        };
+        asked.into_iter().map(answers).collect()
+    }))
 }
 
 fn ask(transport: &Any, address: &Address, options: Options, group: u64) -> Said {

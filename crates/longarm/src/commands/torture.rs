@@ -1,0 +1,191 @@
+//! `longarm torture`: a group of its own, killed, stopped and cut off, and a judgement of what its clients
+//! saw.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use clap::value_parser;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use super::cluster::Times;
+use super::demo::data::small_item;
+use super::load::send::{Sender, Sending};
+use super::value::{duration, size};
+use crate::config::Config;
+use crate::config::units::show_duration;
+use crate::human;
+use crate::output::{Exit, Failure, Output};
+use crate::torture::{Kind, Options, SERVICE_MAX, SYNC_MAX, Torture};
+
+/// What it does.
+pub const ABOUT: &str = "Start a group, kill, stop and cut off its replicas, and judge what clients saw";
+
+/// Its arguments.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Ends with 6 if an answer cannot be explained, a write is lost or service does not \
+                  come back; then the log of the run is kept. Gaps are the longest time without an answer to \
+                  a client that does nothing but PUT (GET), from a fault until all replicas are in sync.")]
+pub struct Args {
+    /// Over shared memory, or over TCP through relays that can be cut
+    #[arg(long, value_enum, default_value_t = Transport::Shm)]
+    pub transport: Transport,
+
+    /// How long faults strike
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub time: Duration,
+
+    /// Replicas of the group
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u8).range(3..=9))]
+    pub replicas: u8,
+
+    /// Clients that do everything, beside one that PUTs and one that GETs
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u16).range(0..=256))]
+    pub clients: u16,
+
+    /// Which faults strike, and whom
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Only these faults; repeatable
+    #[arg(long = "only", value_name = "FAULT", value_enum)]
+    pub only: Vec<Kind>,
+
+    /// Items of 16 and 32 bytes to load first
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub items: u64,
+
+    /// Memory of a replica, beside that for --items
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
+    pub replica_memory: u64,
+
+    /// Threads of a replica that execute writes
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u8).range(1..=64))]
+    pub replica_workers: u8,
+
+    /// Keep the log of the run and say where it is, whatever comes of it
+    #[arg(long)]
+    pub keep: bool,
+
+    /// Times of the group
+    #[command(flatten)]
+    pub times: Times,
+}
+
+/// How processes reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Transport {
+    /// Shared memory.
+    Shm,
+    /// TCP.
+    Tcp,
+}
+
+/// Runs it.
+pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|error| Failure::new(Exit::System, format!("cannot watch for signals: {error}")))?;
+    }
+    let options = options(&args, stop)?;
+    if !output.json() {
+        output.line(&head(&args))?;
+    }
+    let mut torture = Torture::begin(options, config)?;
+    if args.keep {
+        let (_, path) = torture.keep_files();
+        output.note(&format!("the log of the run: {}", path.display()));
+    }
+    let json = output.json();
+    let ended =
+        load(&args, &torture.config(), output)
+            .and_then(|()| {
+                torture.run(|struck| {
+                    if json { output.value(&struck.to_json()) } else { output.line(&struck.to_text()) }
+                })
+            })
+            .and_then(|()| torture.end());
+    let report = ended.map_err(|failure| kept(failure, &mut torture))?;
+    if json {
+        output.value(&report.to_json())?;
+    } else {
+        output.write(report.to_text().as_bytes())?;
+    }
+    let wrong = report.wrong();
+    if !wrong.is_empty() {
+        let failure = Failure::new(Exit::Corrupt, format!("FAILED: {}", wrong.join("; ")));
+        return Err(kept(failure, &mut torture));
+    }
+    if !json {
+        output.line("PASSED: every answer is explained, and no acknowledged write is lost")?;
+    }
+    Ok(Exit::Ok)
+}
+
+/// Keeps the log of what is to be looked into.
+fn kept(failure: Failure, torture: &mut Torture) -> Failure {
+    if failure.exit != Exit::Corrupt {
+        return failure;
+    }
+    let judged = torture.judge_so_far().unwrap_or_else(|failure| failure.message);
+    let (last, path) = torture.keep_files();
+    failure.hint(format!("the log of the run is {}, and its end:\n{last}\n{judged}", path.display()))
+}
+
+fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
+    let tcp = args.transport == Transport::Tcp;
+    let networked = if tcp { Kind::OF_A_NETWORK } else { &[] };
+    if let Some(kind) = args.only.iter().find(|kind| !tcp && Kind::OF_A_NETWORK.contains(kind)) {
+        let text = format!("{}: there is no network to cut over shm", kind.what());
+        return Err(Failure::new(Exit::Usage, text).hint("add --transport tcp"));
+    }
+    let all = || [Kind::ON_ONE_MACHINE, networked].concat();
+    Ok(Options {
+        tcp,
+        time: args.time,
+        replicas: args.replicas,
+        clients: args.clients.into(),
+        seed: args.seed,
+        kinds: if args.only.is_empty() { all() } else { args.only.clone() },
+        timing: args.times.timing(),
+        memory: args.replica_memory + (args.items * 512).next_multiple_of(64 << 20),
+        workers: args.replica_workers,
+        stop,
+    })
+}
+
+fn head(args: &Args) -> String {
+    let Times { lease, heartbeat, suspect, election } = &args.times;
+    let transport = if args.transport == Transport::Tcp { "tcp, through relays" } else { "shm" };
+    let times = [lease, heartbeat, suspect, election].map(|time| show_duration(*time));
+    let [lease, heartbeat, suspect, election] = times;
+    format!(
+        "{} replicas over {transport}, {} clients and 2 probes, seed {}; lease {lease}, heartbeat \
+         {heartbeat}, suspect {suspect}, election {election}; bounds: service {} s after a fault, in sync \
+         {} s",
+        args.replicas,
+        args.clients,
+        args.seed,
+        SERVICE_MAX.0 / 1_000_000_000,
+        SYNC_MAX.0 / 1_000_000_000
+    )
+}
+
+/// Loads items that nobody asks for.
+fn load(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
+    if args.items == 0 {
+        return Ok(());
+    }
+    let began = Instant::now();
+    let mut sender = Sender::start(config, &Sending { clients: 2, pipeline: 64, ttl: None }, 0)?;
+    for record in 0..args.items {
+        sender.push(record, small_item(record, 0))?;
+    }
+    sender.finish(|_| {})?;
+    if output.json() {
+        return Ok(());
+    }
+    let (items, time) = (human::count(args.items), human::time(began.elapsed()));
+    output.line(&format!("loaded {items} items in {time}"))
+}

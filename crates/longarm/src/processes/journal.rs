@@ -1,0 +1,85 @@
+//! One file for what all processes of a run say, line by line, with the time and the name of who said it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::output::Failure;
+
+/// Lines of it that a failure shows.
+const SHOWN: usize = 30;
+
+/// The file. Its clones write to the same.
+#[derive(Clone)]
+pub struct Journal {
+    began: Instant,
+    path: PathBuf,
+    file: Arc<Mutex<File>>,
+}
+
+impl Journal {
+    /// A new one.
+    pub fn create(path: PathBuf) -> Result<Journal, Failure> {
+        let file = File::create(&path).map_err(|error| Failure::io("create", &path, &error))?;
+        Ok(Journal { began: Instant::now(), path, file: Arc::new(Mutex::new(file)) })
+    }
+
+    /// Since it was begun: the times in it.
+    pub fn time(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Adds a line.
+    pub fn note(&self, who: &str, line: &str) {
+        let text = format!("{:>11.4} {who}: {line}\n", self.time().as_secs_f64());
+        // A full disk costs lines, and nothing else.
+        let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes());
+    }
+
+    /// Adds what `said` says until it ends, from a thread of its own.
+    pub fn follow(&self, who: &str, said: impl Read + Send + 'static) -> Result<(), Failure> {
+        let (journal, who) = (self.clone(), who.to_string());
+        let body = move || {
+            let lines = BufReader::new(said).split(b'\n');
+            lines.map_while(Result::ok).for_each(|line| journal.note(&who, &String::from_utf8_lossy(&line)));
+        };
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(body);
+        thread.map(|_| ()).map_err(|error| Failure::io("follow what is written to", &self.path, &error))
+    }
+
+    /// Its last lines.
+    pub fn last(&self) -> String {
+        let text = std::fs::read_to_string(&self.path).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(SHOWN)..].join("\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_have_their_speaker() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let journal = Journal::create(dir.path().join("log")).expect("a file");
+        journal.note("fault", "kill the leader");
+        journal.follow("node 2", &b"one\ntwo"[..]).expect("a thread");
+        let began = Instant::now();
+        while !journal.last().contains("node 2: two") {
+            assert!(began.elapsed() < Duration::from_secs(20), "{}", journal.last());
+            std::thread::park_timeout(Duration::from_millis(1));
+        }
+        let text = journal.last();
+        let lines: Vec<&str> =
+            text.lines().map(|line| line.trim_start().split_once(' ').expect("a time").1).collect();
+        assert_eq!(lines, ["fault: kill the leader", "node 2: one", "node 2: two"]);
+    }
+}

@@ -1,0 +1,449 @@
+//! A group of replicas as processes, struck by one fault after the other, while clients note what they see.
+//!
+//! [`fault`] is what can happen, [`relay`] a network whose cables can be pulled, [`client`] who notes,
+//! [`stage`] what the threads share, [`held`] what processes hold, [`report`] what came of it.
+//!
+//! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
+//! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
+//! started again.
+
+mod client;
+mod fault;
+mod held;
+mod relay;
+mod report;
+mod stage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId};
+use longarm_fabric::Address;
+use longarm_history::counters::Count;
+use longarm_host::{now, sleep};
+use longarm_server::{Member, Timing};
+
+use crate::commands::cluster::status::{self, Standing};
+use crate::commands::connect;
+use crate::commands::demo::data::Numbers;
+use crate::config::Config;
+use crate::output::{Exit, Failure};
+use crate::processes::{Plan, Replicas};
+use client::{Notes, Way, Worker, look_at_all};
+use fault::Fault;
+pub use fault::Kind;
+use held::{Held, Watch};
+use relay::{Network, free_ports};
+pub use report::{Report, Struck};
+use stage::{Probe, Stage};
+
+/// Service is back within this, once a fault is over.
+pub const SERVICE_MAX: Nanos = Nanos::from_millis(10_000);
+/// All replicas are in sync within this, once a fault is over.
+pub const SYNC_MAX: Nanos = Nanos::from_millis(60_000);
+/// Bounds on an operation, for every other client: so that some are in doubt, and some are not.
+const TIMEOUTS: [Duration; 2] = [Duration::from_secs(10), Duration::from_millis(300)];
+/// Between two looks at the processes, and at how the group stands.
+const LOOK: Duration = Duration::from_millis(10);
+const LOOK_AT_GROUP: Nanos = Nanos::from_millis(25);
+/// A process that died is started again within this.
+const DOWN_MAX: Nanos = Nanos::from_millis(600);
+/// Longest rest between two faults.
+const REST_MAX: Nanos = Nanos::from_millis(400);
+/// How long the same keys are used.
+const ROUND: Nanos = Nanos::from_millis(2_000);
+/// What a replica may hold beyond the memory that it, and over shm all of its group, were given.
+const SPARE: Held = Held { memory: 256 << 20, descriptors: 512, threads: 128 };
+
+/// What a run is to be.
+pub struct Options {
+    /// Whether processes talk over TCP, through relays; over shared memory otherwise.
+    pub tcp: bool,
+    /// How long faults strike.
+    pub time: Duration,
+    /// How many replicas.
+    pub replicas: u8,
+    /// How many clients do everything, beside the two probes.
+    pub clients: u32,
+    /// Decides which faults strike, when and whom; not what comes of it.
+    pub seed: u64,
+    /// Faults to draw from.
+    pub kinds: Vec<Kind>,
+    /// Times of the group.
+    pub timing: Timing,
+    /// Bytes of memory of a replica.
+    pub memory: u64,
+    /// Threads of a replica that execute writes.
+    pub workers: u8,
+    /// The user wants an end.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A group under torture.
+pub struct Torture {
+    options: Options,
+    // Clients end before the network, and the network before the replicas.
+    clients: Vec<JoinHandle<Notes>>,
+    stage: Arc<Stage>,
+    way: Way,
+    network: Option<Network>,
+    replicas: Replicas,
+    /// Settings of whoever asks how the group stands.
+    config: Config,
+    chance: Numbers,
+    /// Replicas that do not run, and when they are to be started.
+    down: BTreeMap<NodeId, Nanos>,
+    /// Replicas that lost their memory and are not in sync again.
+    lost: BTreeSet<NodeId>,
+    /// Replicas that we told to end.
+    told: BTreeSet<NodeId>,
+    watch: Watch,
+    /// Since when all replicas have been in sync.
+    whole: Nanos,
+    round: Nanos,
+    struck: Vec<Struck>,
+    /// Replicas that others of the group killed.
+    fenced: u64,
+}
+
+impl Drop for Torture {
+    fn drop(&mut self) {
+        self.stage.end();
+    }
+}
+
+impl Torture {
+    /// A group that is in sync, and nobody asks anything of it yet.
+    pub fn begin(options: Options, config: &Config) -> Result<Torture, Failure> {
+        let ports = if options.tcp { Some(free_ports(options.replicas)?) } else { None };
+        let listen = |port: &u16| Address::Tcp(format!("127.0.0.1:{port}"));
+        let mut replicas = Replicas::draw(Plan {
+            name: "torture",
+            timing: options.timing,
+            listen: ports.as_ref().map(|ports| ports.iter().map(listen).collect()),
+            count: options.replicas,
+            memory: options.memory,
+            workers: options.workers,
+        })?;
+        let network = ports.as_ref().map(|_| Network::new(options.replicas));
+        let mut addresses = replicas.cluster().nodes.iter().map(|node| node.address.clone()).collect();
+        if let (Some(network), Some(ports)) = (&network, &ports) {
+            addresses = lay(network, &mut replicas, ports)?;
+        }
+        let mut config = config.clone();
+        (config.cluster, config.secret_file) = (None, None);
+        config.timeout = Duration::from_secs(1);
+        let way = Way {
+            transport: connect::transport(&config)?,
+            addresses,
+            options: connect::options(&config, "longarm torture")?,
+        };
+        let (chance, round) = (Numbers(options.seed), now());
+        let mut torture = Torture {
+            options,
+            clients: Vec::new(),
+            stage: Arc::default(),
+            way,
+            network,
+            replicas,
+            config,
+            chance,
+            down: BTreeMap::new(),
+            lost: BTreeSet::new(),
+            told: BTreeSet::new(),
+            watch: Watch::default(),
+            whole: round,
+            round,
+            struck: Vec::new(),
+            fenced: 0,
+        };
+        let nodes: Vec<NodeId> = torture.replicas.cluster().nodes.iter().map(|one| one.node).collect();
+        nodes.into_iter().try_for_each(|node| torture.start(node))?;
+        torture.recover(now())?;
+        Ok(torture)
+    }
+
+    /// Settings of a client of the group, as it stands.
+    pub fn config(&self) -> Config {
+        let mut config = self.config.clone();
+        config.cluster = Some(self.replicas.file());
+        config.timeout = TIMEOUTS[0];
+        config
+    }
+
+    /// Faults strike, and all is healed. `said` is told of each fault that was overcome.
+    pub fn run(&mut self, mut said: impl FnMut(&Struck) -> Result<(), Failure>) -> Result<(), Failure> {
+        self.start_clients()?;
+        let began = now();
+        self.recover(began)?;
+        while now().since(began) < Nanos(self.options.time.as_nanos() as u64) && !self.is_unwanted() {
+            let rest = Nanos(self.chance.below(REST_MAX.0));
+            self.pass(rest)?;
+            let struck = self.strike(began)?;
+            said(&struck)?;
+            self.struck.push(struck);
+        }
+        Ok(())
+    }
+
+    fn is_unwanted(&self) -> bool {
+        // Relaxed: a flag that a signal sets; nothing is read under it.
+        self.options.stop.load(Ordering::Relaxed)
+    }
+
+    fn start_clients(&mut self) -> Result<(), Failure> {
+        let probes = [Some(Probe::Put), Some(Probe::Get)];
+        let roles = probes.into_iter().chain((0..self.options.clients).map(|_| None));
+        for (number, probe) in (1..).zip(roles) {
+            let mut way = self.way.clone();
+            way.options.name = format!("torture {number}");
+            way.options.timeout = if probe.is_some() { TIMEOUTS[0] } else { TIMEOUTS[number as usize % 2] };
+            let (stage, chance) = (self.stage.clone(), Numbers(self.chance.below(u64::MAX)));
+            let worker = Worker { number, probe, way, stage, chance };
+            let thread = std::thread::Builder::new().name(format!("client-{number}"));
+            let thread = thread.spawn(move || worker.run());
+            self.clients
+                .push(thread.map_err(|error| {
+                    Failure::new(Exit::System, format!("cannot start a thread: {error}"))
+                })?);
+        }
+        Ok(())
+    }
+
+    /// One fault, from its beginning until all is well again.
+    fn strike(&mut self, began: Nanos) -> Result<Struck, Failure> {
+        let standing = self.recover(now())?;
+        let (leader, before) = standing.leader.expect("recovered");
+        let followers: Vec<NodeId> = standing.in_sync.into_iter().filter(|node| *node != leader).collect();
+        let times = [self.options.timing.promise, self.options.timing.suspect];
+        let [lease, suspect] = times.map(|time| Duration::from_nanos(time.0));
+        let kinds = &self.options.kinds;
+        let fault = Fault::draw(kinds, (leader, &followers), (lease, suspect), &mut self.chance);
+        let line = format!("{}: leader {leader}, follower {}", fault.kind.what(), fault.follower);
+        self.replicas.journal().note("fault", &line);
+        let at = now();
+        let losing = fault.strike(&mut self.replicas, self.network.as_ref());
+        self.told.extend(losing);
+        self.pass(Nanos(fault.lasts.as_nanos() as u64))?;
+        fault.heal(&mut self.replicas, self.network.as_ref());
+        let over = now();
+        self.replicas.journal().note("fault", "is over");
+        let standing = self.recover(over)?;
+        let well = now();
+        let (new, stats) = standing.leader.expect("recovered");
+        let took_over = stats["term"] != before["term"];
+        let struck = Struck {
+            fault,
+            at: at.since(began),
+            lasted: over.since(at),
+            put: self.stage.gap(Probe::Put, at, well),
+            get: self.stage.gap(Probe::Get, at, well),
+            in_sync: self.whole.since(over),
+            takeover: took_over.then(|| (new, stats["takeover"].clone())),
+        };
+        self.replicas.journal().note("fault", &format!("is overcome: {}", struck.to_text()));
+        Ok(struck)
+    }
+
+    /// Lets time pass, and sees to the processes.
+    fn pass(&mut self, time: Nanos) -> Result<(), Failure> {
+        let until = now() + time;
+        loop {
+            self.look_after()?;
+            let left = until.since(now());
+            if left == Nanos(0) || self.is_unwanted() {
+                return Ok(());
+            }
+            sleep(LOOK.min(Duration::from_nanos(left.0)));
+        }
+    }
+
+    /// Starts processes that died, and ends the run where one had no reason to.
+    fn look_after(&mut self) -> Result<(), Failure> {
+        if let Some(failure) = self.stage.failure() {
+            return Err(Failure::new(Exit::Corrupt, failure));
+        }
+        if now().since(self.round) > ROUND {
+            self.round = now();
+            self.stage.next_round();
+        }
+        for ended in self.replicas.ended() {
+            let node = ended.node;
+            self.replicas.journal().note("fault", &format!("node {node} ended: {}", ended.status));
+            if !self.told.remove(&node) {
+                if self.options.tcp || !ended.was_killed() {
+                    let text = format!("node {node} ended by itself: {}", ended.status);
+                    return Err(Failure::new(Exit::Corrupt, text));
+                }
+                self.fenced += 1;
+            }
+            self.lost.insert(node);
+            if self.lost.len() > (usize::from(self.options.replicas) - 1) / 2 {
+                let text = format!(
+                    "nodes {:?} were without memory at one time, more than a group can bear: one was killed \
+                     here while others took another for lost",
+                    self.lost
+                );
+                let hint = "the machine is too busy for these times: --suspect, --lease and --election";
+                return Err(Failure::new(Exit::System, text).hint(hint));
+            }
+            self.down.insert(node, now() + Nanos(self.chance.below(DOWN_MAX.0)));
+        }
+        let time = now();
+        let due: Vec<NodeId> =
+            self.down.iter().filter(|(_, at)| **at <= time).map(|(node, _)| *node).collect();
+        for node in due {
+            self.down.remove(&node);
+            self.start(node)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, node: NodeId) -> Result<(), Failure> {
+        self.replicas.start(node)?;
+        if let (Some(network), Some(pid)) = (&self.network, self.replicas.pid(node)) {
+            network.learn(node.0, pid);
+        }
+        Ok(())
+    }
+
+    /// Waits until all replicas are in sync and, if there are clients, both probes work, since `over`.
+    fn recover(&mut self, over: Nanos) -> Result<Standing, Failure> {
+        let mut before = false;
+        loop {
+            self.pass(LOOK_AT_GROUP)?;
+            let standing = status::look(self.replicas.cluster(), &self.config)?;
+            let whole = standing.leader.is_some()
+                && standing.in_sync.len() == usize::from(self.options.replicas)
+                && self.down.is_empty()
+                && self.told.is_empty();
+            let (asked, waited) = (!self.clients.is_empty(), now().since(over));
+            let works = |probe: Probe| !asked || self.stage.works_since(probe, over);
+            let serves = works(Probe::Put) && works(Probe::Get);
+            // A leader may not have noticed yet whom it lost: it is believed the second time.
+            if whole && before && serves {
+                self.lost.clear();
+                self.replicas.cluster().nodes.iter().for_each(|member| {
+                    if let Some(pid) = self.replicas.pid(member.node) {
+                        self.watch.look(pid);
+                    }
+                });
+                return Ok(standing);
+            }
+            if whole && !before {
+                self.whole = now();
+            }
+            before = whole;
+            if self.is_unwanted() {
+                return Err(Failure::new(Exit::System, "interrupted; the replicas are stopped"));
+            }
+            if !serves && waited > SERVICE_MAX {
+                let text = format!("no service within {} ms after a fault", SERVICE_MAX.0 / 1_000_000);
+                return Err(Failure::new(Exit::Corrupt, text));
+            }
+            if waited > SYNC_MAX {
+                let text = format!(
+                    "not in sync within {} s after a fault: only {:?} are, led by {:?}",
+                    SYNC_MAX.0 / 1_000_000_000,
+                    standing.in_sync,
+                    standing.leader
+                );
+                return Err(Failure::new(Exit::Corrupt, text));
+            }
+        }
+    }
+
+    /// Ends the clients; gives what they noted.
+    fn collect(&mut self) -> Result<Notes, Failure> {
+        self.stage.end();
+        let mut all = Notes::default();
+        for client in std::mem::take(&mut self.clients) {
+            let noted = client.join().map_err(|_| {
+                Failure::new(Exit::Corrupt, "a client ended by a broken invariant (see above)")
+            })?;
+            all.history.merge(noted.history);
+            all.counts.extend(noted.counts);
+            all.refused += noted.refused;
+        }
+        Ok(all)
+    }
+
+    /// What the judges say of a run that did not come to its end; nothing if they were asked already.
+    pub fn judge_so_far(&mut self) -> Result<String, Failure> {
+        if self.clients.is_empty() {
+            return Ok(String::new());
+        }
+        self.collect().map(|notes| report::judge(&notes.history, &[], notes.counts).to_text())
+    }
+
+    /// All is over: what is there is looked at, the replicas end, and everything is judged.
+    pub fn end(&mut self) -> Result<Report, Failure> {
+        self.recover(now())?;
+        let Notes { mut history, mut counts, refused } = self.collect()?;
+        let options = connect::options(&self.config(), "longarm torture: last look")?;
+        let way = Way { options, ..self.way.clone() };
+        let (left, left_counts) = look_at_all(&way, &self.stage)
+            .map_err(|error| Failure::new(Exit::Corrupt, format!("nothing strikes, and yet: {error}")))?;
+        left.iter().for_each(|operation| history.push(operation.clone()));
+        counts.extend::<Vec<Count>>(left_counts);
+        let failures = [self.stage.failure(), self.stop(), self.beyond()];
+        let replicas = self.options.replicas;
+        Ok(Report {
+            struck: std::mem::take(&mut self.struck),
+            failures: failures.into_iter().flatten().collect(),
+            judged: report::judge(&history, &left, counts),
+            refused,
+            fenced: self.fenced,
+            held: self.watch.to_text(),
+            replicas,
+        })
+    }
+
+    /// Ends the replicas; what was not as it is to be, in words.
+    fn stop(&mut self) -> Option<String> {
+        let bad: Vec<String> = self
+            .replicas
+            .stop()
+            .into_iter()
+            .filter(|ended| !ended.status.success())
+            .map(|ended| format!("node {}, told to end, ended with {}", ended.node, ended.status))
+            .collect();
+        (!bad.is_empty()).then(|| bad.join("; "))
+    }
+
+    fn beyond(&self) -> Option<String> {
+        // Over shm a leader maps the memory of all.
+        let shares = if self.options.tcp { 1 } else { u64::from(self.options.replicas) };
+        let memory = shares * self.options.memory + SPARE.memory;
+        self.watch.beyond(Held { memory, ..SPARE })
+    }
+
+    /// The files of the run stay. Gives the end of its log, and where that is.
+    pub fn keep_files(&mut self) -> (String, PathBuf) {
+        self.replicas.keep_files();
+        let journal = self.replicas.journal();
+        (journal.last(), journal.path().to_path_buf())
+    }
+}
+
+/// Lays a way to each replica. Gives their addresses for all others.
+fn lay(network: &Network, replicas: &mut Replicas, ports: &[u16]) -> Result<Vec<Address>, Failure> {
+    let own = replicas.cluster().nodes.clone();
+    let way = |(member, port): (&Member, &u16)| {
+        let at = network.way(member.node.0, SocketAddr::from(([127, 0, 0, 1], *port)))?;
+        Ok(Member { address: Address::Tcp(at.to_string()), ..member.clone() })
+    };
+    let seen: Vec<Member> = own.iter().zip(ports).map(way).collect::<Result<_, Failure>>()?;
+    for (at, member) in own.iter().enumerate() {
+        let mut members = seen.clone();
+        // It listens where it is.
+        members[at] = member.clone();
+        replicas.see_others_at(member.node, members)?;
+    }
+    Ok(seen.into_iter().map(|member| member.address).collect())
+}

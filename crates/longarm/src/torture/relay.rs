@@ -1,0 +1,282 @@
+//! The network between processes on one machine, with cables that can be pulled.
+//!
+//! Everybody reaches a node through a listener that hands on what comes, byte for byte. Who connected, the
+//! kernel says: which process has the socket at the other end. So nobody needs to be root, and each direction
+//! between two parties can be cut for itself. What is cut is held, and goes on when the cut is mended, as
+//! TCP's retransmission would have it; a reset drops it.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use longarm_host::Mutex;
+
+use crate::output::{Exit, Failure};
+
+/// Bytes handed on at once.
+const PIECE: usize = 64 << 10;
+/// Between two looks at a cut.
+const LOOK: Duration = Duration::from_millis(1);
+/// Bound on reaching the process behind a relay.
+const CONNECT: Duration = Duration::from_secs(1);
+
+/// Whose bytes they are: a node's number, or 0 for all clients.
+pub type Party = u8;
+
+/// All relays of a run.
+pub struct Network {
+    parties: usize,
+    listening: Mutex<Vec<SocketAddr>>,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// By sender and receiver.
+    cut: Vec<AtomicBool>,
+    /// Processes of the nodes; all others are clients.
+    processes: Mutex<BTreeMap<Party, u32>>,
+    open: Mutex<BTreeMap<u64, Line>>,
+    number: AtomicU64,
+    ended: AtomicBool,
+}
+
+/// One connection through a relay.
+struct Line {
+    between: (Party, Party),
+    near: TcpStream,
+    far: TcpStream,
+}
+
+fn system(what: &str, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::System, format!("a relay of the network cannot {what}: {error}"))
+}
+
+impl Network {
+    /// For nodes 1 to `nodes`, and clients.
+    pub fn new(nodes: u8) -> Network {
+        let parties = usize::from(nodes) + 1;
+        let cut = (0..parties * parties).map(|_| AtomicBool::new(false)).collect();
+        let (number, ended) = (AtomicU64::new(0), AtomicBool::new(false));
+        let (processes, open) = (Mutex::default(), Mutex::default());
+        let shared = Arc::new(Shared { cut, processes, open, number, ended });
+        Network { parties, listening: Mutex::default(), shared }
+    }
+
+    /// A node has this process now.
+    pub fn learn(&self, node: Party, process: u32) {
+        self.shared.processes.lock().insert(node, process);
+    }
+
+    /// A way to a node that listens at `target`: where others connect.
+    pub fn way(&self, to: Party, target: SocketAddr) -> Result<SocketAddr, Failure> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| system("listen", &error))?;
+        let address = listener.local_addr().map_err(|error| system("say where it listens", &error))?;
+        let (shared, parties) = (self.shared.clone(), self.parties);
+        let accept = move || {
+            for near in listener.incoming() {
+                // Acquire: pairs with the Release in `drop`.
+                if shared.ended.load(Ordering::Acquire) {
+                    return;
+                }
+                // A connection that fails is one that its maker makes again.
+                let _ = near.and_then(|near| shared.join(to, parties, near, target));
+            }
+        };
+        self.listening.lock().push(address);
+        let thread = std::thread::Builder::new().name(format!("relay-{to}")).spawn(accept);
+        thread.map(|_| address).map_err(|error| system("have a thread", &error))
+    }
+
+    /// Cuts, or mends, what one party says to another.
+    pub fn cut(&self, (from, to): (Party, Party), cut: bool) {
+        // Relaxed: a flag; what is under way when it changes may be either.
+        self.shared.cut[usize::from(from) * self.parties + usize::from(to)].store(cut, Ordering::Relaxed);
+    }
+
+    /// Mends everything.
+    pub fn mend(&self) {
+        // Relaxed: as in `cut`.
+        self.shared.cut.iter().for_each(|cut| cut.store(false, Ordering::Relaxed));
+    }
+
+    /// Resets all connections of a party.
+    pub fn reset(&self, party: Party) {
+        self.shared.end(|(from, to)| from == party || to == party);
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        // Release: pairs with the Acquire in `way`.
+        self.shared.ended.store(true, Ordering::Release);
+        self.mend();
+        self.shared.end(|_| true);
+        // Who accepts is waiting for a connection.
+        self.listening.lock().iter().for_each(|address| drop(TcpStream::connect(address)));
+    }
+}
+
+impl Shared {
+    fn end(&self, which: impl Fn((Party, Party)) -> bool) {
+        for line in self.open.lock().values().filter(|line| which(line.between)) {
+            for end in [&line.near, &line.far] {
+                // One that is closed already needs no end.
+                let _ = end.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    fn join(
+        self: &Arc<Shared>,
+        to: Party,
+        parties: usize,
+        near: TcpStream,
+        target: SocketAddr,
+    ) -> std::io::Result<()> {
+        let from = self.party_at(near.peer_addr()?.port(), near.local_addr()?.port())?;
+        let far = TcpStream::connect_timeout(&target, CONNECT)?;
+        for end in [&near, &far] {
+            end.set_nodelay(true)?;
+        }
+        let at = |from: Party, to: Party| usize::from(from) * parties + usize::from(to);
+        // Relaxed: a number that nobody else has.
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let line = Line { between: (from, to), near: near.try_clone()?, far: far.try_clone()? };
+        self.open.lock().insert(number, line);
+        self.hand_on((number, at(from, to)), near.try_clone()?, far.try_clone()?)?;
+        self.hand_on((number, at(to, from)), far, near)
+    }
+
+    /// Whose socket it is that is bound to `port` and connected to `other`.
+    fn party_at(&self, port: u16, other: u16) -> std::io::Result<Party> {
+        let sockets = std::fs::read_to_string("/proc/net/tcp")?;
+        let (near, far) = (format!(":{port:04X}"), format!(":{other:04X}"));
+        // sl, local, remote, state, queues, timer, retransmissions, uid, timeout, inode.
+        let socket = sockets.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let ours = fields.get(1)?.ends_with(&near) && fields.get(2)?.ends_with(&far);
+            if ours { fields.get(9).map(|inode| format!("socket:[{inode}]")) } else { None }
+        });
+        let Some(socket) = socket else { return Err(std::io::ErrorKind::NotConnected.into()) };
+        let processes = self.processes.lock().clone();
+        let has = |process: u32| {
+            let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+            open.filter_map(|entry| std::fs::read_link(entry.path()).ok())
+                .any(|link| link.to_str() == Some(&socket))
+        };
+        Ok(processes.into_iter().find(|(_, process)| has(*process)).map_or(0, |(node, _)| node))
+    }
+
+    fn hand_on(
+        self: &Arc<Shared>,
+        (number, cut): (u64, usize),
+        mut from: TcpStream,
+        mut to: TcpStream,
+    ) -> std::io::Result<()> {
+        let shared = self.clone();
+        let body = move || {
+            let mut bytes = vec![0; PIECE];
+            // Relaxed: as in `cut`.
+            let hold = || {
+                while shared.cut[cut].load(Ordering::Relaxed) && !shared.ended.load(Ordering::Relaxed) {
+                    std::thread::park_timeout(LOOK);
+                }
+            };
+            while let Ok(len @ 1..) = from.read(&mut bytes) {
+                hold();
+                if to.write_all(&bytes[..len]).is_err() {
+                    break;
+                }
+            }
+            // Also that it ended is not told while the way is cut.
+            hold();
+            let _ = to.shutdown(Shutdown::Both);
+            let _ = from.shutdown(Shutdown::Both);
+            shared.open.lock().remove(&number);
+        };
+        std::thread::Builder::new().name("relay".into()).spawn(body).map(|_| ())
+    }
+}
+
+/// Ports of this machine that are free, outside the range from which outgoing connections take theirs.
+pub fn free_ports(count: u8) -> Result<Vec<u16>, Failure> {
+    let first = 10_000 + (std::process::id() % 1_500) as u16 * 12;
+    let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let ports: Vec<u16> = (first..32_000).filter(free).take(count.into()).collect();
+    if ports.len() < usize::from(count) {
+        return Err(Failure::new(Exit::System, format!("no {count} ports from {first} on are free")));
+    }
+    Ok(ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// Longest that anything here may take.
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// A process that says again what it is told.
+    fn echo() -> SocketAddr {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+        let address = listener.local_addr().expect("bound");
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                std::thread::spawn(move || {
+                    let mut from = stream.try_clone().expect("a clone");
+                    let _ = std::io::copy(&mut from, &mut { stream });
+                });
+            }
+        });
+        address
+    }
+
+    fn hear(stream: &mut TcpStream, limit: Duration) -> Option<u8> {
+        stream.set_read_timeout(Some(limit)).expect("a limit");
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok().map(|()| byte[0])
+    }
+
+    #[test]
+    fn who_is_no_node_is_a_client() {
+        let network = Network::new(2);
+        network.learn(1, 1);
+        let way = network.way(2, echo()).expect("a way");
+        let mut stream = TcpStream::connect(way).expect("connected");
+        network.cut((1, 2), true);
+        stream.write_all(&[1]).expect("sent");
+        assert_eq!(hear(&mut stream, PATIENCE), Some(1));
+        network.cut((0, 2), true);
+        stream.write_all(&[2]).expect("sent");
+        assert_eq!(hear(&mut stream, Duration::from_millis(30)), None);
+    }
+
+    #[test]
+    fn what_is_cut_comes_later_and_what_is_reset_never() {
+        let network = Network::new(2);
+        network.learn(1, std::process::id());
+        let way = network.way(2, echo()).expect("a way");
+        let mut stream = TcpStream::connect(way).expect("connected");
+        stream.write_all(&[1]).expect("sent");
+        assert_eq!(hear(&mut stream, PATIENCE), Some(1));
+        for direction in [(1, 2), (2, 1)] {
+            network.cut(direction, true);
+            stream.write_all(&[2]).expect("sent");
+            assert_eq!(hear(&mut stream, Duration::from_millis(30)), None, "{direction:?}");
+            network.mend();
+            assert_eq!(hear(&mut stream, PATIENCE), Some(2), "{direction:?}");
+        }
+        network.cut((0, 1), true);
+        stream.write_all(&[3]).expect("sent");
+        assert_eq!(hear(&mut stream, PATIENCE), Some(3), "that is between others");
+        network.reset(2);
+        let began = Instant::now();
+        assert_eq!(hear(&mut stream, PATIENCE), None);
+        assert!(began.elapsed() < PATIENCE, "it has ended, not timed out");
+    }
+}

@@ -1,0 +1,249 @@
+//! What came of a run: a line a fault, gaps by kind, and what the judges say.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId};
+use longarm_history::counters::{self, Count};
+use longarm_history::{Evidence, History, Operation};
+use serde_json::{Value, json};
+
+use super::fault::{Fault, Kind};
+use crate::human;
+
+/// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
+const SEARCH: u64 = 100_000;
+
+/// A fault that was overcome.
+#[derive(Clone, Debug)]
+pub struct Struck {
+    /// What, and whom.
+    pub fault: Fault,
+    /// When, since the first.
+    pub at: Nanos,
+    /// How long it lasted.
+    pub lasted: Nanos,
+    /// The longest time without an answer to the client that PUTs, until all was well again.
+    pub put: Nanos,
+    /// The same for GETs.
+    pub get: Nanos,
+    /// From its end until all replicas were in sync.
+    pub in_sync: Nanos,
+    /// Who took over, if somebody did, and how.
+    pub takeover: Option<(NodeId, Value)>,
+}
+
+fn ms(time: Nanos) -> String {
+    format!("{:.1} ms", time.0 as f64 / 1e6)
+}
+
+impl Struck {
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let Fault { kind, leader, follower, .. } = self.fault;
+        let mut text = format!(
+            "{:>6.1} s  {} (leader {leader}, follower {follower}",
+            self.at.0 as f64 / 1e9,
+            kind.what()
+        );
+        if self.lasted > Nanos::from_millis(1) {
+            text.push_str(&format!(", for {}", human::time(Duration::from_nanos(self.lasted.0))));
+        }
+        let (put, get, in_sync) = (ms(self.put), ms(self.get), ms(self.in_sync));
+        text.push_str(&format!("): no PUT for {put}, no GET for {get}, in sync {in_sync} after"));
+        if let Some((node, how)) = &self.takeover {
+            text.push_str(&format!("; node {node} leads, {}", steps(how)));
+        }
+        text
+    }
+
+    /// For scripts.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "fault": format!("{:?}", self.fault.kind), "at_us": self.at.0 / 1000,
+            "leader": self.fault.leader.0, "follower": self.fault.follower.0,
+            "lasted_us": self.lasted.0 / 1000, "put_gap_us": self.put.0 / 1000,
+            "get_gap_us": self.get.0 / 1000, "in_sync_us": self.in_sync.0 / 1000,
+            "new_leader": self.takeover.as_ref().map(|(node, _)| node.0),
+            "takeover": self.takeover.as_ref().map(|(_, how)| how.clone()),
+        })
+    }
+}
+
+/// The steps of a take-over, in their order: their names in the statistics, and for people.
+const STEPS: [(&str, &str); 7] = [
+    ("silence_us", "silence"),
+    ("canvass_us", "canvass"),
+    ("promise_us", "fence"),
+    ("lease_us", "old lease"),
+    ("gather_us", "reports"),
+    ("install_us", "install"),
+    ("sync_us", "sync"),
+];
+
+fn steps(how: &Value) -> String {
+    let step =
+        |(name, text): (&str, &str)| format!("{text} {:.1}", how[name].as_u64().unwrap_or(0) as f64 / 1e3);
+    STEPS.map(step).join(", ")
+}
+
+/// What came of a run.
+pub struct Report {
+    /// Faults.
+    pub struck: Vec<Struck>,
+    /// What was not as it is to be, beside histories.
+    pub failures: Vec<String>,
+    /// What the judges of histories say, and what they accuse.
+    pub judged: Judged,
+    /// Operations without an effect and without an answer.
+    pub refused: u64,
+    /// Replicas that others took for lost and killed.
+    pub fenced: u64,
+    /// What processes held.
+    pub held: String,
+    /// Replicas of the group.
+    pub replicas: u8,
+}
+
+/// What the judges say.
+pub struct Judged {
+    /// Of values.
+    values: longarm_history::Report,
+    /// Operations on counters.
+    counted: usize,
+    /// The first that is wrong with those.
+    miscount: Option<counters::Miscount>,
+}
+
+impl Judged {
+    /// For people.
+    pub fn to_text(&self) -> String {
+        format!(
+            "values: {}\ncounters: {} operations: {}\n",
+            self.values,
+            human::count(self.counted as u64),
+            self.miscount.as_ref().map_or("legal".into(), ToString::to_string),
+        )
+    }
+}
+
+/// Asks the judges.
+pub fn judge(history: &History, left: &[Operation], counts: Vec<Count>) -> Judged {
+    let values = Evidence { history, answers: &[], left, steps: SEARCH }.judge();
+    let counted = counts.len();
+    let mut keys: BTreeMap<u32, Vec<Count>> = BTreeMap::new();
+    counts.into_iter().for_each(|count| keys.entry(count.key).or_default().push(count));
+    let miscount = keys.values().find_map(|counts| counters::judge(counts).err());
+    Judged { values, counted, miscount }
+}
+
+/// Nearest rank.
+fn percentile(sorted: &[u64], percent: usize) -> u64 {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied().unwrap_or(0)
+}
+
+fn spread(mut values: Vec<u64>) -> [u64; 3] {
+    values.sort_unstable();
+    [percentile(&values, 50), percentile(&values, 99), values.last().copied().unwrap_or(0)]
+}
+
+impl Report {
+    /// Everything that is wrong, in words.
+    pub fn wrong(&self) -> Vec<String> {
+        let mut wrong = self.failures.clone();
+        wrong.extend(self.judged.values.violation.as_ref().map(ToString::to_string));
+        wrong.extend(self.judged.miscount.as_ref().map(ToString::to_string));
+        wrong
+    }
+
+    fn by_kind(&self) -> BTreeMap<Kind, Vec<&Struck>> {
+        let mut kinds: BTreeMap<Kind, Vec<&Struck>> = BTreeMap::new();
+        self.struck.iter().for_each(|struck| kinds.entry(struck.fault.kind).or_default().push(struck));
+        kinds
+    }
+
+    /// For people.
+    pub fn to_text(&self) -> String {
+        let mut text = format!(
+            "{:<46} {:>5}  {:>23}  {:>23}  {:>15}\n{:<46} {:>5}  {:>23}  {:>23}  {:>15}\n",
+            "",
+            "",
+            "no PUT for, ms",
+            "no GET for, ms",
+            "in sync, ms",
+            "fault",
+            "times",
+            "p50    p99    max",
+            "p50    p99    max",
+            "p50    max"
+        );
+        for (kind, struck) in self.by_kind() {
+            let of =
+                |value: &dyn Fn(&Struck) -> Nanos| spread(struck.iter().map(|one| value(one).0).collect());
+            let shown = |[p50, p99, max]: [u64; 3]| {
+                let ms = |ns: u64| ns as f64 / 1e6;
+                format!("{:>7.1} {:>7.1} {:>7.1}", ms(p50), ms(p99), ms(max))
+            };
+            let [half, _, max] = of(&|one| one.in_sync).map(|ns| ns / 1_000_000);
+            text.push_str(&format!(
+                "{:<46} {:>5}  {}  {}  {half:>7} {max:>7}\n",
+                kind.what(),
+                struck.len(),
+                shown(of(&|one| one.put)),
+                shown(of(&|one| one.get)),
+            ));
+        }
+        text.push_str(&self.takeovers());
+        text.push_str(&format!(
+            "{} faults; {} replicas were taken for lost and killed by others; {}\n",
+            self.struck.len(),
+            self.fenced,
+            self.held
+        ));
+        text.push_str(&self.judged.to_text());
+        text.push_str(&format!("{} operations had no answer and no effect\n", human::count(self.refused)));
+        text
+    }
+
+    /// What take-overs after the loss of a leader were made of.
+    fn takeovers(&self) -> String {
+        let killed = |struck: &&Struck| struck.fault.kind == Kind::KillLeader;
+        let how: Vec<&Value> = self
+            .struck
+            .iter()
+            .filter(killed)
+            .filter_map(|struck| struck.takeover.as_ref().map(|(_, how)| how))
+            .collect();
+        if how.is_empty() {
+            return String::new();
+        }
+        let mut text = format!("take-overs of {} killed leaders, ms (p50, p99, max):\n", how.len());
+        for (name, shown) in STEPS {
+            let spread = spread(how.iter().map(|how| how[name].as_u64().unwrap_or(0)).collect());
+            let [p50, p99, max] = spread.map(|us| us as f64 / 1e3);
+            text.push_str(&format!("  {shown:<10} {p50:>7.1} {p99:>7.1} {max:>7.1}\n"));
+        }
+        text
+    }
+
+    /// For scripts.
+    pub fn to_json(&self) -> Value {
+        let kinds = self.by_kind().into_iter().map(|(kind, struck)| {
+            let of = |value: &dyn Fn(&Struck) -> Nanos| {
+                let us = spread(struck.iter().map(|one| value(one).0 / 1000).collect());
+                json!({ "p50": us[0], "p99": us[1], "max": us[2] })
+            };
+            json!({
+                "fault": format!("{kind:?}"), "times": struck.len(), "put_gap_us": of(&|one| one.put),
+                "get_gap_us": of(&|one| one.get), "in_sync_us": of(&|one| one.in_sync),
+            })
+        });
+        json!({
+            "faults": kinds.collect::<Vec<_>>(), "replicas": self.replicas, "fenced": self.fenced,
+            "operations": self.judged.values.operations, "in_doubt": self.judged.values.in_doubt,
+            "not_searched": self.judged.values.undecided, "counted": self.judged.counted,
+            "refused": self.refused, "wrong": self.wrong(),
+        })
+    }
+}
