@@ -5,6 +5,7 @@
 //! every byte of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
 
 pub mod data;
+mod group;
 mod host;
 mod work;
 
@@ -52,6 +53,10 @@ pub struct Args {
     /// How long the read phase lasts
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub time: Duration,
+
+    /// Show a group of three replicas instead: its leaders are killed under load, and nothing is lost
+    #[arg(long, conflicts_with_all = ["tree", "items", "writers", "time"])]
+    pub group: bool,
 }
 
 fn items() -> clap::builder::RangedU64ValueParser {
@@ -82,6 +87,9 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::new(Exit::System, format!("cannot watch for signals: {error}")))?;
+    }
+    if args.group {
+        return group::run(config, stop, output);
     }
     let (root, tree) = choose_tree(args.tree.as_deref())?;
     let bytes = tree.total().bytes.unwrap_or(0);
