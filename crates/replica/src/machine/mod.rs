@@ -71,8 +71,14 @@ pub struct Machine {
     watch: Watch,
     /// What waits until the promise it needs is made.
     pending: Option<(NodeId, Ask)>,
+    /// Elections in a row that it reported or stood in and that came to nothing, as far as it knows.
+    vain: u32,
     chance: u64,
 }
+
+/// A candidate has longer with each election before it that came to nothing, up to so many doublings: what
+/// it has to fetch and to build may take longer than the time of one, on a busy machine or of a large group.
+const DOUBLINGS_MAX: u32 = 4;
 
 impl Machine {
     /// A replica that starts at `now`, with what its disk says: the term it promised last, and whether the
@@ -97,6 +103,7 @@ impl Machine {
             role: Role::Following { owes: false, rest: now },
             watch: Watch::new(now),
             pending: None,
+            vain: 0,
             chance: seed | 1,
         }
     }
@@ -188,8 +195,9 @@ impl Machine {
     /// A follower took some of what the leader gives it: who forms is not to give up yet, however much there
     /// is to be given. `at` is when that was.
     pub fn progress(&mut self, at: Nanos) {
+        let election = self.election();
         if let Role::Forming { until, .. } = &mut self.role {
-            *until = (*until).max(at + self.timing.election);
+            *until = (*until).max(at + election);
         }
     }
 
@@ -232,11 +240,8 @@ impl Machine {
 
     fn stand(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
-        self.role = Role::Gathering {
-            own: None,
-            reports: Vec::new(),
-            until: now + self.timing.election + self.spread(),
-        };
+        let until = now + self.election() + self.spread();
+        self.role = Role::Gathering { own: None, reports: Vec::new(), until };
         todo.push(Action::Promise(term));
     }
 
@@ -287,6 +292,7 @@ impl Machine {
             Ask::Adopt { reclaimed, .. } if self.ready == Some(term) && term == self.promised => {
                 // The candidate that it rested for is there.
                 self.role = Role::Following { owes: false, rest: now };
+                self.vain = 0;
                 self.watch.touch(now);
                 if self.sync != Some(term) {
                     (self.sync, self.mixed) = (Some(term), false);
@@ -370,7 +376,8 @@ impl Machine {
                 *owes = false;
                 let term = self.promised;
                 // The candidate has this long to become leader.
-                let rest = now + self.timing.election + self.spread();
+                let rest = now + self.election() + self.spread();
+                self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
                 self.role = Role::Following { owes: false, rest };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }
@@ -412,7 +419,8 @@ impl Machine {
         }
         (self.sync, self.mixed) = (Some(term), false);
         self.watch.touch(now);
-        self.role = Role::Forming { synced: Nodes::NONE, until: now + self.timing.election + self.spread() };
+        let until = now + self.election() + self.spread();
+        self.role = Role::Forming { synced: Nodes::NONE, until };
         todo.push(Action::Form(term));
         self.one_more(self.group.me(), todo);
     }
@@ -428,6 +436,7 @@ impl Machine {
                 let synced = *synced;
                 if self.group.is_majority(synced) {
                     self.role = Role::Leading { synced };
+                    self.vain = 0;
                     todo.push(Action::Serve(self.promised));
                 }
             }
@@ -456,8 +465,16 @@ impl Machine {
     }
 
     fn give_up(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        if !matches!(self.role, Role::Leading { .. }) {
+            self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
+        }
         self.end_reign(todo);
         self.rest(Nanos(0), now);
+    }
+
+    /// How long this election may take.
+    fn election(&self) -> Nanos {
+        Nanos(self.timing.election.0.saturating_mul(1 << self.vain))
     }
 
     /// A time of its own, so that replicas do not stand in step.

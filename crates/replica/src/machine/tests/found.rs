@@ -4,7 +4,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Report};
 
 use crate::page::Beat;
-use crate::{Action, Event, Group, Kept, Machine, Prepare, RoleKind, Timing};
+use crate::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -90,6 +90,60 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     assert_eq!(machine.kind(), RoleKind::Follower);
     tell(&mut machine, ms(105) + TIMING.suspect, Event::Tick(Beat::default()));
     assert_eq!(machine.kind(), RoleKind::Canvassing, "it does not rest for an election that is over");
+}
+
+/// Found by cutting off processes on a busy machine: the start set took longer to be built than an election
+/// lasts, so the others elected the next candidate before the first could lead, and so on for good.
+#[test]
+fn a_candidate_has_longer_after_elections_that_came_to_nothing() {
+    let mut machine = machine(term(1, OTHER), term(1, OTHER));
+    let mut stands_after = |counter: u32, at: u64| {
+        let new = term(counter, LEADER);
+        tell(&mut machine, ms(at), Event::Asked(LEADER, Ask::Promise { term: new }));
+        tell(&mut machine, ms(at), Event::Promised(new));
+        tell(&mut machine, ms(at + 60), Event::Tick(Beat::default()));
+        tell(&mut machine, ms(at + 60), Event::Surveyed(Report::default()));
+        let stands = |late: &u64| {
+            tell(&mut machine, ms(at + 60 + late), Event::Tick(Beat::default()));
+            machine.kind() == RoleKind::Canvassing
+        };
+        (0..5_000).find(stands).expect("it stands some time")
+    };
+    let election = TIMING.election.0 / 1_000_000;
+    let spread = TIMING.suspect.0 / 1_000_000;
+    for (counter, times) in [(5, 1), (6, 2), (7, 4), (8, 8), (9, 16), (10, 16)] {
+        let after = stands_after(counter, 10_000 * u64::from(counter));
+        let wanted = times * election..=times * election + spread + 1;
+        assert!(wanted.contains(&after), "{after} ms, {wanted:?}");
+    }
+}
+
+/// The same of the candidate itself: it gave up while reports, or who was synced, were on their way.
+#[test]
+fn a_candidate_waits_longer_after_it_waited_in_vain() {
+    let mut machine = machine(term(1, LEADER), term(1, LEADER));
+    let (mut at, mut waited) = (500, Vec::new());
+    for _ in 0..3 {
+        while machine.kind() != RoleKind::Canvassing {
+            at += 1;
+            tell(&mut machine, ms(at), Event::Tick(Beat::default()));
+        }
+        let Role::Canvassing { term: own, .. } = *machine.role() else { unreachable!("just seen") };
+        let yes = Event::Answered(OTHER, Answer::Canvassed { term: own, yes: true });
+        let stood = tell(&mut machine, ms(at), yes);
+        let [Action::Promise(own)] = stood[..] else { panic!("{stood:?}") };
+        tell(&mut machine, ms(at), Event::Promised(own));
+        let begun = at;
+        while machine.kind() == RoleKind::Candidate {
+            at += 1;
+            tell(&mut machine, ms(at), Event::Tick(Beat::default()));
+        }
+        waited.push(at - begun);
+    }
+    let (election, spread) = (TIMING.election.0 / 1_000_000, TIMING.suspect.0 / 1_000_000);
+    for (waited, times) in waited.into_iter().zip([1, 2, 4]) {
+        assert!((times * election..=times * election + spread + 1).contains(&waited), "{waited} ms");
+    }
 }
 
 /// Found by killing processes: two replicas that began to suspect within a few milliseconds asked each other,
