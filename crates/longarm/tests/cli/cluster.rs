@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::group::{Group, TIMES, in_sync};
-use crate::harness::PATIENCE;
+use crate::harness::{PATIENCE, finish, program, text};
 
 /// On sockets of the group's directory.
 fn group(options: &[&str]) -> Group {
