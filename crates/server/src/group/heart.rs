@@ -28,8 +28,8 @@ const UNANSWERED: usize = 64;
 struct Link<Q> {
     qp: Q,
     follower: Arc<Follower>,
-    /// When those that are not acknowledged were begun.
-    sent: VecDeque<Nanos>,
+    /// When those that are not acknowledged were begun, and the floors that went before them.
+    sent: VecDeque<(Nanos, Vec<u64>)>,
 }
 
 /// Beats until stopped.
@@ -88,12 +88,11 @@ impl<Q: QueuePair> Link<Q> {
         }
         // Acquire: what it was synced with is there before its floors say so.
         let synced = self.follower.synced.load(std::sync::atomic::Ordering::Acquire);
-        let acked = self.follower.attachments.iter().map(|attachment| attachment.acked());
-        let floors: Vec<u64> = if synced { acked.collect() } else { Vec::new() };
+        let floors = if synced { self.follower.next_floors() } else { Vec::new() };
         let bytes = page::heartbeat(beat, stable, &floors);
         let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
         match self.qp.post(op, Ticket(now.0)) {
-            Ok(()) => self.sent.push_back(now),
+            Ok(()) => self.sent.push_back((now, floors)),
             Err(_) => return self.follower.let_go(),
         }
         self.qp.ring();
@@ -105,7 +104,9 @@ impl<Q: QueuePair> Link<Q> {
             for completion in done.drain() {
                 match completion {
                     Completion::Done(ticket, Ok(_)) => {
-                        self.sent.pop_front();
+                        if let Some((_, floors)) = self.sent.pop_front() {
+                            self.follower.set_floors(&floors);
+                        }
                         lease.renew(self.follower.node, Nanos(ticket.0));
                     }
                     _ => return false,

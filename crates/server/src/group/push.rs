@@ -77,8 +77,7 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     // Acquire: pairs with the store in `bring`, which was this thread's.
     if follower.synced.load(Ordering::Acquire) {
         // What it acknowledged stays there, whatever becomes of the connection.
-        let acked = follower.attachments.iter().map(|attachment| attachment.acked()).collect();
-        reign.left.lock().insert(peer.node, acked);
+        reign.left.lock().insert(peer.node, follower.next_floors());
         peer.events.push(Event::Lost(peer.node));
     }
     reign.wake();
@@ -102,6 +101,7 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held:
     if let Some(had) = &had {
         // It counts, and what is reclaimed meanwhile must not look like a gap.
         push.floors(had)?;
+        push.follower.set_floors(had);
     }
     push.table()?;
     match &held {
@@ -297,15 +297,13 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     fn serve_releases(&mut self) -> Result<(), Mute> {
         // Acquire: pairs with the store in `bring`, which was this thread's.
         let synced = self.follower.synced.load(Ordering::Acquire);
-        let acked: Vec<u64> = self.follower.attachments.iter().map(|attachment| attachment.acked()).collect();
+        // What the heart has told it, which is what it has acknowledged, a heartbeat later.
+        let floors: Vec<u64> = self.follower.floors().collect();
         let has =
-            |written: &[u64]| !synced || written.iter().zip(&acked).all(|(written, acked)| acked >= written);
+            |written: &[u64]| !synced || written.iter().zip(&floors).all(|(written, floor)| floor >= written);
         let (asked, told) = self.reign.releases.asked(self.follower.node, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
-        }
-        if synced {
-            self.floors(&acked)?;
         }
         let store = &self.reign.shared.engine.store;
         let (sums, stable) = (store.sums().clone(), store.stable());

@@ -51,6 +51,10 @@ pub(crate) struct Follower {
     pub news: Arc<Pause>,
     /// By stream.
     pub attachments: Vec<Arc<Attachment>>,
+    /// Floors that its page surely has, by stream: positions that it has acknowledged. One writer at a time:
+    /// whoever syncs it until it is synced, then the heart. Two would overtake each other, and a floor that
+    /// goes back shows a gap where something was freed.
+    floors: Vec<AtomicU64>,
 }
 
 impl Follower {
@@ -58,7 +62,26 @@ impl Follower {
         let (synced, gone) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
         let attach = || Arc::new(Attachment::new(node, synced.clone(), gone.clone(), news.clone()));
         let attachments = (0..streams).map(|_| attach()).collect();
-        Follower { node, synced, gone, news, attachments }
+        let floors = (0..streams).map(|_| AtomicU64::new(0)).collect();
+        Follower { node, synced, gone, news, attachments, floors }
+    }
+
+    /// Floors that its page surely has.
+    pub fn floors(&self) -> impl Iterator<Item = u64> {
+        // Acquire: pairs with `set_floors`.
+        self.floors.iter().map(|floor| floor.load(Ordering::Acquire))
+    }
+
+    /// The WRITE of these floors completed.
+    pub fn set_floors(&self, floors: &[u64]) {
+        // Release: pairs with `floors`.
+        self.floors.iter().zip(floors).for_each(|(known, floor)| known.store(*floor, Ordering::Release));
+    }
+
+    /// Floors that its page may have by now: never less than it has.
+    pub fn next_floors(&self) -> Vec<u64> {
+        let acked = self.attachments.iter().map(|attachment| attachment.acked());
+        self.floors().zip(acked).map(|(floor, acked)| floor.max(acked)).collect()
     }
 
     /// How it stands, for people.
