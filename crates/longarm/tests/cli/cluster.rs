@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tempfile::TempDir;
 
 use crate::group::{Group, TIMES, in_sync};
 use crate::harness::{PATIENCE, finish, program, text};
