@@ -3,6 +3,8 @@
 //! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
 //! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
 
+mod lead;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +12,28 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Channel, Completion, Completions, QueuePair, Transport};
 use longarm_host::observe::{Event as Seen, observe};
-use longarm_host::{Mutex, Pause, Thread, now, sleep};
+use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind, StartSet};
+use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
+use self::lead::Led;
 use super::held::held;
 use super::inbound::{Inbound, Talk};
-use super::install::Tail;
+use super::install;
 use super::look::Look;
 use super::options::GroupOptions;
 use super::peer::{Events, Orders, Peer};
-use super::reign::{Door, Reign, Releases, Waker};
 use super::replica::{Holding, Told};
 use super::takeover::{Step, Takeover};
 use super::talk::Way;
 use super::vault::Promise;
-use super::{heart, install};
-use crate::hall::{Hall, Serving};
-use crate::housekeeper::Housekeeper;
+use crate::hall::Hall;
 use crate::options::{ServerOptions, StartError};
-use crate::replicate::{Arrivals, Replicator};
-use crate::shared::{Lent, Phase, Shared};
-use crate::staff::{Staff, spawn};
+use crate::shared::Lent;
+use crate::staff::spawn;
 use crate::stats::{GroupStats, Stats};
-use crate::worker::{Desk, Worker};
 
 /// Bound on fetching a start set, and on an answer of a replica.
 const PATIENCE: Nanos = Nanos::from_millis(5_000);
@@ -69,15 +67,6 @@ pub(crate) struct Node<T: Transport> {
     /// What it is, for others to read.
     told: Arc<Mutex<GroupStats>>,
     stop: Arc<Pause>,
-}
-
-/// A reign, and who works in it.
-struct Led<Q> {
-    reign: Arc<Reign<Q>>,
-    staff: Staff,
-    serving: Serving<Q>,
-    heart: Option<Thread>,
-    heart_pause: Arc<Pause>,
 }
 
 impl<T: Transport> Node<T> {
@@ -481,132 +470,6 @@ impl<T: Transport> Node<T> {
             }
         };
         self.answer(prepare.leader, &Answer::Ready { term: prepare.term, held });
-    }
-
-    fn install(&mut self, start: &StartSet) -> Event {
-        let began = now();
-        observe(|| {
-            let cuts = start.cuts.iter().map(|cut| cut.len).collect();
-            Seen::Installing { term: start.term, base: start.base, cuts }
-        });
-        match self.try_install(start) {
-            Ok(()) => {
-                observe(|| Seen::Adopted { term: start.term });
-                let items = self.reign.as_ref().map_or(0, |led| led.reign.shared.engine.index.items());
-                let took = now().since(began).0 / 1000;
-                self.log(&format!("term {}: the start set is here, {items} items, {took} us", start.term));
-                Event::Installed(start.term)
-            }
-            Err(error) => {
-                self.log(&format!("term {}: the start set cannot be had: {error}", start.term));
-                Event::NotInstalled(start.term)
-            }
-        }
-    }
-
-    fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
-        let memory = (self.lent.arena.memory(), &self.sums);
-        let me = self.group.me();
-        let worth = || !self.stop.is_stopped();
-        let look = self.look.take();
-        let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
-            .map_err(|why| why.to_string())?;
-        let shared = self.new_shared(start.term).map_err(|error| error.to_string())?;
-        self.start_reign((start, tail), Arc::new(shared)).map_err(|error| error.to_string())
-    }
-
-    /// The server of a term, over the start set.
-    fn new_shared(&self, term: Term) -> Result<Shared, StartError> {
-        let options = ServerOptions {
-            lease: Duration::from_nanos(self.group_options.timing.lease().0),
-            ..self.options.clone()
-        };
-        let keys = (self.group_options.sum_key, self.group_options.hash_key);
-        let shared = Shared::of_term(options, self.lent.clone(), keys, term)?;
-        shared.replica.set(self.told.clone()).expect("a term's server begins once");
-        Ok(shared)
-    }
-
-    fn start_reign(
-        &mut self,
-        (start, tail): (&StartSet, Tail),
-        shared: Arc<Shared>,
-    ) -> Result<(), StartError> {
-        shared.enter(Phase::Forming, Nanos(u64::MAX));
-        let streams = self.streams();
-        let releases = Arc::new(Releases::default());
-        let mut staff = Staff::new(shared.clone());
-        let (mut doors, mut desks) = (Vec::new(), Vec::new());
-        let memory = shared.engine.store.memory().clone();
-        for stream in 0..streams - 1 {
-            let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-            let desk = Arc::new(Desk::new(channel.clone(), shared.pulses[stream].clone()));
-            let arrivals = Arc::<Arrivals<T::Qp>>::default();
-            let replicator = Replicator::new(memory.clone(), self.group, arrivals.clone());
-            let hand = shared.engine.hand(stream as u16);
-            let worker = Worker::new(shared.clone(), desk.clone(), hand, Some(replicator));
-            staff.add_worker(stream, channel.clone(), move || worker.run())?;
-            doors.push(Door { arrivals, waker: Waker::Worker(channel) });
-            desks.push(desk);
-        }
-        let arrivals = Arc::<Arrivals<T::Qp>>::default();
-        let replicator = Replicator::new(memory, self.group, arrivals.clone());
-        let hand = shared.engine.hand(streams as u16 - 1);
-        let keeper = Housekeeper::new(shared.clone(), hand, Some((replicator, releases.clone())));
-        let pause = shared.engine.relief.clone();
-        staff.set_keeper(move || keeper.run(&pause))?;
-        doors.push(Door { arrivals, waker: Waker::Keeper(shared.engine.relief.clone()) });
-        let cuts = start.cuts.iter().map(|cut| cut.len).collect();
-        let reign = (start.term, start.common(), cuts, tail);
-        let reign = Arc::new(Reign::new(reign, shared.clone(), doors, releases));
-        let heart_pause = Arc::<Pause>::default();
-        let (beating, pause, group, timing) =
-            (reign.clone(), heart_pause.clone(), self.group, self.group_options.timing);
-        let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), &pause))?;
-        let serving = Serving { shared, desks };
-        self.reign = Some(Led { reign, staff, serving, heart: Some(heart), heart_pause });
-        Ok(())
-    }
-
-    fn serve(&mut self, term: Term) {
-        let Some(led) = &self.reign else { return };
-        let shared = &led.serving.shared;
-        observe(|| Seen::Served { term, boot: shared.boot });
-        shared.control.set_state(longarm_index::control::ServerState::Serving);
-        shared.enter(Phase::Serving, Nanos(u64::MAX));
-        self.hall.set(Some(led.serving.clone()));
-        self.takeover.note(Step::Synced, now());
-        let how = self.takeover.stats();
-        self.log(&format!("node {} leads in term {term}, {how}", self.group.me()));
-    }
-
-    /// Ends the reign. `for_another`: another term is to be promised, so nothing of this one may go on.
-    fn step_down(&mut self, for_another: bool) {
-        let Some(mut led) = self.reign.take() else { return };
-        self.hall.set(None);
-        led.reign.end();
-        self.orders.values().for_each(|orders| orders.keep_in_line(None));
-        led.heart_pause.stop();
-        if let Some(heart) = led.heart.take() {
-            let _ = heart.join();
-        }
-        let lease = led.serving.shared.engine.later.as_ref().map_or(Nanos(0), |later| later.lease());
-        led.staff.end(Nanos(0));
-        led.serving.desks.iter().for_each(|desk| desk.close());
-        self.clear_floors();
-        for (stream, door) in
-            led.serving.shared.engine.later.iter().flat_map(|later| later.progress.iter().enumerate())
-        {
-            // What it wrote itself it surely has.
-            self.page.memory().store(page::floor_at(stream), door.written());
-        }
-        self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
-        observe(|| Seen::SteppedDown { term: led.reign.term });
-        // Clients may read this memory until their leases are over (M8).
-        let now = now();
-        if for_another && now < lease {
-            sleep(Duration::from_nanos(lease.since(now).0));
-        }
     }
 }
 
