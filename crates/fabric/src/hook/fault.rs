@@ -43,6 +43,11 @@ pub struct Faulty<Q> {
 }
 
 impl<Q: QueuePair> Faulty<Q> {
+    /// Late news of a revoked peer is no news; what became of our own requests still is.
+    fn forget_news(&mut self) {
+        self.held.retain(|completion| matches!(completion, Completion::Done(..)));
+    }
+
     /// Lets `inner` fail as `faults` says.
     pub fn new(inner: Q, faults: Faults) -> Faulty<Q> {
         Faulty {
@@ -163,8 +168,17 @@ impl<Q: QueuePair> QueuePair for Faulty<Q> {
 
     fn revoke(&mut self) -> Result<(), SetupError> {
         self.inner.revoke()?;
-        // Late news of a revoked peer is no news; what became of our own requests still is.
-        self.held.retain(|completion| matches!(completion, Completion::Done(..)));
+        self.forget_news();
+        Ok(())
+    }
+
+    fn heed_fence(&mut self) {
+        self.inner.heed_fence();
+    }
+
+    fn fence(&mut self) -> Result<(), SetupError> {
+        self.inner.fence()?;
+        self.forget_news();
         Ok(())
     }
 

@@ -58,6 +58,12 @@ macro_rules! pass_through {
         fn revoke(&mut self) -> Result<(), $crate::SetupError> {
             self.inner.revoke()
         }
+        fn heed_fence(&mut self) {
+            self.inner.heed_fence();
+        }
+        fn fence(&mut self) -> Result<(), $crate::SetupError> {
+            self.inner.fence()
+        }
     };
 }
 use pass_through;

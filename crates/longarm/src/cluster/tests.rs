@@ -119,7 +119,7 @@ fn faults_name_file_line_and_field() {
         ("verbs://b:7102", "carrier-pigeon", "node.address: address \"carrier-pigeon\" names no transport"),
         ("verbs://b:7102", "tcp://127.0.0.1:7101", "address: nodes 1 and 2 are both at tcp://127.0.0.1:7101"),
         ("verbs://b:7102", "tcp://b:0", "address: tcp://b:0 of node 2 has no port"),
-        ("[timing]", "[timing", "g.toml:8: "),
+        ("[timing]", "[timing", "g.toml:7: "),
     ] {
         let text = good.replace(from, to);
         assert_ne!(text, good, "{from}");

@@ -102,7 +102,8 @@ fn groups_are_started_where_they_can_be() {
     assert!(message(check(&["--replicas", "3"], &named)).contains("--cluster"));
     assert_eq!(check(&[], &named), Ok(()));
     let memory = |replicas| {
-        own::memory_for(&plan(&["--keys", "10000000"]).expect("a plan"), own::Transport::Shm, replicas)
+        let small = plan(&["--keys", "10000000", "--value-bytes", "8"]).expect("a plan");
+        own::memory_for(&small, own::Transport::Shm, replicas)
     };
     assert!(memory(3) > memory(1), "every item of a group is an entry");
 }
