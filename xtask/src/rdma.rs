@@ -20,8 +20,8 @@ const SUITES: &[Suite] = &[
     Suite { package: "longarm-bench", target: &["--test", "nic"], filter: &[] },
     Suite { package: "longarm", target: &["--test", "rdma"], filter: &[] },
 ];
-/// Bound on the machine, in seconds: several times what the tests take where nothing else runs, because an
-/// emulated machine on a busy host is slow, and groups of processes are slowest there.
+/// Bound on the machine, in seconds: an emulated machine on a busy host is slow, and groups of processes are
+/// slowest there. What all suites take together on a quiet one is still to be measured.
 const LIMIT: &str = "400";
 
 struct Suite {
