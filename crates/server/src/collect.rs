@@ -12,7 +12,7 @@ use crate::engine::{Engine, Hand};
 use crate::item::entry_ref;
 use crate::newest::names;
 use crate::session::Sessions;
-use crate::stream::{Change, Stream, Written};
+use crate::stream::{Change, Written};
 
 /// What became of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,7 @@ impl<M: OwnedWords> Engine<M> {
     ///
     /// The copy has its place before the slot is looked at: so its segment was claimed before any delete of
     /// the key was applied, and the watermark keeps that delete for as long as the copy may be found (rule
-    /// DraftFirst of `docs/spec`).
+    /// DraftFirst of `docs/spec`). The stream must not be full.
     pub(crate) fn relocate_later(
         &self,
         hand: &mut Hand<M>,
@@ -39,9 +39,6 @@ impl<M: OwnedWords> Engine<M> {
         (place, csn): (EntryPlace, Csn),
         sessions: &Sessions,
     ) -> Relocated {
-        if hand.stream.as_ref().is_none_or(Stream::is_full) {
-            return Relocated::Full;
-        }
         let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
         let (draft, change) = match entry.kind {
             Kind::Put | Kind::Move => {
@@ -69,7 +66,7 @@ impl<M: OwnedWords> Engine<M> {
         };
         let Ok(draft) = draft else { return Relocated::Full };
         let copy = hand.writer.finish(draft, csn);
-        let stream = hand.stream.as_mut().expect("it was looked at above");
+        let stream = hand.stream.as_mut().expect("in a group every hand has a stream");
         stream.push(Written { place: copy, csn, change });
         Relocated::Done
     }

@@ -228,6 +228,10 @@ impl<Q: QueuePair> Housekeeper<Q> {
     fn collect(&mut self, moment: Moment) -> bool {
         let percent = self.shared.options.collect_percent;
         for _ in 0..WORKS_A_PASS {
+            // In a group what is moved goes to the followers first.
+            if self.hand.stream.as_ref().is_some_and(Stream::is_full) {
+                return false;
+            }
             match self.collector.next_work(moment.now, percent) {
                 Work::Idle(next) => {
                     // What waits in quarantine will be freed.
@@ -252,7 +256,10 @@ impl<Q: QueuePair> Housekeeper<Q> {
                     match moved {
                         Relocated::Done => self.last_gain = moment.now,
                         Relocated::Lost => {}
-                        Relocated::Full => return false,
+                        Relocated::Full => {
+                            self.collector.starved(moment.now);
+                            return false;
+                        }
                     }
                 }
             }

@@ -4,8 +4,11 @@
 //! For every [`Work::Move`] the server reads the entry, copies it with `Writer::draft_move` and `finish`
 //! under the same csn, and under the lock of the key switches the slot if it still names exactly this place
 //! and csn. It then supersedes the old entry; if the slot named something else it supersedes the copy
-//! instead. An entry it cannot move now is simply left: the segment is looked at again later. Large entries
-//! in runs are never moved. Several workers may each have a collector; a segment is walked by one at a time.
+//! instead. An entry it cannot move now is simply left: the segment is looked at again later. Where there is
+//! no room for the copy the walk ends ([`Collector::starved`]) and the segment waits for the next one to be
+//! freed: if others were begun meanwhile, the room there is would be spread over many copies of which none
+//! frees the segment it came from. Large entries in runs are never moved. Several workers may each have a
+//! collector; a segment is walked by one at a time.
 
 use std::sync::Arc;
 
@@ -107,12 +110,20 @@ impl<M: OwnedWords> Collector<M> {
         if freed > 0 { Work::Again } else { Work::Idle(self.store.next_release()) }
     }
 
+    /// There was no room for the copy of the entry that the last [`Work::Move`] named: its segment is left
+    /// until one is freed, or for as long as one that was walked to its end.
+    pub fn starved(&mut self, now: Nanos) {
+        if let Some(walk) = self.walk.take() {
+            self.store.rest(&walk, now + self.store.options.quarantine, true);
+        }
+    }
+
     /// Goes on with the walk to the next live entry.
     fn step(&mut self, mut walk: Walk, now: Nanos) -> Work {
         for _ in 0..ROOMS {
             if walk.next >= walk.end {
                 self.walk = None;
-                self.store.rest(walk.segment, walk.generation, now + self.store.options.quarantine);
+                self.store.rest(&walk, now + self.store.options.quarantine, false);
                 return Work::Again;
             }
             let offset = segment_at(walk.segment) + walk.next;
@@ -147,7 +158,7 @@ impl<M: OwnedWords> Collector<M> {
 impl<M: OwnedWords> Drop for Collector<M> {
     fn drop(&mut self) {
         if let Some(walk) = self.walk {
-            self.store.rest(walk.segment, walk.generation, Nanos::default());
+            self.store.rest(&walk, Nanos::default(), false);
         }
     }
 }
@@ -166,7 +177,8 @@ impl<M: OwnedWords> Store<M> {
         let (_, segment) = (self.table..self.segments)
             .filter(|&i| {
                 let known = &ledger.segments[i as usize];
-                known.phase == Phase::Sealed && !known.collecting && known.rest <= now
+                let rested = known.rest <= now || known.starved.is_some_and(|then| then < ledger.releases);
+                known.phase == Phase::Sealed && !known.collecting && rested
             })
             .filter_map(|i| {
                 let load = self.tallies[i as usize].load();
@@ -180,13 +192,15 @@ impl<M: OwnedWords> Store<M> {
         Some(Walk { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
     }
 
-    /// The walk is over; the segment is left alone until then.
-    fn rest(&self, segment: u32, generation: u32, until: Nanos) {
+    /// The walk is over; the segment is left alone until then, or if starved until another is freed.
+    fn rest(&self, walk: &Walk, until: Nanos, starved: bool) {
         let mut ledger = self.ledger.lock();
-        let known = &mut ledger.segments[segment as usize];
-        if known.line.generation == generation {
+        let releases = ledger.releases;
+        let known = &mut ledger.segments[walk.segment as usize];
+        if known.line.generation == walk.generation {
             known.collecting = false;
             known.rest = until;
+            known.starved = starved.then_some(releases);
         }
     }
 }

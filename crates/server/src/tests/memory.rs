@@ -89,7 +89,8 @@ fn eviction_makes_room_for_every_write() {
         let value = vec![1; value];
         let writes = if value.len() > 1000 { 20_000u64 } else { 300_000 };
         for i in 0..writes {
-            assert_eq!(raw.put(&i.to_le_bytes(), &value).status, Status::Ok, "write {i}");
+            let status = raw.put(&i.to_le_bytes(), &value).status;
+            assert_eq!(status, Status::Ok, "write {i}: {:?}", server.stats());
         }
         let stats = server.stats();
         assert!(stats.evicted > writes / 4 && stats.items < writes, "{stats:?}");

@@ -114,6 +114,7 @@ impl Segment {
             dirty: false,
             collecting: false,
             rest: Nanos::default(),
+            starved: None,
         }
     }
 }

@@ -46,8 +46,10 @@ pub(crate) struct Segment {
     pub dirty: bool,
     /// A collector walks it.
     pub collecting: bool,
-    /// Collection looks at it again only then.
+    /// Collection looks at it again only then...
     pub rest: Nanos,
+    /// ...or, if there was no room for its next entry, once more segments than these were freed.
+    pub starved: Option<u64>,
 }
 
 /// What a writer asks for.
@@ -84,6 +86,8 @@ pub(crate) struct Ledger {
     pub quarantine: VecDeque<(Nanos, u32)>,
     /// A claim failed since a segment was last freed.
     pub pressed: bool,
+    /// Segments and runs freed.
+    pub releases: u64,
 }
 
 impl Ledger {
@@ -119,6 +123,7 @@ impl Ledger {
             dead: VecDeque::new(),
             quarantine: VecDeque::new(),
             pressed: false,
+            releases: 0,
         }
     }
 
@@ -162,6 +167,7 @@ impl Ledger {
             segment.phase = phase;
             segment.dirty = true;
             segment.rest = Nanos::default();
+            segment.starved = None;
             segment.line = Line {
                 state,
                 // After 2^24 claims the numbers start over. Rooms are wiped at every claim, so here the
@@ -243,6 +249,7 @@ impl Ledger {
         self.credit += refilled;
         budget.give((run - refilled) as u64 * SEGMENT_BYTES);
         self.pressed = false;
+        self.releases += 1;
     }
 }
 

@@ -123,6 +123,43 @@ fn collection_never_starves() {
     assert!(budget.used() <= limit);
 }
 
+/// Entries go here and there while what is freed comes back late: the segments that collection begins with
+/// are nearly as full as is still worth it.
+#[test]
+fn copies_are_not_spread_over_segments_that_stay() {
+    for seed in 0..60u64 {
+        let budget = Arc::new(Budget::new(16 * SEGMENT_BYTES));
+        let options = StoreOptions { reserve: 2, ..StoreOptions::default() };
+        let store = Arc::new(Store::create(memory(40), budget, options, sums()).expect("fits"));
+        let mut writer = store.writer(0);
+        let mut collector = Collector::new(store.clone());
+        let mut index: BTreeMap<Vec<u8>, Slot> = BTreeMap::new();
+        let mut csn = 0;
+        while let Ok(slot) = put(&mut writer, csn + 1, &csn.to_le_bytes(), &[1; 2000]) {
+            index.insert(csn.to_le_bytes().to_vec(), slot);
+            csn += 1;
+        }
+        let before = store.counters();
+        let mut random = seed;
+        for step in 1..4000 {
+            let now = Nanos(QUARANTINE.0 * step / (20 << (seed % 4)));
+            if store.counters().live_bytes > before.live_bytes * 6 / 10 {
+                index.retain(|_, slot| {
+                    random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    random >> (52 + seed % 9) > 0 || !store.supersede(slot.0, slot.1)
+                });
+            }
+            collect(&mut collector, &mut writer, now, 60, &mut |key, from, to| {
+                index.get_mut(key).is_some_and(|slot| *slot == from && std::mem::replace(slot, to) == from)
+            });
+        }
+        let after = store.counters();
+        assert_eq!(after.reserve, 2, "{seed} {before:?} {after:?}");
+        assert!(after.used_bytes < before.used_bytes * 9 / 10, "{seed} {before:?} {after:?}");
+        assert_sound(&store);
+    }
+}
+
 #[test]
 fn a_kilobyte_costs_at_most_fifteen_percent_more() {
     let store = store(64, StoreOptions { streams: 2, ..StoreOptions::default() });

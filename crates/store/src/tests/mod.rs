@@ -56,7 +56,10 @@ fn collect(
             Work::Release { segment, .. } => store.released(segment),
             Work::Move { place, csn } => {
                 let entry = store.read(place, csn, &mut bytes).expect("a live entry verifies");
-                let Ok(draft) = writer.draft_move(&entry) else { continue };
+                let Ok(draft) = writer.draft_move(&entry) else {
+                    collector.starved(now);
+                    return;
+                };
                 let copy = writer.finish(draft, csn);
                 if switch(entry.key, (place, csn), (copy, csn)) {
                     assert!(store.supersede(place, csn));
