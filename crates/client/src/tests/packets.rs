@@ -11,12 +11,16 @@ fn verbs(server: &Server) -> &Address {
     server.addresses().iter().find(is_verbs).expect("one of them")
 }
 
-/// Packets of one call.
+/// Packets of one call: the least of three counts, since a slow machine sends some again.
 fn packets(mut each: impl FnMut(u64)) -> f64 {
     each(0);
-    let before = settled();
-    (1..=ROUNDS).for_each(&mut each);
-    (settled() - before) as f64 / ROUNDS as f64
+    let mut count = || {
+        let before = settled();
+        (1..=ROUNDS).for_each(&mut each);
+        settled() - before
+    };
+    let least = (0..3).map(|_| count()).min().expect("three counts");
+    least as f64 / ROUNDS as f64
 }
 
 /// The counter once the last acknowledgements are out.
