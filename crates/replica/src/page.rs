@@ -4,7 +4,8 @@
 //! ```text
 //!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
 //!  8  stable point: the csn up to which everything is applied or aborted
-//! 16  zeroes
+//! 16  items in the index of that leader, about: how large a next one should be made; zero if unknown
+//! 24  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
 //! then a line of
 //!  0  released: the packed term of a leader that has ended its lease, to hand over
@@ -21,6 +22,8 @@ use longarm_base::Term;
 pub const BEAT: u64 = 0;
 /// Offset of the stable point.
 pub const STABLE: u64 = 8;
+/// Offset of the number of items.
+pub const ITEMS: u64 = 16;
 /// Offset of the floors.
 pub const FLOORS: u64 = 64;
 /// Offset of the word that releases a promise.
@@ -36,9 +39,10 @@ pub const fn floor_at(stream: usize) -> u64 {
 }
 
 /// The bytes of a heartbeat, from [`BEAT`] on; with the floors of all streams, once the follower is synced.
-pub fn heartbeat(beat: Beat, stable: u64, floors: &[u64]) -> Vec<u8> {
-    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - STABLE) / 8 - 1 };
-    let words = [beat.0, stable].into_iter().chain((0..zeroes).map(|_| 0)).chain(floors.iter().copied());
+pub fn heartbeat(beat: Beat, (stable, items): (u64, u64), floors: &[u64]) -> Vec<u8> {
+    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - ITEMS) / 8 - 1 };
+    let words =
+        [beat.0, stable, items].into_iter().chain((0..zeroes).map(|_| 0)).chain(floors.iter().copied());
     words.flat_map(u64::to_le_bytes).collect()
 }
 
@@ -77,10 +81,10 @@ mod tests {
         let word = |bytes: &[u8], at: u64| {
             u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("a word"))
         };
-        assert_eq!(heartbeat(beat, 5, &[]).len(), 16, "of one that is not synced: its floors stay");
+        assert_eq!(heartbeat(beat, (5, 6), &[]).len(), 24, "of one that is not synced: its floors stay");
         let most: Vec<u64> = (100..100 + longarm_wire::STREAMS_MAX as u64).collect();
-        let bytes = heartbeat(beat, 5, &most);
-        assert_eq!((word(&bytes, BEAT), word(&bytes, STABLE)), (beat.0, 5));
+        let bytes = heartbeat(beat, (5, 6), &most);
+        assert_eq!([BEAT, STABLE, ITEMS].map(|at| word(&bytes, at)), [beat.0, 5, 6]);
         assert!((0..most.len()).all(|stream| word(&bytes, floor_at(stream)) == most[stream]));
         assert!(bytes.len() as u64 <= RELEASED && RECLAIMED + 8 <= BYTES);
     }

@@ -114,6 +114,8 @@ pub(crate) struct EngineOptions {
     pub workers: u16,
     pub slots: SlotKind,
     pub expected_items: u64,
+    /// In a group: items that the arena will be found to hold, as far as is known; zero if it is not.
+    pub found_items: u64,
     pub hash_key: u64,
     pub eviction: Eviction,
     pub quarantine: Nanos,
@@ -197,18 +199,26 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         };
         let store = Arc::new(store);
         let arena = Arena { store: store.clone() };
-        let index_options = hash::Options {
-            slots: options.slots,
-            discipline: Discipline::InPlace,
-            expected_items: options.expected_items,
-            hash_key: options.hash_key,
-            places: options.term.is_some() && options.slots == SlotKind::Inline64,
+        let new_index = |expected_items| {
+            let index_options = hash::Options {
+                slots: options.slots,
+                discipline: Discipline::InPlace,
+                expected_items,
+                hash_key: options.hash_key,
+                places: options.term.is_some() && options.slots == SlotKind::Inline64,
+            };
+            let (index, sums, control) = (index.clone(), sums.clone(), control.clone());
+            let publish = move |geometry: &hash::Geometry| control.publish(geometry);
+            Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish)
         };
-        let publish = move |geometry: &hash::Geometry| control.publish(geometry);
-        let index =
-            Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish).map_err(
-                |hash::Full| StartError::Index { expected: options.expected_items, memory: budget.limit() },
-            )?;
+        // Growing while it is filled would take several times as long; but what is hinted at is no promise
+        // that there is memory for it.
+        let index = new_index(options.expected_items.max(options.found_items))
+            .or_else(|hash::Full| new_index(options.expected_items))
+            .map_err(|hash::Full| StartError::Index {
+                expected: options.expected_items,
+                memory: budget.limit(),
+            })?;
         let later = options.term.is_some().then(|| Later::new(streams));
         let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
         Ok(Engine {

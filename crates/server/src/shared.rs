@@ -109,12 +109,12 @@ impl Shared {
         Shared::new(options, lent, boot, keys, None)
     }
 
-    /// Of a group's leader, over the start set of its term.
+    /// Of a group's leader, over the start set of its term, in which so many items are to be expected.
     pub fn of_term(
         options: ServerOptions,
         lent: Arc<Lent>,
         keys: (u64, u64),
-        term: Term,
+        term: (Term, u64),
     ) -> Result<Shared, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         // An index of an earlier term of ours.
@@ -129,7 +129,7 @@ impl Shared {
         lent: Arc<Lent>,
         boot: u64,
         (sum_key, hash_key): (u64, u64),
-        term: Option<Term>,
+        term: Option<(Term, u64)>,
     ) -> Result<Shared, StartError> {
         let sums = SumKey::new(sum_key);
         let control = Control::create(lent.control.memory().clone(), boot, sums.clone());
@@ -142,7 +142,8 @@ impl Shared {
             hash_key,
             eviction: options.eviction,
             quarantine: Nanos(quarantine.as_nanos() as u64),
-            term,
+            term: term.map(|(term, _)| term),
+            found_items: term.map_or(0, |(_, items)| items),
         };
         let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
         let budget = Arc::new(Budget::new(options.memory));

@@ -118,6 +118,9 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         // Two thirds full at the expected count, below the load at which tables grow.
         let slots = options.expected_items.saturating_mul(3) / 2;
         let pairs = slots.div_ceil(shape.base_slots() as u64).max(16);
+        if pairs > memory.bytes() / limits::LINE {
+            return Err(Full);
+        }
         let owner = Owner {
             memory,
             entries,

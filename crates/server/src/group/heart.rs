@@ -52,8 +52,9 @@ pub(crate) fn run<Q: QueuePair>(reign: &Reign<Q>, (group, timing): (Group, Timin
             reign.set_beat(moment.now);
             let stable = shared.engine.stable_point();
             shared.engine.store.set_stable(stable);
+            let told = (stable.0, shared.engine.index.items());
             for link in &mut links {
-                link.send(Beat::new(reign.term, number), stable.0, moment.now);
+                link.send(Beat::new(reign.term, number), told, moment.now);
             }
         }
         links.retain_mut(|link| {
@@ -82,14 +83,14 @@ pub(crate) fn run<Q: QueuePair>(reign: &Reign<Q>, (group, timing): (Group, Timin
 }
 
 impl<Q: QueuePair> Link<Q> {
-    fn send(&mut self, beat: Beat, stable: u64, now: Nanos) {
+    fn send(&mut self, beat: Beat, told: (u64, u64), now: Nanos) {
         if self.sent.len() >= UNANSWERED {
             return self.follower.let_go();
         }
         // Acquire: what it was synced with is there before its floors say so.
         let synced = self.follower.synced.load(std::sync::atomic::Ordering::Acquire);
         let floors = if synced { self.follower.next_floors() } else { Vec::new() };
-        let bytes = page::heartbeat(beat, stable, &floors);
+        let bytes = page::heartbeat(beat, told, &floors);
         let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
         match self.qp.post(op, Ticket(now.0)) {
             Ok(()) => self.sent.push_back((now, floors)),

@@ -39,22 +39,29 @@ pub fn arena(limit: u64) -> Mapped {
 }
 
 /// The same as the leader of a group's term, over an arena that earlier ones left.
-pub fn engine_of(term: Term, slots: SlotKind, limit: u64, arena: &Mapped) -> Engine<Mapped> {
-    build(slots, Eviction::None, (limit, arena.clone()), Some(term))
+/// `found_items` is what it is told to expect there.
+pub fn engine_of(
+    (term, found_items): (Term, u64),
+    slots: SlotKind,
+    limit: u64,
+    arena: &Mapped,
+) -> Engine<Mapped> {
+    build(slots, Eviction::None, (limit, arena.clone()), Some((term, found_items)))
 }
 
 fn build(
     slots: SlotKind,
     eviction: Eviction,
     (limit, arena): (u64, Mapped),
-    term: Option<Term>,
+    term: Option<(Term, u64)>,
 ) -> Engine<Mapped> {
     let control = Control::create(memory(4096), 1, sums());
     let options = EngineOptions {
-        term,
+        term: term.map(|(term, _)| term),
         workers: 1,
         slots,
         expected_items: 100,
+        found_items: term.map_or(0, |(_, items)| items),
         hash_key: 5,
         eviction,
         quarantine: QUARANTINE,

@@ -29,7 +29,7 @@ fn named(engine: &Engine<Mapped>, key: &[u8]) -> (EntryPlace, Csn) {
 /// deleted and the copy's segment claimed in between, and nothing would keep the delete.
 #[test]
 fn a_copy_has_its_place_before_the_slot_is_looked_at() {
-    let engine = engine_of(Term::new(1, NodeId(0)), SlotKind::Inline64, LIMIT, &arena(LIMIT));
+    let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT));
     let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
     assert!(execute(&engine, &mut engine.hand(0), MOMENT, &put).is_ok());
     let from = named(&engine, b"key");

@@ -31,7 +31,9 @@ struct Leader {
 
 impl Leader {
     fn new(counter: u32, slots: SlotKind, arena: &Mapped, moment: Moment) -> Leader {
-        let engine = engine_of(Term::new(counter, NodeId(1)), slots, LIMIT, arena);
+        // What it is told of the number of items may be unknown, right or absurd.
+        let found = [0, 200, u64::MAX][counter as usize % 3];
+        let engine = engine_of((Term::new(counter, NodeId(1)), found), slots, LIMIT, arena);
         let sessions = Sessions::new(4, Nanos(u64::MAX));
         engine.restore(&sessions, moment);
         let (hand, keeper) = (engine.hand(0), engine.hand(1));

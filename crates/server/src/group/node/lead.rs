@@ -7,7 +7,7 @@ use longarm_base::{Nanos, Term};
 use longarm_fabric::{Channel, Transport};
 use longarm_host::observe::{Event as Seen, observe};
 use longarm_host::{Pause, Thread, now, sleep};
-use longarm_memory::OwnedWords;
+use longarm_memory::{OwnedWords, Words};
 use longarm_replica::page;
 use longarm_replica::{Event, StartSet};
 
@@ -73,7 +73,8 @@ impl<T: Transport> Node<T> {
             ..self.options.clone()
         };
         let keys = (self.group_options.sum_key, self.group_options.hash_key);
-        let shared = Shared::of_term(options, self.lent.clone(), keys, term)?;
+        let items = self.page.memory().load(page::ITEMS);
+        let shared = Shared::of_term(options, self.lent.clone(), keys, (term, items))?;
         shared.replica.set(self.told.clone()).expect("a term's server begins once");
         Ok(shared)
     }
@@ -152,6 +153,7 @@ impl<T: Transport> Node<T> {
             self.page.memory().store(page::floor_at(stream), door.written());
         }
         self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
+        self.page.memory().store(page::ITEMS, led.serving.shared.engine.index.items());
         observe(|| Seen::SteppedDown { term: led.reign.term });
         // Clients may read this memory until their leases are over (M8).
         let now = now();
