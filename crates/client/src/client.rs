@@ -16,9 +16,11 @@ use crate::options::Options;
 use crate::pipeline::{InFlight, Reply, Ticket};
 use crate::targets::Targets;
 
-/// Pause between two tries to connect, at first and at most.
+/// Pause between two rounds of tries to connect: least, most, and as a share of the time that went by. So
+/// whoever waits for a new leader waits little longer than it must, and does not keep it from its work.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
+const PAUSE_SHARE: u64 = 8;
 /// Places remembered where a round trip costs more than a cache line.
 const CACHE_ENTRIES: usize = 65_536;
 
@@ -213,7 +215,7 @@ impl<T: Transport> Client<T> {
             }
         }
         self.cache.clear();
-        let mut pause = PAUSE_MIN;
+        let lost = now();
         loop {
             let (options, begun) = ((&self.options, self.targets.limit()), now());
             match Link::connect(&self.transport, self.targets.current(), options, self.session) {
@@ -231,8 +233,8 @@ impl<T: Transport> Client<T> {
                 Err(SetupError::Login(why)) => return Err(Error::Connect(SetupError::Login(why))),
                 Err(error) => {
                     if !self.targets.failed(&error) {
-                        longarm_host::sleep(pause);
-                        pause = (pause * 2).min(PAUSE_MAX);
+                        let pause = Duration::from_nanos(now().since(lost).0 / PAUSE_SHARE);
+                        longarm_host::sleep(pause.clamp(PAUSE_MIN, PAUSE_MAX));
                     }
                 }
             }

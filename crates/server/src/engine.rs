@@ -199,26 +199,19 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         };
         let store = Arc::new(store);
         let arena = Arena { store: store.clone() };
-        let new_index = |expected_items| {
-            let index_options = hash::Options {
-                slots: options.slots,
-                discipline: Discipline::InPlace,
-                expected_items,
-                hash_key: options.hash_key,
-                places: options.term.is_some() && options.slots == SlotKind::Inline64,
-            };
-            let (index, sums, control) = (index.clone(), sums.clone(), control.clone());
-            let publish = move |geometry: &hash::Geometry| control.publish(geometry);
-            Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish)
+        let index_options = hash::Options {
+            slots: options.slots,
+            discipline: Discipline::InPlace,
+            expected_items: options.expected_items,
+            found_items: options.found_items.min(store.adopted_rooms()),
+            hash_key: options.hash_key,
+            places: options.term.is_some() && options.slots == SlotKind::Inline64,
         };
-        // Growing while it is filled would take several times as long; but what is hinted at is no promise
-        // that there is memory for it.
-        let index = new_index(options.expected_items.max(options.found_items))
-            .or_else(|hash::Full| new_index(options.expected_items))
-            .map_err(|hash::Full| StartError::Index {
-                expected: options.expected_items,
-                memory: budget.limit(),
-            })?;
+        let publish = move |geometry: &hash::Geometry| control.publish(geometry);
+        let index =
+            Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish).map_err(
+                |hash::Full| StartError::Index { expected: options.expected_items, memory: budget.limit() },
+            )?;
         let later = options.term.is_some().then(|| Later::new(streams));
         let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
         Ok(Engine {

@@ -98,6 +98,12 @@ impl<M: OwnedWords> Store<M> {
         &self.adopted
     }
 
+    /// Rooms in the adopted segments, a run being one: there are no more entries.
+    pub fn adopted_rooms(&self) -> u64 {
+        let ledger = self.ledger.lock();
+        self.adopted.iter().map(|&segment| ledger.segments[segment as usize].line.rooms().1).sum()
+    }
+
     /// Shows every entry of one adopted segment, or run, to `visit`, which may [`supersede`](Self::supersede)
     /// it and any that was visited before. Each of [`adopted`](Self::adopted) once, in any order, several at
     /// a time by several threads if need be.

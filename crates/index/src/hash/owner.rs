@@ -50,6 +50,9 @@ pub struct Options {
     pub discipline: Discipline,
     /// Items to have room for before the first growth.
     pub expected_items: u64,
+    /// Items that are about to be put in, if more: they get room within the memory limit or beyond it, if the
+    /// region has it, since growing meanwhile takes several times as long.
+    pub found_items: u64,
     /// Key of the placing hash, drawn at random.
     pub hash_key: u64,
     /// Inline items stand in the arena too (`places.rs`).
@@ -115,12 +118,12 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         publish: impl Fn(&Geometry) + Send + Sync + 'static,
     ) -> Result<Owner<M, E>, Full> {
         let shape = Shape::of(options.slots);
-        // Two thirds full at the expected count, below the load at which tables grow.
-        let slots = options.expected_items.saturating_mul(3) / 2;
-        let pairs = slots.div_ceil(shape.base_slots() as u64).max(16);
-        if pairs > memory.bytes() / limits::LINE {
-            return Err(Full);
-        }
+        let most = memory.bytes() / limits::LINE;
+        // Two thirds full with so many items, below the load at which tables grow.
+        let add_table = |owner: &Owner<M, E>, items: u64, bound| {
+            let pairs = (items.saturating_mul(3) / 2).div_ceil(shape.base_slots() as u64).max(16);
+            if pairs > most { Err(Full) } else { owner.add_table(pairs, 0, bound) }
+        };
         let owner = Owner {
             memory,
             entries,
@@ -141,7 +144,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             next_id: AtomicU64::new(1),
             items: AtomicU64::new(0),
         };
-        owner.add_table(pairs, 0, Bound::Budget)?;
+        let (expected, found) = (options.expected_items, options.found_items);
+        if found <= expected || add_table(&owner, found, Bound::Region).is_err() {
+            add_table(&owner, expected, Bound::Budget)?;
+        }
         Ok(owner)
     }
 

@@ -104,11 +104,33 @@ fn a_grown_table_stands_in_huge_pages() {
 }
 
 #[test]
+fn items_that_are_about_to_come_get_room_if_the_region_has_it() {
+    let options = |expected_items, found_items| Options {
+        slots: SlotKind::Inline64,
+        discipline: Discipline::InPlace,
+        expected_items,
+        found_items,
+        hash_key: 7,
+        places: false,
+    };
+    let pairs = |options| {
+        let bed = bed_of(mapped(4 << 20), options);
+        let pairs = bed.owner.geometry().live().map(|table| table.pairs).collect::<Vec<_>>();
+        assert_eq!(pairs.len(), 1);
+        pairs[0]
+    };
+    assert_eq!(pairs(options(1, 10_000)), pairs(options(10_000, 0)));
+    assert_eq!(pairs(options(10_000, 1)), pairs(options(10_000, 0)));
+    assert_eq!(pairs(options(1, u64::MAX)), pairs(options(1, 0)), "no region has that");
+}
+
+#[test]
 fn inline_items_keep_their_places_while_tables_grow() {
     let options = Options {
         slots: SlotKind::Inline64,
         discipline: Discipline::InPlace,
         expected_items: 1,
+        found_items: 0,
         hash_key: 7,
         places: true,
     };
