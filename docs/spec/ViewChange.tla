@@ -64,7 +64,9 @@ CONSTANTS
     Cut,              \* a sync voids what lies beyond the start set (L16)
     KeepAbove,        \* who is overwritten from a base below its sync term still counts
     KeepBelow,        \* and so does who is overwritten from one above
-    AdoptWhole        \* a follower adopts when it has all
+    AdoptWhole,       \* a follower adopts when it has all
+    ReleaseAfter,     \* a leader that hands over takes promises back when no reader's lease rests on them
+    ReleaseOwn        \* and when it has ended its own lease
 
 VARIABLES
     term,     \* term[r]: the promised term, persisted
@@ -320,6 +322,17 @@ ShareEnds(t, f) ==
     /\ share' = [share EXCEPT ![t] = @ \ {f}]
     /\ UNCHANGED <<rest, quiet, reader>>
 
+\* The leader hands over: it ends its own lease, when no client's rests on it any more, and takes back the
+\* promises that were made to it.  It leads no more.  A replica that learns of it later keeps its promise for
+\* longer than it need.
+Release(l) ==
+    LET t == term[l] IN
+    /\ Leases /\ role[l] = "leader" /\ (ReleaseAfter => reader[t] = {})
+    /\ role' = [role EXCEPT ![l] = "follower"]
+    /\ share' = IF ReleaseOwn THEN [share EXCEPT ![t] = {}] ELSE share
+    /\ quiet' = [f \in Replica |-> quiet[f] /\ open[f] # t]
+    /\ UNCHANGED <<sets, term, sync, open, data, got, owner, start, synced, served, crashes, reader>>
+
 PromiseEnds(f) ==
     /\ quiet[f] /\ (RateBound => \A t \in Terms : f \notin share[t])
     /\ quiet' = [quiet EXCEPT ![f] = FALSE]
@@ -328,7 +341,7 @@ PromiseEnds(f) ==
 Next ==
     \/ \E c \in Replica :
         \/ \E t \in Terms : Stand(c, t)
-        \/ NewTerm(c) \/ Serve(c) \/ Crash(c) \/ Grant(c) \/ PromiseEnds(c)
+        \/ NewTerm(c) \/ Serve(c) \/ Crash(c) \/ Grant(c) \/ Release(c) \/ PromiseEnds(c)
         \/ \E s \in Data : Put(c, s)
         \/ \E f \in Replica : Promise(f, c) \/ Gather(c, f) \/ Renew(c, f)
                                 \/ Begin(c, f) \/ Overwrite(c, f) \/ Adopt(c, f) \/ Restore(c, f)
@@ -386,9 +399,12 @@ AckGate == \A t \in Terms, s \in Data, r \in Replica : ack[t][s][r] > 0 => r \in
 Claimed ==
     \A r \in Replica, t \in Terms, s \in Data : mixed[r] = None /\ len[r][t][s] > 0 => len[r][t][0] >= s
 
-\* I9: a reader's lease rests on the leader's, that on promises.
+\* I9: a reader's lease rests on the leader's, that on promises.  Once a later term has served, what is left of a
+\* share is worth nothing (OldLeasesOver), and the later leader may take those promises back with its own.
 LeaseNest ==
-    \A t \in Terms : reader[t] \subseteq share[t] /\ \A f \in share[t] : quiet[f]
+    \A t \in Terms :
+        /\ reader[t] \subseteq share[t]
+        /\ (\A u \in Terms : u > t => ~served[u]) => \A f \in share[t] : quiet[f]
 
 \* I9, what it is for: nobody may read under a lease of a term when a later one serves.
 OldLeasesOver ==

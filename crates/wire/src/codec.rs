@@ -1,5 +1,7 @@
 //! Reading and writing of fixed-width fields.
 
+use longarm_base::{NodeId, Term};
+
 /// A message that does not parse, and which part of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bad(pub &'static str);
@@ -30,4 +32,41 @@ impl<'a> Fields<'a> {
     pub fn end(&self) -> Result<(), Bad> {
         if self.0.is_empty() { Ok(()) } else { Err(Bad("longer than its fields")) }
     }
+}
+
+/// A message being made.
+pub(crate) struct Out(pub Vec<u8>);
+
+impl Out {
+    pub fn u32(&mut self, value: u32) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn u64(&mut self, value: u64) {
+        self.0.extend_from_slice(&value.to_le_bytes());
+    }
+    pub fn kind(&mut self, kind: u32) {
+        self.u32(kind);
+        self.u32(0);
+    }
+    pub fn list(&mut self, words: &[u64]) {
+        self.u64(words.len() as u64);
+        words.iter().for_each(|&word| self.u64(word));
+    }
+}
+
+pub(crate) fn kind(fields: &mut Fields<'_>) -> Result<u32, Bad> {
+    let kind = fields.u32()?;
+    if fields.u32()? != 0 {
+        return Err(Bad("bits set that mean nothing"));
+    }
+    Ok(kind)
+}
+
+pub(crate) fn take_term(fields: &mut Fields<'_>) -> Result<Term, Bad> {
+    Term::from_bits(fields.u64()?).ok_or(Bad("a term out of range"))
+}
+
+pub(crate) fn node(number: impl TryInto<u8>) -> Result<NodeId, Bad> {
+    let node = number.try_into().ok().map(NodeId).filter(|node| *node <= NodeId::MAX);
+    node.ok_or(Bad("a node out of range"))
 }

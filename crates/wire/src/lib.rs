@@ -7,6 +7,7 @@
 mod codec;
 mod elsewhere;
 mod hello;
+mod operator;
 mod peer;
 mod request;
 mod response;
@@ -14,6 +15,7 @@ mod response;
 pub use codec::Bad;
 pub use elsewhere::{elsewhere, is_elsewhere};
 pub use hello::{Hello, Welcome};
+pub use operator::{Order, Reply, Stay};
 pub use peer::{Answer, Ask, EntryAt, Extent, Held, PLACES_MAX, PeerHello, Purpose, Report, STREAMS_MAX};
 pub use request::{Condition, Request, RequestKind, hints};
 pub use response::{Response, Status};

@@ -9,12 +9,13 @@
 //! sync      here is the start set of my term            -> ready, refused
 //! adopt     you have all of it                          -> synced, refused
 //! stand     lead in my place                            -> (none)
+//! serves    I lead, and have served for so long         -> (none)
 //! ```
 //! A message is `kind u32 | 0 u32`, then words; lists begin with their length.
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{Nanos, NodeId, Term};
 
-use crate::codec::{Bad, Fields};
+use crate::codec::{Bad, Fields, Out, kind, node, take_term};
 
 /// Streams that a term may have.
 pub const STREAMS_MAX: usize = 1 << 10;
@@ -26,7 +27,7 @@ pub const PLACES_MAX: usize = 1 << 16;
 pub struct PeerHello {
     /// The group, so that nodes of two groups never mix.
     pub group: u64,
-    /// Who connects.
+    /// Who connects; of an operator, to whom.
     pub node: NodeId,
     /// In which term; of a connection that only talks, any.
     pub term: Term,
@@ -44,6 +45,8 @@ pub enum Purpose {
     Talk = 1,
     /// The leader of the term WRITEs the replica's memory, or a candidate READs it.
     Memory = 2,
+    /// Orders of an operator (`operator.rs`); the node named is the one that is meant.
+    Operate = 3,
 }
 
 /// How much of a stream a replica holds.
@@ -122,6 +125,13 @@ pub enum Ask {
     Stand {
         /// The leader's term.
         term: Term,
+    },
+    /// Nothing; a leader says that it serves.
+    Serves {
+        /// The leader's term.
+        term: Term,
+        /// For how long it has.
+        since: Nanos,
     },
 }
 
@@ -215,6 +225,7 @@ impl PeerHello {
         let purpose = match fields.u32()? {
             1 => Purpose::Talk,
             2 => Purpose::Memory,
+            3 => Purpose::Operate,
             _ => return Err(Bad("unknown purpose of a connection")),
         };
         let (term, ring_bytes) = (take_term(&mut fields)?, fields.u64()?);
@@ -232,8 +243,14 @@ impl Ask {
             | Ask::Fetch { term, .. }
             | Ask::Sync { term, .. }
             | Ask::Adopt { term, .. }
-            | Ask::Stand { term } => term,
+            | Ask::Stand { term }
+            | Ask::Serves { term, .. } => term,
         }
+    }
+
+    /// Whether an answer is waited for.
+    pub fn wants_answer(&self) -> bool {
+        !matches!(self, Ask::Stand { .. } | Ask::Serves { .. })
     }
 
     /// The bytes to send.
@@ -246,6 +263,7 @@ impl Ask {
             Ask::Sync { .. } => 4,
             Ask::Adopt { .. } => 5,
             Ask::Stand { .. } => 6,
+            Ask::Serves { .. } => 7,
         };
         out.kind(kind);
         out.u64(self.term().bits());
@@ -260,6 +278,7 @@ impl Ask {
                 out.list(cuts);
             }
             Ask::Adopt { reclaimed, .. } => out.u64(*reclaimed),
+            Ask::Serves { since, .. } => out.u64(since.0),
             Ask::Canvass { .. } | Ask::Promise { .. } | Ask::Stand { .. } => {}
         }
         out.0
@@ -289,6 +308,7 @@ impl Ask {
             }
             5 => Ask::Adopt { term, reclaimed: fields.u64()? },
             6 => Ask::Stand { term },
+            7 => Ask::Serves { term, since: Nanos(fields.u64()?) },
             _ => return Err(Bad("unknown question of a replica")),
         };
         fields.end()?;
@@ -406,42 +426,6 @@ impl Answer {
         fields.end()?;
         Ok(answer)
     }
-}
-
-struct Out(Vec<u8>);
-
-impl Out {
-    fn u32(&mut self, value: u32) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-    fn u64(&mut self, value: u64) {
-        self.0.extend_from_slice(&value.to_le_bytes());
-    }
-    fn kind(&mut self, kind: u32) {
-        self.u32(kind);
-        self.u32(0);
-    }
-    fn list(&mut self, words: &[u64]) {
-        self.u64(words.len() as u64);
-        words.iter().for_each(|&word| self.u64(word));
-    }
-}
-
-fn kind(fields: &mut Fields<'_>) -> Result<u32, Bad> {
-    let kind = fields.u32()?;
-    if fields.u32()? != 0 {
-        return Err(Bad("bits set that mean nothing"));
-    }
-    Ok(kind)
-}
-
-fn take_term(fields: &mut Fields<'_>) -> Result<Term, Bad> {
-    Term::from_bits(fields.u64()?).ok_or(Bad("a term out of range"))
-}
-
-fn node(number: u32) -> Result<NodeId, Bad> {
-    let node = u8::try_from(number).ok().map(NodeId).filter(|node| *node <= NodeId::MAX);
-    node.ok_or(Bad("a node out of range"))
 }
 
 fn count(fields: &mut Fields<'_>, most: usize) -> Result<usize, Bad> {

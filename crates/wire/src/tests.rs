@@ -14,7 +14,7 @@ fn lists() -> impl Strategy<Value = Vec<u64>> {
 }
 
 fn hellos() -> impl Strategy<Value = PeerHello> {
-    let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory)];
+    let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate)];
     (any::<u64>(), 0..=NodeId::MAX.0, terms(), purposes, any::<u64>()).prop_map(
         |(group, node, term, purpose, ring_bytes)| PeerHello {
             group,
@@ -41,6 +41,7 @@ fn asks() -> impl Strategy<Value = Ask> {
         }),
         (terms(), any::<u64>()).prop_map(|(term, reclaimed)| Ask::Adopt { term, reclaimed }),
         terms().prop_map(|term| Ask::Stand { term }),
+        (terms(), any::<u64>()).prop_map(|(term, since)| Ask::Serves { term, since: Nanos(since) }),
     ]
 }
 
@@ -60,6 +61,24 @@ fn answers() -> impl Strategy<Value = Answer> {
         (terms(), held).prop_map(|(term, held)| Answer::Ready { term, held }),
         terms().prop_map(|term| Answer::Synced { term }),
         (terms(), terms()).prop_map(|(term, promised)| Answer::Refused { term, promised }),
+    ]
+}
+
+fn nodes() -> impl Strategy<Value = NodeId> {
+    (0..=NodeId::MAX.0).prop_map(NodeId)
+}
+
+fn replies() -> impl Strategy<Value = Reply> {
+    let stays = [Stay::Leads, Stay::Stranger, Stay::Behind, Stay::Busy, Stay::Late];
+    prop_oneof![
+        (nodes(), terms(), any::<u64>()).prop_map(|(leader, term, gap)| Reply::Moved {
+            leader,
+            term,
+            gap: Nanos(gap)
+        }),
+        (0..stays.len()).prop_map(move |why| Reply::Stays(stays[why])),
+        proptest::option::of(nodes()).prop_map(|leader| Reply::Elsewhere { leader }),
+        Just(Reply::Unheard),
     ]
 }
 
@@ -129,6 +148,15 @@ proptest! {
         prop_assert_eq!(Answer::decode(&bytes), Ok(answer));
     }
 
+    #[test]
+    fn what_operators_say_comes_back(to in nodes(), reply in replies()) {
+        let order = Order::MoveLeader { to };
+        prop_assert!(is_whole(&order.encode(), Order::decode));
+        prop_assert_eq!(Order::decode(&order.encode()), Ok(order));
+        prop_assert!(is_whole(&reply.encode(), Reply::decode));
+        prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+    }
+
     /// Whatever is understood was said so: the bytes have no other form, and no list takes memory that the
     /// message does not have.
     #[test]
@@ -143,7 +171,13 @@ proptest! {
             prop_assert_eq!(ask.encode(), &message[..]);
         }
         if let Ok(answer) = Answer::decode(&message) {
-            prop_assert_eq!(answer.encode(), message);
+            prop_assert_eq!(answer.encode(), &message[..]);
+        }
+        if let Ok(order) = Order::decode(&message) {
+            prop_assert_eq!(order.encode(), &message[..]);
+        }
+        if let Ok(reply) = Reply::decode(&message) {
+            prop_assert_eq!(reply.encode(), message);
         }
     }
 
@@ -174,12 +208,12 @@ fn what_is_out_of_range_is_named() {
     };
     let hello = |at, word| PeerHello::decode(&with(hello.encode(), at, word)).expect_err("refused").0;
     assert!(hello(0, 0x7265_6570 | 9 << 32).contains("versions"));
-    assert!(hello(16, 128 | 1 << 32).contains("node") && hello(16, 2 | 3 << 32).contains("purpose"));
+    assert!(hello(16, 128 | 1 << 32).contains("node") && hello(16, 2 | 4 << 32).contains("purpose"));
     assert!(hello(24, 1 << Term::BITS).contains("term"));
     let ask = |ask: Ask, at, word| Ask::decode(&with(ask.encode(), at, word)).expect_err("refused").0;
     let term = Term::ZERO;
     let sync = Ask::Sync { term, base: term, cuts: vec![1], streams: 1 };
-    assert!(ask(Ask::Canvass { term }, 0, 7).contains("unknown"));
+    assert!(ask(Ask::Canvass { term }, 0, 8).contains("unknown"));
     assert!(ask(Ask::Canvass { term }, 0, 1 | 1 << 32).contains("bits"));
     assert!(ask(Ask::Fetch { term, stream: 0, from: 0 }, 16, 1 << 10).contains("stream"));
     assert!(ask(sync.clone(), 24, 1025).contains("streams") && ask(sync, 32, 1025).contains("list"));

@@ -1,7 +1,7 @@
 //! What a replica hears, and what it then does.
 
 use longarm_base::{NodeId, Term};
-use longarm_wire::{Answer, Ask, Report};
+use longarm_wire::{Answer, Ask, Report, Stay};
 
 use crate::StartSet;
 use crate::page::Beat;
@@ -28,8 +28,15 @@ pub enum Event {
     NotInstalled(Term),
     /// The leader's connections to a follower are gone: it no longer counts.
     Lost(NodeId),
-    /// The promise made to the leader is taken back by it (`page::RELEASED`).
+    /// The leader of that term takes back what it was promised (`page::RELEASED`). As long as the page says
+    /// so this is told again after each tick: a heartbeat that was seen late undoes it.
     Released(Term),
+    /// Somebody may ask: this leader is to let that one lead.
+    HandOver(NodeId),
+    /// What [`Action::Drain`] waits for has come.
+    Drained(Term),
+    /// What [`Action::Release`] does is done, as far as it could be.
+    Parted(Term),
 }
 
 /// Something to do, in this order. What says so is answered with an event before any other event is handled.
@@ -57,6 +64,16 @@ pub enum Action {
     Form(Term),
     /// Serve: a majority is synced, and all older leases are over.
     Serve(Term),
+    /// Vouch for no client's lease any more; when all are over, take no new writes; when those that were
+    /// taken are applied and answered, and that replica has all of them: [`Event::Drained`].
+    Drain(Term, NodeId),
+    /// A wish to hand over is declined; what goes on goes on.
+    Decline(Stay),
+    /// Nobody is handed over to: what [`Action::Drain`] stopped goes on.
+    Resume(Stay),
+    /// End the own lease for good; then beat no more, and take back what followers promised. When that has
+    /// landed on this one: [`Event::Parted`].
+    Release(Term, NodeId),
     /// End what the term that was led was doing: no answer, no WRITE, no heartbeat of it any more.
     StepDown(Term),
 }

@@ -37,12 +37,14 @@
 //!     leader whose base is the old sync term gives everything to one who holds a mixture.
 //! (8) Who forms and has no majority after an election's time without progress gives up, so that others, or
 //!     itself, stand again.
+//! (9) A leader that is asked to hands over (`leave.rs`).
 
 mod event;
+mod leave;
 mod role;
 
 pub use event::{Action, Event, Kept, Prepare};
-pub use role::{Role, RoleKind};
+pub use role::{Leaving, Role, RoleKind};
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Report};
@@ -101,7 +103,7 @@ impl Machine {
             mixed: false,
             ready: None,
             role: Role::Following { owes: false, rest: now },
-            watch: Watch::new(now),
+            watch: Watch::new(promised, now),
             pending: None,
             vain: 0,
             chance: seed | 1,
@@ -170,15 +172,15 @@ impl Machine {
                 }
             }
             Event::Lost(node) => {
-                if let Role::Forming { synced, .. } | Role::Leading { synced } = &mut self.role {
+                if let Role::Forming { synced, .. } | Role::Leading { synced, .. } = &mut self.role {
                     synced.remove(node);
                 }
+                self.go_on_leaving(now, todo);
             }
-            Event::Released(term) => {
-                if term == self.promised && matches!(self.role, Role::Following { .. }) {
-                    self.watch.release();
-                }
-            }
+            Event::Released(term) => self.released(term, now),
+            Event::HandOver(to) => self.leave(to, now, todo),
+            Event::Drained(term) => self.drained(term, now, todo),
+            Event::Parted(term) => self.parted(term, now, todo),
         }
     }
 
@@ -189,7 +191,7 @@ impl Machine {
 
     /// Sent a heartbeat, or is about to: the leader keeps the promise that it asks of others.
     pub fn beat(&mut self, now: Nanos) {
-        self.watch.touch(now);
+        self.watch.touch(self.promised, now);
     }
 
     /// A follower took some of what the leader gives it: who forms is not to give up yet, however much there
@@ -215,7 +217,7 @@ impl Machine {
             Role::Gathering { until, .. } | Role::Forming { until, .. } if now >= *until => {
                 self.give_up(now, todo);
             }
-            _ => {}
+            _ => self.go_on_leaving(now, todo),
         }
     }
 
@@ -263,6 +265,8 @@ impl Machine {
                     && self.watch.suspects(&self.timing, now);
                 todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
             }
+            // For whoever waits to hear of a leader; nothing rests on it.
+            Ask::Serves { .. } => {}
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
             // Not if its memory was lost (L2).
             Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
@@ -277,7 +281,7 @@ impl Machine {
             Ask::Promise { .. } => self.follow(true, now),
             Ask::Sync { base, cuts, streams, .. } => {
                 self.follow(false, now);
-                self.watch.touch(now);
+                self.watch.touch(term, now);
                 self.ready = Some(term);
                 let kept = match self.sync {
                     None => Kept::Nothing,
@@ -293,7 +297,7 @@ impl Machine {
                 // The candidate that it rested for is there.
                 self.role = Role::Following { owes: false, rest: now };
                 self.vain = 0;
-                self.watch.touch(now);
+                self.watch.touch(term, now);
                 if self.sync != Some(term) {
                     (self.sync, self.mixed) = (Some(term), false);
                     todo.push(Action::Adopt(term, reclaimed));
@@ -418,7 +422,7 @@ impl Machine {
             return;
         }
         (self.sync, self.mixed) = (Some(term), false);
-        self.watch.touch(now);
+        self.watch.touch(term, now);
         let until = now + self.election() + self.spread();
         self.role = Role::Forming { synced: Nodes::NONE, until };
         todo.push(Action::Form(term));
@@ -428,14 +432,14 @@ impl Machine {
     /// One more is synced.
     fn one_more(&mut self, node: NodeId, todo: &mut Vec<Action>) {
         match &mut self.role {
-            Role::Leading { synced } => {
+            Role::Leading { synced, .. } => {
                 synced.add(node);
             }
             Role::Forming { synced, .. } => {
                 synced.add(node);
                 let synced = *synced;
                 if self.group.is_majority(synced) {
-                    self.role = Role::Leading { synced };
+                    self.role = Role::Leading { synced, leaving: None };
                     self.vain = 0;
                     todo.push(Action::Serve(self.promised));
                 }

@@ -49,7 +49,20 @@ pub enum Role {
     Leading {
         /// Who is synced.
         synced: Nodes,
+        /// Whether, and to whom, it hands over.
+        leaving: Option<Leaving>,
     },
+}
+
+/// How far a leader is that hands over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Leaving {
+    /// Who is to lead.
+    pub to: NodeId,
+    /// Until when it tries.
+    pub until: Nanos,
+    /// It has ended its lease, and cannot stay.
+    pub released: bool,
 }
 
 /// The part without its particulars.

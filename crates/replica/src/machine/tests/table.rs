@@ -85,6 +85,7 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let synced = Event::Answered(NodeId(0), Answer::Synced { term: MINE });
     let leading = || forming().after(0, [synced.clone()]);
     let disk = |term| vec![Event::Promised(term), Event::Unpromised(term)];
+    let drains = || leading().after(1, [Event::HandOver(NodeId(0))]);
     vec![
         ("follower", follower(), vec![]),
         ("follower, promises a candidate's term", follower().after(1, [promise()]), disk(candidate)),
@@ -109,6 +110,8 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ("installing", installing(), vec![]),
         ("forming", forming(), vec![]),
         ("leader", leading(), vec![]),
+        ("leader, hands over", drains(), vec![]),
+        ("leader, hands over and has released", drains().after(1, [Event::Drained(MINE)]), vec![]),
         (
             "leader, promises a candidate's term",
             leading().after(1, [asked(Ask::Promise { term: HIGH })]),
@@ -137,6 +140,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
             ("sync of another base", sync(term, OLD)),
             ("adopt", Ask::Adopt { term, reclaimed: 0 }),
             ("stand", Ask::Stand { term }),
+            ("serves", Ask::Serves { term, since: Nanos(0) }),
         ] {
             add(format!("{what} ({which})"), Event::Asked(from, ask));
         }
@@ -163,6 +167,13 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         add(format!("released{which}"), Event::Released(term));
     }
     add("lost".into(), Event::Lost(NodeId(0)));
+    for to in 0..4 {
+        add(format!("to {to} (hand over)"), Event::HandOver(NodeId(to)));
+    }
+    for (what, event) in [("drained", Event::Drained as fn(Term) -> Event), ("parted", Event::Parted)] {
+        add(what.into(), event(promised));
+        add(format!("{what} (older)"), event(OLD));
+    }
     all
 }
 
@@ -176,7 +187,11 @@ fn role(machine: &Machine) -> String {
             let all: Vec<u8> = own.chain(reports.iter().map(|(node, _)| node.0)).collect();
             format!("{kind} {all:?}")
         }
-        Role::Forming { synced, .. } | Role::Leading { synced } => format!("{kind} {synced:?}"),
+        Role::Leading { synced, leaving: Some(leaving) } => {
+            let how = if leaving.released { "has released" } else { "drains for" };
+            format!("{kind} {synced:?}, {how} {}", leaving.to)
+        }
+        Role::Forming { synced, .. } | Role::Leading { synced, .. } => format!("{kind} {synced:?}"),
         Role::Following { .. } | Role::Installing { .. } => kind.to_string(),
     }
 }
@@ -240,6 +255,10 @@ fn does(action: &Action) -> String {
         Action::Install(start) => format!("install {} from {}", start.term, start.base),
         Action::Form(term) => format!("form {term}"),
         Action::Serve(term) => format!("serve {term}"),
+        Action::Drain(term, to) => format!("drain {term} for {to}"),
+        Action::Decline(why) => format!("decline: {why:?}").to_lowercase(),
+        Action::Resume(why) => format!("resume: {why:?}").to_lowercase(),
+        Action::Release(term, to) => format!("release {term} for {to}"),
         Action::StepDown(term) => format!("step down from {term}"),
     }
 }
@@ -321,8 +340,9 @@ are over. In brackets, whose term a question names: an older one (4.0); the one 
 higher one of its node (9.2); one that is not the asker's own (9.2, asked by node 0). `->` is an answer, of
 node 2. *Holds* is the sync term; *mixed*: what is held may be part of that start set and part of others.
 *Promises anew*: a leader was heard of, so that no report is given for the time of a promise. *Rests*: it does
-not stand for some time. *Heard*: its own next term will be higher. An empty field: as before. In a state that
-waits for its disk or for a survey, nothing else is handled.
+not stand for some time. *Heard*: its own next term will be higher. *To 0 (hand over)*: an operator wants node
+0 to lead; *drained* and *parted* end what is then done. An empty field: as before. In a state that waits for
+its disk or for a survey, nothing else is handled.
 ";
 
 #[test]

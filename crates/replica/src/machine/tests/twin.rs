@@ -52,6 +52,10 @@ struct Rules {
     laggards_kept: bool,
     /// What is overwritten in part is not taken for the start set of its sync term.
     mixture_known: bool,
+    /// Who hands over takes promises back when clients' leases have ended.
+    readers_awaited: bool,
+    /// And when it has ended its own.
+    own_lease_ended: bool,
 }
 
 const ALL: Rules = Rules {
@@ -73,6 +77,8 @@ const ALL: Rules = Rules {
     overwritten_kept: true,
     laggards_kept: true,
     mixture_known: true,
+    readers_awaited: true,
+    own_lease_ended: true,
 };
 
 /// The first seed below `seeds` at which something is wrong, and what.
@@ -100,7 +106,7 @@ fn a_group_loses_nothing_and_comes_back() {
         Some(seed) => seed..seed + 1,
         None => 0..number("SEEDS").unwrap_or(2_000),
     };
-    let (mut terms, mut reads, mut commits) = (0, 0, 0);
+    let (mut terms, mut reads, mut commits, mut handed) = (0, 0, 0, 0);
     let count = seeds.end - seeds.start;
     for seed in seeds {
         let mut world = World::new(seed, ALL);
@@ -110,8 +116,10 @@ fn a_group_loses_nothing_and_comes_back() {
         terms += world.judge.terms_served() as u64;
         reads += world.judge.reads;
         commits += world.judge.commits;
+        handed += world.judge.handed;
     }
     assert!(count < 100 || terms > 3 * count, "{terms} terms in {count} runs");
+    assert!(count < 100 || handed > count / 2, "{handed} leaders handed over in {count} runs");
     assert!(count < 100 || reads.min(commits) > 50 * count, "{reads} reads, {commits} commits");
 }
 
@@ -213,4 +221,14 @@ fn a_world_that_wipes_laggards_to_overwrite_them_is_found_out() {
 #[test]
 fn a_world_that_takes_a_mixture_for_a_start_set_is_found_out() {
     is_found_out(|rules| rules.mixture_known = false, &["SyncMeaning"]);
+}
+
+#[test]
+fn a_world_that_hands_over_while_clients_hold_leases_is_found_out() {
+    is_found_out(|rules| rules.readers_awaited = false, &["OldLeasesOver"]);
+}
+
+#[test]
+fn a_world_whose_leaders_hand_over_and_keep_their_lease_is_found_out() {
+    is_found_out(|rules| rules.own_lease_ended = false, &["OldLeasesOver"]);
 }

@@ -3,6 +3,7 @@
 //! rules of it that can be switched off are those of [`Rules`].
 
 mod copies;
+mod leave;
 
 use std::collections::BTreeMap;
 
@@ -46,6 +47,8 @@ pub enum Write {
         beat: Beat,
         sent: Nanos,
     },
+    /// Promises are taken back.
+    Release,
     Copy {
         term: Term,
         stream: usize,
@@ -71,6 +74,9 @@ pub struct Reign {
     attached: BTreeMap<usize, Attached>,
     beats: u64,
     next_beat: Nanos,
+    /// The moment that clients were last vouched for.
+    vouched: Nanos,
+    drain: Option<leave::Drain>,
 }
 
 struct Attached {
@@ -108,7 +114,11 @@ impl World {
     pub fn tick(&mut self, node: usize) {
         let page = self.nodes[node].page;
         self.tell(node, Event::Tick(page));
+        if self.nodes[node].released != Term::ZERO {
+            self.tell(node, Event::Released(self.nodes[node].released));
+        }
         self.reign(node);
+        self.drain(node);
     }
 
     /// Tells the machine, and does what it says.
@@ -165,6 +175,10 @@ impl World {
                     reign.serves = true;
                 }
             }
+            Action::Drain(_, to) => self.begin_drain(node, to),
+            Action::Decline(_) => {}
+            Action::Resume(_) => self.end_drain(node),
+            Action::Release(term, to) => self.release(node, term, to),
             Action::StepDown(_) => {
                 self.nodes[node].reign = None;
                 self.nodes[node].installing = None;
@@ -264,6 +278,8 @@ impl World {
             attached: BTreeMap::new(),
             beats: 0,
             next_beat: Nanos(0),
+            vouched: Nanos(0),
+            drain: None,
         });
         self.tell(node, Event::Installed(term));
     }
@@ -391,6 +407,7 @@ impl World {
             match write {
                 Write::Entry { stream, position } => there.memory.put(term, stream, position),
                 Write::Beat { beat, .. } => there.page = beat,
+                Write::Release => there.released = term,
                 Write::Copy { term, stream, from, to } => {
                     (from..to).for_each(|position| there.memory.put(term, stream, position));
                 }
@@ -424,6 +441,7 @@ impl World {
         let Some(reign) = self.nodes[node].reign.as_mut().filter(|reign| reign.term == term) else { return };
         let current = reign.attached.get(&follower).is_some_and(|attached| attached.conn == conn);
         match write {
+            Write::Release => self.released(node, follower),
             _ if !ok && current => self.detach(node, follower),
             _ if !ok => {}
             Write::Entry { stream, position } => {
@@ -432,7 +450,10 @@ impl World {
             }
             Write::Beat { sent, .. } => {
                 reign.lease.renew(id(follower), sent);
-                self.judge.leases(term, clock.real(reign.lease.end(now)), real);
+                if reign.keeps_lease(&self.rules) {
+                    self.judge.leases(term, clock.real(reign.lease.end(now)), real);
+                }
+                self.vouch(node);
             }
             Write::Copy { .. } | Write::Place { .. } if current => {
                 self.nodes[node].machine.progress(now);
@@ -471,8 +492,11 @@ impl World {
         let stream = self.dice.pick(STREAMS);
         let Some(reign) = &self.nodes[node].reign else { return };
         let term = reign.term;
-        if now < reign.lease.end(now) {
+        if now < reign.lease.end(now) && reign.keeps_lease(&self.rules) {
             self.judge.reads(term);
+        }
+        if reign.holds_writes() {
+            return;
         }
         let open = reign.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
         let conns: Vec<usize> = open.map(|attached| attached.conn).collect();
@@ -506,6 +530,6 @@ fn queue_of(write: Write) -> usize {
     match write {
         Write::Entry { stream, .. } => stream,
         Write::Copy { .. } | Write::Place { .. } => COPIES,
-        Write::Beat { .. } => BEATS,
+        Write::Beat { .. } | Write::Release => BEATS,
     }
 }

@@ -16,6 +16,8 @@ pub struct Judge {
     committed: Lens,
     /// Until when the lease of a term lasts, in real time.
     leases: BTreeMap<Term, u64>,
+    /// The same of clients' leases.
+    readers: BTreeMap<Term, u64>,
     /// What each replica promised.
     promised: BTreeMap<NodeId, Term>,
     /// The first thing that was wrong.
@@ -23,6 +25,9 @@ pub struct Judge {
     /// How much was seen.
     pub reads: u64,
     pub commits: u64,
+    /// Leaders that handed over, and another served next.
+    pub handed: u64,
+    heirs: BTreeMap<Term, NodeId>,
 }
 
 fn len(lens: &Lens, term: Term, stream: usize) -> u64 {
@@ -70,7 +75,12 @@ impl Judge {
             let text = format!("Complete: {term} serves without {of}/{stream} up to {committed}");
             self.wrong(text);
         }
-        let held = self.leases.range(..term).find(|&(_, &end)| end > now);
+        let before = self.heirs.range(..term).next_back();
+        if before.is_some_and(|(&old, &heir)| heir == node && old.counter() + 1 == term.counter()) {
+            self.handed += 1;
+        }
+        let mut held = self.leases.range(..term).chain(self.readers.range(..term));
+        let held = held.find(|&(_, &end)| end > now);
         if let Some((old, end)) = held {
             let text = format!("OldLeasesOver: {term} serves {} ns before {old} has ended", end - now);
             self.wrong(text);
@@ -112,6 +122,20 @@ impl Judge {
         if let Some(later) = self.served_after(term).filter(|_| end > now) {
             self.wrong(format!("OldLeasesOver: {term} has a lease while {later} serves"));
         }
+    }
+
+    /// A client may hold a lease until then.
+    pub fn vouches(&mut self, term: Term, end: u64) {
+        let known = self.readers.entry(term).or_default();
+        *known = end.max(*known);
+    }
+
+    /// The leader of a term ends its lease, and wants another to lead.
+    pub fn releases(&mut self, term: Term, heir: NodeId, ended: bool) {
+        if ended {
+            self.leases.insert(term, 0);
+        }
+        self.heirs.insert(term, heir);
     }
 
     pub fn reads(&mut self, term: Term) {

@@ -86,6 +86,7 @@ pub enum Event {
     Land { conn: usize, write: Write },
     Done { conn: usize, write: Write, ok: bool },
     Client,
+    Operator,
     Fault,
     Mend { from: usize, to: usize },
     Resume(usize),
@@ -112,6 +113,8 @@ pub struct Node {
     /// It is being overwritten, or was in part, whether the machine says so or not.
     pub blended: bool,
     pub page: Beat,
+    /// The page's word of a leader that hands over.
+    pub released: Term,
     /// The term whose WRITEs land here.
     pub fence: Option<Term>,
     /// The connection on which each of the others last asked, and how far it came.
@@ -133,6 +136,8 @@ pub struct World {
     pub calm: bool,
     /// How long parts of a copy may take.
     pub slow: u64,
+    /// Longest time between two faults.
+    fault_most: u64,
     /// The last events, if somebody wants to see them.
     pub trace: Option<VecDeque<String>>,
     pub events: u64,
@@ -162,6 +167,7 @@ impl World {
             judge,
             calm: false,
             slow,
+            fault_most: 0,
             trace: None,
             events: 0,
             commits_before: 0,
@@ -169,6 +175,11 @@ impl World {
         (0..world.nodes.len()).for_each(|node| world.after(US, Event::Tick(node)));
         world.after(MS, Event::Client);
         world.after(800 * MS, Event::Fault);
+        // In half of the worlds leaders are asked to hand over, in half of those with time to do it.
+        if seed % 8 < 4 {
+            world.after(600 * MS, Event::Operator);
+        }
+        world.fault_most = if seed % 8 < 2 { 2_400 * MS } else { 300 * MS };
         world
     }
 
@@ -249,8 +260,13 @@ impl World {
                 self.after(delay, Event::Client);
                 self.client();
             }
+            Event::Operator if !self.calm => {
+                let delay = self.dice.within(50 * MS, 800 * MS);
+                self.after(delay, Event::Operator);
+                self.operate();
+            }
             Event::Fault if !self.calm => {
-                let delay = self.dice.within(20 * MS, 300 * MS);
+                let delay = self.dice.within(20 * MS, self.fault_most);
                 self.after(delay, Event::Fault);
                 self.fault();
             }
@@ -260,7 +276,7 @@ impl World {
                 self.go_on(node);
             }
             Event::Restart { node, memory } if !self.nodes[node].up => self.restart(node, memory),
-            Event::Disk { .. } | Event::Fault | Event::Restart { .. } => {}
+            Event::Disk { .. } | Event::Fault | Event::Operator | Event::Restart { .. } => {}
         }
     }
 
@@ -371,7 +387,7 @@ impl World {
         if !memory {
             (node.lost, node.blended) = (true, false);
             node.memory.clear();
-            node.page = Beat::default();
+            (node.page, node.released) = (Beat::default(), Term::ZERO);
             if !self.rules.persist_promise {
                 node.disk = Term::ZERO;
             }
@@ -443,6 +459,7 @@ fn node(me: NodeId, members: &[NodeId], rules: &Rules, dice: &mut Dice) -> Node 
         lost: false,
         blended: false,
         page: Beat::default(),
+        released: Term::ZERO,
         fence: None,
         heard_on: BTreeMap::new(),
         installing: None,

@@ -1,0 +1,97 @@
+//! A leader hands over, on request: no replica waits for a time to pass, but clients' leases end.
+//!
+//! ```text
+//! leader                                          the other           followers
+//! vouch no more; clients' leases end              (serves on meanwhile)
+//! drain: take no new writes, answer those taken   has all of them
+//! end the own lease; no heartbeat any more
+//! release ------------------------------------->  free to report      free to report
+//! step down
+//! stand --------------------------------------->  stands: promise ->  report
+//!                                                 install, form, serve
+//! ```
+//! (1) What was promised to a leader protects leases: its own, and those of clients that rest on it. Only
+//!     when the clients' have ended, and it has ended its own, it takes promises back (rules ReleaseAfter
+//!     and ReleaseOwn of `docs/spec`). From then on it must not stay, whatever comes of the rest.
+//! (2) Before that nothing is lost by staying: it does so if the other falls behind, or time is over.
+//! (3) Nothing else rests on any of it. Writes that were not drained are committed or not, as at the end of
+//!     any term; a question that is lost, or a replica that dies, leaves an election after the usual times.
+//! (4) Others do not stand within an election's time: two candidates at a time hinder each other, and the one
+//!     that was asked may have a slow disk.
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Ask, Stay};
+
+use super::{Action, Leaving, Machine, Role};
+
+impl Machine {
+    /// Somebody wants another to lead.
+    pub(super) fn leave(&mut self, to: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+        let (me, member) = (self.group.me(), self.group.members().has(to));
+        let Role::Leading { synced, leaving } = &mut self.role else { return };
+        let why = match leaving {
+            Some(_) => Stay::Busy,
+            None if to == me => Stay::Leads,
+            None if !member => Stay::Stranger,
+            None if !synced.has(to) => Stay::Behind,
+            None => {
+                let until = now + self.timing.promise + self.timing.election;
+                *leaving = Some(Leaving { to, until, released: false });
+                return todo.push(Action::Drain(self.promised, to));
+            }
+        };
+        todo.push(Action::Decline(why));
+    }
+
+    /// Time has passed, or a follower is lost.
+    pub(super) fn go_on_leaving(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Leading { synced, leaving: Some(Leaving { to, until, released }) } = self.role else {
+            return;
+        };
+        let why = match (released, synced.has(to), now >= until) {
+            (true, _, true) => return self.give_up(now, todo),
+            (false, false, _) => Stay::Behind,
+            (false, true, true) => Stay::Late,
+            _ => return,
+        };
+        self.role = Role::Leading { synced, leaving: None };
+        todo.push(Action::Resume(why));
+    }
+
+    /// All that was under way has come to an end.
+    pub(super) fn drained(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
+        let until = now + self.timing.suspect;
+        match &mut self.role {
+            Role::Leading { leaving: Some(leaving), .. } if !leaving.released && term == self.promised => {
+                (leaving.until, leaving.released) = (until, true);
+                todo.push(Action::Release(term, leaving.to));
+            }
+            _ => {}
+        }
+    }
+
+    /// The leader of that term has taken back what it was promised, and somebody was asked to stand.
+    pub(super) fn released(&mut self, term: Term, now: Nanos) {
+        let idle = matches!(self.role, Role::Following { owes: false, .. } | Role::Canvassing { .. });
+        if self.watch.release(term) && idle {
+            self.rest(self.timing.election, now);
+        }
+    }
+
+    /// Promises are taken back.
+    pub(super) fn parted(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
+        match self.role {
+            Role::Leading { leaving: Some(Leaving { to, released: true, .. }), .. }
+                if term == self.promised =>
+            {
+                // First, so that no fence finds a connection of this term's.
+                self.end_reign(todo);
+                todo.push(Action::Ask(to, Ask::Stand { term }));
+                // Its own promise, too: its lease is over.
+                self.watch.release(term);
+                self.rest(self.timing.election, now);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! A leader hands over: what it waits for, and the word by which it takes promises back.
+
+use longarm_base::{Nanos, NodeId, Term};
+
+use super::{Reign, Rules, Stage, Write, id};
+use crate::machine::tests::twin::world::{Node, TIMING, World};
+use crate::{Event, RoleKind};
+
+/// How far a leader is that hands over.
+pub struct Drain {
+    to: usize,
+    /// Clients' leases are over, and no new write is taken.
+    holds: bool,
+    /// Its own lease is ended.
+    released: bool,
+}
+
+impl Reign {
+    /// Whether it may show what it sees, as far as its lease goes.
+    pub fn keeps_lease(&self, rules: &Rules) -> bool {
+        !rules.own_lease_ended || self.drain.as_ref().is_none_or(|drain| !drain.released)
+    }
+
+    pub fn holds_writes(&self) -> bool {
+        self.drain.as_ref().is_some_and(|drain| drain.holds)
+    }
+}
+
+impl World {
+    /// Somebody asks a leader, or whoever may be one, to hand over.
+    pub fn operate(&mut self) {
+        let leads = |node: &Node| node.machine.kind() == RoleKind::Leader;
+        let Some(node) = self.nodes.iter().position(leads).filter(|&node| self.acts(node)) else { return };
+        let to = self.dice.pick(self.nodes.len() + 1);
+        self.tell(node, Event::HandOver(id(to)));
+    }
+
+    /// Clients are vouched for by the moment that the lease rests on; their clocks may be slow.
+    pub fn vouch(&mut self, node: usize) {
+        let (now, clock) = (self.local(node), self.nodes[node].clock);
+        let Some(reign) = self.nodes[node].reign.as_mut().filter(|reign| reign.drain.is_none()) else {
+            return;
+        };
+        let renewed = reign.lease.renewed(now);
+        if renewed > Nanos(0) && reign.serves {
+            reign.vouched = renewed;
+            let length = self.rules.lease_timing().lease().0;
+            self.judge.vouches(reign.term, clock.real(renewed) + length / 99 * 100);
+        }
+    }
+
+    pub fn begin_drain(&mut self, node: usize, to: NodeId) {
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        reign.drain = Some(Drain { to: usize::from(to.0), holds: false, released: false });
+    }
+
+    pub fn end_drain(&mut self, node: usize) {
+        if let Some(reign) = &mut self.nodes[node].reign {
+            reign.drain = None;
+        }
+    }
+
+    /// What a drain waits for.
+    pub fn drain(&mut self, node: usize) {
+        let now = self.local(node);
+        let awaited = self.rules.readers_awaited;
+        let memory = &self.nodes[node].memory;
+        let Some(reign) = &self.nodes[node].reign else { return };
+        let Some(drain) = reign.drain.as_ref().filter(|drain| !drain.released) else { return };
+        let (term, to) = (reign.term, drain.to);
+        let synced = reign.attached.get(&to).is_some_and(|other| matches!(other.stage, Stage::Synced));
+        let has = reign.gates.iter().enumerate().all(|(stream, gate)| {
+            let written = memory.len(term, stream);
+            gate.clone().committed(written) == written && gate.acked(id(to)) == written
+        });
+        let over = now >= reign.vouched + TIMING.promise || !awaited;
+        let drained = drain.holds && synced && has;
+        if let Some(drain) = self.nodes[node].reign.as_mut().and_then(|reign| reign.drain.as_mut()) {
+            drain.holds |= over;
+        }
+        if drained {
+            self.tell(node, Event::Drained(term));
+        }
+    }
+
+    pub fn release(&mut self, node: usize, term: Term, to: NodeId) {
+        let ended = self.rules.own_lease_ended;
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        let Some(drain) = &mut reign.drain else { return };
+        drain.released = true;
+        reign.next_beat = Nanos(u64::MAX);
+        let open = reign.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
+        let conns: Vec<usize> = open.map(|attached| attached.conn).collect();
+        self.judge.releases(term, to, ended);
+        conns.into_iter().for_each(|conn| self.post(conn, Write::Release));
+    }
+
+    /// It landed on one of them, or cannot.
+    pub fn released(&mut self, node: usize, follower: usize) {
+        let Some(reign) = &self.nodes[node].reign else { return };
+        let is_heir = reign.drain.as_ref().is_some_and(|drain| drain.to == follower);
+        if is_heir {
+            let term = reign.term;
+            self.tell(node, Event::Parted(term));
+        }
+    }
+}

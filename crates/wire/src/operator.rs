@@ -1,0 +1,138 @@
+//! What an operator asks of a replica, on a connection of its own ([`Purpose::Operate`](crate::Purpose)).
+//!
+//! ```text
+//! move leader to node   -> moved, stays, elsewhere, unheard
+//! ```
+//! Each order is answered once, or the connection is over. A message is `kind u32 | 0 u32`, then words, as in
+//! `peer.rs`.
+
+use longarm_base::{Nanos, NodeId, Term};
+
+use crate::codec::{Bad, Fields, Out, kind, node, take_term};
+
+/// An order to a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    /// That leads: to let another lead in its place.
+    MoveLeader {
+        /// Who is to lead.
+        to: NodeId,
+    },
+}
+
+/// What came of an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// Another node leads since then.
+    Moved {
+        /// Who: the one that was to, unless it failed and others elected another.
+        leader: NodeId,
+        /// Its term.
+        term: Term,
+        /// From when no new write was taken until the other served.
+        gap: Nanos,
+    },
+    /// Nothing has changed: this node leads on.
+    Stays(Stay),
+    /// This node does not lead.
+    Elsewhere {
+        /// Who does, if it knows.
+        leader: Option<NodeId>,
+    },
+    /// It has given up leading, and has not heard of another leader in time.
+    Unheard,
+}
+
+/// Why a leader goes on to lead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Stay {
+    /// It is the one that is to lead.
+    Leads = 0,
+    /// The other is not of the group.
+    Stranger = 1,
+    /// The other is not in sync, or no longer.
+    Behind = 2,
+    /// It is handing over already.
+    Busy = 3,
+    /// Not all that was under way came to an end in time, or not at the other.
+    Late = 4,
+}
+
+impl Stay {
+    const ALL: [Stay; 5] = [Stay::Leads, Stay::Stranger, Stay::Behind, Stay::Busy, Stay::Late];
+}
+
+/// No node, where one may be.
+const NOBODY: u64 = u64::MAX;
+
+impl Order {
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        let Order::MoveLeader { to } = self;
+        let mut out = Out(Vec::with_capacity(16));
+        out.kind(1);
+        out.u64(u64::from(to.0));
+        out.0
+    }
+
+    /// Takes received bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<Order, Bad> {
+        let mut fields = Fields(bytes);
+        let order = match kind(&mut fields)? {
+            1 => Order::MoveLeader { to: node(fields.u64()?)? },
+            _ => return Err(Bad("unknown order of an operator")),
+        };
+        fields.end()?;
+        Ok(order)
+    }
+}
+
+impl Reply {
+    /// The bytes to send.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Out(Vec::with_capacity(32));
+        match *self {
+            Reply::Moved { leader, term, gap } => {
+                out.kind(1);
+                out.u64(u64::from(leader.0));
+                out.u64(term.bits());
+                out.u64(gap.0);
+            }
+            Reply::Stays(why) => {
+                out.kind(2);
+                out.u64(why as u64);
+            }
+            Reply::Elsewhere { leader } => {
+                out.kind(3);
+                out.u64(leader.map_or(NOBODY, |leader| u64::from(leader.0)));
+            }
+            Reply::Unheard => out.kind(4),
+        }
+        out.0
+    }
+
+    /// Takes received bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<Reply, Bad> {
+        let mut fields = Fields(bytes);
+        let reply = match kind(&mut fields)? {
+            1 => {
+                let (leader, term) = (node(fields.u64()?)?, take_term(&mut fields)?);
+                Reply::Moved { leader, term, gap: Nanos(fields.u64()?) }
+            }
+            2 => {
+                let why = fields.u64()?;
+                let known = Stay::ALL.into_iter().find(|known| *known as u64 == why);
+                Reply::Stays(known.ok_or(Bad("unknown reason to stay"))?)
+            }
+            3 => {
+                let leader = fields.u64()?;
+                Reply::Elsewhere { leader: if leader == NOBODY { None } else { Some(node(leader)?) } }
+            }
+            4 => Reply::Unheard,
+            _ => return Err(Bad("unknown reply to an operator")),
+        };
+        fields.end()?;
+        Ok(reply)
+    }
+}
