@@ -69,6 +69,11 @@ pub enum Event {
         /// The number by which clients know this server.
         boot: u64,
     },
+    /// A leader ended its lease for good, and takes back what it was promised: another is to lead.
+    HandedOver {
+        /// Its term.
+        term: Term,
+    },
     /// A leader ended all that its term was doing.
     SteppedDown {
         /// Its term.

@@ -93,6 +93,9 @@ fn once(
     if closing {
         return Executed::Answer(Outcome::of(Status::Closing));
     }
+    if context.shared.holds_writes() {
+        return wait_to_tell(stalled);
+    }
     let engine = &context.shared.engine;
     let before = context.hand.stream.as_ref().map(Stream::written);
     let outcome = match request.kind {
@@ -149,8 +152,8 @@ fn written(hand: &Hand<Mapped>, before: Option<u64>) -> Option<At> {
     (stream.written() > before).then_some(At { stream: stream.number, position: before })
 }
 
-/// It is tried again until it can be told, or the connection ends: another write of the key is under way, or
-/// the lease is not there now.
+/// It is tried again until it can be told, or the connection ends: another write of the key is under way, the
+/// lease is not there now, or the leader hands over.
 fn wait_to_tell(stalled: &mut Option<Nanos>) -> Executed {
     *stalled = Some(Nanos(u64::MAX));
     Executed::Wait

@@ -146,8 +146,9 @@ impl<Q: QueuePair> Housekeeper<Q> {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
             let moment = self.shared.moment();
-            // A leader that forms has followers to bring in line, and writes nothing yet.
-            let quiet = self.shared.phase() == Phase::Forming;
+            // A leader that forms has followers to bring in line, and writes nothing yet; one that hands over
+            // writes nothing more.
+            let quiet = self.shared.phase() == Phase::Forming || self.shared.holds_writes();
             let replicated = self.replicate(moment);
             if (!quiet && self.pass(moment)) || replicated == Pumped::Busy {
                 tick = TICK_MIN;

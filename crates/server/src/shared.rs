@@ -89,6 +89,8 @@ pub(crate) struct Shared {
     phase: AtomicU8,
     /// When the drain must be over, once it began.
     deadline: AtomicU64,
+    /// Writes wait: a leader hands over.
+    held: AtomicBool,
     grow_failed: AtomicBool,
 }
 
@@ -168,6 +170,7 @@ impl Shared {
             next_client: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Serving as u8),
             deadline: AtomicU64::new(u64::MAX),
+            held: AtomicBool::new(false),
             grow_failed: AtomicBool::new(false),
         })
     }
@@ -195,6 +198,26 @@ impl Shared {
     /// Clients may trust the memory for a lease from `stamp` on.
     pub fn vouch(&self, stamp: Nanos, moment: Moment) {
         self.control.beat(stamp, moment.unix);
+    }
+
+    /// Of a group's leader: its own lease lasts until then.
+    pub fn set_lease(&self, end: Nanos) {
+        if let Some(later) = &self.engine.later {
+            later.set_lease(end);
+        }
+    }
+
+    /// Whether new writes are to wait.
+    pub fn hold_writes(&self, hold: bool) {
+        // Relaxed: who sees it late takes some writes more, as if they had come sooner.
+        self.held.store(hold, Ordering::Relaxed);
+    }
+
+    /// Whether they do.
+    #[inline]
+    pub fn holds_writes(&self) -> bool {
+        // Relaxed: as in `hold_writes`.
+        self.held.load(Ordering::Relaxed)
     }
 
     /// Whether what was just seen here may be told to a client: it is the newest there is. In a group that

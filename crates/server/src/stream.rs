@@ -83,6 +83,12 @@ impl Progress {
         self.applied.load(Ordering::Acquire) > position
     }
 
+    /// All positions below this are applied.
+    pub fn applied(&self) -> u64 {
+        // Acquire: as in `is_applied`.
+        self.applied.load(Ordering::Acquire)
+    }
+
     /// All positions below this are written.
     pub fn written(&self) -> u64 {
         // Acquire: those entries are whole in the arena; pairs with `Stream::push`.

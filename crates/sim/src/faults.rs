@@ -36,6 +36,13 @@ pub enum What {
         /// For how long.
         time: Nanos,
     },
+    /// No fault: an operator wants another replica to lead, unless an order of his is under way.
+    Move {
+        /// Which.
+        to: u32,
+        /// How long he does nothing after.
+        rest: Nanos,
+    },
     /// A replica loses its memory, unless as many have as a group can bear.
     Crash {
         /// Which.
@@ -56,16 +63,20 @@ pub struct Strength {
     pub cut: Nanos,
     /// Whether replicas crash.
     pub crashes: bool,
+    /// Whether leaders are to hand over.
+    pub moves: bool,
 }
 
 /// A crashed replica is down for less than this.
 const DOWN: u64 = 40_000_000;
+/// An operator does nothing for less than this.
+const REST: u64 = 30_000_000;
 
 impl Strength {
     /// Draws all faults until a time, for so many servers and clients.
     pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut Chance) -> Vec<Fault> {
-        let kinds = [self.pause > Nanos(0), self.cut > Nanos(0), self.crashes];
-        let kinds: Vec<_> = (0..3).filter(|&kind| kinds[kind]).collect();
+        let kinds = [self.pause > Nanos(0), self.cut > Nanos(0), self.crashes, self.moves];
+        let kinds: Vec<_> = (0..4).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
         while !kinds.is_empty() {
             at = at + Nanos(chance.below(2 * self.every.0) + 1);
@@ -75,7 +86,8 @@ impl Strength {
             let what = match kinds[chance.below(kinds.len() as u64) as usize] {
                 0 => self.draw_pause((servers, clients), chance),
                 1 => self.draw_cut((servers, clients), chance),
-                _ => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
+                2 => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
+                _ => What::Move { to: any(0, servers, chance), rest: Nanos(chance.below(REST)) },
             };
             faults.push(Fault { at, what });
         }
@@ -113,6 +125,7 @@ impl std::fmt::Display for Fault {
             What::Pause { whom, time } => {
                 write!(f, "machine {whom} stands still for {:.1} ms", millis(*time))
             }
+            What::Move { to, .. } => write!(f, "node {to} is to lead"),
             What::Crash { server, time } => {
                 write!(f, "node {server} loses its memory and is down for {:.1} ms", millis(*time))
             }

@@ -5,6 +5,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
+use longarm_base::Nanos;
 use longarm_sim::reduce::{Reduction, describe, reduce};
 use longarm_sim::run::play;
 use longarm_sim::scenario::{Plan, SCENARIOS, Scenario};
@@ -54,6 +55,7 @@ struct Sums {
     faults: u64,
     steps: u64,
     events: u64,
+    gaps: Vec<Nanos>,
     violations: Vec<(u64, String)>,
 }
 
@@ -81,6 +83,7 @@ fn run_all(args: &Args, scenario: &Scenario) -> Sums {
                     sums.faults += report.faults;
                     sums.steps += report.steps;
                     sums.events += report.events;
+                    sums.gaps.extend(report.gaps);
                     sums.violations.extend(report.violation.map(|violation| (seed, violation)));
                 }
             });
@@ -88,6 +91,7 @@ fn run_all(args: &Args, scenario: &Scenario) -> Sums {
     });
     let mut sums = sums.into_inner().expect("a violation is no panic");
     sums.violations.sort();
+    sums.gaps.sort();
     sums
 }
 
@@ -130,6 +134,13 @@ fn main() -> ExitCode {
             sums.events,
             sums.violations.len()
         );
+        if let Some(most) = sums.gaps.last() {
+            let part = |percent: usize| sums.gaps[(sums.gaps.len() - 1) * percent / 100].0 as f64 / 1e6;
+            let (handed, most) = (sums.gaps.len(), most.0 as f64 / 1e6);
+            let (half, almost) = (part(50), part(99));
+            println!("{:14}{handed} leaders handed over; writes waited, in ms:", "");
+            println!("{:14}p50 {half:.3}, p99 {almost:.3}, most {most:.3}", "");
+        }
     }
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -248,7 +248,7 @@ mod tests {
         let broken = struck && plan.operations >= 37 && plan.running() > 0;
         let violation = broken.then(|| format!("I2: lost after {} faults", plan.faults.len()));
         let faults = plan.faults.len() as u64;
-        Report { operations: 0, in_doubt: 0, faults, steps: 0, events: 0, violation }
+        Report { operations: 0, in_doubt: 0, faults, steps: 0, events: 0, violation, gaps: Vec::new() }
     }
 
     #[test]

@@ -7,10 +7,16 @@ use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId};
 use longarm_client::{GroupAt, Topology};
-use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
-use longarm_server::{GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, Vault};
+use longarm_fabric::{Address, Login};
+use longarm_server::{
+    GroupOptions, GroupStats, Held, Member, Moved, Operator, OrderError, Promise, Server, ServerOptions,
+    Timing, Vault,
+};
 
+/// Bound on a connection of the operator, and on its patience.
+const CONNECT: Duration = Duration::from_millis(50);
+const PATIENCE: Duration = Duration::from_millis(1_000);
 /// Between two looks at what a replica is.
 const LOOK: Duration = Duration::from_micros(500);
 
@@ -155,6 +161,22 @@ impl Servers {
         }
     }
 
+    /// What an operator does who wants that node to lead the first group.
+    pub fn move_leader(&self, sim: &Sim, to: u32) -> impl FnOnce() -> Result<Moved, OrderError> + 'static {
+        let (transport, members) = (Arc::new(sim.clone()), self.members());
+        let operator =
+            Operator { transport, group: GROUP, members, login: Login::default(), connect: CONNECT };
+        move || operator.move_leader(NodeId(to as u8), PATIENCE)
+    }
+
+    fn members(&self) -> Vec<Member> {
+        let member = |(node, address): (usize, &Address)| Member {
+            node: NodeId(node as u8),
+            address: address.clone(),
+        };
+        self.addresses.iter().enumerate().map(member).collect()
+    }
+
     fn options_of(&self, node: u32) -> ServerOptions {
         let mut options = self.options.clone();
         options.addresses = vec![self.addresses[node as usize].clone()];
@@ -171,13 +193,11 @@ impl Servers {
 
     fn group_of(&self, node: u32, group: u32) -> GroupOptions {
         let name = |node: usize| NodeId(node as u8);
-        let member =
-            |(node, address): (usize, &Address)| Member { node: name(node), address: address.clone() };
         let first = (self.groups > 1).then(|| name(group as usize % self.addresses.len()));
         GroupOptions {
             id: GROUP + u64::from(group),
             node: name(node as usize),
-            members: self.addresses.iter().enumerate().map(member).collect(),
+            members: self.members(),
             first,
             timing: self.timing,
             sum_key: 0x5EED + u64::from(group),

@@ -9,7 +9,7 @@ use longarm_base::Nanos;
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_history::{Evidence, History, Operation};
 use longarm_index::hash::SlotKind;
-use longarm_server::ServerOptions;
+use longarm_server::{OrderError, ServerOptions, Stay};
 
 use crate::faults::{Fault, What};
 use crate::judge::Judge;
@@ -41,6 +41,8 @@ pub struct Report {
     pub steps: u64,
     /// Events that the judge of a group heard of; none if it was not told.
     pub events: u64,
+    /// How long writes waited while leaders handed over, of those that did.
+    pub gaps: Vec<Nanos>,
     /// What was violated.
     pub violation: Option<String>,
 }
@@ -81,6 +83,19 @@ struct Run {
     /// What the last look at each key saw.
     left: Vec<Operation>,
     faults: u64,
+    orders: Rc<RefCell<Orders>>,
+    /// Nothing fails but what is wrong.
+    calm: bool,
+}
+
+/// What became of an operator's orders.
+#[derive(Debug, Default)]
+struct Orders {
+    /// One is under way.
+    open: bool,
+    gaps: Vec<Nanos>,
+    /// One that failed where nothing else fails.
+    wrong: Option<String>,
 }
 
 impl Run {
@@ -93,7 +108,23 @@ impl Run {
         let (down, lost, left) = (Vec::new(), Vec::new(), Vec::new());
         // Events do not say of which group they are.
         let judge = (plan.servers > 1 && plan.groups == 1).then(|| witness(&world, &plan));
-        let run = Run { world, sim, plan, notes, servers, down, lost, history, done, judge, left, faults: 0 };
+        let (orders, calm) = (Rc::default(), plan.is_calm());
+        let run = Run {
+            world,
+            sim,
+            plan,
+            notes,
+            servers,
+            down,
+            lost,
+            history,
+            done,
+            judge,
+            left,
+            faults: 0,
+            orders,
+            calm,
+        };
         for &clock in &run.plan.clocks {
             run.world.add_machine(clock);
         }
@@ -112,7 +143,11 @@ impl Run {
             faults: self.faults,
             steps: self.world.steps(),
             events: self.judge.as_ref().map_or(0, |judge| judge.borrow().heard()),
-            violation: lived.err().or(judged.violation.map(|violation| violation.to_string())),
+            gaps: self.orders.borrow().gaps.clone(),
+            violation: lived
+                .err()
+                .or_else(|| self.orders.borrow().wrong.clone())
+                .or(judged.violation.map(|violation| violation.to_string())),
         }
     }
 
@@ -200,6 +235,7 @@ impl Run {
                 true
             }
             What::Crash { server, time } => self.crash(*server, *time),
+            What::Move { to, rest } => self.move_leader(*to, *rest),
         };
         if struck {
             self.notes.add(self.world.time(), || Note::Fault(fault.clone()));
@@ -231,6 +267,32 @@ impl Run {
         self.world.enter(|| self.sim.machine_down(server));
         self.world.crash(server);
         self.down.push((self.world.time() + time, server));
+        true
+    }
+
+    /// An operator, who has a machine of its own, wants a replica to lead, whichever leads now.
+    fn move_leader(&mut self, to: u32, rest: Nanos) -> bool {
+        if std::mem::replace(&mut self.orders.borrow_mut().open, true) {
+            self.faults -= 1;
+            return false;
+        }
+        let (orders, order) = (self.orders.clone(), self.servers.move_leader(&self.sim, to));
+        let calm = self.calm;
+        self.world.start(self.plan.servers + self.plan.clients, "operator", move || {
+            let outcome = order();
+            longarm_host::sleep(Duration::from_nanos(rest.0));
+            let mut orders = orders.borrow_mut();
+            orders.open = false;
+            match outcome {
+                Ok(moved) if u32::from(moved.leader.0) == to || !calm => {
+                    orders.gaps.push(Nanos(moved.gap.as_nanos() as u64));
+                }
+                // It may not have been synced yet.
+                Err(OrderError::Stays(_, Stay::Leads | Stay::Behind)) => {}
+                other if calm => orders.wrong = Some(format!("node {to} was to lead: {other:?}")),
+                _ => {}
+            }
+        });
         true
     }
 

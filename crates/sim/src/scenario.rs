@@ -5,7 +5,7 @@ use longarm_fabric::sim::{Landing, Weather};
 
 use longarm_server::Timing;
 
-use crate::faults::{Fault, Strength};
+use crate::faults::{Fault, Strength, What};
 use crate::replicas::QUICK;
 use crate::world::{Chance, Drift};
 
@@ -30,6 +30,8 @@ pub struct Scenario {
     pub several: bool,
     /// Replicas crash and lose their memory, at most as many at a time as a group can bear.
     pub crashes: bool,
+    /// An operator has leaders hand over, one after the other.
+    pub moves: bool,
 }
 
 impl Scenario {
@@ -43,6 +45,7 @@ impl Scenario {
         group: false,
         several: false,
         crashes: false,
+        moves: false,
     };
 }
 
@@ -126,6 +129,26 @@ pub const SCENARIOS: &[Scenario] = &[
         group: true,
         several: true,
         crashes: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-moves",
+        about: "leaders hand over, under load in a steady network",
+        group: true,
+        moves: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-moves-all",
+        about: "leaders hand over, and everything at once",
+        weather: true,
+        pauses: true,
+        cuts: true,
+        drift: true,
+        group: true,
+        crashes: true,
+        moves: true,
+        ..Scenario::CALM
     },
 ];
 
@@ -177,7 +200,7 @@ pub struct Plan {
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
     pub timing: Timing,
-    /// Clocks, the servers' first.
+    /// Clocks: the servers' first, then the clients', then perhaps the operator's.
     pub clocks: Vec<Drift>,
 }
 
@@ -188,6 +211,12 @@ impl Plan {
     /// What a seed makes of a scenario.
     pub fn of(scenario: &Scenario, seed: u64) -> Plan {
         Plan::draw(scenario, &mut Chance::new(seed))
+    }
+
+    /// Whether nothing goes wrong, but that leaders hand over.
+    pub fn is_calm(&self) -> bool {
+        let moves = |fault: &Fault| matches!(fault.what, What::Move { .. });
+        self.weather == Weather::FINE && self.faults.iter().all(moves)
     }
 
     /// Clients that do something.
@@ -209,7 +238,7 @@ impl Plan {
         let pauses = scenario.pauses && !chance.once_in(4);
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
-        let faults = pauses || cuts || crashes;
+        let faults = pauses || cuts || crashes || scenario.moves;
         let clock = |chance: &mut Chance| Drift {
             offset: nanos(chance, 1 << 40),
             rate: match scenario.drift {
@@ -234,7 +263,12 @@ impl Plan {
             keys: 1 + if chance.once_in(4) { chance.below(200) } else { chance.below(8) } as u32,
             operations: 50 + chance.below(200) as u32,
             workers: 1 + chance.below(3) as usize,
-            memory: if chance.once_in(3) { 16 << 20 } else { 64 << 20 },
+            memory: match chance.once_in(3) {
+                // Each term begins segments of its own: with few of them, terms as short as those of leaders
+                // that hand over wait for collection.
+                true if !scenario.moves => 16 << 20,
+                _ => 64 << 20,
+            },
             inline: !chance.once_in(3),
             weather,
             faults: Vec::new(),
@@ -244,13 +278,14 @@ impl Plan {
             groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
             fsync,
             timing,
-            clocks: (0..servers + clients).map(|_| clock(chance)).collect(),
+            clocks: (0..servers + clients + u32::from(scenario.moves)).map(|_| clock(chance)).collect(),
         };
         let strength = Strength {
             every: if faults { Nanos(300_000 + chance.below(5_000_000)) } else { Nanos(0) },
             pause: if pauses { Nanos(100_000 + chance.below(60_000_000)) } else { Nanos(0) },
             cut: if cuts { Nanos(100_000 + chance.below(cut_longest)) } else { Nanos(0) },
             crashes,
+            moves: scenario.moves,
         };
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longarm_base::{Nanos, NodeId};
-use longarm_fabric::Address;
-use longarm_server::{GroupOptions, Member, Promise, Server, ServerOptions, Timing, Vault};
+use longarm_fabric::{Address, Any, Login};
+use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOptions, Timing, Vault};
 
 use crate::{Client, Error, Options};
 
@@ -159,6 +159,53 @@ fn one_that_takes_connections_and_says_nothing_holds_nobody_up() {
     let mut client = Client::connect_group(&addresses, options).expect("connect");
     client.put(b"key", b"1").expect("put");
     assert!(began.elapsed() < BOUND, "it waited for the one that is silent");
+}
+
+/// Leaders hand over in turn while a client writes; it finds everything.
+fn hands_over(addresses: Vec<Address>) {
+    let three = Three::start(addresses);
+    let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
+    let mut client = Client::connect_group(&three.addresses, options).expect("connect");
+    let member =
+        |(node, address): (usize, &Address)| Member { node: NodeId(node as u8), address: address.clone() };
+    let operator = Operator {
+        transport: Arc::new(Any::default()),
+        group: 9,
+        members: three.addresses.iter().enumerate().map(member).collect(),
+        login: Login::None,
+        connect: BOUND,
+    };
+    let mut counted = 0;
+    for round in 1..=4 {
+        three.whole();
+        let to = (three.leader() + 1) % 3;
+        let moved = std::thread::scope(|scope| {
+            let order = scope.spawn(|| operator.move_leader(NodeId(to as u8), BOUND));
+            while !order.is_finished() {
+                counted += 1;
+                assert_eq!(client.increment(b"counter", 1).expect("increment"), counted, "each once");
+            }
+            order.join().expect("it does not panic")
+        });
+        assert_eq!(moved.expect("handed over").leader, NodeId(to as u8));
+        client.put(b"round", &[round]).expect("put");
+        assert_eq!(client.get(b"round").expect("get"), Some(vec![round]));
+    }
+    let stranger = Operator { group: 8, ..operator };
+    let refused = stranger.move_leader(NodeId(0), Duration::from_millis(1)).expect_err("a stranger");
+    assert!(refused.to_string().contains("has no replica of group"), "{refused}");
+}
+
+#[test]
+fn a_leader_hands_over_on_tcp() {
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    hands_over((0..3).map(|_| Address::Tcp(format!("127.0.0.1:{}", free()))).collect());
+}
+
+#[test]
+fn a_leader_hands_over_on_shared_memory() {
+    let file = |node| format!("longarm-hand-over-{}-{node}.sock", std::process::id());
+    hands_over((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect());
 }
 
 #[test]

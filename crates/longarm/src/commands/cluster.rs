@@ -1,6 +1,7 @@
-//! `longarm cluster`: makes the file of a cluster, and shows how its groups stand.
+//! `longarm cluster`: makes the file of a cluster, shows how its groups stand, and has others lead them.
 
 mod init;
+mod move_leader;
 pub mod status;
 
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
-pub const ABOUT: &str = "Make a cluster of replicated groups, or show how one stands";
+pub const ABOUT: &str = "Make a cluster of replicated groups, show how one stands, or move a leader";
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -32,6 +33,8 @@ pub enum Action {
     Init(InitArgs),
     /// Show each replica of each group: which leads, which follow, which cannot be reached
     Status(StatusArgs),
+    /// Have another replica lead: the leader hands over, without an election timeout
+    MoveLeader(MoveLeaderArgs),
 }
 
 /// Arguments of `init`.
@@ -107,11 +110,32 @@ pub struct StatusArgs {
     pub file: PathBuf,
 }
 
+/// Arguments of `move-leader`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The other must be in sync. Reads and writes go on while clients' leases run out; then \
+                  writes wait until the other leads. Ends with 4 if the leader stays, with 5 if \
+                  it is not known who leads."
+)]
+pub struct MoveLeaderArgs {
+    /// The file of the cluster
+    pub file: PathBuf,
+
+    /// The number of the node that is to lead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=127))]
+    pub to: u8,
+
+    /// Which group, counted from 1; only where there are several
+    #[arg(long, value_name = "G")]
+    pub group: Option<usize>,
+}
+
 /// Does what was asked for.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     match args.action {
         Action::Init(args) => init::run(args, output),
         Action::Status(args) => status::run(&args, config, output),
+        Action::MoveLeader(args) => move_leader::run(&args, config, output),
     }
 }
 

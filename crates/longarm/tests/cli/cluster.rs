@@ -156,3 +156,35 @@ fn a_group_that_is_tortured_answers_for_all() {
     }
     assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0, "nothing is left");
 }
+
+#[test]
+fn a_leader_hands_over_when_it_is_asked() {
+    let mut group = group(&[]);
+    let (_, err, code) = group.run(&["cluster", "move-leader", "g.toml", "--to", "2", "--timeout", "300ms"]);
+    assert!(code == 3 && err.contains("no node leads"), "{code} {err}");
+    let mut leader = group.start_all();
+    group.client(&["put", "greeting", "hello"]);
+    for _ in 0..3 {
+        let next = (1 + leader % 3).to_string();
+        let (out, err, code) = group.run(&["cluster", "move-leader", "g.toml", "--to", &next]);
+        assert_eq!(code, 0, "{out} {err}\n{}", group.logs());
+        assert!(out.starts_with(&format!("node {next} leads in term ")), "{out}");
+        assert_eq!(group.client(&["get", "greeting"]), "hello");
+        group.client(&["put", "greeting", "hello"]);
+        leader = group.until("group in sync", |status| in_sync(status) == 3);
+        assert_eq!(leader.to_string(), next);
+    }
+    let same = leader.to_string();
+    let (out, _, code) = group.run(&["cluster", "move-leader", "g.toml", "--to", &same, "--json"]);
+    assert!(code == 0 && out.contains("\"moved\":false"), "{code} {out}");
+    let behind = 1 + leader % 3;
+    group.end(behind, Signal::KILL);
+    group.until("group of two", |status| in_sync(status) == 2);
+    let (_, err, code) = group.run(&["cluster", "move-leader", "g.toml", "--to", &behind.to_string()]);
+    assert!(code == 4 && err.contains("not in sync"), "{code} {err}");
+    for (args, text) in [(["--to", "9"], "it has 1, 2, 3"), (["--group", "2"], "it has 1 group")] {
+        let to = if args[0] == "--group" { vec!["--to", "1"] } else { vec![] };
+        let (_, err, code) = group.run(&[&["cluster", "move-leader", "g.toml"][..], &args, &to].concat());
+        assert!(code == 2 && err.contains(text), "{code} {err}");
+    }
+}

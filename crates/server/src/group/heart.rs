@@ -6,24 +6,30 @@
 //! (3) Clients are vouched for by the moment that the lease rests on, not by the present: their lease, which
 //!     is as long as the leader's, ends with it.
 //! (4) A follower that acknowledges nothing for long is let go.
+//! (5) Of a leader that hands over (`node/hand_over.rs`) it winds the leases down, and takes promises back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::Nanos;
+use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
 use longarm_host::Pause;
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Event as Seen, observe};
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Group, Lease, Timing};
+use longarm_replica::{Event, Group, Lease, Timing};
 use longarm_wire::PAGE_REGION;
 
-use super::reign::{Follower, Reign};
+use super::peer::Events;
+use super::reign::{Follower, Parting, Reign};
 use crate::heartbeat::Progress;
 
 /// Heartbeats without an answer, after which a follower is let go.
 const UNANSWERED: usize = 64;
+/// Ticket of the word that takes a promise back.
+const RELEASE: Ticket = Ticket(0);
+/// Between two looks at whether it landed.
+const RELEASING: Duration = Duration::from_micros(100);
 
 struct Link<Q> {
     qp: Q,
@@ -33,13 +39,17 @@ struct Link<Q> {
 }
 
 /// Beats until stopped.
-pub(crate) fn run<Q: QueuePair>(reign: &Reign<Q>, (group, timing): (Group, Timing), pause: &Pause) {
+pub(crate) fn run<Q: QueuePair>(
+    reign: &Reign<Q>,
+    (group, timing): (Group, Timing),
+    (pause, events): (&Pause, &Events),
+) {
     let shared = &reign.shared;
     let mut progress = Progress::new(shared);
     let mut lease = Lease::new(group, &timing);
     let mut links: Vec<Link<Q>> = Vec::new();
     let mut done = Completions::new(64);
-    let mut number = 0;
+    let (mut number, mut vouched) = (0, Nanos(0));
     let every = Duration::from_nanos(timing.heartbeat.0);
     loop {
         for (qp, follower) in reign.hearts.take() {
@@ -66,23 +76,66 @@ pub(crate) fn run<Q: QueuePair>(reign: &Reign<Q>, (group, timing): (Group, Timin
         });
         let now = shared.moment();
         let renewed = lease.renewed(now.now);
+        let mut parting = reign.parting.lock();
+        if let Parting::Releases(heir) = *parting {
+            shared.set_lease(Nanos(0));
+            observe(|| Seen::HandedOver { term: reign.term });
+            drop(parting);
+            return release((reign, heir), (&mut links, &mut done, &mut lease), (pause, events));
+        }
         if renewed > Nanos(0) {
             observe(|| {
                 let by = lease.backers(renewed).collect();
-                Event::Leased { renewed, end: lease.end(now.now), by }
+                Seen::Leased { renewed, end: lease.end(now.now), by }
             });
-            if let Some(later) = &shared.engine.later {
-                later.set_lease(lease.end(now.now));
-            }
-            shared.vouch(renewed, now);
+            shared.set_lease(lease.end(now.now));
         }
+        match &mut *parting {
+            // Their clocks may be slow: by less than what the leader's share of the promise leaves out.
+            Parting::WindsDown(over) => *over = Some(vouched + timing.promise),
+            _ if renewed > Nanos(0) => {
+                shared.vouch(renewed, now);
+                vouched = renewed;
+            }
+            _ => {}
+        }
+        drop(parting);
         if !pause.sleep(every) {
             return;
         }
     }
 }
 
+/// The leader's lease is ended: takes back what followers promised, each after the last heartbeat that it was
+/// sent. Returns when the heir has it, or is gone; or when the heart is stopped, which has a bound.
+fn release<Q: QueuePair>(
+    (reign, heir): (&Reign<Q>, NodeId),
+    (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut Lease),
+    (pause, events): (&Pause, &Events),
+) {
+    links.iter_mut().for_each(|link| link.release(reign.term));
+    loop {
+        links.retain_mut(|link| link.poll(done, lease));
+        let awaited = links.iter().find(|link| link.follower.node == heir);
+        if awaited.is_none_or(|link| link.sent.is_empty()) {
+            return events.push(Event::Parted(reign.term));
+        }
+        if !pause.sleep(RELEASING) {
+            return;
+        }
+    }
+}
+
 impl<Q: QueuePair> Link<Q> {
+    /// A link that cannot take it leaves its follower to the time of the promise.
+    fn release(&mut self, term: Term) {
+        let op = Op::Write { region: PAGE_REGION, offset: page::RELEASED, bytes: &term.bits().to_le_bytes() };
+        if self.qp.post(op, RELEASE).is_ok() {
+            self.sent.push_back((Nanos(RELEASE.0), Vec::new()));
+            self.qp.ring();
+        }
+    }
+
     fn send(&mut self, beat: Beat, told: (u64, u64), now: Nanos) {
         if self.sent.len() >= UNANSWERED {
             return self.follower.let_go();

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::ring::{Mailbox, RING_MIN};
-use longarm_fabric::{Broken, Channel, Completions, Grant, Granted, Incoming, QueuePair, Rights, SetupError};
+use longarm_fabric::{
+    Broken, Channel, Completion, Completions, Grant, Granted, Incoming, QueuePair, Rights, SetupError,
+};
 use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
-use longarm_wire::{ARENA_REGION, PAGE_REGION, PeerHello, Purpose, RING_REGION, elsewhere};
+use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGION, elsewhere};
 
 use super::options::GroupOptions;
 use super::{MESSAGE_MAX, RING_BYTES};
@@ -31,11 +33,49 @@ pub(crate) const CONNECTIONS_MAX: usize = MEMORY_MAX + TALKS_MAX;
 /// How long the fence waits for connections that are being accepted.
 const ENTERING: Nanos = Nanos::from_millis(5_000);
 
-/// A talk that another replica began.
+/// Operators at once.
+const OPERATORS_MAX: usize = 8;
+
+/// A talk that another replica, or an operator, began.
 pub(crate) struct Talk<Q> {
     pub qp: Q,
     pub mailbox: Mailbox,
     pub node: NodeId,
+}
+
+impl<Q: QueuePair> Talk<Q> {
+    /// What has come; an error, perhaps without a reason, if the talk is over. What comes from now on wakes
+    /// the channel.
+    pub fn hear<T>(
+        &mut self,
+        (done, channel): (&mut Completions, &Channel),
+        decode: impl Fn(&[u8]) -> Result<T, Bad>,
+    ) -> Result<Vec<T>, String> {
+        let mut heard = Vec::new();
+        while self.qp.poll(done) > 0 {
+            for completion in done.drain() {
+                let Completion::Arrived { imm, len } = completion else { continue };
+                if self.mailbox.receive(imm, len).map_err(|bad| bad.to_string())? {
+                    heard.push(decode(self.mailbox.message()).map_err(|bad| bad.to_string())?);
+                }
+            }
+        }
+        let pumped = self.mailbox.pump(&mut self.qp);
+        self.qp.ring();
+        if heard.is_empty() && (pumped.is_err() || self.qp.state().is_err()) {
+            return Err(String::new());
+        }
+        if self.qp.arm() {
+            channel.notify();
+        }
+        Ok(heard)
+    }
+
+    /// Answers. One who does not take its answers asks again, or its talk breaks.
+    pub fn say(&mut self, message: &[u8]) {
+        let _ = self.mailbox.send(&mut self.qp, &[message]);
+        self.qp.ring();
+    }
 }
 
 struct State<Q> {
@@ -45,6 +85,7 @@ struct State<Q> {
     entering: usize,
     memory: Vec<(Term, Q)>,
     talks: Vec<Talk<Q>>,
+    operators: Vec<Talk<Q>>,
     /// Who leads, as far as is known.
     leader: Option<NodeId>,
 }
@@ -72,6 +113,7 @@ impl<Q: QueuePair> Inbound<Q> {
             entering: 0,
             memory: Vec::new(),
             talks: Vec::new(),
+            operators: Vec::new(),
             leader: None,
         });
         Inbound { options, arena, page, channel, log, state }
@@ -85,6 +127,11 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Who leads, for clients that ask here.
     pub fn set_leader(&self, leader: Option<NodeId>) {
         self.state.lock().leader = leader;
+    }
+
+    /// Who leads, as far as is known.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.state.lock().leader
     }
 
     /// What a client that asks here is told.
@@ -103,8 +150,9 @@ impl<Q: QueuePair> Inbound<Q> {
 
     /// Lets a replica in.
     pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) {
+        let operates = hello.purpose == Purpose::Operate;
         let stranger = hello.group != self.options.id
-            || hello.node == self.options.node
+            || operates != (hello.node == self.options.node)
             || self.options.address_of(hello.node).is_none();
         if stranger {
             let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
@@ -113,7 +161,7 @@ impl<Q: QueuePair> Inbound<Q> {
         }
         let node = hello.node;
         let admitted = match hello.purpose {
-            Purpose::Talk => self.admit_talk(incoming, hello),
+            Purpose::Talk | Purpose::Operate => self.admit_talk(incoming, hello),
             Purpose::Memory => self.admit_memory(incoming, hello),
         };
         if let Err(error) = admitted {
@@ -122,7 +170,12 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 
     fn admit_talk<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
-        if hello.ring_bytes < RING_MIN || self.state.lock().talks.len() >= TALKS_MAX {
+        let (operates, state) = (hello.purpose == Purpose::Operate, self.state.lock());
+        let (there, most) =
+            if operates { (&state.operators, OPERATORS_MAX) } else { (&state.talks, TALKS_MAX) };
+        let is_full = there.len() >= most;
+        drop(state);
+        if hello.ring_bytes < RING_MIN || is_full {
             incoming.reject("no room for a talk");
             return Ok(());
         }
@@ -136,7 +189,14 @@ impl<Q: QueuePair> Inbound<Q> {
             return Err(SetupError::Protocol("it lent no ring for answers".into()));
         }
         let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
-        self.state.lock().talks.push(Talk { qp, mailbox, node: hello.node });
+        let talk = Talk { qp, mailbox, node: hello.node };
+        let mut state = self.state.lock();
+        if operates {
+            state.operators.push(talk)
+        } else {
+            state.talks.push(talk)
+        }
+        drop(state);
         self.channel.notify();
         Ok(())
     }
@@ -180,6 +240,11 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Talks that were begun since the last call.
     pub fn new_talks(&self) -> Vec<Talk<Q>> {
         std::mem::take(&mut self.state.lock().talks)
+    }
+
+    /// Operators that have come since the last call.
+    pub fn new_operators(&self) -> Vec<Talk<Q>> {
+        std::mem::take(&mut self.state.lock().operators)
     }
 
     /// Opens `term`: lends memory to its leader alone, and returns when no WRITE of an older term can land

@@ -8,6 +8,7 @@
 //!   keeps it alive; [`takeover`] says what it took.
 //! - [`vault`] keeps promises.
 //! - [`replica`] is all of it together, of one group; a node has one in each of its groups.
+//! - [`operate`] is the other side of orders that a node is given: who wants another to lead.
 //!
 //! Entries do not come by here: each worker sends its own (`replicate.rs`).
 
@@ -17,6 +18,7 @@ mod inbound;
 mod install;
 mod look;
 mod node;
+mod operate;
 mod options;
 mod peer;
 mod push;
@@ -31,6 +33,7 @@ pub(crate) use reign::Releases;
 pub(crate) use replica::{Prepared, Replica};
 
 pub use held::Held;
+pub use operate::{Moved, Operator, OrderError};
 pub use options::{GroupOptions, Member};
 pub use vault::{FileVault, Promise, Vault};
 

@@ -3,6 +3,7 @@
 //! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
 //! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
 
+mod hand_over;
 mod lead;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
-use longarm_fabric::{Channel, Completion, Completions, QueuePair, Transport};
+use longarm_fabric::{Channel, Completions, Transport};
 use longarm_host::observe::{Event as Seen, observe};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
@@ -18,6 +19,7 @@ use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
+use self::hand_over::HandOver;
 use self::lead::Led;
 use super::held::held;
 use super::inbound::{Inbound, Talk};
@@ -59,6 +61,10 @@ pub(crate) struct Node<T: Transport> {
     orders: BTreeMap<NodeId, Arc<Orders<T::Qp>>>,
     talks: Vec<Talk<T::Qp>>,
     done: Completions,
+    operators: Vec<Talk<T::Qp>>,
+    hand_over: Option<HandOver<T::Qp>>,
+    /// Who is to lead next, of the term that this node led and gave up.
+    heir: Option<(Term, NodeId)>,
     reign: Option<Led<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
     look: Option<Look>,
@@ -116,6 +122,9 @@ impl<T: Transport> Node<T> {
             channel,
             talks: Vec::new(),
             done: Completions::new(64),
+            operators: Vec::new(),
+            hand_over: None,
+            heir: None,
             reign: None,
             look: None,
             takeover: Takeover::default(),
@@ -175,8 +184,9 @@ impl<T: Transport> Node<T> {
         let every = Duration::from_nanos(self.group_options.timing.heartbeat.0);
         while !self.stop.is_stopped() {
             self.hear();
+            self.hear_operators();
             self.tell();
-            self.channel.wait(every);
+            self.channel.wait(self.nap(every));
         }
         if self.reign.is_some() {
             self.step_down(false);
@@ -239,7 +249,8 @@ impl<T: Transport> Node<T> {
         }
         let mut at = 0;
         while at < self.talks.len() {
-            match self.listen(at) {
+            let listening = (&mut self.done, &self.channel);
+            match self.talks[at].hear(listening, Ask::decode) {
                 Ok(asks) => {
                     let node = self.talks[at].node;
                     asks.into_iter().for_each(|ask| self.asked(node, ask));
@@ -255,36 +266,17 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Questions of one talk; an error, perhaps without a reason, if it is over.
-    fn listen(&mut self, at: usize) -> Result<Vec<Ask>, String> {
-        let talk = &mut self.talks[at];
-        let mut asks = Vec::new();
-        while talk.qp.poll(&mut self.done) > 0 {
-            for completion in self.done.drain() {
-                let Completion::Arrived { imm, len } = completion else { continue };
-                if talk.mailbox.receive(imm, len).map_err(|bad| bad.to_string())? {
-                    asks.push(Ask::decode(talk.mailbox.message()).map_err(|bad| bad.to_string())?);
-                }
-            }
-        }
-        let pumped = talk.mailbox.pump(&mut talk.qp);
-        talk.qp.ring();
-        if asks.is_empty() && (pumped.is_err() || talk.qp.state().is_err()) {
-            return Err(String::new());
-        }
-        // What comes from now on wakes the replica.
-        if talk.qp.arm() {
-            self.channel.notify();
-        }
-        Ok(asks)
-    }
-
     fn asked(&mut self, node: NodeId, ask: Ask) {
         match ask {
             Ask::Fetch { term, stream, from } if self.owes(term, node) => {
                 self.tell_places(node, stream, from)
             }
-            ask => self.handle(Event::Asked(node, ask)),
+            ask => {
+                if let Ask::Serves { term, since } = ask {
+                    self.heard_of_leader(node, term, since);
+                }
+                self.handle(Event::Asked(node, ask));
+            }
         }
     }
 
@@ -303,9 +295,7 @@ impl<T: Transport> Node<T> {
 
     fn answer(&mut self, node: NodeId, answer: &Answer) {
         let Some(talk) = self.talks.iter_mut().find(|talk| talk.node == node) else { return };
-        // One who does not take its answers asks again, or its talk breaks.
-        let _ = talk.mailbox.send(&mut talk.qp, &[&answer.encode()]);
-        talk.qp.ring();
+        talk.say(&answer.encode());
     }
 
     fn handle(&mut self, event: Event) {
@@ -343,9 +333,7 @@ impl<T: Transport> Node<T> {
     fn say_who_leads(&self) {
         let leader = match self.machine.role() {
             Role::Leading { .. } | Role::Forming { .. } => Some(self.group.me()),
-            Role::Following { .. } if self.machine.promised() != Term::ZERO => {
-                Some(self.machine.promised().node())
-            }
+            Role::Following { .. } => self.likely_leader(),
             _ => None,
         };
         self.inbound.set_leader(leader);
@@ -382,6 +370,9 @@ impl<T: Transport> Node<T> {
                 self.orders.values().for_each(|orders| orders.keep_in_line(reign.clone()));
             }
             Action::Serve(term) => self.serve(term),
+            Action::Drain(..) => self.drain(),
+            Action::Decline(why) | Action::Resume(why) => self.stay(why),
+            Action::Release(_, to) => self.release(to),
             Action::StepDown(_) => self.step_down(true),
         }
         None

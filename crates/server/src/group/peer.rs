@@ -105,7 +105,11 @@ impl<T: Transport> Peer<T> {
             if let Some(reign) = self.orders.reign() {
                 let begun = now();
                 let ended = push::keep_in_line(&mut self, &reign);
-                self.talk = None;
+                // Whom it hands over to is asked to stand on the talk that is open.
+                if ended.is_err() {
+                    self.talk = None;
+                }
+                self.open = 0;
                 self.report(&reign, ended, &mut said);
                 retry = if now().since(begun) > Nanos::from_millis(1_000) { RETRY_MIN } else { retry };
                 self.orders.pause.sleep_unless_poked(retry);
@@ -158,7 +162,7 @@ impl<T: Transport> Peer<T> {
                 self.open = 0;
             }
             self.talk()?.ask(&ask)?;
-            self.open += 1;
+            self.open += usize::from(ask.wants_answer());
         }
         self.listen()
     }

@@ -51,6 +51,7 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
         cuts: reign.cuts.clone(),
         streams: reign.doors.len() as u16,
     };
+    let _attending = reign.attend();
     let until = now() + peer.patience;
     let orders = peer.orders.clone();
     let worth = || !reign.is_over() && !orders.pause.is_stopped();
@@ -139,7 +140,14 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held:
 }
 
 fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), Mute> {
+    let term = push.reign.term;
+    let mut told = false;
     loop {
+        if let Some(served) = push.reign.served().filter(|_| !told) {
+            let since = now().since(served);
+            peer.talk()?.ask(&Ask::Serves { term, since })?;
+            told = true;
+        }
         push.serve_releases()?;
         peer.talk()?.answers()?;
         if push.is_over() || peer.orders.pause.is_stopped() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::Channel;
@@ -176,6 +176,11 @@ impl Releases {
         }
     }
 
+    /// Whether the follower has let go of all that it was asked for.
+    pub fn is_done(&self, node: NodeId) -> bool {
+        self.0.lock().segments.values().all(|asked| !asked.waiting.has(node))
+    }
+
     /// Takes those for which nobody is waited for.
     pub fn take_free(&self) -> Vec<u32> {
         let mut open = self.0.lock();
@@ -186,6 +191,19 @@ impl Releases {
         });
         free
     }
+}
+
+/// What the heart does for a leader that hands over (`node/hand_over.rs`). It alone vouches for clients'
+/// leases and renews the leader's own: so under this lock it is known when that ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Parting {
+    /// Nothing: it beats.
+    #[default]
+    Not,
+    /// It vouches for no client's lease any more; when the last one is over, once it is known.
+    WindsDown(Option<Nanos>),
+    /// It ends the leader's lease, beats no more, and takes promises back; who is waited for.
+    Releases(NodeId),
 }
 
 /// A term that this node leads, from its start set to its end.
@@ -210,7 +228,22 @@ pub(crate) struct Reign<Q> {
     beat: AtomicU64,
     /// When something was last pushed to a follower that is being synced.
     pushed: AtomicU64,
+    /// When it began to serve.
+    served: AtomicU64,
+    pub parting: Mutex<Parting>,
+    /// Threads that hold connections to followers' memory.
+    attending: AtomicUsize,
     over: AtomicBool,
+}
+
+/// A thread of a reign that holds connections; to be dropped after them.
+pub(crate) struct Attending<'a>(&'a AtomicUsize);
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        // Release: its connections are closed; pairs with `is_attended`.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 impl<Q> Reign<Q> {
@@ -233,6 +266,9 @@ impl<Q> Reign<Q> {
             followers: Mutex::default(),
             beat: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
+            served: AtomicU64::new(0),
+            parting: Mutex::default(),
+            attending: AtomicUsize::new(0),
             over: AtomicBool::new(false),
         }
     }
@@ -248,6 +284,19 @@ impl<Q> Reign<Q> {
         self.over.load(Ordering::Acquire)
     }
 
+    /// A thread begins to hold connections.
+    pub fn attend(&self) -> Attending<'_> {
+        // Relaxed: the guard's drop publishes.
+        self.attending.fetch_add(1, Ordering::Relaxed);
+        Attending(&self.attending)
+    }
+
+    /// Whether some thread holds connections still.
+    pub fn is_attended(&self) -> bool {
+        // Acquire: pairs with the drop of `Attending`.
+        self.attending.load(Ordering::Acquire) > 0
+    }
+
     /// A heartbeat is about to be sent.
     pub fn set_beat(&self, now: Nanos) {
         // Release: before it is sent; pairs with `beat`.
@@ -257,6 +306,18 @@ impl<Q> Reign<Q> {
     pub fn beat(&self) -> Nanos {
         // Acquire: as in `set_beat`.
         Nanos(self.beat.load(Ordering::Acquire))
+    }
+
+    /// It serves.
+    pub fn set_served(&self, now: Nanos) {
+        // Relaxed: a time, and nothing rests on it; pairs with `served`.
+        self.served.store(now.0, Ordering::Relaxed);
+    }
+
+    /// Since when it serves; `None` if it does not yet.
+    pub fn served(&self) -> Option<Nanos> {
+        // Relaxed: pairs with `set_served`.
+        Some(Nanos(self.served.load(Ordering::Relaxed))).filter(|&served| served > Nanos(0))
     }
 
     /// A follower that is being synced takes what it is given.

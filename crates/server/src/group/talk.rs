@@ -11,7 +11,7 @@ use longarm_fabric::{
 };
 use longarm_host::now;
 use longarm_memory::{Backing, Region, RegionOptions};
-use longarm_wire::{Answer, Ask, PeerHello, Purpose, RING_REGION};
+use longarm_wire::{Answer, Ask, Bad, PeerHello, Purpose, RING_REGION};
 
 use super::{MESSAGE_MAX, RING_BYTES};
 
@@ -57,12 +57,17 @@ impl<T: Transport> Way<T> {
         self.connect(Purpose::Memory, term, Vec::new(), landing)
     }
 
-    /// A talk.
+    /// A talk with another replica.
     pub fn talk(&self) -> Result<Talk<T::Qp>, SetupError> {
+        self.talk_for(Purpose::Talk)
+    }
+
+    /// A talk.
+    pub fn talk_for(&self, purpose: Purpose) -> Result<Talk<T::Qp>, SetupError> {
         let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&ring)?);
         let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
-        let qp = self.connect(Purpose::Talk, Term::ZERO, grants, 0)?;
+        let qp = self.connect(purpose, Term::ZERO, grants, 0)?;
         let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
         let bytes = qp.granted().iter().find(lent).map(|lent| lent.bytes);
         let bytes = bytes.ok_or_else(|| SetupError::Protocol("the replica lent no ring".into()))?;
@@ -101,8 +106,12 @@ pub(crate) struct Talk<Q> {
 impl<Q: QueuePair> Talk<Q> {
     /// Sends a question.
     pub fn ask(&mut self, ask: &Ask) -> Result<(), Mute> {
-        let message = ask.encode();
-        match self.mailbox.send(&mut self.qp, &[&message]) {
+        self.say(&ask.encode())
+    }
+
+    /// Sends a message.
+    pub fn say(&mut self, message: &[u8]) -> Result<(), Mute> {
+        match self.mailbox.send(&mut self.qp, &[message]) {
             Ok(()) => {
                 self.qp.ring();
                 Ok(())
@@ -119,6 +128,11 @@ impl<Q: QueuePair> Talk<Q> {
 
     /// The answers that have come.
     pub fn answers(&mut self) -> Result<Vec<Answer>, Mute> {
+        self.take(Answer::decode)
+    }
+
+    /// The messages that have come.
+    pub fn take<M>(&mut self, decode: impl Fn(&[u8]) -> Result<M, Bad>) -> Result<Vec<M>, Mute> {
         let mut answers = Vec::new();
         while self.qp.poll(&mut self.done) > 0 {
             for completion in self.done.drain() {
@@ -126,7 +140,7 @@ impl<Q: QueuePair> Talk<Q> {
                 match self.mailbox.receive(imm, len) {
                     Ok(false) => {}
                     Ok(true) => {
-                        let answer = Answer::decode(self.mailbox.message());
+                        let answer = decode(self.mailbox.message());
                         answers.push(answer.map_err(|bad| Mute::Broken(bad.to_string()))?);
                     }
                     Err(bad) => return Err(Mute::Broken(bad.to_string())),

@@ -36,6 +36,8 @@ struct Ends {
     lease: Nanos,
     /// Whatever anybody trusts, the leader included.
     trust: Nanos,
+    /// Whatever clients trust.
+    clients: Nanos,
     /// Until then the promises last that the best lease so far rests on.
     promise: Nanos,
     /// Replicas whose promises the leader counts on, and until when.
@@ -124,7 +126,18 @@ impl Rules for Leases {
                 if self.terms.get(&term).is_none_or(|ends| ends.promise < end) {
                     return Err(format!("I9: a client trusts the leader of term {term} beyond the promises"));
                 }
+                let clients = &mut self.terms.entry(term).or_default().clients;
+                *clients = end.max(*clients);
                 self.trust(term, end)
+            }
+            Event::HandedOver { term } => {
+                let ends = self.terms.entry(*term).or_default();
+                if ends.clients > time {
+                    return Err(format!("I9: the leader of term {term} hands over, and clients rely on it"));
+                }
+                ends.trust = time.min(ends.trust);
+                ends.by.clear();
+                Ok(())
             }
             Event::Reported { term: of, .. } => {
                 self.reports.push((time, node, *of));

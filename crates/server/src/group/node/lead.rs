@@ -114,7 +114,8 @@ impl<T: Transport> Node<T> {
         let heart_pause = Arc::<Pause>::default();
         let (beating, pause, group, timing) =
             (reign.clone(), heart_pause.clone(), self.group, self.group_options.timing);
-        let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), &pause))?;
+        let events = self.events.clone();
+        let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), (&pause, &events)))?;
         let serving = Serving { shared, desks };
         self.reign = Some(Led { reign, staff, serving, heart: Some(heart), heart_pause });
         Ok(())
@@ -127,6 +128,8 @@ impl<T: Transport> Node<T> {
         shared.control.set_state(longarm_index::control::ServerState::Serving);
         shared.enter(Phase::Serving, Nanos(u64::MAX));
         self.hall.set(Some(led.serving.clone()));
+        led.reign.set_served(now());
+        self.orders.values().for_each(|orders| orders.pause.poke());
         self.takeover.note(Step::Synced, now());
         let how = self.takeover.stats();
         self.log(&format!("node {} leads in term {term}, {how}", self.group.me()));
@@ -145,6 +148,9 @@ impl<T: Transport> Node<T> {
         let lease = led.serving.shared.engine.later.as_ref().map_or(Nanos(0), |later| later.lease());
         led.staff.end(Nanos(0));
         led.serving.desks.iter().for_each(|desk| desk.close());
+        if self.heir.is_some_and(|(term, _)| term == led.reign.term) {
+            self.await_closed(&led);
+        }
         self.clear_floors();
         for (stream, door) in
             led.serving.shared.engine.later.iter().flat_map(|later| later.progress.iter().enumerate())

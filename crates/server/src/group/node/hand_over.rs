@@ -1,0 +1,205 @@
+//! A leader hands over on an operator's word: what `longarm_replica`'s machine wants done (`leave.rs` there),
+//! and what the operator is told.
+//!
+//! While clients' leases run out, which the heart sees to, all is served as ever, by requests where a lease
+//! is missing. What nobody is served in is the gap: from when writes are held until the other serves.
+
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_fabric::{QueuePair, Transport};
+use longarm_host::{now, sleep};
+use longarm_replica::{Event, RoleKind};
+use longarm_wire::{Order, Reply, Stay};
+
+use super::Node;
+use super::lead::Led;
+use crate::group::inbound::Talk;
+use crate::group::reign::Parting;
+
+/// Operators that are listened to; of more, those that came first are dropped.
+const LISTENED: usize = 8;
+/// While writes are held it looks so many times in a heartbeat whether the last ones have ended.
+const LOOKS: u32 = 16;
+/// Between two looks at whether connections are closed.
+const CLOSING: Duration = Duration::from_micros(100);
+
+/// A hand-over under way.
+pub(super) struct HandOver<Q> {
+    asker: Talk<Q>,
+    to: NodeId,
+    /// When nobody will be heard of any more.
+    until: Nanos,
+    /// Since when no new write is taken.
+    held: Option<Nanos>,
+    /// Turns of the workers when all that was written was applied: two more, and it is answered.
+    turns: Option<Vec<u64>>,
+}
+
+impl<T: Transport> Node<T> {
+    /// Orders that have come, and what is under way.
+    pub(super) fn hear_operators(&mut self) {
+        self.operators.extend(self.inbound.new_operators());
+        let many = self.operators.len().saturating_sub(LISTENED);
+        self.operators.drain(..many);
+        let mut at = 0;
+        while at < self.operators.len() {
+            match self.operators[at].hear((&mut self.done, &self.channel), Order::decode) {
+                Ok(orders) => match orders.first() {
+                    None => at += 1,
+                    Some(&Order::MoveLeader { to }) => {
+                        let asker = self.operators.swap_remove(at);
+                        self.move_leader(asker, to);
+                    }
+                },
+                Err(why) => {
+                    self.operators.swap_remove(at);
+                    if !why.is_empty() {
+                        self.log(&format!("an operator was dropped: {why}"));
+                    }
+                }
+            }
+        }
+        self.go_on_handing_over();
+    }
+
+    fn move_leader(&mut self, mut asker: Talk<T::Qp>, to: NodeId) {
+        if self.machine.kind() == RoleKind::Leader && self.hand_over.is_none() {
+            let timing = &self.group_options.timing;
+            let until = now() + timing.promise + timing.promise + Nanos(4 * timing.election.0);
+            self.hand_over = Some(HandOver { asker, to, until, held: None, turns: None });
+            return self.handle(Event::HandOver(to));
+        }
+        let reply = match self.machine.kind() {
+            RoleKind::Leader => Reply::Stays(Stay::Busy),
+            _ => Reply::Elsewhere { leader: self.inbound.leader() },
+        };
+        asker.say(&reply.encode());
+        self.operators.push(asker);
+    }
+
+    /// Clients' leases run out, from now on.
+    pub(super) fn drain(&mut self) {
+        let (Some(led), Some(hand_over)) = (&self.reign, &self.hand_over) else { return };
+        *led.reign.parting.lock() = Parting::WindsDown(None);
+        self.log(&format!("node {} is to lead: waiting for clients' leases to end", hand_over.to));
+    }
+
+    /// Nobody is handed over to.
+    pub(super) fn stay(&mut self, why: Stay) {
+        if let Some(led) = &self.reign {
+            *led.reign.parting.lock() = Parting::Not;
+            led.reign.shared.hold_writes(false);
+        }
+        self.reply(|_| Reply::Stays(why));
+    }
+
+    /// The heart ends the lease and takes promises back.
+    pub(super) fn release(&mut self, to: NodeId) {
+        let Some(led) = &self.reign else { return };
+        *led.reign.parting.lock() = Parting::Releases(to);
+        led.heart_pause.poke();
+        self.heir = Some((led.reign.term, to));
+        self.log(&format!("node {} hands over to node {to}", self.group.me()));
+    }
+
+    /// Waits until no connection to a follower's memory is open: a fence would end it by force.
+    pub(super) fn await_closed(&self, led: &Led<T::Qp>) {
+        let until = now() + self.group_options.timing.suspect;
+        led.reign.hearts.close();
+        while led.reign.is_attended() && now() < until {
+            sleep(CLOSING);
+        }
+    }
+
+    /// Whoever is not the leader of the term that is promised here is told that this one is.
+    pub(super) fn likely_leader(&self) -> Option<NodeId> {
+        let promised = self.machine.promised();
+        let heir = self.heir.filter(|(term, _)| *term == promised).map(|(_, heir)| heir);
+        heir.or_else(|| (promised != Term::ZERO).then_some(promised.node()))
+    }
+
+    /// A leader says that it has served for so long.
+    pub(super) fn heard_of_leader(&mut self, node: NodeId, term: Term, since: Nanos) {
+        if term.node() != node || term < self.machine.promised() || self.reign.is_some() {
+            return;
+        }
+        let served = Nanos(now().0.saturating_sub(since.0));
+        let gap = |held: Nanos| Reply::Moved { leader: node, term, gap: served.since(held) };
+        self.reply(|hand_over| gap(hand_over.held.unwrap_or(served)));
+    }
+
+    fn reply(&mut self, reply: impl FnOnce(&HandOver<T::Qp>) -> Reply) {
+        let Some(mut hand_over) = self.hand_over.take() else { return };
+        let reply = reply(&hand_over);
+        hand_over.asker.say(&reply.encode());
+        self.operators.push(hand_over.asker);
+    }
+
+    /// How long to sleep at most: `every`, or until the next look.
+    pub(super) fn nap(&self, every: Duration) -> Duration {
+        let (Some(hand_over), Some(led)) = (&self.hand_over, &self.reign) else { return every };
+        match *led.reign.parting.lock() {
+            _ if hand_over.held.is_some() => every / LOOKS,
+            Parting::WindsDown(Some(over)) => every.min(Duration::from_nanos(over.since(now()).0)),
+            _ => every,
+        }
+    }
+
+    fn go_on_handing_over(&mut self) {
+        let now = now();
+        let Some(hand_over) = &mut self.hand_over else { return };
+        let Some(led) = &self.reign else {
+            if now >= hand_over.until {
+                self.reply(|_| Reply::Unheard);
+            }
+            // It may have ended in another way than by handing over.
+            else if hand_over.held.is_none() {
+                hand_over.held = Some(now);
+            }
+            return;
+        };
+        let Parting::WindsDown(over) = *led.reign.parting.lock() else { return };
+        if hand_over.held.is_none() && over.is_some_and(|over| now >= over) {
+            led.reign.shared.hold_writes(true);
+            hand_over.held = Some(now);
+        }
+        if hand_over.held.is_none() {
+            return;
+        }
+        if led.is_at_rest(hand_over) && led.has_all(hand_over.to) {
+            let term = led.reign.term;
+            return self.handle(Event::Drained(term));
+        }
+        // It may have segments to let go of.
+        if let Some(orders) = self.orders.get(&hand_over.to) {
+            orders.pause.poke();
+        }
+    }
+}
+
+impl<Q: QueuePair> Led<Q> {
+    /// Whether all that was written is applied, and answered.
+    fn is_at_rest(&self, hand_over: &mut HandOver<Q>) -> bool {
+        let shared = &self.reign.shared;
+        let mut progress = shared.engine.later.iter().flat_map(|later| &later.progress);
+        if progress.any(|stream| stream.applied() < stream.written()) {
+            hand_over.turns = None;
+            return false;
+        }
+        let turns = || shared.pulses.iter().map(|pulse| pulse.rounds());
+        let before = hand_over.turns.get_or_insert_with(|| turns().collect());
+        let mut workers = shared.pulses.iter().zip(before);
+        workers.all(|(pulse, before)| pulse.is_sleeping() || pulse.rounds() >= *before + 2)
+    }
+
+    /// Whether a follower has all that was written, and knows of all that was freed.
+    fn has_all(&self, node: NodeId) -> bool {
+        let Some(later) = &self.reign.shared.engine.later else { return false };
+        let followers = self.reign.followers.lock();
+        let Some(follower) = followers.iter().find(|follower| follower.node == node) else { return false };
+        let streams = follower.attachments.iter().zip(&later.progress);
+        let mut lags = streams.map(|(attachment, progress)| attachment.acked() < progress.written());
+        !lags.any(|lags| lags) && self.reign.releases.is_done(node)
+    }
+}
