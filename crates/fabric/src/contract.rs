@@ -18,7 +18,8 @@
 //!    completed may have taken effect or not. Later posts answer [`PostError::Broken`].
 //! 7. Remote atomics are atomic among each other, not against CPU stores of the owner.
 //! 8. [`revoke`](QueuePair::revoke) returns only when no operation of the peer can take effect any more; so
-//!    does [`fence`](QueuePair::fence), of a peer that heeds it.
+//!    does [`fence`](QueuePair::fence), of a peer that heeds it. A WRITE that had completed there is visible
+//!    then.
 //! 9. Every wait has a bound; a dead peer is noticed within [`PEER_DEATH`].
 
 use std::sync::Arc;

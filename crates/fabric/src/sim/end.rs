@@ -6,6 +6,7 @@ use std::sync::Arc;
 use longarm_base::{Nanos, Place, RegionId};
 use longarm_host::Pause;
 
+use super::land::Landed;
 use crate::{Broken, Channel, Grant, Op, Ticket, WorkError};
 
 /// One of the two ends; the other is `1 - side`.
@@ -102,8 +103,8 @@ pub(super) struct End {
     pub wire: VecDeque<Flight>,
     /// When the last request that was rung reaches the peer.
     pub sent_until: Nanos,
-    /// A WRITE at the peer is landing.
-    pub landing: bool,
+    /// A WRITE that is landing at the peer.
+    pub landing: Option<Landed>,
     pub told_until: Nanos,
     pub news: VecDeque<News>,
     /// Completions among the news.
@@ -128,7 +129,7 @@ impl End {
             staged: VecDeque::new(),
             wire: VecDeque::new(),
             sent_until: Nanos(0),
-            landing: false,
+            landing: None,
             told_until: Nanos(0),
             news: VecDeque::new(),
             unpolled: 0,

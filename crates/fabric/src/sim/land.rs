@@ -2,15 +2,17 @@
 //!
 //! (1) A WRITE lands in parts of whole words, at moments of their own; what is posted after it waits for the
 //!     last. It may complete before that: who then reads the memory locally may miss it (the acknowledgement
-//!     window), a later READ of the same queue pair does not.
+//!     window), a later READ of the same queue pair does not, nor does who revoked the sender.
 //! (2) A READ samples each line at a moment of its own; what is posted after it does not wait.
 
+use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use longarm_base::limits::LINE;
 use longarm_base::{Nanos, Place, RegionId};
 use longarm_host::observe::{Event, observe};
-use longarm_memory::{Mapped, OwnedWords, Words};
+use longarm_memory::{Mapped, OwnedWords, Region, Words};
 
 use super::end::{End, News, Side};
 use super::net::Landing;
@@ -18,13 +20,16 @@ use super::pair::Pair;
 use crate::Broken;
 
 /// A WRITE at the far memory.
+#[derive(Debug)]
 pub(super) struct Landed {
     pub number: u64,
     pub imm: Option<u32>,
     pub region: RegionId,
-    pub memory: Mapped,
+    pub memory: Arc<Region>,
     pub offset: u64,
     pub bytes: Vec<u8>,
+    /// Those of the bytes that have not landed yet, in the order in which they will.
+    pub parts: VecDeque<Range<usize>>,
 }
 
 impl Pair {
@@ -76,7 +81,7 @@ impl Pair {
         let parts =
             if weather.spread == Nanos(0) || words < 2 { 1 } else { 1 + self.net.draw(2).min(words - 1) };
         if parts == 1 {
-            write.memory.copy_in(write.offset, &write.bytes);
+            write.memory.memory().copy_in(write.offset, &write.bytes);
             tell(ends, side, write.region);
             self.landed(ends, side, &write);
             return self.answer(&mut ends[side], side, write.number, Ok(0));
@@ -92,26 +97,48 @@ impl Pair {
         let mut moments: Vec<_> =
             ranges.iter().map(|_| time + Nanos(self.net.draw(weather.spread.0))).collect();
         moments.sort_unstable();
-        ends[side].landing = true;
+        let number = write.number;
+        ends[side].landing = Some(Landed { parts: ranges.into(), ..write });
         // Before the last part has landed, perhaps: the acknowledgement window.
-        self.answer(&mut ends[side], side, write.number, Ok(0));
-        let (write, last) = (Arc::new(write), ranges.len() - 1);
-        for (i, (range, moment)) in ranges.into_iter().zip(moments).enumerate() {
-            let (pair, write) = (self.clone(), write.clone());
-            self.net.at(moment, move || {
-                let mut ends = pair.ends.lock();
-                if !ends[1 - side].deaf && !pair.net.is_down(ends[1 - side].machine) {
-                    write.memory.copy_in(write.offset + range.start as u64, &write.bytes[range]);
-                    tell(&ends, side, write.region);
-                }
-                if i == last {
-                    ends[side].landing = false;
-                    pair.landed(&mut ends, side, &write);
-                    drop(ends);
-                    pair.deliver(side);
-                }
-            });
+        self.answer(&mut ends[side], side, number, Ok(0));
+        for moment in moments {
+            let pair = self.clone();
+            self.net.at(moment, move || pair.land_part(side, number));
         }
+    }
+
+    /// The next part of a WRITE lands, unless all of it was hastened.
+    fn land_part(self: &Arc<Pair>, side: Side, number: u64) {
+        let mut ends = self.ends.lock();
+        let awaited = ends[side].landing.as_ref().is_some_and(|write| write.number == number);
+        if awaited && self.land_next(&mut ends, side) {
+            drop(ends);
+            self.deliver(side);
+        }
+    }
+
+    /// What is landing lands now.
+    pub(super) fn land_at_once(&self, side: Side) {
+        let mut ends = self.ends.lock();
+        while ends[side].landing.is_some() {
+            self.land_next(&mut ends, side);
+        }
+    }
+
+    /// Whether that was the last part.
+    fn land_next(&self, ends: &mut [End; 2], side: Side) -> bool {
+        let Some(mut write) = ends[side].landing.take() else { return true };
+        let part = write.parts.pop_front();
+        if let Some(part) = part.filter(|_| !self.net.is_down(ends[1 - side].machine)) {
+            write.memory.memory().copy_in(write.offset + part.start as u64, &write.bytes[part]);
+            tell(ends, side, write.region);
+        }
+        if !write.parts.is_empty() {
+            ends[side].landing = Some(write);
+            return false;
+        }
+        self.landed(ends, side, &write);
+        true
     }
 
     /// A WRITE is there: whoever it is for learns of it, if it says so.

@@ -7,6 +7,7 @@
 //!
 //! How READs and WRITEs meet the memory is in `land`.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use longarm_base::Nanos;
@@ -98,7 +99,7 @@ impl Pair {
             let deaf = ends[1 - side].deaf;
             let end = &mut ends[side];
             let Some(flight) = end.wire.front_mut().filter(|flight| flight.ready <= time) else { return };
-            if end.landing {
+            if end.landing.is_some() {
                 return;
             }
             if deaf || self.net.is_down(to) && end.broken.is_some() {
@@ -143,8 +144,10 @@ impl Pair {
             Owned::Write { region, offset, bytes, imm } => {
                 match execute::may_write(grants, region, offset, bytes.len()) {
                     Ok(grant) => {
-                        let memory = grant.region.memory().clone();
-                        return self.land(ends, side, Landed { number, imm, region, memory, offset, bytes });
+                        let memory = grant.region.clone();
+                        let parts = VecDeque::new();
+                        let write = Landed { number, imm, region, memory, offset, bytes, parts };
+                        return self.land(ends, side, write);
                     }
                     Err(denied) => Err(denied),
                 }
@@ -202,8 +205,10 @@ impl Pair {
         });
     }
 
-    /// Fences the peer off: when this returns nothing of it takes effect any more.
+    /// Fences the peer off: when this returns nothing of it takes effect any more. A WRITE that is landing
+    /// may have been acknowledged: it is there, whole.
     pub fn revoke(self: &Arc<Pair>, side: Side) {
+        self.land_at_once(1 - side);
         self.with(side, |end| {
             end.deaf = true;
             end.break_off(Broken::Revoked);
