@@ -17,13 +17,14 @@ pub(super) struct Sessions {
     ran: BTreeMap<(Term, Csn), By>,
     /// What a leader found, which counts once it serves.
     found: BTreeMap<Term, Vec<(By, Csn)>>,
-    effects: BTreeMap<By, Csn>,
+    /// The version of each, and the term in which that was known first.
+    effects: BTreeMap<By, (Csn, Term)>,
 }
 
 impl Sessions {
-    fn effect(&mut self, by: By, csn: Csn) -> Result<(), String> {
-        match self.effects.insert(by, csn) {
-            Some(before) if before != csn => Err(twice(by, before, csn)),
+    fn effect(&mut self, term: Term, by: By, csn: Csn) -> Result<(), String> {
+        match self.effects.entry(by).or_insert((csn, term)).0 {
+            before if before != csn => Err(twice(by, before, csn)),
             _ => Ok(()),
         }
     }
@@ -41,14 +42,16 @@ impl Rules for Sessions {
                 let by = (*session, *operation);
                 self.ran.insert((term, *csn), by);
                 match self.effects.get(&by) {
-                    Some(before) if before != csn => Err(twice(by, *before, *csn)),
+                    // A leader of before, which does not know yet that it is deposed, may run it again: it
+                    // cannot commit that, so nobody is told and nothing is applied.
+                    Some((before, since)) if before != csn && term >= *since => Err(twice(by, *before, *csn)),
                     _ => Ok(()),
                 }
             }
             Event::Applied { stream, position } => {
                 let entry = book.entry(term, *stream, *position).filter(|entry| entry.write.is_some());
                 let by = entry.and_then(|entry| Some((*self.ran.get(&(term, entry.csn))?, entry.csn)));
-                by.map_or(Ok(()), |(by, csn)| self.effect(by, csn))
+                by.map_or(Ok(()), |(by, csn)| self.effect(term, by, csn))
             }
             Event::Restored { by: Some(by), csn, .. } => {
                 self.found.entry(term).or_default().push((*by, *csn));
@@ -56,7 +59,7 @@ impl Rules for Sessions {
             }
             Event::Served { term, .. } => {
                 let found = self.found.remove(term).unwrap_or_default();
-                found.into_iter().try_for_each(|(by, csn)| self.effect(by, csn))
+                found.into_iter().try_for_each(|(by, csn)| self.effect(*term, by, csn))
             }
             _ => Ok(()),
         }

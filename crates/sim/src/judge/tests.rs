@@ -284,4 +284,13 @@ fn i14_an_operation_has_one_effect() {
     let mut log = Log::serving();
     log.on(0, ran(1)).put(0, 0, 1).install(term(2, 0), term(1, 0), &[1]).restored(0, 1, true);
     log.serve(term(2, 0)).wrote(0, 0, 2, true).on(0, ran(2)).breaks("I14");
+    // One that does not know that it is deposed may run what its successor ran: it comes to nothing.
+    let (mut log, next) = (Log::serving(), term(2, 1));
+    log.report(1, next, term(1, 0), &[0]).report(2, next, term(1, 0), &[0]);
+    log.on(1, Event::Installing { term: next, base: term(1, 0), cuts: vec![0] });
+    log.on(1, Event::Adopted { term: next }).on(2, Event::Adopted { term: next });
+    log.on(1, Event::Served { term: next, boot: 2 }).on(1, ran(5));
+    log.wrote(1, 0, 5, true).committed(1, 1, &[2]).shown(1, 5).applied(1, 0);
+    log.on(0, ran(2)).is_sound();
+    log.on(1, ran(6)).breaks("I14");
 }
