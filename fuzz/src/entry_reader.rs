@@ -15,7 +15,8 @@ use longarm_store::object::{self, layout};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{Geometry, Line, State};
 use longarm_store::{
-    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Store, StoreOptions, survey, verify_with,
+    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Settled, Store, StoreOptions, survey,
+    verify_with,
 };
 
 use crate::Input;
@@ -297,7 +298,7 @@ impl Arena {
             assert!(report.problems.len() as u64 <= report.problem_count && report.problems.len() <= 100);
             let _ = Geometry::read(memory, self.store.sums());
             // A survey names places of whole entries only.
-            if let Ok(found) = survey(memory, self.store.sums(), Term::ZERO, &[0, 3]) {
+            if let Ok(found) = survey(memory, self.store.sums(), Term::ZERO, &[0, 3], &Settled::default()) {
                 for stream in &found.streams {
                     let places = stream.tail.iter().map(|(_, place)| place).chain(&stream.beyond);
                     for EntryPlace { offset, .. } in places {

@@ -233,7 +233,9 @@ thread_local! {
 /// Puts, replacements and removals; then a growth whose moves are half done.
 fn bed(kind: SlotKind, discipline: Discipline) -> Bed {
     let (memory, book) = (Arc::new(Flat::new(BED)), Book::default());
-    let options = Options { slots: kind, discipline, expected_items: 1, found_items: 0, hash_key: 7, places: false };
+    let (expected_items, found_items) = (1, 0);
+    let options =
+        Options { slots: kind, discipline, expected_items, found_items, hash_key: 7, places: false };
     let budget = Arc::new(Budget::new(BED));
     let owner = Owner::create(memory.clone(), book.clone(), SumKey::new(SUMS), budget, options, |_| {});
     let owner = owner.expect("room for the first table");

@@ -5,8 +5,12 @@
 //! (2) The mapping outlives every `Mapped`/`ReadOnly` of it (they hold it alive).
 //! (3) Bounds are checked on every access; the length of a mapping never changes.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::fs::SeekFrom;
+use rustix::io::Errno;
 
 use crate::words::{OwnedWords, Words};
 
@@ -29,6 +33,8 @@ pub(crate) struct Mapping {
     huge: bool,
     /// A NIC knows the pages: they stay.
     pinned: AtomicBool,
+    /// The memory file behind it, if it is asked which pages were never written.
+    file: Option<OwnedFd>,
 }
 
 // SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
@@ -45,7 +51,13 @@ impl Mapping {
             (base as usize).is_multiple_of(4096) && len.is_multiple_of(8),
             "mapping is page aligned and whole words"
         );
-        Mapping { base, len, page, huge, pinned: AtomicBool::new(false) }
+        Mapping { base, len, page, huge, pinned: AtomicBool::new(false), file: None }
+    }
+
+    /// The same; `file` is the memory file behind it.
+    pub(crate) fn over(mut self, file: OwnedFd) -> Mapping {
+        self.file = Some(file);
+        self
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -201,6 +213,16 @@ impl Mapping {
         taken
     }
 
+    fn next_written(&self, at: u64) -> u64 {
+        let Some(file) = self.file.as_ref().filter(|_| at < self.len as u64) else { return at };
+        match rustix::fs::seek(file, SeekFrom::Data(at)) {
+            Ok(next) => next & !7,
+            // Nothing is written from there on.
+            Err(Errno::NXIO) => self.len as u64,
+            Err(_) => at,
+        }
+    }
+
     #[inline(always)]
     fn prefetch(&self, at: u64) {
         if at < self.len as u64 {
@@ -327,6 +349,9 @@ macro_rules! look {
             #[inline(always)]
             fn prefetch(&self, at: u64) {
                 self.0.prefetch(at)
+            }
+            fn next_written(&self, at: u64) -> u64 {
+                self.0.next_written(at)
             }
         }
     };

@@ -105,7 +105,8 @@ impl Region {
                 )
                 .map_err(os("open"))?;
                 rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
-                Region::map(options.name.clone(), file, bytes, Pages::Small)
+                let mapping = Region::map(&options.name, &file, bytes, Pages::Small)?;
+                Ok(Region::of(options.name.clone(), file, mapping, Pages::Small))
             }
         }
     }
@@ -133,7 +134,12 @@ impl Region {
             (Backing::SmallPages, _) => Pages::Small,
             _ => Pages::OnRequest,
         };
-        let region = Region::map(options.name.clone(), file, bytes, pages)?;
+        let mapping = Region::map(&options.name, &file, bytes, pages)?;
+        let mapping = mapping.over(file.try_clone().map_err(|error| {
+            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
+            RegionError::Os("share the descriptor of", options.name.clone(), errno)
+        })?);
+        let region = Region::of(options.name.clone(), file, mapping, pages);
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&region.file, seals).map_err(os("seal"))?;
         // Another user who is passed a read-only descriptor must not reopen it for writing.
@@ -142,10 +148,13 @@ impl Region {
         Ok(region)
     }
 
-    fn map(name: String, file: OwnedFd, bytes: u64, pages: Pages) -> Result<Region, RegionError> {
-        let mapping = map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, pages)
-            .map_err(|e| RegionError::Os("map", name.clone(), e))?;
-        Ok(Region { name, file, memory: Mapped(Arc::new(mapping)), page: pages.bytes() })
+    fn map(name: &str, file: &OwnedFd, bytes: u64, pages: Pages) -> Result<Mapping, RegionError> {
+        map_file(file, bytes, ProtFlags::READ | ProtFlags::WRITE, pages)
+            .map_err(|e| RegionError::Os("map", name.into(), e))
+    }
+
+    fn of(name: String, file: OwnedFd, mapping: Mapping, pages: Pages) -> Region {
+        Region { name, file, memory: Mapped(Arc::new(mapping)), page: pages.bytes() }
     }
 
     /// Maps a file that a peer created and passed to us, to write into it. It must be sealed against

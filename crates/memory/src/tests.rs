@@ -120,6 +120,25 @@ fn discarded_bytes_read_zero_and_the_rest_stays() {
 }
 
 #[test]
+fn what_was_never_written_is_known_and_takes_no_memory() {
+    const PAGES: u64 = 64;
+    let options = RegionOptions { name: "holes".into(), bytes: PAGES * 4096, backing: Backing::SmallPages };
+    let region = Region::create(&options).expect("memfd");
+    let memory = region.memory();
+    assert_eq!(memory.next_written(0), PAGES * 4096, "nothing is");
+    memory.store(5 * 4096 + 64, 1);
+    // As a peer would, through a mapping of its own.
+    let file = region.file().try_clone_to_owned().expect("dup");
+    Region::open_writable(file, PAGES * 4096).expect("a mapping").store(9 * 4096, 1);
+    for (at, next) in [(0, 5), (5, 5), (6, 9), (9, 9), (10, PAGES), (PAGES, PAGES)] {
+        assert_eq!(memory.next_written(at * 4096), next * 4096, "from page {at}");
+    }
+    assert_eq!(memory.next_written(5 * 4096 + 128), 5 * 4096 + 128, "the rest of its page");
+    memory.discard(5 * 4096, 4096);
+    assert_eq!(memory.next_written(0), 9 * 4096);
+}
+
+#[test]
 fn populating_changes_no_byte_and_takes_whole_blocks() {
     const BLOCK: u64 = 2 << 20;
     let memory = region(4 * BLOCK).memory().clone();

@@ -18,6 +18,13 @@ pub trait Words: Send + Sync {
 
     /// Asks the CPU to fetch the cache line that holds `at`. A hint without effect on meaning.
     fn prefetch(&self, _at: u64) {}
+
+    /// From where on, at or after `at`, there may be something: what is before it was never written since it
+    /// was made or discarded, so it is zero, and a look at it would take memory for it. `at` itself where the
+    /// backing knows no better.
+    fn next_written(&self, at: u64) -> u64 {
+        at
+    }
 }
 
 /// The right to change words that others may be looking at. One owner has it for a region.
@@ -68,6 +75,9 @@ impl<W: Words + ?Sized> Words for std::sync::Arc<W> {
     #[inline]
     fn prefetch(&self, at: u64) {
         (**self).prefetch(at)
+    }
+    fn next_written(&self, at: u64) -> u64 {
+        (**self).next_written(at)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::object::{Entry, RoomState, check_room, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
 use crate::store::check_shape;
+use crate::written::written;
 use crate::{CreateError, EntryPlace, Store, StoreOptions};
 
 /// Entries of a segment that are looked at together, so that their visitor can have what it needs fetched.
@@ -144,12 +145,13 @@ impl<M: OwnedWords> Store<M> {
     ) -> u32 {
         let (room, rooms) = line.rooms();
         // Of long entries one at a time: what they cost is not the look at the index.
-        let group = if room <= GROUPED { AHEAD as u64 } else { 1 };
+        let group = if room <= GROUPED { AHEAD } else { 1 };
         let mut tail = 0;
-        for first in (0..rooms).step_by(group as usize) {
+        let mut rooms = written(&self.memory, segment, (room, rooms), 0).peekable();
+        while rooms.peek().is_some() {
             let mut found: [Option<(EntryPlace, Entry<'_>)>; AHEAD] = [const { None }; AHEAD];
-            let rooms = (first..rooms.min(first + group)).map(|i| (i, segment_at(segment) + i * room));
-            for (((i, offset), bytes), found) in rooms.zip(scratch.iter_mut()).zip(&mut found) {
+            let group = rooms.by_ref().take(group).map(|i| (i, segment_at(segment) + i * room));
+            for (((i, offset), bytes), found) in group.zip(scratch.iter_mut()).zip(&mut found) {
                 let Some((place, entry)) = self.replay_room(line, (offset, room), bytes) else { continue };
                 tail = (i + 1) * room;
                 // Counted first: the visitor may supersede it at once.

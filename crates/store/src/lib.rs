@@ -9,7 +9,7 @@
 //! - [`Store`] is shared by the workers, a [`Writer`] belongs to one of them, and a [`Collector`] finds
 //!   what to move so that dead segments can be reused.
 //! - A follower's arena, filled by a leader's one-sided WRITEs, has no store: [`format()`] lays it out,
-//!   [`survey()`] says what came, and [`Store::adopt`] takes it over.
+//!   [`survey()`] says what came (not all at once: [`Settled`]), and [`Store::adopt`] takes it over.
 //!
 //! Absent: this crate does not know the index, draws no csn, reads no clock and does no I/O. Who may name an
 //! entry, and when, is the server's business; the order it must keep is written down in `store.rs`.
@@ -22,10 +22,12 @@ pub mod object;
 mod options;
 mod place;
 pub mod segment;
+mod settled;
 mod store;
 mod survey;
 mod sync;
 mod writer;
+mod written;
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +38,7 @@ pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
 pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};
+pub use settled::Settled;
 pub use store::{Counters, Store, format};
 pub use survey::{StreamSurvey, Survey, entries, survey, void};
 pub use writer::Writer;

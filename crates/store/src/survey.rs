@@ -9,18 +9,20 @@
 //!     that landed half has no entries, nor has a run unless all of its lines are there; a store that adopts
 //!     the arena judges in the same way.
 //! (2) Below a stream's floor all is known to be there, and of such entries no more than two words are looked
-//!     at. From the floor on each is verified whole, and counts if all positions before it are there, too:
-//!     entries take positions in order but WRITEs of different sizes may land out of order, or not at all.
+//!     at, and at none in rooms that were [`Settled`] before. From the floor on each is verified whole, and
+//!     counts if all positions before it are there, too: entries take positions in order but WRITEs of
+//!     different sizes may land out of order, or not at all.
 //! (3) What verifies behind a gap was never acknowledged by this follower and is not part of the stream. It
 //!     is named so that it can be voided, or it might come back in a later term (L16).
 
 use longarm_base::{Csn, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
-use crate::EntryPlace;
 use crate::object::{Entry, RoomState, check_room, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, LineError, extent};
+use crate::written::written;
+use crate::{EntryPlace, Settled};
 
 /// How far the streams of one term came.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -44,8 +46,15 @@ pub struct StreamSurvey {
 }
 
 /// Surveys the streams of `term`: one for each of `floors`, which says how many of its positions are known to
-/// be there. Other streams and terms are left out. An error if the arena has no header.
-pub fn survey(memory: &dyn Words, sums: &SumKey, term: Term, floors: &[u64]) -> Result<Survey, LineError> {
+/// be there. Other streams and terms are left out; so is what is settled. An error if the arena has no
+/// header.
+pub fn survey(
+    memory: &dyn Words,
+    sums: &SumKey,
+    term: Term,
+    floors: &[u64],
+    settled: &Settled,
+) -> Result<Survey, LineError> {
     let geometry = Geometry::read(memory, sums)?;
     let mut found: Vec<Vec<Whole>> = vec![Vec::new(); floors.len()];
     let mut bytes = Vec::new();
@@ -54,7 +63,8 @@ pub fn survey(memory: &dyn Words, sums: &SumKey, term: Term, floors: &[u64]) -> 
         let stream = line.stream as usize;
         let Some(&floor) = floors.get(stream).filter(|_| line.term == term) else { continue };
         if extent(memory, sums, geometry, segment, &line).is_some() {
-            rooms(memory, sums, (segment, &line), floor, &mut bytes, &mut found[stream]);
+            let from = settled.rooms_below((segment, &line), floor);
+            rooms(memory, sums, (segment, &line, from), floor, &mut bytes, &mut found[stream]);
         }
     }
     let mut survey = Survey::default();
@@ -104,17 +114,17 @@ struct Whole {
     csn: Csn,
 }
 
-/// Adds the whole entries of a segment or run whose position is at least `floor`.
+/// Adds the whole entries of a segment or run, from a room on, whose position is at least `floor`.
 fn rooms(
     memory: &dyn Words,
     sums: &SumKey,
-    (segment, line): (u32, &Line),
+    (segment, line, from): (u32, &Line, u64),
     floor: u64,
     bytes: &mut Vec<u8>,
     found: &mut Vec<Whole>,
 ) {
     let (room, rooms) = line.rooms();
-    for i in 0..rooms {
+    for i in written(memory, segment, (room, rooms), from) {
         let offset = segment_at(segment) + i * room;
         let mark = memory.load(offset + layout::MARK) & !layout::SUPERSEDED;
         if mark != line.mark() || memory.load(offset + layout::POSITION) < floor {

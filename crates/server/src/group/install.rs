@@ -9,7 +9,7 @@ use longarm_memory::{Mapped, OwnedWords, SumKey};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{Geometry, Line};
-use longarm_store::{EntryPlace, survey};
+use longarm_store::{EntryPlace, Settled, survey};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
@@ -123,7 +123,7 @@ pub(crate) fn places(
 ) -> Vec<EntryAt> {
     let mut floors = vec![u64::MAX; streams.max(usize::from(stream) + 1)];
     floors[usize::from(stream)] = from;
-    let mut survey = survey(memory, sums, term, &floors).expect(OWN_HEADER);
+    let mut survey = survey(memory, sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
     let found = survey.streams.swap_remove(usize::from(stream));
     let at =
         |(position, place): (u64, EntryPlace)| EntryAt { position, offset: place.offset, len: place.len };

@@ -5,7 +5,7 @@
 
 use longarm_base::{Mutant, Term};
 use longarm_memory::{Mapped, SumKey};
-use longarm_store::{EntryPlace, StreamSurvey, survey, void};
+use longarm_store::{EntryPlace, Settled, StreamSurvey, survey, void};
 use longarm_wire::{Extent, Report, STREAMS_MAX};
 
 use super::OWN_HEADER;
@@ -28,10 +28,15 @@ pub(crate) struct Look {
 
 impl Look {
     /// Looks at what is at the floors and above, and at all of streams that have none: other leaders may have
-    /// more workers.
-    pub fn new((memory, sums): (&Mapped, &SumKey), sync: Term, mut floors: Vec<u64>) -> Look {
+    /// more workers. What is settled is passed over.
+    pub fn new(
+        (memory, sums): (&Mapped, &SumKey),
+        sync: Term,
+        mut floors: Vec<u64>,
+        settled: &Settled,
+    ) -> Look {
         floors.resize(STREAMS_MAX.max(floors.len()), 0);
-        let streams = survey(memory, sums, sync, &floors).expect(OWN_HEADER).streams;
+        let streams = survey(memory, sums, sync, &floors, settled).expect(OWN_HEADER).streams;
         Look { sync, floors, streams }
     }
 
@@ -43,7 +48,7 @@ impl Look {
         least: Vec<u64>,
     ) -> Look {
         let enough = |look: &Look| look.sync == sync && look.reaches(&least);
-        look.filter(enough).unwrap_or_else(|| Look::new((memory, sums), sync, least))
+        look.filter(enough).unwrap_or_else(|| Look::new((memory, sums), sync, least, &Settled::default()))
     }
 
     /// Whether it shows all of each of these streams from there on.

@@ -17,6 +17,7 @@ use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
+use longarm_store::Settled;
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
 use self::hand_over::HandOver;
@@ -43,6 +44,11 @@ const PATIENCE: Nanos = Nanos::from_millis(5_000);
 /// Elections for which a group that never was lets the replica stand that is to lead it.
 const FIRST_WAITS: u64 = 2;
 
+/// How often a follower looks ahead in what its leader writes, and at about how many bytes: a hundredth of a
+/// core's time.
+const SETTLE_EVERY: Nanos = Nanos::from_millis(5);
+const SETTLE_BYTES: u64 = 128 << 10;
+
 /// A replica's thread.
 pub(crate) struct Node<T: Transport> {
     transport: Arc<T>,
@@ -68,6 +74,9 @@ pub(crate) struct Node<T: Transport> {
     reign: Option<Led<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
     look: Option<Look>,
+    /// What it need not look at when its leader is lost, and when it goes on with that.
+    settled: Settled,
+    settle_at: Nanos,
     /// How it comes to lead.
     takeover: Takeover,
     /// What it is, for others to read.
@@ -127,6 +136,8 @@ impl<T: Transport> Node<T> {
             heir: None,
             reign: None,
             look: None,
+            settled: Settled::default(),
+            settle_at: Nanos(0),
             takeover: Takeover::default(),
             told: Arc::default(),
             stop: Arc::default(),
@@ -185,6 +196,7 @@ impl<T: Transport> Node<T> {
         while !self.stop.is_stopped() {
             self.hear();
             self.hear_operators();
+            self.settle();
             self.tell();
             self.channel.wait(self.nap(every));
         }
@@ -414,16 +426,29 @@ impl<T: Transport> Node<T> {
         (0..STREAMS_MAX).map(at).collect()
     }
 
-    fn clear_floors(&self) {
+    fn clear_floors(&mut self) {
+        self.settled = Settled::default();
         for stream in 0..STREAMS_MAX {
             self.page.memory().store(page::floor_at(stream), 0);
+        }
+    }
+
+    /// Looks ahead while it follows.
+    fn settle(&mut self) {
+        let Some(sync) = self.machine.sync() else { return };
+        let now = now();
+        if now >= self.settle_at && self.machine.kind() == RoleKind::Follower {
+            self.settle_at = now + SETTLE_EVERY;
+            let floors = self.floors();
+            self.settled.look(self.lent.arena.memory(), &self.sums, sync, &floors, SETTLE_BYTES);
         }
     }
 
     fn survey(&mut self) -> Report {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let Some(sync) = self.machine.sync() else { return Report::default() };
-        let look = Look::new((self.lent.arena.memory(), &self.sums), sync, self.floors());
+        let memory = (self.lent.arena.memory(), &self.sums);
+        let look = Look::new(memory, sync, self.floors(), &self.settled);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
         let report = look.report(reclaimed, self.streams());
         observe(|| {

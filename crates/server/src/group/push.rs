@@ -26,9 +26,9 @@ use longarm_host::now;
 use longarm_host::observe::{Event as Told, observe};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
-use longarm_store::EntryPlace;
 use longarm_store::segment::layout::{line_at, segment_at};
 use longarm_store::segment::{Geometry, Line, State, freed_line, run_length};
+use longarm_store::{EntryPlace, Settled};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::OWN_HEADER;
@@ -251,7 +251,10 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect()
         } else {
             let memory = (self.memory(), self.reign.shared.engine.store.sums());
-            Look::new(memory, term, from.to_vec()).entries().map(|seen| seen.place).collect()
+            Look::new(memory, term, from.to_vec(), &Settled::default())
+                .entries()
+                .map(|seen| seen.place)
+                .collect()
         };
         places.sort_unstable_by_key(|place| place.offset);
         let mut claimed = None;

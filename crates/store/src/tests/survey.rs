@@ -115,7 +115,7 @@ proptest! {
             whole.retain(|entry| segment_of(entry.place.offset) != head);
         }
         let floors = [floors.0, floors.1];
-        let found = survey(&memory, &sums(), TERM, &floors).expect("a header");
+        let found = survey(&memory, &sums(), TERM, &floors, &Settled::default()).expect("a header");
         let wanted = [expected(&whole, 0, floors[0]), expected(&whole, 1, floors[1])];
         prop_assert_eq!(&found.streams[..], &wanted[..]);
         let tails: BTreeSet<EntryPlace> =
@@ -124,7 +124,7 @@ proptest! {
         prop_assert_eq!(found.csn, tail.map(|entry| entry.csn).max().unwrap_or(Csn::NONE));
         // Voided, they are gone for good: for the next survey, and for a store that takes over.
         found.streams.iter().flat_map(|stream| &stream.beyond).for_each(|&(_, place)| void(&memory, place));
-        let again = survey(&memory, &sums(), TERM, &floors).expect("a header");
+        let again = survey(&memory, &sums(), TERM, &floors, &Settled::default()).expect("a header");
         for (again, found) in again.streams.iter().zip(&found.streams) {
             prop_assert_eq!((again.len, &again.tail), (found.len, &found.tail));
             prop_assert!(again.beyond.is_empty());
@@ -151,12 +151,15 @@ proptest! {
 fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     let lens = [10; 20];
     let (arena, written) = leader(TERM, &lens);
-    assert_eq!(survey(&arena, &sums(), OLD, &[0, 3]).expect("a header").streams[1].len, 3);
-    let one = survey(&arena, &sums(), TERM, &[0]).expect("a header");
+    assert_eq!(
+        survey(&arena, &sums(), OLD, &[0, 3], &Settled::default()).expect("a header").streams[1].len,
+        3
+    );
+    let one = survey(&arena, &sums(), TERM, &[0], &Settled::default()).expect("a header");
     assert_eq!((one.streams.len(), one.streams[0].len), (1, 10));
     assert_eq!(one.csn, Csn(19), "the highest of that stream");
     assert_eq!(one.streams[0].tail[3], (3, written[6].place));
-    let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0]);
+    let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0], &Settled::default());
     assert!(matches!(none, Err(LineError::Arena(_))), "{none:?}");
 }
 
@@ -164,14 +167,14 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
 #[test]
 fn a_run_counts_if_all_of_its_lines_are_there() {
     let (arena, written) = leader(TERM, &[2_000_000, 5, 5]);
-    let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
+    let found = survey(&arena, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
     assert_eq!(found.streams[0].tail, [(0, written[0].place), (1, written[2].place)]);
     let head = segment_of(written[0].place.offset);
     for segment in head..head + 2 {
         let at = line_at(segment);
         let sum = arena.load(at);
         arena.store(at, !sum);
-        let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
+        let found = survey(&arena, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
         assert_eq!(
             (found.streams[0].len, &found.streams[0].beyond),
             (0, &vec![(written[2].position, written[2].place)])
@@ -180,14 +183,18 @@ fn a_run_counts_if_all_of_its_lines_are_there() {
     }
 }
 
-/// An arena that counts copies of entries.
-struct Counted(Mapped, AtomicU64);
+/// An arena that counts copies of entries, and loads from them.
+struct Counted(Mapped, AtomicU64, AtomicU64);
 
 impl Words for Counted {
     fn bytes(&self) -> u64 {
         self.0.bytes()
     }
     fn load(&self, at: u64) -> u64 {
+        if at >= SEGMENT_BYTES {
+            // Relaxed: a counter of one thread.
+            self.2.fetch_add(1, Ordering::Relaxed);
+        }
         self.0.load(at)
     }
     fn copy_out(&self, at: u64, into: &mut [u8]) {
@@ -203,11 +210,11 @@ impl Words for Counted {
 fn entries_below_the_floor_are_not_read() {
     let (arena, _) = leader(TERM, &[100; 60]);
     assert_eq!(Geometry::read(&arena, &sums()).expect("a header").table, 1);
-    let counted = Counted(arena, AtomicU64::new(0));
+    let counted = Counted(arena, AtomicU64::new(0), AtomicU64::new(0));
     for (floors, copies) in [([30, 30], 0), ([30, 29], 2), ([0, 30], 60)] {
         // Relaxed: as above.
         counted.1.store(0, Ordering::Relaxed);
-        let found = survey(&counted, &sums(), TERM, &floors).expect("a header");
+        let found = survey(&counted, &sums(), TERM, &floors, &Settled::default()).expect("a header");
         assert_eq!(found.streams.iter().map(|stream| stream.len).sum::<u64>(), 60);
         // Relaxed: as above. Each entry is looked at for its length first.
         assert_eq!(counted.1.load(Ordering::Relaxed), copies);
@@ -232,8 +239,119 @@ fn a_position_that_is_there_twice_counts_once() {
     let returns = Arc::default();
     let draft = object::begin(&arena, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
     let place = object::finish(&arena, &sums(), draft, Csn(50), 2);
-    let found = survey(&arena, &sums(), TERM, &[0, 0]).expect("a header");
+    let found = survey(&arena, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
     assert_eq!((found.streams[0].len, &found.streams[0].beyond), (4, &vec![(2, place)]));
     assert_eq!(found.csn, Csn(8));
     assert_eq!(arena.load(place.offset + layout::POSITION), 2);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    /// Entries land one after the other, not in order and some in two parts, over those of an older term at
+    /// low positions; the follower looks ahead at any moment, and knows of fewer positions than are there.
+    #[test]
+    fn what_is_settled_changes_no_survey(
+        lens in lens(),
+        order in proptest::collection::vec(0usize..6, 60),
+        parts in proptest::collection::vec(any::<u8>(), 60),
+        looks in proptest::collection::vec(0u64..20_000, 60),
+        lag in 0u64..3,
+    ) {
+        let (arena, mut left) = leader(TERM, &lens);
+        let memory = follower(&arena, &lens);
+        left.iter().for_each(|entry| memory.store(entry.place.offset + layout::POSITION, 0));
+        let mut settled = Settled::default();
+        let mut whole: Vec<Written> = Vec::new();
+        for ((pick, part), look) in order.into_iter().zip(parts).zip(looks) {
+            if left.is_empty() {
+                break;
+            }
+            let entry = left.remove(pick.min(left.len() - 1));
+            let floors = [0, 1].map(|stream| expected(&whole, stream, 0).len.saturating_sub(lag));
+            for word in (0..8).filter(|word| part >> word & 1 != 0) {
+                let at = entry.place.offset + word * 8;
+                memory.store(at, arena.load(at));
+            }
+            settled.look(&memory, &sums(), TERM, &floors, look);
+            copy(&arena, &memory, entry.place.offset, entry.place.len);
+            whole.push(entry);
+            for floors in [floors, floors.map(|floor| floor / 2)] {
+                let blind = survey(&memory, &sums(), TERM, &floors, &Settled::default());
+                let found = survey(&memory, &sums(), TERM, &floors, &settled);
+                prop_assert_eq!(found.expect("a header"), blind.expect("a header"));
+            }
+        }
+    }
+}
+
+#[test]
+fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_anew() {
+    let (arena, written) = leader(TERM, &[100; 60]);
+    let counted = Counted(arena, AtomicU64::new(0), AtomicU64::new(0));
+    let loads = |floors: &[u64], settled: &Settled| {
+        // Relaxed: a counter of one thread.
+        counted.2.store(0, Ordering::Relaxed);
+        let found = survey(&counted, &sums(), TERM, floors, settled).expect("a header");
+        // Relaxed: as above.
+        (found.streams[0].len, counted.2.load(Ordering::Relaxed))
+    };
+    let mut settled = Settled::default();
+    let floors = [30, 25];
+    for _ in 0..200 {
+        settled.look(&counted, &sums(), TERM, &floors, 2_000);
+    }
+    let (blind, sighted) = (loads(&floors, &Settled::default()), loads(&floors, &settled));
+    assert_eq!((blind.0, sighted.0), (30, 30));
+    assert_eq!(blind.1 - sighted.1, 2 * 55, "the mark and the position of each");
+    assert_eq!(loads(&[29, 25], &settled).1, loads(&[29, 25], &Settled::default()).1 - 2 * 25);
+    // Another use of the first segment, with an entry where a settled one was.
+    let segment = segment_of(written[0].place.offset);
+    let line = Line::read(&counted.0, &sums(), segment).expect("sound");
+    let line = Line { claim: line.claim + 40, generation: line.generation + 1, ..line };
+    segment::write_line(&counted.0, &sums(), segment, &line);
+    let room = object::Room {
+        offset: written[0].place.offset,
+        segment,
+        term: TERM,
+        generation: line.generation,
+        lane: segment::Lane::Write,
+        class: None,
+    };
+    let returns = Arc::default();
+    let draft = object::begin(&counted.0, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
+    let place = object::finish(&counted.0, &sums(), draft, Csn(70), 30);
+    let found = survey(&counted, &sums(), TERM, &floors, &settled).expect("a header");
+    assert_eq!(found.streams[0].tail, [(30, place)]);
+    let another = Term::new(8, NodeId(2));
+    settled.look(&counted, &sums(), another, &floors, 1 << 20);
+    let of_no_use = survey(&counted, &sums(), TERM, &[0, 0], &settled).expect("a header");
+    assert_eq!(of_no_use, survey(&counted, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header"));
+}
+
+#[test]
+fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
+    let (arena, written) = leader(TERM, &[100; 20]);
+    let memory = memory(SEGMENTS);
+    for segment in 0..SEGMENTS as u32 {
+        memory.copy_in(line_at(segment), &line_bytes(&arena, segment));
+    }
+    // Only the last page of entries came.
+    let last = written.last().expect("some").place;
+    copy(&arena, &memory, last.offset, last.len);
+    let segment = segment_of(last.offset);
+    let (begin, end) = (segment::layout::segment_at(segment), segment::layout::segment_at(segment + 1));
+    // It is not asked about every page.
+    let is_sparse = || memory.next_written((last.offset & !4095) + (32 << 10)) >= end;
+    assert!(is_sparse());
+    let found = survey(&memory, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
+    assert_eq!(found.streams.iter().map(|stream| stream.beyond.len()).sum::<usize>(), 1);
+    assert!(is_sparse() && memory.next_written(begin) <= last.offset);
+    let options = StoreOptions { term: TERM.next_of(NodeId(3)).expect("more"), ..StoreOptions::default() };
+    let store = Store::adopt(memory.clone(), Arc::new(Budget::new(u64::MAX)), options, sums());
+    let store = store.expect("an arena");
+    let mut seen = 0;
+    for &segment in store.adopted() {
+        store.replay(segment, &mut Scratch::default(), &mut |_: EntryPlace, _: &Entry<'_>| seen += 1);
+    }
+    assert!(is_sparse() && seen == 1);
 }

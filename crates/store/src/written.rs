@@ -1,0 +1,31 @@
+//! The rooms of a segment that somebody may have written to.
+
+use longarm_memory::Words;
+
+use crate::segment::layout::segment_at;
+
+/// After so many bytes it is asked again whether anything was written: asking costs about as much as looking
+/// at some rooms, and looking at a page that nobody wrote takes a page.
+const ASK_EVERY: u64 = 16 << 10;
+
+/// The numbers of the rooms from `from` on, of `rooms` of `room` bytes, but for those whose first page was
+/// never written: there is no entry without its header.
+pub(crate) fn written(
+    memory: &dyn Words,
+    segment: u32,
+    (room, rooms): (u64, u64),
+    from: u64,
+) -> impl Iterator<Item = u64> {
+    let (base, end) = (segment_at(segment), segment_at(segment) + room * rooms);
+    let (mut next, mut ask_at) = (from, 0);
+    std::iter::from_fn(move || {
+        let mut at = base + next * room;
+        if at >= ask_at && at < end {
+            next = memory.next_written(at).saturating_sub(base).div_ceil(room).max(next);
+            at = base + next * room;
+            ask_at = at + ASK_EVERY;
+        }
+        next += 1;
+        (at < end).then_some(next - 1)
+    })
+}
