@@ -42,9 +42,9 @@ impl Thread {
     }
 }
 
-/// Does the same on so many threads at once, and returns when all are done. `body` is told which it is. It
-/// computes and does not wait, so in a world one is done after the other. What one of them panics with, this
-/// panics with.
+/// Does the same on so many threads at once, and returns when all are done. `body` is told which it is. None
+/// may wait for another: in a world one is done after the other. What one of them panics with, this panics
+/// with.
 pub fn at_once(threads: usize, body: impl Fn(usize) + Sync) {
     if entered().is_some() || threads <= 1 {
         return (0..threads).for_each(body);

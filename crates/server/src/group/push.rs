@@ -65,13 +65,14 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     )?;
     let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
     let follower = Arc::new(Follower::new(peer.node, reign.doors.len(), peer.orders.pause.clone()));
-    let mut bulk = Bulk::new(peer.way.memory(reign.term, 0)?, &worth);
-    let heart = peer.way.memory(reign.term, 0)?;
-    reign.hearts.put((heart, follower.clone()));
+    let mut links = peer.way.memories(reign.term, 2 + reign.doors.len())?.into_iter();
+    let mut link = || links.next().expect("as many as were asked for");
+    let mut bulk = Bulk::new(link(), &worth);
+    reign.hearts.put((link(), follower.clone()));
     reign.releases.join(peer.node);
     let patience = peer.patience;
     let mut push = Push { reign, follower: &follower, bulk: &mut bulk, worth: &worth, patience };
-    let ended = bring(peer, &mut push, held).and_then(|()| keep(peer, &mut push));
+    let ended = bring(peer, &mut push, (held, links)).and_then(|()| keep(peer, &mut push));
     follower.let_go();
     reign.releases.leave(peer.node);
     reign.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
@@ -93,7 +94,12 @@ struct Push<'a, 'w, Q> {
     patience: Nanos,
 }
 
-fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held: Held) -> Result<(), Mute> {
+/// `links`: a connection for each stream.
+fn bring<T: Transport>(
+    peer: &mut Peer<T>,
+    push: &mut Push<'_, '_, T::Qp>,
+    (held, links): (Held, impl Iterator<Item = T::Qp>),
+) -> Result<(), Mute> {
     let reign = push.reign;
     let had = match held {
         Held::Term => reign.left.lock().get(&peer.node).cloned(),
@@ -111,8 +117,8 @@ fn bring<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>, held:
         Held::Term => {}
     }
     push.flush()?;
-    for (door, attachment) in reign.doors.iter().zip(&push.follower.attachments) {
-        door.arrivals.put((peer.way.memory(reign.term, 0)?, attachment.clone()));
+    for ((door, attachment), link) in reign.doors.iter().zip(&push.follower.attachments).zip(links) {
+        door.arrivals.put((link, attachment.clone()));
         door.waker.wake();
     }
     reign.followers.lock().push(push.follower.clone());

@@ -9,12 +9,14 @@ use longarm_fabric::{
     Address, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
     Rights, SetupError, Ticket, Transport, WRITE_MAX,
 };
-use longarm_host::now;
+use longarm_host::{Mutex, at_once, now};
 use longarm_memory::{Backing, Region, RegionOptions};
 use longarm_wire::{Answer, Ask, Bad, PeerHello, Purpose, RING_REGION};
 
 use super::{MESSAGE_MAX, RING_BYTES};
 
+/// Connections that are made side by side.
+const AT_ONCE: usize = 8;
 /// Completions taken in one poll.
 const POLL: usize = 64;
 
@@ -55,6 +57,24 @@ impl<T: Transport> Way<T> {
     /// A connection to the replica's memory, for the leader or candidate of `term`.
     pub fn memory(&self, term: Term, landing: u32) -> Result<T::Qp, SetupError> {
         self.connect(Purpose::Memory, term, Vec::new(), landing)
+    }
+
+    /// So many of them, made side by side: each is several round trips, and a group waits for them.
+    pub fn memories(&self, term: Term, count: usize) -> Result<Vec<T::Qp>, SetupError> {
+        let made = Mutex::new(Ok(Vec::with_capacity(count)));
+        let threads = count.min(AT_ONCE);
+        at_once(threads, |first| {
+            for _ in (first..count).step_by(threads) {
+                let one = self.memory(term, 0);
+                let mut made = made.lock();
+                match (one, &mut *made) {
+                    (Ok(qp), Ok(others)) => others.push(qp),
+                    (Err(error), Ok(_)) => *made = Err(error),
+                    (_, Err(_)) => return,
+                }
+            }
+        });
+        std::mem::replace(&mut *made.lock(), Ok(Vec::new()))
     }
 
     /// A talk with another replica.
