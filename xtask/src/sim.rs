@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Seeds of each scenario that CI always runs, and how many new ones: about three minutes on two cores.
-const FIXED: &str = "0..50";
-const FRESH: u64 = 25;
+const FIXED: &str = "0..30";
+const FRESH: u64 = 12;
 
 /// Faults (`longarm_base::Mutant`), the scenario that finds them, and within which seeds.
 const MUTANTS: &[(&str, &str, &str)] = &[
@@ -26,6 +26,8 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
     ("NoDrift", "group-pauses", "0..100"),
+    ("OldMembers", "group-changes-all", "100..300"),
+    ("AgreeAlone", "group-changes-all", "100..300"),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

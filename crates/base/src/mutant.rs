@@ -36,6 +36,10 @@ pub enum Mutant {
     ReportInside,
     /// A client takes its clock to go exactly as the server's does (X4).
     NoDrift,
+    /// A replica helps one that knows of an older set of replicas than itself to lead (M14).
+    OldMembers,
+    /// Other replicas are agreed on as soon as one has kept that (M14).
+    AgreeAlone,
 }
 
 impl Mutant {

@@ -8,6 +8,8 @@ use longarm_wire::is_elsewhere;
 
 /// Leaders named one after the other without one that leads: then all are tried in turn.
 const HINTS_MAX: u32 = 3;
+/// Addresses that are tried, with those that were named.
+const TARGETS_MAX: usize = 32;
 /// Least bound on one try, where there are others to be tried: one that is stopped or cut off takes
 /// connections and says nothing.
 const TRY_MIN: Duration = Duration::from_millis(250);
@@ -79,6 +81,12 @@ impl Targets {
 
     /// A try succeeded, and took so long.
     pub(crate) fn reached(&mut self, took: Nanos) {
+        // A replica that the group did not have before is one of those to try, from now on.
+        if let Some(named) = self.hinted.as_ref().filter(|named| !self.all.contains(named))
+            && self.all.len() < TARGETS_MAX
+        {
+            self.all.push(named.clone());
+        }
         self.hints = 0;
         if self.all.len() > 1 {
             self.limit = (Duration::from_nanos(took.0) * 4).max(TRY_MIN).min(self.most);
@@ -111,6 +119,18 @@ mod tests {
         assert_eq!(*targets.current(), address(1));
         targets.leave();
         assert_eq!(*targets.current(), address(2), "the one after the one that was named");
+    }
+
+    #[test]
+    fn a_replica_that_was_named_and_reached_is_one_of_those_to_try() {
+        let address = |n: u32| format!("tcp://h:{n}").parse::<Address>().expect("an address");
+        let mut targets = Targets::new(&[address(1)], Duration::from_secs(5));
+        targets.failed(&SetupError::Refused(elsewhere(Some("tcp://h:2"))));
+        targets.reached(Nanos(1));
+        targets.leave();
+        assert_eq!(*targets.current(), address(1));
+        targets.failed(&SetupError::Timeout("it".into()));
+        assert_eq!(*targets.current(), address(2));
     }
 
     #[test]

@@ -45,6 +45,15 @@ pub enum Event {
         base: Term,
         /// Where the streams of the base are cut: positions below are in the start set.
         cuts: Vec<u64>,
+        /// The replicas of the group, in this term.
+        members: Vec<NodeId>,
+    },
+    /// A leader has it from majorities that the group's replicas are others from its next term on (M14).
+    Agreed {
+        /// The leader's term.
+        term: Term,
+        /// Who they are.
+        members: Vec<NodeId>,
     },
     /// An entry of the start set was found, and counts.
     Restored {

@@ -34,7 +34,7 @@ pub(crate) struct Mapping {
     /// A NIC knows the pages: they stay.
     pinned: AtomicBool,
     /// The memory file behind it, if it is asked which pages were never written.
-    file: Option<OwnedFd>,
+    file: Option<Arc<OwnedFd>>,
 }
 
 // SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
@@ -55,7 +55,7 @@ impl Mapping {
     }
 
     /// The same; `file` is the memory file behind it.
-    pub(crate) fn over(mut self, file: OwnedFd) -> Mapping {
+    pub(crate) fn over(mut self, file: Arc<OwnedFd>) -> Mapping {
         self.file = Some(file);
         self
     }

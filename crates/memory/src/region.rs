@@ -78,7 +78,7 @@ impl std::error::Error for RegionError {}
 /// Memory with a file behind it. The creator owns it; peers open what they are passed.
 pub struct Region {
     name: String,
-    file: OwnedFd,
+    file: Arc<OwnedFd>,
     memory: Mapped,
     page: u64,
 }
@@ -105,7 +105,8 @@ impl Region {
                 )
                 .map_err(os("open"))?;
                 rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
-                let mapping = Region::map(&options.name, &file, bytes, Pages::Small)?;
+                let file = Arc::new(file);
+                let mapping = map_own(&options.name, &file, bytes, Pages::Small)?;
                 Ok(Region::of(options.name.clone(), file, mapping, Pages::Small))
             }
         }
@@ -134,11 +135,8 @@ impl Region {
             (Backing::SmallPages, _) => Pages::Small,
             _ => Pages::OnRequest,
         };
-        let mapping = Region::map(&options.name, &file, bytes, pages)?;
-        let mapping = mapping.over(file.try_clone().map_err(|error| {
-            let errno = rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO);
-            RegionError::Os("share the descriptor of", options.name.clone(), errno)
-        })?);
+        let file = Arc::new(file);
+        let mapping = map_own(&options.name, &file, bytes, pages)?.over(Arc::clone(&file));
         let region = Region::of(options.name.clone(), file, mapping, pages);
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&region.file, seals).map_err(os("seal"))?;
@@ -148,12 +146,7 @@ impl Region {
         Ok(region)
     }
 
-    fn map(name: &str, file: &OwnedFd, bytes: u64, pages: Pages) -> Result<Mapping, RegionError> {
-        map_file(file, bytes, ProtFlags::READ | ProtFlags::WRITE, pages)
-            .map_err(|e| RegionError::Os("map", name.into(), e))
-    }
-
-    fn of(name: String, file: OwnedFd, mapping: Mapping, pages: Pages) -> Region {
+    fn of(name: String, file: Arc<OwnedFd>, mapping: Mapping, pages: Pages) -> Region {
         Region { name, file, memory: Mapped(Arc::new(mapping)), page: pages.bytes() }
     }
 
@@ -253,6 +246,11 @@ impl Pages {
     fn bytes(self) -> u64 {
         if self == Pages::Reserved { HUGE_PAGE } else { SMALL_PAGE }
     }
+}
+
+fn map_own(name: &str, file: &OwnedFd, bytes: u64, pages: Pages) -> Result<Mapping, RegionError> {
+    map_file(file, bytes, ProtFlags::READ | ProtFlags::WRITE, pages)
+        .map_err(|e| RegionError::Os("map", name.into(), e))
 }
 
 fn map_file(

@@ -1,9 +1,10 @@
 //! The configured set of a group: quorums are over it, and over nothing that shrinks (VERIFY L20).
 
 use longarm_base::NodeId;
+use longarm_wire::Members;
 
 /// Most replicas of a group.
-pub const REPLICAS_MAX: usize = 9;
+pub const REPLICAS_MAX: usize = longarm_wire::MEMBERS_MAX;
 
 /// A set of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -109,6 +110,11 @@ impl Group {
             return Err(GroupError::Stranger(me));
         }
         Ok(Group { me, members: set })
+    }
+
+    /// These replicas, as `me` sees them, who may be none of them: one that was removed, or is to be added.
+    pub fn of(me: NodeId, members: &Members) -> Group {
+        Group { me, members: members.list.iter().map(|member| member.node).collect() }
     }
 
     /// This node.

@@ -198,7 +198,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             Some(_) => Store::adopt(arena, budget.clone(), store_options, sums.clone())?,
         };
         let store = Arc::new(store);
-        let arena = Arena { store: store.clone() };
+        let arena = Arena { memory: store.memory().clone() };
         let index_options = hash::Options {
             slots: options.slots,
             discipline: Discipline::InPlace,

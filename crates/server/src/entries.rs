@@ -4,32 +4,24 @@
 //! is not freed before the slot names something else. So headers are trusted here, and checked only against
 //! the csn.
 
-use std::sync::Arc;
-
 use longarm_base::limits::KEY_MAX;
 use longarm_base::{Csn, UnixMillis};
 use longarm_index::hash::{Entries, EntryRef};
 use longarm_memory::{Hash, HashKey, OwnedWords};
+use longarm_store::EntryPlace;
 use longarm_store::object::{layout, total_len};
-use longarm_store::{EntryPlace, Store};
 
-/// The entries of a store.
+/// The memory that the entries are in.
+#[derive(Clone, Debug)]
 pub(crate) struct Arena<M> {
-    pub store: Arc<Store<M>>,
-}
-
-impl<M> Clone for Arena<M> {
-    fn clone(&self) -> Arena<M> {
-        Arena { store: self.store.clone() }
-    }
+    pub memory: M,
 }
 
 impl<M: OwnedWords> Arena<M> {
     /// Flags, key length and value length of the entry, if it is of this version.
     fn header(&self, offset: u64, csn: Csn) -> Option<(u64, usize, usize)> {
-        let memory = self.store.memory();
-        let (found, _, flags) = layout::split_version(memory.load(offset + layout::VERSION));
-        let (key, value, _) = layout::split_lengths(memory.load(offset + layout::LENGTHS))?;
+        let (found, _, flags) = layout::split_version(self.memory.load(offset + layout::VERSION));
+        let (key, value, _) = layout::split_lengths(self.memory.load(offset + layout::LENGTHS))?;
         (found == csn && key <= KEY_MAX).then_some((flags, key, value))
     }
 
@@ -37,7 +29,7 @@ impl<M: OwnedWords> Arena<M> {
     fn with_key<T>(&self, entry: EntryRef, csn: Csn, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
         let (flags, key, _) = self.header(entry.offset, csn)?;
         let mut bytes = [0; KEY_MAX];
-        self.store.memory().copy_out(entry.offset + layout::header_len(flags) as u64, &mut bytes[..key]);
+        self.memory.copy_out(entry.offset + layout::header_len(flags) as u64, &mut bytes[..key]);
         Some(look(&bytes[..key]))
     }
 
@@ -58,7 +50,7 @@ impl<M: OwnedWords> Arena<M> {
     pub fn expiry(&self, entry: EntryRef, csn: Csn) -> UnixMillis {
         match self.header(entry.offset, csn) {
             Some((flags, ..)) if flags & layout::EXPIRY == 0 => UnixMillis::NEVER,
-            Some(_) => UnixMillis(self.store.memory().load(entry.offset + layout::FIXED as u64)),
+            Some(_) => UnixMillis(self.memory.load(entry.offset + layout::FIXED as u64)),
             None => panic!("a slot names {entry:?} of csn {csn:?}, which is not there"),
         }
     }
@@ -69,7 +61,7 @@ impl<M: OwnedWords> Arena<M> {
             return EntryPlace { offset: entry.offset, len: entry.len };
         }
         let mut line = [0; 64];
-        self.store.memory().copy_out(entry.offset, &mut line);
+        self.memory.copy_out(entry.offset, &mut line);
         let len = total_len(&line).unwrap_or_else(|e| panic!("a slot names {entry:?}: {e}"));
         EntryPlace { offset: entry.offset, len }
     }

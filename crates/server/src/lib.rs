@@ -52,9 +52,11 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use group::{FileVault, GroupOptions, Held, Member, Moved, Operator, OrderError, Promise, Vault};
+pub use group::{
+    Changed, FileVault, GroupOptions, Held, Member, Moved, Operator, OrderError, Promise, Vault,
+};
 pub use longarm_replica::Timing;
-pub use longarm_wire::Stay;
+pub use longarm_wire::{Deny, Members, Stay};
 pub use options::{Eviction, Log, Pages, ServerOptions, StartError};
 pub use saved::Saved;
 pub use start::Server;

@@ -4,8 +4,13 @@
 //! How long this takes is most of how long a group is without a leader, so all cores do it: each takes one
 //! segment after the other. Of each key the newest version counts, in whatever order they come; deletes and
 //! what sessions may ask for are put together at the end.
+//!
+//! Of each delete and saved record one entry stays. Collection had copied some, and the entries that it
+//! copied from are found again wherever their segments were not freed before the term ended: if both counted,
+//! both would be copied next, and a few short terms would fill the memory.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+use std::collections::btree_map::{BTreeMap, Entry as Known};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -26,12 +31,19 @@ const SOON: usize = 3;
 /// More threads than this gain nothing: they wait for the same memory.
 const THREADS_MAX: usize = 8;
 
+/// A version, and where it is.
+type At = (Csn, EntryPlace);
+
 /// What entries say that is known only when all have been seen.
 #[derive(Debug, Default)]
 struct Findings {
     highest: Csn,
     /// The newest delete of each key that has one. Puts of it may be found before and after.
-    deleted: BTreeMap<Box<[u8]>, Csn>,
+    deleted: BTreeMap<Box<[u8]>, At>,
+    /// What was saved of each session's operations.
+    saved: BTreeMap<(u64, u64), At>,
+    /// Deletes and saved records that others make superfluous.
+    spare: Vec<At>,
     sessions: Restored,
     /// Some item has a time to live.
     expires: bool,
@@ -40,14 +52,31 @@ struct Findings {
 impl Findings {
     fn take(&mut self, other: Findings) {
         self.highest = self.highest.max(other.highest);
-        other.deleted.into_iter().for_each(|(key, csn)| self.delete(key, csn));
+        other.deleted.into_iter().for_each(|(key, at)| self.delete(key, at));
+        other.saved.into_iter().for_each(|(by, at)| self.save(by, at));
+        self.spare.extend(other.spare);
         self.sessions.take(other.sessions);
         self.expires |= other.expires;
     }
 
-    fn delete(&mut self, key: Box<[u8]>, csn: Csn) {
-        let newest = self.deleted.entry(key).or_default();
-        *newest = csn.max(*newest);
+    fn delete(&mut self, key: Box<[u8]>, at: At) {
+        self.spare.extend(newest(&mut self.deleted, key, at));
+    }
+
+    fn save(&mut self, by: (u64, u64), at: At) {
+        self.spare.extend(newest(&mut self.saved, by, at));
+    }
+}
+
+/// Keeps the newest; the other one, if there are two, is superfluous.
+fn newest<K: Ord>(known: &mut BTreeMap<K, At>, key: K, at: At) -> Option<At> {
+    match known.entry(key) {
+        Known::Vacant(none) => {
+            none.insert(at);
+            None
+        }
+        Known::Occupied(mut one) if at > *one.get() => Some(one.insert(at)),
+        Known::Occupied(_) => Some(at),
     }
 }
 
@@ -80,8 +109,11 @@ impl<M: OwnedWords> Engine<M> {
             all.lock().take(part.found);
         });
         let found = std::mem::take(&mut *all.lock());
-        for (key, csn) in &found.deleted {
+        for (key, (csn, _)) in &found.deleted {
             self.remove_older((key, self.hash(key)), *csn);
+        }
+        for (csn, place) in found.spare {
+            self.store.supersede(place, csn);
         }
         sessions.restore(found.sessions, moment.now);
         if found.expires {
@@ -129,8 +161,11 @@ impl<M: OwnedWords> Visit for Part<'_, M> {
                 let fits = self.engine.set_newest(self.moment, (place, entry), hash);
                 assert!(fits, "the index of a start set does not fit its region");
             }
-            Kind::Tombstone => self.found.delete(entry.key.into(), entry.csn),
-            Kind::Noop => {}
+            Kind::Tombstone => self.found.delete(entry.key.into(), (entry.csn, place)),
+            Kind::Noop => {
+                let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
+                self.found.save(by, (entry.csn, place));
+            }
         }
     }
 }

@@ -43,6 +43,14 @@ pub enum What {
         /// How long he does nothing after.
         rest: Nanos,
     },
+    /// No fault: an operator adds a replica if it is none, and removes it if it is one, unless an order of
+    /// his is under way, or there would be too few.
+    Change {
+        /// Which.
+        node: u32,
+        /// How long he does nothing after.
+        rest: Nanos,
+    },
     /// A replica loses its memory, unless as many have as a group can bear.
     Crash {
         /// Which.
@@ -65,6 +73,8 @@ pub struct Strength {
     pub crashes: bool,
     /// Whether leaders are to hand over.
     pub moves: bool,
+    /// Whether replicas are added and removed.
+    pub changes: bool,
 }
 
 /// A crashed replica is down for less than this.
@@ -75,8 +85,8 @@ const REST: u64 = 30_000_000;
 impl Strength {
     /// Draws all faults until a time, for so many servers and clients.
     pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut Chance) -> Vec<Fault> {
-        let kinds = [self.pause > Nanos(0), self.cut > Nanos(0), self.crashes, self.moves];
-        let kinds: Vec<_> = (0..4).filter(|&kind| kinds[kind]).collect();
+        let kinds = [self.pause > Nanos(0), self.cut > Nanos(0), self.crashes, self.moves, self.changes];
+        let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
         while !kinds.is_empty() {
             at = at + Nanos(chance.below(2 * self.every.0) + 1);
@@ -87,7 +97,8 @@ impl Strength {
                 0 => self.draw_pause((servers, clients), chance),
                 1 => self.draw_cut((servers, clients), chance),
                 2 => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
-                _ => What::Move { to: any(0, servers, chance), rest: Nanos(chance.below(REST)) },
+                3 => What::Move { to: any(0, servers, chance), rest: Nanos(chance.below(REST)) },
+                _ => What::Change { node: any(0, servers, chance), rest: Nanos(chance.below(REST / 4)) },
             };
             faults.push(Fault { at, what });
         }
@@ -126,6 +137,7 @@ impl std::fmt::Display for Fault {
                 write!(f, "machine {whom} stands still for {:.1} ms", millis(*time))
             }
             What::Move { to, .. } => write!(f, "node {to} is to lead"),
+            What::Change { node, .. } => write!(f, "node {node} is to be a replica, or none any more"),
             What::Crash { server, time } => {
                 write!(f, "node {server} loses its memory and is down for {:.1} ms", millis(*time))
             }

@@ -6,6 +6,7 @@
 pub mod faults;
 pub mod judge;
 pub mod notes;
+mod operator;
 pub mod reduce;
 pub mod replicas;
 pub mod run;

@@ -1,22 +1,19 @@
 //! Servers of a world: one of its own, or the nodes of a cluster.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId};
+use longarm_base::{Nanos, NodeId, Term};
 use longarm_client::{GroupAt, Topology};
+use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
-use longarm_fabric::{Address, Login};
-use longarm_server::{
-    GroupOptions, GroupStats, Held, Member, Moved, Operator, OrderError, Promise, Server, ServerOptions,
-    Timing, Vault,
-};
+use longarm_server::{GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, Vault};
 
-/// Bound on a connection of the operator, and on its patience.
-const CONNECT: Duration = Duration::from_millis(50);
-const PATIENCE: Duration = Duration::from_millis(1_000);
+use crate::operator::{self, Tools};
+
 /// Between two looks at what a replica is.
 const LOOK: Duration = Duration::from_micros(500);
 
@@ -30,13 +27,27 @@ pub struct Disk {
 
 impl Vault for Disk {
     fn load(&self) -> std::io::Result<Option<Promise>> {
-        Ok(*self.kept.lock().expect("nobody panics with it"))
+        Ok(self.kept.lock().expect("nobody panics with it").clone())
     }
 
-    fn store(&self, promise: Promise) -> std::io::Result<()> {
+    fn store(&self, promise: &Promise) -> std::io::Result<()> {
         longarm_host::sleep(self.fsync);
-        *self.kept.lock().expect("nobody panics with it") = Some(promise);
+        *self.kept.lock().expect("nobody panics with it") = Some(promise.clone());
         Ok(())
+    }
+}
+
+/// Of two sets of replicas, which is the newer one: the term whose leader said so, and whether it changed
+/// what it had.
+type Rank = (Term, bool);
+
+impl Disk {
+    /// The newest set of replicas that was kept; nobody, if none was.
+    fn members(&self) -> (Rank, BTreeSet<u32>) {
+        let kept = self.kept.lock().expect("nobody panics with it");
+        let Some(Promise { members, .. }) = &*kept else { return Default::default() };
+        let nodes = members.list.iter().map(|member| u32::from(member.node.0));
+        ((members.term, members.changed), nodes.collect())
     }
 }
 
@@ -44,6 +55,7 @@ impl Vault for Disk {
 pub struct Servers {
     /// Where they are; their machines are the first ones, in this order.
     pub addresses: Vec<Address>,
+    founders: usize,
     groups: u32,
     options: ServerOptions,
     timing: Timing,
@@ -60,9 +72,10 @@ type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
 const GROUP: u64 = 7;
 
 impl Servers {
-    /// So many servers; more than one are the nodes of a cluster of so many groups.
+    /// So many servers; more than one are the nodes of a cluster of so many groups, and the first ones its
+    /// replicas at first.
     pub fn new(
-        (count, groups): (u32, u32),
+        (count, founders, groups): (u32, u32, u32),
         options: ServerOptions,
         timing: Timing,
         fsync: Duration,
@@ -70,6 +83,7 @@ impl Servers {
         let disk = |_| Arc::new(Disk { fsync, ..Disk::default() });
         Servers {
             addresses: (0..count).map(|node| Address::Sim(format!("node{node}"))).collect(),
+            founders: founders as usize,
             groups,
             options,
             timing,
@@ -81,10 +95,11 @@ impl Servers {
 
     /// What a client must know of them.
     pub fn topology(&self) -> Topology {
+        let founders = self.addresses[..self.founders].to_vec();
         if self.groups == 1 {
-            return Topology::of_one(self.addresses.clone());
+            return Topology::of_one(founders);
         }
-        let group = |number| GroupAt { id: GROUP + u64::from(number), addresses: self.addresses.clone() };
+        let group = |number| GroupAt { id: GROUP + u64::from(number), addresses: founders.clone() };
         Topology::new(0x91ACE, (0..self.groups).map(group).collect())
     }
 
@@ -110,12 +125,13 @@ impl Servers {
     }
 
     fn agrees(&self, group: usize) -> Result<(), String> {
-        let told =
-            |told: &Rc<RefCell<Vec<GroupStats>>>| told.borrow().get(group).cloned().unwrap_or_default();
-        let told: Vec<_> = self.told.iter().map(told).collect();
-        let leader =
-            told.iter().find(|told| told.role == "leader").ok_or("healed, and nobody leads (I20)")?;
-        if let Some(apart) = told.iter().find(|told| told.sync.as_ref() != Some(&leader.term)) {
+        let told = |node: usize| self.told[node].borrow().get(group).cloned().unwrap_or_default();
+        let leader = (0..self.told.len()).map(told).find(|told| told.role == "leader");
+        let leader = leader.ok_or("healed, and nobody leads (I20)")?;
+        let members = self.disks[usize::from(leader.node)][group].members();
+        let members: Vec<usize> = members.1.iter().map(|&node| node as usize).collect();
+        let behind = |told: &GroupStats| told.sync.as_ref() != Some(&leader.term);
+        if let Some(apart) = members.iter().map(|&node| told(node)).find(behind) {
             return Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.node));
         }
         let held = |node: usize| {
@@ -125,15 +141,16 @@ impl Servers {
             held.retain(|_, (_, value)| value.is_some());
             held
         };
-        let first = held(0);
-        for node in 1..self.told.len() {
+        let one = members[0];
+        let first = held(one);
+        for &node in &members[1..] {
             let other = held(node);
             let differs = |key: &&Vec<u8>| first.get(*key) != other.get(*key);
             if let Some(key) = first.keys().chain(other.keys()).find(differs) {
                 let name = String::from_utf8_lossy(key);
                 let version = |held: &Held| held.get(key).map(|(csn, _)| csn.0);
                 let (here, there) = (version(&first), version(&other));
-                return Err(format!("{name}: node 0 has version {here:?}, node {node} {there:?} (I3)"));
+                return Err(format!("{name}: node {one} has version {here:?}, node {node} {there:?} (I3)"));
             }
         }
         Ok(())
@@ -161,20 +178,33 @@ impl Servers {
         }
     }
 
-    /// What an operator does who wants that node to lead the first group.
-    pub fn move_leader(&self, sim: &Sim, to: u32) -> impl FnOnce() -> Result<Moved, OrderError> + 'static {
-        let (transport, members) = (Arc::new(sim.clone()), self.members());
-        let operator =
-            Operator { transport, group: GROUP, members, login: Login::default(), connect: CONNECT };
-        move || operator.move_leader(NodeId(to as u8), PATIENCE)
+    /// What an operator of the first group needs.
+    pub fn tools(&self, sim: &Sim) -> Tools {
+        operator::tools(sim, GROUP, self.members(self.addresses.len()))
     }
 
-    fn members(&self) -> Vec<Member> {
+    /// The sets of replicas that the first group may have, the newest last: with those of them that are on
+    /// disk, a majority having heard of no newer one. One that is being agreed on may be on no disk yet.
+    pub fn possible(&self) -> Vec<BTreeSet<u32>> {
+        let kept: Vec<_> = self.disks.iter().map(|groups| groups[0].members()).collect();
+        let mut sets: Vec<_> = kept.iter().filter(|(_, set)| !set.is_empty()).cloned().collect();
+        sets.push((Rank::default(), (0..self.founders as u32).collect()));
+        sets.sort();
+        sets.dedup();
+        let may_be = |(rank, set): &(Rank, BTreeSet<u32>)| {
+            let not_newer = set.iter().filter(|&&node| kept[node as usize].0 <= *rank);
+            not_newer.count() > set.len() / 2
+        };
+        sets.retain(may_be);
+        sets.into_iter().map(|(_, set)| set).collect()
+    }
+
+    fn members(&self, first: usize) -> Vec<Member> {
         let member = |(node, address): (usize, &Address)| Member {
             node: NodeId(node as u8),
             address: address.clone(),
         };
-        self.addresses.iter().enumerate().map(member).collect()
+        self.addresses[..first].iter().enumerate().map(member).collect()
     }
 
     fn options_of(&self, node: u32) -> ServerOptions {
@@ -197,7 +227,8 @@ impl Servers {
         GroupOptions {
             id: GROUP + u64::from(group),
             node: name(node as usize),
-            members: self.members(),
+            members: self.members(self.founders),
+            joins: node as usize >= self.founders,
             first,
             timing: self.timing,
             sum_key: 0x5EED + u64::from(group),

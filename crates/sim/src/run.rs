@@ -9,11 +9,12 @@ use longarm_base::Nanos;
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_history::{Evidence, History, Operation};
 use longarm_index::hash::SlotKind;
-use longarm_server::{OrderError, ServerOptions, Stay};
+use longarm_server::ServerOptions;
 
 use crate::faults::{Fault, What};
 use crate::judge::Judge;
 use crate::notes::{Note, Notes};
+use crate::operator::{Order, Orders};
 use crate::replicas::Servers;
 use crate::scenario::{Plan, SAFETY, Scenario};
 use crate::workload::{Worker, look_at_all};
@@ -23,6 +24,8 @@ use crate::world::{Chance, Stopped, World};
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
 /// Nobody writes any more: replicas hold the same within this.
 const CONVERGENCE: Nanos = Nanos::from_millis(20_000);
+/// Where replicas change, a group has at least so many.
+const FEWEST: usize = 3;
 /// A look at who is done.
 const LOOK: Nanos = Nanos::from_millis(20);
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
@@ -41,7 +44,7 @@ pub struct Report {
     pub steps: u64,
     /// Events that the judge of a group heard of; none if it was not told.
     pub events: u64,
-    /// How long writes waited while leaders handed over, of those that did.
+    /// How long writes waited while leaders handed over or replicas changed.
     pub gaps: Vec<Nanos>,
     /// What was violated.
     pub violation: Option<String>,
@@ -88,23 +91,13 @@ struct Run {
     calm: bool,
 }
 
-/// What became of an operator's orders.
-#[derive(Debug, Default)]
-struct Orders {
-    /// One is under way.
-    open: bool,
-    gaps: Vec<Nanos>,
-    /// One that failed where nothing else fails.
-    wrong: Option<String>,
-}
-
 impl Run {
     fn new(plan: Plan, notes: Notes) -> Run {
         let (world, sim) = (World::new(plan.seed), Sim::new(plan.weather));
         let (history, done) = (Rc::default(), Rc::default());
         let fsync = Duration::from_nanos(plan.fsync.0);
         let options = options(&plan, &notes);
-        let servers = Servers::new((plan.servers, plan.groups), options, plan.timing, fsync);
+        let servers = Servers::new((plan.servers, plan.founders, plan.groups), options, plan.timing, fsync);
         let (down, lost, left) = (Vec::new(), Vec::new(), Vec::new());
         // Events do not say of which group they are.
         let judge = (plan.servers > 1 && plan.groups == 1).then(|| witness(&world, &plan));
@@ -235,7 +228,8 @@ impl Run {
                 true
             }
             What::Crash { server, time } => self.crash(*server, *time),
-            What::Move { to, rest } => self.move_leader(*to, *rest),
+            What::Move { to, rest } => self.order(Some(Order::Lead(*to)), *rest),
+            What::Change { node, rest } => self.order(self.change(*node), *rest),
         };
         if struck {
             self.notes.add(self.world.time(), || Note::Fault(fault.clone()));
@@ -256,9 +250,8 @@ impl Run {
     fn crash(&mut self, server: u32, time: Nanos) -> bool {
         let down = |server: u32| self.down.iter().any(|(_, down)| *down == server);
         self.lost.retain(|&lost| down(lost) || !self.servers.is_synced(lost));
-        let bearable = (self.plan.servers as usize - 1) / 2;
         let again = self.lost.contains(&server);
-        if down(server) || (!again && self.lost.len() >= bearable) {
+        if down(server) || (!again && !self.can_bear(server)) {
             return false;
         }
         if !again {
@@ -270,30 +263,46 @@ impl Run {
         true
     }
 
-    /// An operator, who has a machine of its own, wants a replica to lead, whichever leads now.
-    fn move_leader(&mut self, to: u32, rest: Nanos) -> bool {
-        if std::mem::replace(&mut self.orders.borrow_mut().open, true) {
+    /// Whether the group goes on if this replica, too, loses its memory, whoever its replicas are by now.
+    fn can_bear(&self, server: u32) -> bool {
+        let sets = self.servers.possible();
+        let counts = |node: &u32| {
+            sets.iter().flatten().chain(&self.orders.borrow().may_be_added()).any(|it| it == node)
+        };
+        // Where replicas change there may be one less in no time.
+        let fewest = if self.plan.founders < self.plan.servers { FEWEST } else { self.plan.servers as usize };
+        !counts(&server) || self.lost.iter().filter(|&lost| counts(lost)).count() < (fewest - 1) / 2
+    }
+
+    /// What an operator says who would have a node be a replica if it is none, and none if it is one.
+    fn change(&self, node: u32) -> Option<Order> {
+        let (sets, unsure) = (self.servers.possible(), self.orders.borrow().unsure);
+        let is_one = sets.last().is_some_and(|newest| newest.contains(&node));
+        let enough = sets.iter().all(|set| set.len() > FEWEST);
+        unsure.or(if is_one { enough.then_some(Order::Remove(node)) } else { Some(Order::Add(node)) })
+    }
+
+    /// An operator, who has a machine of its own, says something, unless he is busy.
+    fn order(&mut self, order: Option<Order>, rest: Nanos) -> bool {
+        let Some(order) = order.filter(|&order| self.orders.borrow().may_give(order)) else {
             self.faults -= 1;
             return false;
-        }
-        let (orders, order) = (self.orders.clone(), self.servers.move_leader(&self.sim, to));
-        let calm = self.calm;
-        self.world.start(self.plan.servers + self.plan.clients, "operator", move || {
-            let outcome = order();
-            longarm_host::sleep(Duration::from_nanos(rest.0));
-            let mut orders = orders.borrow_mut();
-            orders.open = false;
-            match outcome {
-                Ok(moved) if u32::from(moved.leader.0) == to || !calm => {
-                    orders.gaps.push(Nanos(moved.gap.as_nanos() as u64));
-                }
-                // It may not have been synced yet.
-                Err(OrderError::Stays(_, Stay::Leads | Stay::Behind)) => {}
-                other if calm => orders.wrong = Some(format!("node {to} was to lead: {other:?}")),
-                _ => {}
-            }
-        });
+        };
+        let how = (self.servers.tools(&self.sim), rest, self.calm);
+        let given = Orders::give(&self.orders, order, how);
+        self.world.start(self.plan.servers + self.plan.clients, "operator", given);
         true
+    }
+
+    /// Replicas are those that the operator was told they are.
+    fn are_as_told(&self) -> Result<(), String> {
+        let (orders, sets) = (self.orders.borrow(), self.servers.possible());
+        match &orders.told {
+            Some(told) if orders.unsure.is_none() && sets.last() != Some(told) => {
+                Err(format!("M14: the operator was told that the replicas are {told:?}, and {sets:?} may be"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Replicas come to hold the same, some time.
@@ -339,6 +348,7 @@ impl Run {
         }
         if self.plan.servers > 1 {
             self.converge()?;
+            self.are_as_told()?;
         }
         let mut history = self.history.borrow_mut();
         self.left.iter().for_each(|look| history.push(look.clone()));

@@ -32,6 +32,8 @@ pub struct Scenario {
     pub crashes: bool,
     /// An operator has leaders hand over, one after the other.
     pub moves: bool,
+    /// An operator adds replicas and removes them, one after the other; two servers are spare at first.
+    pub changes: bool,
 }
 
 impl Scenario {
@@ -46,6 +48,27 @@ impl Scenario {
         several: false,
         crashes: false,
         moves: false,
+        changes: false,
+    };
+
+    /// All that may strike one server and its clients.
+    const ALL: Scenario = Scenario {
+        name: "all",
+        about: "everything at once",
+        weather: true,
+        pauses: true,
+        cuts: true,
+        drift: true,
+        ..Scenario::CALM
+    };
+
+    /// All that may strike a group.
+    const GROUP_ALL: Scenario = Scenario {
+        name: "group-all",
+        about: "replicas, and everything at once",
+        group: true,
+        crashes: true,
+        ..Scenario::ALL
     };
 }
 
@@ -73,15 +96,7 @@ pub const SCENARIOS: &[Scenario] = &[
         cuts: true,
         ..Scenario::CALM
     },
-    Scenario {
-        name: "all",
-        about: "everything at once",
-        weather: true,
-        pauses: true,
-        cuts: true,
-        drift: true,
-        ..Scenario::CALM
-    },
+    Scenario::ALL,
     Scenario { name: "group", about: "replicas in a steady network", group: true, ..Scenario::CALM },
     Scenario {
         name: "group-pauses",
@@ -108,28 +123,12 @@ pub const SCENARIOS: &[Scenario] = &[
         crashes: true,
         ..Scenario::CALM
     },
-    Scenario {
-        name: "group-all",
-        about: "replicas, and everything at once",
-        weather: true,
-        pauses: true,
-        cuts: true,
-        drift: true,
-        group: true,
-        crashes: true,
-        ..Scenario::CALM
-    },
+    Scenario::GROUP_ALL,
     Scenario {
         name: "groups",
         about: "several groups over the same machines, and everything at once",
-        weather: true,
-        pauses: true,
-        cuts: true,
-        drift: true,
-        group: true,
         several: true,
-        crashes: true,
-        ..Scenario::CALM
+        ..Scenario::GROUP_ALL
     },
     Scenario {
         name: "group-moves",
@@ -141,14 +140,22 @@ pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "group-moves-all",
         about: "leaders hand over, and everything at once",
-        weather: true,
-        pauses: true,
-        cuts: true,
-        drift: true,
-        group: true,
-        crashes: true,
         moves: true,
+        ..Scenario::GROUP_ALL
+    },
+    Scenario {
+        name: "group-changes",
+        about: "replicas are added and removed, under load in a steady network",
+        group: true,
+        changes: true,
         ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-changes-all",
+        about: "replicas are added and removed, leaders hand over, and everything at once",
+        moves: true,
+        changes: true,
+        ..Scenario::GROUP_ALL
     },
 ];
 
@@ -194,6 +201,8 @@ pub struct Plan {
     pub seed: u64,
     /// Servers: one of its own, or the nodes of a cluster.
     pub servers: u32,
+    /// So many of them, the first ones, are the replicas at first.
+    pub founders: u32,
     /// Groups, if it is a cluster; each has a replica on every node.
     pub groups: u32,
     /// How long it takes to keep a promise.
@@ -204,6 +213,9 @@ pub struct Plan {
     pub clocks: Vec<Drift>,
 }
 
+/// Servers that may be added.
+const SPARES: u32 = 2;
+
 /// Half a percent: half of what a lease allows for, between any two clocks.
 const DRIFT_MOST: u64 = 5_000;
 
@@ -213,10 +225,10 @@ impl Plan {
         Plan::draw(scenario, &mut Chance::new(seed))
     }
 
-    /// Whether nothing goes wrong, but that leaders hand over.
+    /// Whether nothing goes wrong, but that there is an operator.
     pub fn is_calm(&self) -> bool {
-        let moves = |fault: &Fault| matches!(fault.what, What::Move { .. });
-        self.weather == Weather::FINE && self.faults.iter().all(moves)
+        let orders = |fault: &Fault| matches!(fault.what, What::Move { .. } | What::Change { .. });
+        self.weather == Weather::FINE && self.faults.iter().all(orders)
     }
 
     /// Clients that do something.
@@ -226,19 +238,12 @@ impl Plan {
 
     fn draw(scenario: &Scenario, chance: &mut Chance) -> Plan {
         let clients = 2 + chance.below(6) as u32;
-        let nanos = |chance: &mut Chance, most: u64| Nanos(chance.below(most));
-        let mut weather = Weather::FINE;
-        if scenario.weather {
-            let least = Nanos(500 + chance.below(5_000));
-            weather.delay = (least, least + nanos(chance, 20_000));
-            weather.spread = if chance.once_in(4) { Nanos(0) } else { nanos(chance, 30_000) };
-            weather.landing = if chance.once_in(2) { Landing::Any } else { Landing::Ascending };
-            weather.loss = if chance.once_in(2) { 0 } else { 10 + chance.below(500) };
-        }
+        let weather = if scenario.weather { draw_weather(chance) } else { Weather::FINE };
         let pauses = scenario.pauses && !chance.once_in(4);
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
-        let faults = pauses || cuts || crashes || scenario.moves;
+        let operated = scenario.moves || scenario.changes;
+        let faults = pauses || cuts || crashes || operated;
         let clock = |chance: &mut Chance| Drift {
             offset: nanos(chance, 1 << 40),
             rate: match scenario.drift {
@@ -246,10 +251,12 @@ impl Plan {
                 false => 0,
             },
         };
-        let servers = match scenario.group {
+        let founders = match scenario.group {
+            true if scenario.changes => 3 + chance.below(2) as u32,
             true => 3 + 2 * u32::from(chance.once_in(4)),
             false => 1,
         };
+        let servers = founders + if scenario.changes { SPARES } else { 0 };
         let fsync = if scenario.group { nanos(chance, 3_000_000) } else { Nanos(0) };
         // As in the paper, or with leases that outlast many a fault.
         let timing = match scenario.group && chance.once_in(2) {
@@ -261,12 +268,14 @@ impl Plan {
             clients,
             idle: Vec::new(),
             keys: 1 + if chance.once_in(4) { chance.below(200) } else { chance.below(8) } as u32,
-            operations: 50 + chance.below(200) as u32,
+            // A change takes as long as some hundred operations.
+            operations: (50 + chance.below(200) as u32) * if scenario.changes { 6 } else { 1 },
             workers: 1 + chance.below(3) as usize,
             memory: match chance.once_in(3) {
                 // Each term begins segments of its own: with few of them, terms as short as those of leaders
                 // that hand over wait for collection.
-                true if !scenario.moves => 16 << 20,
+                true if !operated => 16 << 20,
+                _ if scenario.changes => 256 << 20,
                 _ => 64 << 20,
             },
             inline: !chance.once_in(3),
@@ -275,10 +284,11 @@ impl Plan {
             tastes: Vec::new(),
             seed: 0,
             servers,
+            founders,
             groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
             fsync,
             timing,
-            clocks: (0..servers + clients + u32::from(scenario.moves)).map(|_| clock(chance)).collect(),
+            clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
         };
         let strength = Strength {
             every: if faults { Nanos(300_000 + chance.below(5_000_000)) } else { Nanos(0) },
@@ -286,10 +296,26 @@ impl Plan {
             cut: if cuts { Nanos(100_000 + chance.below(cut_longest)) } else { Nanos(0) },
             crashes,
             moves: scenario.moves,
+            changes: scenario.changes,
         };
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw((servers, clients), SAFETY, chance);
         plan
     }
+}
+
+fn draw_weather(chance: &mut Chance) -> Weather {
+    let least = Nanos(500 + chance.below(5_000));
+    Weather {
+        delay: (least, least + nanos(chance, 20_000)),
+        spread: if chance.once_in(4) { Nanos(0) } else { nanos(chance, 30_000) },
+        landing: if chance.once_in(2) { Landing::Any } else { Landing::Ascending },
+        loss: if chance.once_in(2) { 0 } else { 10 + chance.below(500) },
+        ..Weather::FINE
+    }
+}
+
+fn nanos(chance: &mut Chance, most: u64) -> Nanos {
+    Nanos(chance.below(most))
 }

@@ -140,7 +140,7 @@ fn group(seed: u64, weather: Weather) -> (World, Sim, Rc<Servers>) {
         }),
         ..ServerOptions::default()
     };
-    let servers = Rc::new(Servers::new((3, 1), options, QUICK, Duration::from_micros(200)));
+    let servers = Rc::new(Servers::new((3, 3, 1), options, QUICK, Duration::from_micros(200)));
     for node in 0..3 {
         assert_eq!(world.add_machine(Drift::default()), node);
         world.start(node, "server", servers.body(&sim, node));

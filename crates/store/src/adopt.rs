@@ -22,7 +22,7 @@ use longarm_base::Term;
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
-use crate::object::{Entry, RoomState, check_room, layout};
+use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
 use crate::store::check_shape;
@@ -176,23 +176,15 @@ impl<M: OwnedWords> Store<M> {
         if self.memory.load(offset + layout::SUM) == 0 {
             return None;
         }
-        let mark = self.memory.load(offset + layout::MARK);
-        // By their mark most of what an older use left is told apart without a look at all of it.
-        let state = if mark & !layout::SUPERSEDED == line.mark() {
-            check_room(&self.memory, &self.sums, (offset, room), bytes)
-        } else {
-            RoomState::Empty
-        };
-        let (entry, len) = match state {
-            RoomState::Entry(entry, len) if line.holds(&entry) => (entry, len),
-            _ => {
-                self.memory.store(offset + layout::SUM, 0);
-                return None;
-            }
+        let marked = line.marks(&self.memory, offset);
+        let entry = marked.then(|| line.entry_in(&self.memory, &self.sums, (offset, room), bytes)).flatten();
+        let Some((place, entry)) = entry else {
+            self.memory.store(offset + layout::SUM, 0);
+            return None;
         };
         if entry.superseded {
             self.memory.store(offset + layout::MARK, line.mark());
         }
-        Some((EntryPlace { offset, len }, Entry { superseded: false, ..entry }))
+        Some((place, Entry { superseded: false, ..entry }))
     }
 }

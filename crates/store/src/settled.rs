@@ -15,7 +15,7 @@ use longarm_base::Term;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::{SumKey, Words};
 
-use crate::object::{RoomState, check_room, layout};
+use crate::object::layout;
 use crate::segment::layout::{CLAIM, line_at, segment_at};
 use crate::segment::{Geometry, Line};
 
@@ -85,17 +85,13 @@ impl Settled {
         let mut copy = Vec::new();
         while known.rooms < known.of && *bytes > 0 {
             let offset = segment_at(segment) + u64::from(known.rooms) * room;
-            let mark = memory.load(offset + layout::MARK) & !layout::SUPERSEDED;
-            if mark != line.mark() || memory.load(offset + layout::POSITION) >= floor {
+            if !line.marks(memory, offset) || memory.load(offset + layout::POSITION) >= floor {
                 break;
             }
-            match check_room(memory, sums, (offset, room), &mut copy) {
-                RoomState::Entry(entry, _) if line.holds(&entry) && entry.position < floor => {
-                    known.highest = known.highest.max(entry.position);
-                    known.rooms += 1;
-                }
-                _ => break,
-            }
+            let entry = line.entry_in(memory, sums, (offset, room), &mut copy);
+            let Some((_, entry)) = entry.filter(|(_, entry)| entry.position < floor) else { break };
+            known.highest = known.highest.max(entry.position);
+            known.rooms += 1;
             *bytes = bytes.saturating_sub(room);
         }
         *bytes > 0

@@ -29,7 +29,7 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, Nanos};
 use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
-use crate::object::{self, Entry, EntryError, RoomState, check_room};
+use crate::object::{self, Entry, EntryError};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
     Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
@@ -213,11 +213,8 @@ impl<M: OwnedWords> Store<M> {
         let (room, rooms) = line.rooms();
         let mut bytes = Vec::new();
         for offset in (0..rooms).map(|i| segment_at(segment) + i * room).filter(|&offset| offset >= from) {
-            if let RoomState::Entry(entry, len) =
-                check_room(&self.memory, &self.sums, (offset, room), &mut bytes)
-                && line.holds(&entry)
-                && !visit(EntryPlace { offset, len }, &entry)
-            {
+            let entry = line.entry_in(&self.memory, &self.sums, (offset, room), &mut bytes);
+            if entry.is_some_and(|(place, entry)| !visit(place, &entry)) {
                 return;
             }
         }

@@ -18,7 +18,7 @@
 use longarm_base::{Csn, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
-use crate::object::{Entry, RoomState, check_room, layout};
+use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, LineError, extent};
 use crate::written::written;
@@ -89,12 +89,10 @@ pub fn entries(
             continue;
         }
         let (room, rooms) = line.rooms();
-        for i in 0..rooms {
+        for i in written(memory, segment, (room, rooms), 0) {
             let offset = segment_at(segment) + i * room;
-            if let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), &mut bytes)
-                && line.holds(&entry)
-            {
-                visit(EntryPlace { offset, len }, &entry);
+            if let Some((place, entry)) = line.entry_in(memory, sums, (offset, room), &mut bytes) {
+                visit(place, &entry);
             }
         }
     }
@@ -126,14 +124,10 @@ fn rooms(
     let (room, rooms) = line.rooms();
     for i in written(memory, segment, (room, rooms), from) {
         let offset = segment_at(segment) + i * room;
-        let mark = memory.load(offset + layout::MARK) & !layout::SUPERSEDED;
-        if mark != line.mark() || memory.load(offset + layout::POSITION) < floor {
+        if !line.marks(memory, offset) || memory.load(offset + layout::POSITION) < floor {
             continue;
         }
-        if let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), bytes)
-            && line.holds(&entry)
-        {
-            let place = EntryPlace { offset, len };
+        if let Some((place, entry)) = line.entry_in(memory, sums, (offset, room), bytes) {
             found.push(Whole { position: entry.position, place, csn: entry.csn });
         }
     }

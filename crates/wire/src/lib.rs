@@ -7,6 +7,7 @@
 mod codec;
 mod elsewhere;
 mod hello;
+mod members;
 mod operator;
 mod peer;
 mod request;
@@ -15,7 +16,8 @@ mod response;
 pub use codec::Bad;
 pub use elsewhere::{elsewhere, is_elsewhere};
 pub use hello::{Hello, Welcome};
-pub use operator::{Order, Reply, Stay};
+pub use members::{ADDRESS_MAX, MEMBERS_MAX, MemberAt, Members};
+pub use operator::{Deny, Order, Reply, Stay};
 pub use peer::{Answer, Ask, EntryAt, Extent, Held, PLACES_MAX, PeerHello, Purpose, Report, STREAMS_MAX};
 pub use request::{Condition, Request, RequestKind, hints};
 pub use response::{Response, Status};
@@ -24,7 +26,7 @@ use longarm_base::RegionId;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
 /// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 /// The region of the segment store.
 pub const ARENA_REGION: RegionId = RegionId(3);
 /// The page by which a leader tells a follower that it lives.

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! move leader to node   -> moved, stays, elsewhere, unheard
+//! add a replica         -> changed, denied, elsewhere, unheard
+//! remove a replica      -> changed, denied, elsewhere, unheard
 //! ```
 //! Each order is answered once, or the connection is over. A message is `kind u32 | 0 u32`, then words, as in
 //! `peer.rs`.
@@ -9,19 +11,30 @@
 use longarm_base::{Nanos, NodeId, Term};
 
 use crate::codec::{Bad, Fields, Out, kind, node, take_term};
+use crate::{MemberAt, Members};
 
 /// An order to a replica.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
     /// That leads: to let another lead in its place.
     MoveLeader {
         /// Who is to lead.
         to: NodeId,
     },
+    /// To have one more replica.
+    Add {
+        /// Which, and where it is.
+        member: MemberAt,
+    },
+    /// To have one less.
+    Remove {
+        /// Which.
+        node: NodeId,
+    },
 }
 
 /// What came of an order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// Another node leads since then.
     Moved {
@@ -41,6 +54,52 @@ pub enum Reply {
     },
     /// It has given up leading, and has not heard of another leader in time.
     Unheard,
+    /// A term serves that has other replicas than before.
+    Changed {
+        /// Who they are.
+        members: Members,
+        /// Who leads it, or is about to: a leader that is to be no replica any more does not hear of it.
+        leader: NodeId,
+        /// From when no new write was taken until it served, if it did.
+        gap: Option<Nanos>,
+    },
+    /// The replicas stay as they are.
+    Denied(Deny),
+}
+
+/// Why a group's replicas stay as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u64)]
+pub enum Deny {
+    /// The leader hands over, or sees to another change.
+    Busy = 0,
+    /// The node is one of them already.
+    Member = 1,
+    /// The node is none of them.
+    Stranger = 2,
+    /// It is the only one.
+    Last = 3,
+    /// There are as many as there may be.
+    Full = 4,
+    /// No majority of those that would be left is in sync.
+    Behind = 5,
+    /// The node that is to be added was not in sync in time, or a majority did not answer.
+    Late = 6,
+    /// The address of the node that is to be added is none that the leader understands.
+    Nowhere = 7,
+}
+
+impl Deny {
+    pub(crate) const ALL: [Deny; 8] = [
+        Deny::Busy,
+        Deny::Member,
+        Deny::Stranger,
+        Deny::Last,
+        Deny::Full,
+        Deny::Behind,
+        Deny::Late,
+        Deny::Nowhere,
+    ];
 }
 
 /// Why a leader goes on to lead.
@@ -65,14 +124,27 @@ impl Stay {
 
 /// No node, where one may be.
 const NOBODY: u64 = u64::MAX;
+/// No time, where one may be.
+const UNKNOWN: u64 = u64::MAX;
 
 impl Order {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
-        let Order::MoveLeader { to } = self;
         let mut out = Out(Vec::with_capacity(16));
-        out.kind(1);
-        out.u64(u64::from(to.0));
+        match self {
+            Order::MoveLeader { to } => {
+                out.kind(1);
+                out.u64(u64::from(to.0));
+            }
+            Order::Add { member } => {
+                out.kind(2);
+                member.put(&mut out);
+            }
+            Order::Remove { node } => {
+                out.kind(3);
+                out.u64(u64::from(node.0));
+            }
+        }
         out.0
     }
 
@@ -81,6 +153,8 @@ impl Order {
         let mut fields = Fields(bytes);
         let order = match kind(&mut fields)? {
             1 => Order::MoveLeader { to: node(fields.u64()?)? },
+            2 => Order::Add { member: MemberAt::take(&mut fields)? },
+            3 => Order::Remove { node: node(fields.u64()?)? },
             _ => return Err(Bad("unknown order of an operator")),
         };
         fields.end()?;
@@ -92,7 +166,7 @@ impl Reply {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(32));
-        match *self {
+        match self {
             Reply::Moved { leader, term, gap } => {
                 out.kind(1);
                 out.u64(u64::from(leader.0));
@@ -101,13 +175,23 @@ impl Reply {
             }
             Reply::Stays(why) => {
                 out.kind(2);
-                out.u64(why as u64);
+                out.u64(*why as u64);
             }
             Reply::Elsewhere { leader } => {
                 out.kind(3);
                 out.u64(leader.map_or(NOBODY, |leader| u64::from(leader.0)));
             }
             Reply::Unheard => out.kind(4),
+            Reply::Changed { members, leader, gap } => {
+                out.kind(5);
+                members.put(&mut out);
+                out.u64(u64::from(leader.0));
+                out.u64(gap.map_or(UNKNOWN, |gap| gap.0));
+            }
+            Reply::Denied(why) => {
+                out.kind(6);
+                out.u64(*why as u64);
+            }
         }
         out.0
     }
@@ -130,6 +214,16 @@ impl Reply {
                 Reply::Elsewhere { leader: if leader == NOBODY { None } else { Some(node(leader)?) } }
             }
             4 => Reply::Unheard,
+            5 => {
+                let (members, leader) = (Members::take(&mut fields)?, node(fields.u64()?)?);
+                let gap = Some(fields.u64()?).filter(|gap| *gap != UNKNOWN).map(Nanos);
+                Reply::Changed { members, leader, gap }
+            }
+            6 => {
+                let why = fields.u64()?;
+                let known = Deny::ALL.into_iter().find(|known| *known as u64 == why);
+                Reply::Denied(known.ok_or(Bad("unknown reason to deny"))?)
+            }
             _ => return Err(Bad("unknown reply to an operator")),
         };
         fields.end()?;

@@ -8,13 +8,18 @@
 //! fetch     where are these entries of a stream?        -> places, refused
 //! sync      here is the start set of my term            -> ready, refused
 //! adopt     you have all of it                          -> synced, refused
+//! members   keep these as the group's replicas          -> kept, refused
 //! stand     lead in my place                            -> (none)
 //! serves    I lead, and have served for so long         -> (none)
 //! ```
+//! Whoever canvasses, asks for a promise or syncs says who the group's replicas are, as far as it knows. One
+//! that knows better answers with that instead (`members`).
+//!
 //! A message is `kind u32 | 0 u32`, then words; lists begin with their length.
 
 use longarm_base::{Nanos, NodeId, Term};
 
+use crate::Members;
 use crate::codec::{Bad, Fields, Out, kind, node, take_term};
 
 /// Streams that a term may have.
@@ -88,11 +93,15 @@ pub enum Ask {
     Canvass {
         /// The term that may come.
         term: Term,
+        /// The replicas that it would have.
+        members: Members,
     },
     /// To promise the term, and to report.
     Promise {
         /// The candidate's term.
         term: Term,
+        /// The replicas that it has.
+        members: Members,
     },
     /// Where the entries of a stream are.
     Fetch {
@@ -113,6 +122,13 @@ pub enum Ask {
         cuts: Vec<u64>,
         /// Streams of the new term.
         streams: u16,
+        /// The replicas that the term has.
+        members: Members,
+    },
+    /// To keep these as the group's replicas, from the leader of the term that is promised.
+    Members {
+        /// Who they are: in the leader's term, or after it.
+        members: Members,
     },
     /// To count itself synced.
     Adopt {
@@ -168,6 +184,18 @@ pub enum Answer {
     Synced {
         /// The leader's term.
         term: Term,
+    },
+    /// To [`Ask::Members`]: they are on disk.
+    Kept {
+        /// The leader's term.
+        term: Term,
+        /// Whether they were those after it.
+        changed: bool,
+    },
+    /// To one that does not know who the group's replicas are by now.
+    Members {
+        /// Who they are, as far as is known here.
+        members: Members,
     },
     /// To any of them.
     Refused {
@@ -238,13 +266,24 @@ impl Ask {
     /// The term it is about.
     pub fn term(&self) -> Term {
         match *self {
-            Ask::Canvass { term }
-            | Ask::Promise { term }
+            Ask::Members { ref members } => members.term,
+            Ask::Canvass { term, .. }
+            | Ask::Promise { term, .. }
             | Ask::Fetch { term, .. }
             | Ask::Sync { term, .. }
             | Ask::Adopt { term, .. }
             | Ask::Stand { term }
             | Ask::Serves { term, .. } => term,
+        }
+    }
+
+    /// Who the group's replicas are, as far as the one that asks knows, where that matters.
+    pub fn members(&self) -> Option<&Members> {
+        match self {
+            Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Sync { members, .. } => {
+                Some(members)
+            }
+            _ => None,
         }
     }
 
@@ -264,6 +303,7 @@ impl Ask {
             Ask::Adopt { .. } => 5,
             Ask::Stand { .. } => 6,
             Ask::Serves { .. } => 7,
+            Ask::Members { .. } => 8,
         };
         out.kind(kind);
         out.u64(self.term().bits());
@@ -272,14 +312,18 @@ impl Ask {
                 out.u64(u64::from(*stream));
                 out.u64(*from);
             }
-            Ask::Sync { base, cuts, streams, .. } => {
+            Ask::Sync { base, cuts, streams, members, .. } => {
                 out.u64(base.bits());
                 out.u64(u64::from(*streams));
                 out.list(cuts);
+                members.put(&mut out);
             }
             Ask::Adopt { reclaimed, .. } => out.u64(*reclaimed),
             Ask::Serves { since, .. } => out.u64(since.0),
-            Ask::Canvass { .. } | Ask::Promise { .. } | Ask::Stand { .. } => {}
+            Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
+                members.put(&mut out);
+            }
+            Ask::Stand { .. } => {}
         }
         out.0
     }
@@ -290,8 +334,8 @@ impl Ask {
         let kind = kind(&mut fields)?;
         let term = take_term(&mut fields)?;
         let ask = match kind {
-            1 => Ask::Canvass { term },
-            2 => Ask::Promise { term },
+            1 => Ask::Canvass { term, members: Members::take(&mut fields)? },
+            2 => Ask::Promise { term, members: Members::take(&mut fields)? },
             3 => {
                 let stream = fields.u64()?;
                 if stream >= STREAMS_MAX as u64 {
@@ -304,11 +348,19 @@ impl Ask {
                 if streams > STREAMS_MAX as u64 {
                     return Err(Bad("more streams than a term may have"));
                 }
-                Ask::Sync { term, base, streams: streams as u16, cuts: list(&mut fields)? }
+                let (streams, cuts) = (streams as u16, list(&mut fields)?);
+                Ask::Sync { term, base, streams, cuts, members: Members::take(&mut fields)? }
             }
             5 => Ask::Adopt { term, reclaimed: fields.u64()? },
             6 => Ask::Stand { term },
             7 => Ask::Serves { term, since: Nanos(fields.u64()?) },
+            8 => {
+                let members = Members::take(&mut fields)?;
+                if members.term != term {
+                    return Err(Bad("members of another term"));
+                }
+                Ask::Members { members }
+            }
             _ => return Err(Bad("unknown question of a replica")),
         };
         fields.end()?;
@@ -367,6 +419,15 @@ impl Answer {
                 out.u64(term.bits());
                 out.u64(promised.bits());
             }
+            Answer::Kept { term, changed } => {
+                out.kind(7);
+                out.u64(term.bits());
+                out.u64(u64::from(*changed));
+            }
+            Answer::Members { members } => {
+                out.kind(8);
+                members.put(&mut out);
+            }
         }
         out.0
     }
@@ -375,15 +436,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Answer, Bad> {
         let mut fields = Fields(bytes);
         let answer = match kind(&mut fields)? {
-            1 => {
-                let term = take_term(&mut fields)?;
-                let yes = match fields.u64()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(Bad("neither yes nor no")),
-                };
-                Answer::Canvassed { term, yes }
-            }
+            1 => Answer::Canvassed { term: take_term(&mut fields)?, yes: yes(&mut fields)? },
             2 => {
                 let term = take_term(&mut fields)?;
                 let sync = take_term(&mut fields)?;
@@ -421,10 +474,20 @@ impl Answer {
             }
             5 => Answer::Synced { term: take_term(&mut fields)? },
             6 => Answer::Refused { term: take_term(&mut fields)?, promised: take_term(&mut fields)? },
+            7 => Answer::Kept { term: take_term(&mut fields)?, changed: yes(&mut fields)? },
+            8 => Answer::Members { members: Members::take(&mut fields)? },
             _ => return Err(Bad("unknown answer of a replica")),
         };
         fields.end()?;
         Ok(answer)
+    }
+}
+
+fn yes(fields: &mut Fields<'_>) -> Result<bool, Bad> {
+    match fields.u64()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(Bad("neither yes nor no")),
     }
 }
 

@@ -13,6 +13,14 @@ fn lists() -> impl Strategy<Value = Vec<u64>> {
     proptest::collection::vec(any::<u64>(), 0..20)
 }
 
+fn members() -> impl Strategy<Value = Members> {
+    let list = proptest::collection::btree_map(0..=NodeId::MAX.0, "[a-z:/.0-9]{0,40}", 0..=MEMBERS_MAX);
+    (terms(), any::<bool>(), list).prop_map(|(term, changed, list)| {
+        let list = list.into_iter().map(|(node, address)| MemberAt { node: NodeId(node), address });
+        Members { term, changed, list: list.collect() }
+    })
+}
+
 fn hellos() -> impl Strategy<Value = PeerHello> {
     let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate)];
     (any::<u64>(), 0..=NodeId::MAX.0, terms(), purposes, any::<u64>()).prop_map(
@@ -30,15 +38,13 @@ fn asks() -> impl Strategy<Value = Ask> {
     let streams = STREAMS_MAX as u16;
     let fetch = (terms(), 0..streams, any::<u64>());
     prop_oneof![
-        terms().prop_map(|term| Ask::Canvass { term }),
-        terms().prop_map(|term| Ask::Promise { term }),
+        (terms(), members()).prop_map(|(term, members)| Ask::Canvass { term, members }),
+        (terms(), members()).prop_map(|(term, members)| Ask::Promise { term, members }),
+        members().prop_map(|members| Ask::Members { members }),
         fetch.prop_map(|(term, stream, from)| Ask::Fetch { term, stream, from }),
-        (terms(), terms(), lists(), 0..=streams).prop_map(|(term, base, cuts, streams)| Ask::Sync {
-            term,
-            base,
-            cuts,
-            streams
-        }),
+        (terms(), terms(), lists(), 0..=streams, members()).prop_map(
+            |(term, base, cuts, streams, members)| Ask::Sync { term, base, cuts, streams, members }
+        ),
         (terms(), any::<u64>()).prop_map(|(term, reclaimed)| Ask::Adopt { term, reclaimed }),
         terms().prop_map(|term| Ask::Stand { term }),
         (terms(), any::<u64>()).prop_map(|(term, since)| Ask::Serves { term, since: Nanos(since) }),
@@ -53,6 +59,8 @@ fn answers() -> impl Strategy<Value = Answer> {
     let held = prop_oneof![Just(Held::Nothing), lists().prop_map(Held::Base), Just(Held::Term)];
     prop_oneof![
         (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::Canvassed { term, yes }),
+        (terms(), any::<bool>()).prop_map(|(term, changed)| Answer::Kept { term, changed }),
+        members().prop_map(|members| Answer::Members { members }),
         (terms(), terms(), extents).prop_map(|(term, sync, streams)| Answer::Report {
             term,
             report: Report { sync, reclaimed: 7, streams }
@@ -69,6 +77,7 @@ fn nodes() -> impl Strategy<Value = NodeId> {
 }
 
 fn replies() -> impl Strategy<Value = Reply> {
+    let denies = [Deny::Busy, Deny::Member, Deny::Stranger, Deny::Last, Deny::Full, Deny::Behind, Deny::Late];
     let stays = [Stay::Leads, Stay::Stranger, Stay::Behind, Stay::Busy, Stay::Late];
     prop_oneof![
         (nodes(), terms(), any::<u64>()).prop_map(|(leader, term, gap)| Reply::Moved {
@@ -79,6 +88,18 @@ fn replies() -> impl Strategy<Value = Reply> {
         (0..stays.len()).prop_map(move |why| Reply::Stays(stays[why])),
         proptest::option::of(nodes()).prop_map(|leader| Reply::Elsewhere { leader }),
         Just(Reply::Unheard),
+        (members(), nodes(), proptest::option::of(0..u64::MAX))
+            .prop_map(|(members, leader, gap)| { Reply::Changed { members, leader, gap: gap.map(Nanos) } }),
+        (0..denies.len()).prop_map(move |why| Reply::Denied(denies[why])),
+    ]
+}
+
+fn orders() -> impl Strategy<Value = Order> {
+    prop_oneof![
+        nodes().prop_map(|to| Order::MoveLeader { to }),
+        (nodes(), "[a-z:/.0-9]{0,40}")
+            .prop_map(|(node, address)| Order::Add { member: MemberAt { node, address } }),
+        nodes().prop_map(|node| Order::Remove { node }),
     ]
 }
 
@@ -149,8 +170,7 @@ proptest! {
     }
 
     #[test]
-    fn what_operators_say_comes_back(to in nodes(), reply in replies()) {
-        let order = Order::MoveLeader { to };
+    fn what_operators_say_comes_back(order in orders(), reply in replies()) {
         prop_assert!(is_whole(&order.encode(), Order::decode));
         prop_assert_eq!(Order::decode(&order.encode()), Ok(order));
         prop_assert!(is_whole(&reply.encode(), Reply::decode));
@@ -161,7 +181,7 @@ proptest! {
     /// message does not have.
     #[test]
     fn garbage_of_replicas_is_an_error_or_a_whole_message(
-        kind in 0u32..8, words in proptest::collection::vec(prop_oneof![0u64..4, any::<u64>()], 0..12),
+        kind in 0u32..9, words in proptest::collection::vec(prop_oneof![0u64..4, any::<u64>()], 0..12),
         bytes in proptest::collection::vec(any::<u8>(), 0..120),
     ) {
         let _ = (PeerHello::decode(&bytes), Ask::decode(&bytes), Answer::decode(&bytes));
@@ -212,11 +232,19 @@ fn what_is_out_of_range_is_named() {
     assert!(hello(24, 1 << Term::BITS).contains("term"));
     let ask = |ask: Ask, at, word| Ask::decode(&with(ask.encode(), at, word)).expect_err("refused").0;
     let term = Term::ZERO;
-    let sync = Ask::Sync { term, base: term, cuts: vec![1], streams: 1 };
-    assert!(ask(Ask::Canvass { term }, 0, 8).contains("unknown"));
-    assert!(ask(Ask::Canvass { term }, 0, 1 | 1 << 32).contains("bits"));
+    let list = [1, 2].map(|node| MemberAt { node: NodeId(node), address: "a".into() }).to_vec();
+    let members = Members { term, changed: false, list };
+    let sync = Ask::Sync { term, base: term, cuts: vec![1], streams: 1, members: members.clone() };
+    assert!(ask(Ask::Stand { term }, 0, 80).contains("unknown"));
+    assert!(ask(Ask::Stand { term }, 0, 1 | 1 << 32).contains("bits"));
     assert!(ask(Ask::Fetch { term, stream: 0, from: 0 }, 16, 1 << 10).contains("stream"));
     assert!(ask(sync.clone(), 24, 1025).contains("streams") && ask(sync, 32, 1025).contains("list"));
+    let told = |at, word| ask(Ask::Members { members: members.clone() }, at, word);
+    assert!(told(16, 7 << 8).contains("another term") && told(24, 2).contains("neither"));
+    assert!(told(32, 10).contains("more members") && told(40, 200).contains("node"));
+    assert!(told(40, 3 | 2000 << 32).contains("address") && told(48, 0xFF).contains("text"));
+    let twice = Members { list: [members.list[0].clone(), members.list[0].clone()].to_vec(), ..members };
+    assert!(Members::decode(&twice.encode()).expect_err("refused").0.contains("twice"));
     let answer =
         |answer: Answer, at, word| Answer::decode(&with(answer.encode(), at, word)).expect_err("refused").0;
     let streams = vec![Extent { floor: 1, len: 2 }];

@@ -149,6 +149,7 @@ fn node(ids: &[u64]) -> (Server, Address) {
         id,
         node: NodeId(0),
         members: vec![Member { node: NodeId(0), address: at.clone() }],
+        joins: false,
         first: Some(NodeId(0)),
         timing: TIMING,
         sum_key: id + 1,

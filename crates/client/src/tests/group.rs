@@ -12,7 +12,7 @@ use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOpti
 use crate::{Client, Error, Options};
 
 /// Bound on every wait.
-const BOUND: Duration = Duration::from_secs(60);
+pub(super) const BOUND: Duration = Duration::from_secs(60);
 /// Slow enough for a machine on which everything else runs, too.
 pub(super) const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(10),
@@ -27,13 +27,39 @@ pub(super) struct Kept(Mutex<Option<Promise>>);
 
 impl Vault for Kept {
     fn load(&self) -> std::io::Result<Option<Promise>> {
-        Ok(*self.0.lock().expect("nobody panics with it"))
+        Ok(self.0.lock().expect("nobody panics with it").clone())
     }
 
-    fn store(&self, promise: Promise) -> std::io::Result<()> {
-        *self.0.lock().expect("nobody panics with it") = Some(promise);
+    fn store(&self, promise: &Promise) -> std::io::Result<()> {
+        *self.0.lock().expect("nobody panics with it") = Some(promise.clone());
         Ok(())
     }
+}
+
+/// A node of a group that begins with so many of these addresses; one beyond them is to be added.
+pub(super) fn start(addresses: &[Address], (node, founders): (usize, usize), vault: &Arc<Kept>) -> Server {
+    let group = GroupOptions {
+        id: 9,
+        node: NodeId(node as u8),
+        members: (0..founders).map(|node| member(addresses, node)).collect(),
+        joins: node >= founders,
+        first: None,
+        timing: TIMING,
+        sum_key: 1,
+        hash_key: 2,
+        vault: vault.clone(),
+    };
+    let options = ServerOptions {
+        addresses: vec![addresses[node].clone()],
+        memory: 64 << 20,
+        groups: vec![group],
+        ..ServerOptions::default()
+    };
+    Server::start(options).expect("a server")
+}
+
+pub(super) fn member(addresses: &[Address], node: usize) -> Member {
+    Member { node: NodeId(node as u8), address: addresses[node].clone() }
 }
 
 struct Three {
@@ -51,26 +77,7 @@ impl Three {
     }
 
     fn start_one(&mut self, node: usize) {
-        let name = |node: usize| NodeId(node as u8);
-        let member =
-            |(node, address): (usize, &Address)| Member { node: name(node), address: address.clone() };
-        let group = GroupOptions {
-            id: 9,
-            node: name(node),
-            members: self.addresses.iter().enumerate().map(member).collect(),
-            first: None,
-            timing: TIMING,
-            sum_key: 1,
-            hash_key: 2,
-            vault: self.vaults[node].clone(),
-        };
-        let options = ServerOptions {
-            addresses: vec![self.addresses[node].clone()],
-            memory: 64 << 20,
-            groups: vec![group],
-            ..ServerOptions::default()
-        };
-        self.servers[node] = Some(Server::start(options).expect("a server"));
+        self.servers[node] = Some(start(&self.addresses, (node, 3), &self.vaults[node]));
     }
 
     fn role(&self, node: usize) -> String {

@@ -4,6 +4,7 @@
 mod cluster;
 mod faults;
 mod group;
+mod members;
 mod operations;
 #[cfg(feature = "rdma-tests")]
 mod packets;

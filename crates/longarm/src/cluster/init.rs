@@ -69,6 +69,19 @@ impl Cluster {
             .and_then(|()| file.sync_all())
             .map_err(|error| Failure::io("write", path, &error))
     }
+
+    /// Writes the file in place of the one that is there, whole or not at all.
+    pub fn replace(&self, path: &Path) -> Result<(), Failure> {
+        let mut fresh = path.as_os_str().to_owned();
+        fresh.push(".new");
+        let fresh = Path::new(&fresh);
+        let mut options = OpenOptions::new();
+        let written = options.write(true).create(true).truncate(true).mode(0o600).open(fresh);
+        written
+            .and_then(|mut file| file.write_all(self.to_toml().as_bytes()).and_then(|()| file.sync_all()))
+            .and_then(|()| std::fs::rename(fresh, path))
+            .map_err(|error| Failure::io("write", path, &error))
+    }
 }
 
 /// For clap: `1=tcp://host:port`.

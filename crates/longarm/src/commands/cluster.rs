@@ -1,7 +1,10 @@
-//! `longarm cluster`: makes the file of a cluster, shows how its groups stand, and has others lead them.
+//! `longarm cluster`: makes the file of a cluster, shows how its groups stand, has others lead them, and
+//! gives them more replicas or less.
 
 mod init;
+mod members;
 mod move_leader;
+mod order;
 pub mod status;
 
 use std::path::PathBuf;
@@ -16,7 +19,7 @@ use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
-pub const ABOUT: &str = "Make a cluster of replicated groups, show how one stands, or move a leader";
+pub const ABOUT: &str = "Make a cluster of replicated groups, show how one stands, or change it";
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
@@ -35,6 +38,10 @@ pub enum Action {
     Status(StatusArgs),
     /// Have another replica lead: the leader hands over, without an election timeout
     MoveLeader(MoveLeaderArgs),
+    /// Give a group one more replica, on a node that is started with --join
+    AddNode(AddNodeArgs),
+    /// Have a group do without one of its replicas
+    RemoveNode(RemoveNodeArgs),
 }
 
 /// Arguments of `init`.
@@ -130,12 +137,56 @@ pub struct MoveLeaderArgs {
     pub group: Option<usize>,
 }
 
+/// Arguments of `add-node`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "The node is written into the file, and is to be started with it: `longarm server \
+                  --cluster FILE --node N --join`. The leader brings it in line while all goes on, and a \
+                  new term begins with it. Ends with 4 if the replicas stay as they are, with 5 if that is \
+                  not known.")]
+pub struct AddNodeArgs {
+    /// The file of the cluster
+    pub file: PathBuf,
+
+    /// The node: its number, 0 to 127, and where the others and clients find it
+    #[arg(value_name = "N=ADDRESS", value_parser = parse_member)]
+    pub node: Member,
+
+    /// Which group, counted from 1; only where there are several
+    #[arg(long, value_name = "G")]
+    pub group: Option<usize>,
+
+    /// How long to wait for the node to be started and to be in sync
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub wait: Duration,
+}
+
+/// Arguments of `remove-node`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "A majority of the others must be in sync. If it leads, another will. Then its server can \
+                  be stopped. Ends with 4 if the replicas stay as they are, with 5 if that is not known."
+)]
+pub struct RemoveNodeArgs {
+    /// The file of the cluster
+    pub file: PathBuf,
+
+    /// The number of the node
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(0..=127))]
+    pub node: u8,
+
+    /// Which group, counted from 1; only where there are several
+    #[arg(long, value_name = "G")]
+    pub group: Option<usize>,
+}
+
 /// Does what was asked for.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     match args.action {
         Action::Init(args) => init::run(args, output),
         Action::Status(args) => status::run(&args, config, output),
         Action::MoveLeader(args) => move_leader::run(&args, config, output),
+        Action::AddNode(args) => members::add(&args, config, output),
+        Action::RemoveNode(args) => members::remove(&args, config, output),
     }
 }
 

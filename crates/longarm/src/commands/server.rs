@@ -48,6 +48,11 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=127))]
     pub node: Option<u8>,
 
+    /// Of a cluster: this node is not a replica yet, and waits for `longarm cluster add-node`; when it starts
+    /// anew it knows by itself
+    #[arg(long)]
+    pub join: bool,
+
     /// Of a cluster: directory for what the node's replicas promised, which they must find again when it
     /// starts anew; by default FILE.node-N beside the cluster's file
     #[arg(long, value_name = "DIR")]

@@ -188,3 +188,44 @@ fn a_leader_hands_over_when_it_is_asked() {
         assert!(code == 2 && err.contains(text), "{code} {err}");
     }
 }
+
+#[test]
+fn a_group_takes_a_node_and_does_without_another() {
+    let mut group = group(&[]);
+    let leader = group.start_all();
+    group.client(&["put", "greeting", "hello"]);
+    let address = format!("4=shm:{}", group.path("s4").display());
+    let add = |wait| ["cluster", "add-node", "g.toml", &address, "--wait", wait];
+    let (_, err, code) = group.run(&add("0s"));
+    assert!(
+        code == 4 && err.contains("--node 4 --join") && err.contains("not in sync in time"),
+        "{code} {err}"
+    );
+    group.start_with(4, &["--join"]);
+    let (out, err, code) = group.run(&add("20s"));
+    assert!(
+        code == 0 && out.starts_with("the replicas are 1, 2, 3, 4; node "),
+        "{out} {err}\n{}",
+        group.logs()
+    );
+    group.until("group of four", |status| in_sync(status) == 4);
+    let (_, err, code) = group.run(&add("20s"));
+    assert!(code == 4 && err.contains("a replica of the group already"), "{code} {err}");
+    assert_eq!(group.client(&["get", "greeting"]), "hello");
+    group.client(&["put", "greeting", "good day"]);
+
+    let number = leader.to_string();
+    let remove = ["cluster", "remove-node", "g.toml", &number];
+    let (out, err, code) = group.run(&remove);
+    assert!(code == 0 && out.contains("the replicas are "), "{out} {err}\n{}", group.logs());
+    assert_ne!(group.until("group of three", |status| in_sync(status) == 3), leader);
+    let (_, err, code) = group.run(&remove);
+    assert!(code == 2 && err.contains("no replica of that group"), "{code} {err}");
+    assert_eq!(group.end(leader, Signal::TERM), Some(0));
+    assert_eq!(group.client(&["get", "greeting"]), "good day");
+    // It knows by itself what it is by now.
+    group.end(4, Signal::KILL);
+    group.start(4);
+    group.until("group of three", |status| in_sync(status) == 3);
+    assert_eq!(group.client(&["get", "greeting"]), "good day");
+}

@@ -67,9 +67,17 @@ impl Group {
     }
 
     pub fn start(&mut self, node: usize) {
+        self.start_with(node, &[]);
+    }
+
+    /// Starts a node, perhaps one that the group did not begin with.
+    pub fn start_with(&mut self, node: usize, options: &[&str]) {
+        if self.nodes.len() < node {
+            self.nodes.resize_with(node, || None);
+        }
         let log = std::fs::File::options().append(true).create(true).open(self.path(&format!("log{node}")));
         let mut command = self.program(node);
-        command.args(["server", "--cluster", "g.toml", "--node", &node.to_string()]);
+        command.args(["server", "--cluster", "g.toml", "--node", &node.to_string()]).args(options);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.expect("a file")).spawn();
         self.nodes[node - 1] = Some(child.expect("the program runs"));
     }

@@ -1,8 +1,9 @@
 //! What a replica hears, and what it then does.
 
 use longarm_base::{NodeId, Term};
-use longarm_wire::{Answer, Ask, Report, Stay};
+use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, Report, Stay};
 
+use super::Wish;
 use crate::StartSet;
 use crate::page::Beat;
 
@@ -37,13 +38,19 @@ pub enum Event {
     Drained(Term),
     /// What [`Action::Release`] does is done, as far as it could be.
     Parted(Term),
+    /// Somebody may ask: this leader is to see to another set of replicas.
+    Wish(Wish),
+    /// A set of replicas is persisted.
+    Kept(Members),
+    /// It could not be.
+    Unkept,
 }
 
 /// Something to do, in this order. What says so is answered with an event before any other event is handled.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// Persist the term with fsync, then revoke every queue pair of older terms and flush; then
-    /// [`Event::Promised`] or [`Event::Unpromised`].
+    /// Persist the term, and the newest set of replicas with it, with fsync; then revoke every queue pair of
+    /// older terms and flush; then [`Event::Promised`] or [`Event::Unpromised`].
     Promise(Term),
     /// Look at the memory; then [`Event::Surveyed`].
     Survey,
@@ -74,6 +81,17 @@ pub enum Action {
     /// End the own lease for good; then beat no more, and take back what followers promised. When that has
     /// landed on this one: [`Event::Parted`].
     Release(Term, NodeId),
+    /// Persist a set of replicas with fsync, beside the term promised; then [`Event::Kept`] or
+    /// [`Event::Unkept`].
+    Keep(Members),
+    /// Bring one more in line, as [`Action::Form`] does with the others: it does not count yet.
+    Enlist(MemberAt),
+    /// It is not to be one of the replicas.
+    Dismiss(NodeId),
+    /// A wish for another set of replicas is declined; what goes on goes on.
+    Deny(Deny),
+    /// Majorities have kept them: the next term has these replicas, and comes soon.
+    Agreed(Members),
     /// End what the term that was led was doing: no answer, no WRITE, no heartbeat of it any more.
     StepDown(Term),
 }

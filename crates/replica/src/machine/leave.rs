@@ -16,7 +16,8 @@
 //! (2) Before that nothing is lost by staying: it does so if the other falls behind, or time is over.
 //! (3) Nothing else rests on any of it. Writes that were not drained are committed or not, as at the end of
 //!     any term; a question that is lost, or a replica that dies, leaves an election after the usual times.
-//! (4) Others do not stand within an election's time: two candidates at a time hinder each other, and the one
+//! (4) A leader may hand over to itself: so that a new term begins (`change.rs`).
+//! (5) Others do not stand within an election's time: two candidates at a time hinder each other, and the one
 //!     that was asked may have a slow disk.
 
 use longarm_base::{Nanos, NodeId, Term};
@@ -30,6 +31,7 @@ impl Machine {
         let (me, member) = (self.group.me(), self.group.members().has(to));
         let Role::Leading { synced, leaving } = &mut self.role else { return };
         let why = match leaving {
+            _ if self.change.is_some() => Stay::Busy,
             Some(_) => Stay::Busy,
             None if to == me => Stay::Leads,
             None if !member => Stay::Stranger,
@@ -86,9 +88,12 @@ impl Machine {
             {
                 // First, so that no fence finds a connection of this term's.
                 self.end_reign(todo);
-                todo.push(Action::Ask(to, Ask::Stand { term }));
                 // Its own promise, too: its lease is over.
                 self.watch.release(term);
+                if to == self.group.me() {
+                    return self.stand(now, todo);
+                }
+                todo.push(Action::Ask(to, Ask::Stand { term }));
                 self.rest(self.timing.election, now);
             }
             _ => {}

@@ -37,17 +37,19 @@
 //!     leader whose base is the old sync term gives everything to one who holds a mixture.
 //! (8) Who forms and has no majority after an election's time without progress gives up, so that others, or
 //!     itself, stand again.
-//! (9) A leader that is asked to hands over (`leave.rs`).
+//! (9) A leader that is asked to hands over (`leave.rs`), or sees to another set of replicas (`change.rs`).
 
+mod change;
 mod event;
 mod leave;
 mod role;
 
+pub use change::{Change, Stage, Wish};
 pub use event::{Action, Event, Kept, Prepare};
 pub use role::{Leaving, Role, RoleKind};
 
-use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Report};
+use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask, Members, Report};
 
 use crate::gather::{StartSet, start_set};
 use crate::page::Beat;
@@ -56,7 +58,14 @@ use crate::{Group, Nodes, Timing, Watch};
 /// A replica's part in who leads.
 #[derive(Clone, Debug)]
 pub struct Machine {
+    /// Who counts: of one that stands or leads, in its term; else, as far as is known by now.
     group: Group,
+    /// The same, with particulars.
+    own: Members,
+    /// The newest set of replicas that is known here.
+    members: Members,
+    /// Another that this leader sees to.
+    change: Option<Change>,
     timing: Timing,
     /// The term promised, on disk.
     promised: Term,
@@ -83,11 +92,12 @@ pub struct Machine {
 const DOUBLINGS_MAX: u32 = 4;
 
 impl Machine {
-    /// A replica that starts at `now`, with what its disk says: the term it promised last, and whether the
-    /// memory it starts with is what it had then (or, at its very first start, the empty start set of term
-    /// zero). `seed` spreads the moments at which replicas stand.
+    /// Replica `me`, which starts at `now`, with what its disk says: the replicas of its group, as it knew
+    /// them last; the term it promised last; and whether the memory it starts with is what it had then (or,
+    /// at its very first start, the empty start set of term zero). `seed` spreads the moments at which
+    /// replicas stand.
     pub fn new(
-        group: Group,
+        (me, members): (NodeId, Members),
         timing: Timing,
         promised: Term,
         has_memory: Option<Term>,
@@ -95,10 +105,13 @@ impl Machine {
         now: Nanos,
     ) -> Machine {
         Machine {
-            group,
+            group: Group::of(me, &members),
+            own: members.clone(),
+            heard: promised.max(members.term),
+            members,
+            change: None,
             timing,
             promised,
-            heard: promised,
             sync: has_memory,
             mixed: false,
             ready: None,
@@ -147,9 +160,24 @@ impl Machine {
         &self.role
     }
 
-    /// The group as it is seen here.
+    /// Who counts here: of a replica that stands or leads, in its own term; else, as far as it knows.
     pub fn group(&self) -> &Group {
         &self.group
+    }
+
+    /// The same, with their addresses.
+    pub fn own(&self) -> &Members {
+        &self.own
+    }
+
+    /// The newest set of replicas that is known here.
+    pub fn members(&self) -> &Members {
+        &self.members
+    }
+
+    /// The change of that set that this leader sees to.
+    pub fn change(&self) -> Option<&Change> {
+        self.change.as_ref()
     }
 
     /// Handles an event at `now`; adds what is to be done to `todo`.
@@ -181,6 +209,9 @@ impl Machine {
             Event::HandOver(to) => self.leave(to, now, todo),
             Event::Drained(term) => self.drained(term, now, todo),
             Event::Parted(term) => self.parted(term, now, todo),
+            Event::Wish(wish) => self.wish(wish, now, todo),
+            Event::Kept(members) => self.kept(members, now, todo),
+            Event::Unkept => self.not_kept(todo),
         }
     }
 
@@ -201,14 +232,16 @@ impl Machine {
         if let Role::Forming { until, .. } = &mut self.role {
             *until = (*until).max(at + election);
         }
+        self.change.iter_mut().for_each(|change| change.progress(at + election));
     }
 
     fn tick(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let (free, suspects) =
             (self.watch.is_free(&self.timing, now), self.watch.suspects(&self.timing, now));
+        let may_stand = self.may_stand();
         match &mut self.role {
             Role::Following { owes: true, .. } if free => todo.push(Action::Survey),
-            Role::Following { owes: false, rest } if suspects && now >= *rest && self.sync.is_some() => {
+            Role::Following { owes: false, rest } if suspects && now >= *rest && may_stand => {
                 self.canvass(now, todo);
             }
             Role::Canvassing { .. } if !suspects => self.follow(false, now),
@@ -217,8 +250,16 @@ impl Machine {
             Role::Gathering { until, .. } | Role::Forming { until, .. } if now >= *until => {
                 self.give_up(now, todo);
             }
-            _ => self.go_on_leaving(now, todo),
+            _ => {
+                self.go_on_leaving(now, todo);
+                self.go_on_changing(now, todo);
+            }
         }
+    }
+
+    /// Whoever has no memory that counts may not, nor who is none of the replicas.
+    fn may_stand(&self) -> bool {
+        self.sync.is_some() && self.members.has(self.group.me())
     }
 
     /// Asks whether others would report too: a replica that is merely cut off from the leader must not end
@@ -228,7 +269,7 @@ impl Machine {
         let yes = Nodes::only(self.group.me());
         self.role = Role::Canvassing { term, yes, until: now + self.timing.suspect + self.spread() };
         for node in self.group.others() {
-            todo.push(Action::Ask(node, Ask::Canvass { term }));
+            todo.push(Action::Ask(node, Ask::Canvass { term, members: self.own.clone() }));
         }
         self.stand_if_wanted(now, todo);
     }
@@ -243,6 +284,7 @@ impl Machine {
     fn stand(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
         let until = now + self.election() + self.spread();
+        self.take_newest();
         self.role = Role::Gathering { own: None, reports: Vec::new(), until };
         todo.push(Action::Promise(term));
     }
@@ -255,9 +297,19 @@ impl Machine {
     fn asked(&mut self, from: NodeId, ask: Ask, now: Nanos, todo: &mut Vec<Action>) {
         let term = ask.term();
         self.heard = self.heard.max(term);
-        let rightful = term.node() == from && self.group.members().has(from) && from != self.group.me();
+        if let Some(theirs) = ask.members() {
+            // Who syncs has the promises of its term already.
+            let newer = self.members.is_newer(theirs) && !Mutant::OldMembers.is_on();
+            if newer && !matches!(ask, Ask::Sync { .. }) {
+                return todo.push(self.tell_members(from));
+            }
+            self.learn(theirs);
+        }
+        // A leader that is to be no replica any more is one until its term ends.
+        let known = self.members.has(from) || term == self.promised;
+        let rightful = term.node() == from && known && from != self.group.me();
         match ask {
-            Ask::Canvass { term } => {
+            Ask::Canvass { term, .. } => {
                 let yes = rightful
                     && term > self.promised
                     && self.sync.is_some()
@@ -279,19 +331,9 @@ impl Machine {
             // The report waits for a tick, which brings what the page says after the fence (L8): a heartbeat
             // that landed since the last tick is not known yet.
             Ask::Promise { .. } => self.follow(true, now),
+            Ask::Members { members } if term == self.promised => self.keep(from, members, todo),
             Ask::Sync { base, cuts, streams, .. } => {
-                self.follow(false, now);
-                self.watch.touch(term, now);
-                self.ready = Some(term);
-                let kept = match self.sync {
-                    None => Kept::Nothing,
-                    Some(sync) if sync == term => Kept::Term,
-                    Some(sync) if sync == base && !self.mixed => Kept::Base,
-                    Some(_) => Kept::Other,
-                };
-                self.mixed |= kept == Kept::Other;
-                let prepare = Prepare { leader: from, term, base, cuts, streams, kept };
-                todo.push(Action::Prepare(prepare));
+                self.make_ready(from, term, (base, cuts, streams), now, todo);
             }
             Ask::Adopt { reclaimed, .. } if self.ready == Some(term) && term == self.promised => {
                 // The candidate that it rested for is there.
@@ -307,12 +349,38 @@ impl Machine {
             // Asked by its leader if it is in sync; by a candidate if it has more.
             Ask::Stand { .. }
                 if term == self.promised
-                    && (self.sync == Some(term) || self.sync.is_some() && self.ready.is_none()) =>
+                    && self.may_stand()
+                    && (self.sync == Some(term) || self.ready.is_none()) =>
             {
                 self.stand(now, todo);
             }
-            Ask::Fetch { .. } | Ask::Adopt { .. } | Ask::Stand { .. } => todo.push(self.refuse(from, term)),
+            Ask::Fetch { .. } | Ask::Adopt { .. } | Ask::Stand { .. } | Ask::Members { .. } => {
+                todo.push(self.refuse(from, term))
+            }
         }
+    }
+
+    /// The leader of the promised term is to write here.
+    fn make_ready(
+        &mut self,
+        from: NodeId,
+        term: Term,
+        (base, cuts, streams): (Term, Vec<u64>, u16),
+        now: Nanos,
+        todo: &mut Vec<Action>,
+    ) {
+        self.follow(false, now);
+        self.watch.touch(term, now);
+        self.ready = Some(term);
+        let kept = match self.sync {
+            None => Kept::Nothing,
+            Some(sync) if sync == term => Kept::Term,
+            Some(sync) if sync == base && !self.mixed => Kept::Base,
+            Some(_) => Kept::Other,
+        };
+        self.mixed |= kept == Kept::Other;
+        let prepare = Prepare { leader: from, term, base, cuts, streams, kept };
+        todo.push(Action::Prepare(prepare));
     }
 
     fn refuse(&self, to: NodeId, term: Term) -> Action {
@@ -337,7 +405,15 @@ impl Machine {
                     self.decide(now, todo);
                 }
             }
-            Answer::Synced { term } if term == self.promised => self.one_more(from, todo),
+            Answer::Synced { term } if term == self.promised => self.one_more(from, now, todo),
+            Answer::Kept { term, changed } if term == self.promised => self.agrees(from, changed, now, todo),
+            Answer::Members { members } => {
+                let asks = matches!(self.role, Role::Canvassing { .. } | Role::Gathering { .. });
+                if self.learn(&members) && asks {
+                    // Once more, with those.
+                    self.follow(false, now);
+                }
+            }
             Answer::Refused { promised, .. } => {
                 self.heard = self.heard.max(promised);
                 let leads = matches!(self.role, Role::Gathering { .. }) || self.role.reigns();
@@ -360,7 +436,7 @@ impl Machine {
         if term.node() == self.group.me() && matches!(self.role, Role::Gathering { .. }) {
             // Its own report waits for a tick, too.
             for node in self.group.others() {
-                todo.push(Action::Ask(node, Ask::Promise { term }));
+                todo.push(Action::Ask(node, Ask::Promise { term, members: self.own.clone() }));
             }
         }
     }
@@ -426,14 +502,15 @@ impl Machine {
         let until = now + self.election() + self.spread();
         self.role = Role::Forming { synced: Nodes::NONE, until };
         todo.push(Action::Form(term));
-        self.one_more(self.group.me(), todo);
+        self.one_more(self.group.me(), now, todo);
     }
 
     /// One more is synced.
-    fn one_more(&mut self, node: NodeId, todo: &mut Vec<Action>) {
+    fn one_more(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         match &mut self.role {
             Role::Leading { synced, .. } => {
                 synced.add(node);
+                self.joined(node, now, todo);
             }
             Role::Forming { synced, .. } => {
                 synced.add(node);
@@ -452,6 +529,7 @@ impl Machine {
         if self.role.reigns() {
             todo.push(Action::StepDown(self.promised));
         }
+        self.change = None;
     }
 
     fn follow(&mut self, owes: bool, now: Nanos) {
@@ -460,12 +538,14 @@ impl Machine {
             _ => now,
         };
         self.role = Role::Following { owes, rest };
+        self.take_newest();
     }
 
     /// Lets others try before it stands again.
     fn rest(&mut self, more: Nanos, now: Nanos) {
         let rest = now + more + self.timing.suspect + self.spread();
         self.role = Role::Following { owes: false, rest };
+        self.take_newest();
     }
 
     fn give_up(&mut self, now: Nanos, todo: &mut Vec<Action>) {

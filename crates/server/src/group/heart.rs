@@ -107,7 +107,7 @@ pub(crate) fn run<Q: QueuePair>(
 }
 
 /// The leader's lease is ended: takes back what followers promised, each after the last heartbeat that it was
-/// sent. Returns when the heir has it, or is gone; or when the heart is stopped, which has a bound.
+/// sent. Returns when the heir has it, or all that are left; or when the heart is stopped, which has a bound.
 fn release<Q: QueuePair>(
     (reign, heir): (&Reign<Q>, NodeId),
     (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut Lease),
@@ -116,8 +116,10 @@ fn release<Q: QueuePair>(
     links.iter_mut().for_each(|link| link.release(reign.term));
     loop {
         links.retain_mut(|link| link.poll(done, lease));
+        let landed = |link: &Link<Q>| link.sent.is_empty();
         let awaited = links.iter().find(|link| link.follower.node == heir);
-        if awaited.is_none_or(|link| link.sent.is_empty()) {
+        // It may be this node itself: then all are to have it.
+        if awaited.map_or_else(|| links.iter().all(landed), landed) {
             return events.push(Event::Parted(reign.term));
         }
         if !pause.sleep(RELEASING) {

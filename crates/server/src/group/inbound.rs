@@ -13,13 +13,14 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{
-    Broken, Channel, Completion, Completions, Grant, Granted, Incoming, QueuePair, Rights, SetupError,
+    Address, Broken, Channel, Completions, Grant, Granted, Incoming, QueuePair, Rights, SetupError,
 };
 use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
 use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGION, elsewhere};
 
 use super::options::GroupOptions;
+use super::talk::received;
 use super::{MESSAGE_MAX, RING_BYTES};
 use crate::options::Log;
 
@@ -51,20 +52,7 @@ impl<Q: QueuePair> Talk<Q> {
         (done, channel): (&mut Completions, &Channel),
         decode: impl Fn(&[u8]) -> Result<T, Bad>,
     ) -> Result<Vec<T>, String> {
-        let mut heard = Vec::new();
-        while self.qp.poll(done) > 0 {
-            for completion in done.drain() {
-                let Completion::Arrived { imm, len } = completion else { continue };
-                if self.mailbox.receive(imm, len).map_err(|bad| bad.to_string())? {
-                    heard.push(decode(self.mailbox.message()).map_err(|bad| bad.to_string())?);
-                }
-            }
-        }
-        let pumped = self.mailbox.pump(&mut self.qp);
-        self.qp.ring();
-        if heard.is_empty() && (pumped.is_err() || self.qp.state().is_err()) {
-            return Err(String::new());
-        }
+        let heard = received(&mut self.qp, &mut self.mailbox, done, decode)?.ok_or_else(String::new)?;
         if self.qp.arm() {
             channel.notify();
         }
@@ -87,7 +75,7 @@ struct State<Q> {
     talks: Vec<Talk<Q>>,
     operators: Vec<Talk<Q>>,
     /// Who leads, as far as is known.
-    leader: Option<NodeId>,
+    leader: Option<(NodeId, Option<Address>)>,
 }
 
 /// The replica's door to other replicas.
@@ -125,19 +113,19 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 
     /// Who leads, for clients that ask here.
-    pub fn set_leader(&self, leader: Option<NodeId>) {
+    pub fn set_leader(&self, leader: Option<(NodeId, Option<Address>)>) {
         self.state.lock().leader = leader;
     }
 
     /// Who leads, as far as is known.
     pub fn leader(&self) -> Option<NodeId> {
-        self.state.lock().leader
+        self.state.lock().leader.as_ref().map(|leader| leader.0)
     }
 
     /// What a client that asks here is told.
     pub fn elsewhere(&self) -> String {
-        let leader = self.state.lock().leader;
-        let address = leader.and_then(|leader| self.options.address_of(leader)).map(ToString::to_string);
+        let leader = self.state.lock().leader.clone();
+        let address = leader.and_then(|leader| leader.1).map(|address| address.to_string());
         elsewhere(address.as_deref())
     }
 
@@ -151,9 +139,8 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Lets a replica in.
     pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) {
         let operates = hello.purpose == Purpose::Operate;
-        let stranger = hello.group != self.options.id
-            || operates != (hello.node == self.options.node)
-            || self.options.address_of(hello.node).is_none();
+        // One that is no replica any more, or yet, may ask, and is told.
+        let stranger = hello.group != self.options.id || operates != (hello.node == self.options.node);
         if stranger {
             let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
             (self.log)(&format!("a replica at {} refused: {reason}", incoming.peer().name));

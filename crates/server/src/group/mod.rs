@@ -33,7 +33,7 @@ pub(crate) use reign::Releases;
 pub(crate) use replica::{Prepared, Replica};
 
 pub use held::Held;
-pub use operate::{Moved, Operator, OrderError};
+pub use operate::{Changed, Moved, Operator, OrderError};
 pub use options::{GroupOptions, Member};
 pub use vault::{FileVault, Promise, Vault};
 

@@ -5,6 +5,7 @@
 
 mod hand_over;
 mod lead;
+mod members;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,24 +19,23 @@ use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
 use longarm_store::Settled;
-use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
+use longarm_wire::{Answer, Ask, Held, Members, PLACES_MAX, Report, STREAMS_MAX};
 
 use self::hand_over::HandOver;
 use self::lead::Led;
+use self::members::{Colleague, founders};
 use super::held::held;
 use super::inbound::{Inbound, Talk};
 use super::install;
 use super::look::Look;
 use super::options::GroupOptions;
-use super::peer::{Events, Orders, Peer};
+use super::peer::Events;
 use super::replica::{Holding, Told};
 use super::takeover::{Step, Takeover};
-use super::talk::Way;
 use super::vault::Promise;
 use crate::hall::Hall;
 use crate::options::{ServerOptions, StartError};
 use crate::shared::Lent;
-use crate::staff::spawn;
 use crate::stats::{GroupStats, Stats};
 
 /// Bound on fetching a start set, and on an answer of a replica.
@@ -54,7 +54,6 @@ pub(crate) struct Node<T: Transport> {
     transport: Arc<T>,
     options: ServerOptions,
     group_options: GroupOptions,
-    group: Group,
     machine: Machine,
     boot: u64,
     sums: SumKey,
@@ -64,7 +63,9 @@ pub(crate) struct Node<T: Transport> {
     inbound: Arc<Inbound<T::Qp>>,
     channel: Channel,
     events: Arc<Events>,
-    orders: BTreeMap<NodeId, Arc<Orders<T::Qp>>>,
+    colleagues: BTreeMap<NodeId, Colleague<T::Qp>>,
+    /// Threads of those that are none any more, which end by themselves.
+    leavers: Vec<Thread>,
     talks: Vec<Talk<T::Qp>>,
     done: Completions,
     operators: Vec<Talk<T::Qp>>,
@@ -95,32 +96,37 @@ impl<T: Transport> Node<T> {
         channel: Channel,
         seed: u64,
     ) -> Result<Node<T>, StartError> {
-        let group = group_options.check()?;
+        let me = group_options.check()?;
         let vault = |error| StartError::Os("read what this replica promised", error);
         let kept = group_options.vault.load().map_err(vault)?;
         // At its very first start the empty memory is all there ever was. Later it is a loss.
         let rest = first_rest(&group_options, kept.is_none());
-        let (term, boot, memory) = match kept {
-            None => (Term::ZERO, 1, Some(Term::ZERO)),
-            Some(promise) => (promise.term, promise.boot + 1, None),
+        let (term, boot, memory, known) = match kept {
+            // There never was any of one that is to be added.
+            None if group_options.joins => (Term::ZERO, 1, None, Members::default()),
+            None => (Term::ZERO, 1, Some(Term::ZERO), Members::default()),
+            Some(promise) => (promise.term, promise.boot + 1, None, promise.members),
         };
+        // What it was told later goes over what it began with.
+        let members = if known.list.is_empty() { founders(&group_options) } else { known };
         let vault = |error| StartError::Os("keep what this replica promised", error);
-        group_options.vault.store(Promise { term, boot }).map_err(vault)?;
+        let promise = Promise { term, boot, members: members.clone() };
+        group_options.vault.store(&promise).map_err(vault)?;
         observe(|| Seen::Started { term });
         // What it promised before it was started again is open: that leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
-        let machine =
-            Machine::new(group, group_options.timing, term, memory, seed, now()).resting_until(now() + rest);
+        let machine = Machine::new((me, members), group_options.timing, term, memory, seed, now())
+            .resting_until(now() + rest);
         let sums = SumKey::new(group_options.sum_key);
         longarm_store::format(lent.arena.memory(), &sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
-            orders: group.others().map(|node| (node, Arc::default())).collect(),
+            colleagues: BTreeMap::new(),
+            leavers: Vec::new(),
             transport,
             options,
             group_options,
-            group,
             machine,
             boot,
             sums,
@@ -163,11 +169,11 @@ impl<T: Transport> Node<T> {
         let shown = |term: Term| term.to_string();
         let mut stats = GroupStats {
             id: format!("{:016x}", self.group_options.id),
-            node: self.group.me().0,
+            node: self.group().me().0,
             role: self.machine.kind().to_string(),
             term: shown(self.machine.promised()),
             sync: self.machine.sync().map(shown),
-            replicas: self.group.members().count(),
+            replicas: self.group().members().count(),
             lease_us: None,
             takeover: None,
             followers: Vec::new(),
@@ -188,10 +194,7 @@ impl<T: Transport> Node<T> {
 
     /// Lives until stopped.
     pub fn run(mut self) {
-        let peers: Vec<_> = match self.peers() {
-            Ok(peers) => peers,
-            Err(error) => return self.log(&format!("this replica cannot work: {error}")),
-        };
+        self.see_to_colleagues();
         let every = Duration::from_nanos(self.group_options.timing.heartbeat.0);
         while !self.stop.is_stopped() {
             self.hear();
@@ -203,38 +206,12 @@ impl<T: Transport> Node<T> {
         if self.reign.is_some() {
             self.step_down(false);
         }
-        self.orders.values().for_each(|orders| orders.pause.stop());
-        for peer in peers {
-            let _ = peer.join();
-        }
+        self.part_with_all();
     }
 
-    fn peers(&self) -> Result<Vec<Thread>, StartError> {
-        let peer = |(&node, orders): (&NodeId, &Arc<Orders<T::Qp>>)| {
-            let peer = Peer {
-                way: self.way_to(node).expect("an order is given to a member"),
-                node,
-                orders: orders.clone(),
-                events: self.events.clone(),
-                patience: PATIENCE,
-                log: self.options.log.clone(),
-                talk: None,
-                open: 0,
-            };
-            spawn(&format!("longarm-peer-{node}"), move || peer.run())
-        };
-        self.orders.iter().map(peer).collect()
-    }
-
-    fn way_to(&self, node: NodeId) -> Option<Way<T>> {
-        Some(Way {
-            transport: self.transport.clone(),
-            group: self.group_options.id,
-            me: self.group.me(),
-            address: self.group_options.address_of(node)?.clone(),
-            login: self.options.login.clone(),
-            timeout: Duration::from_nanos(self.group_options.timing.election.0.max(50_000_000)),
-        })
+    /// Who counts, in the term that it stands for or leads; else, as far as it knows.
+    fn group(&self) -> Group {
+        *self.machine.group()
     }
 
     fn log(&self, line: &str) {
@@ -329,10 +306,11 @@ impl<T: Transport> Node<T> {
                 }
                 self.log(&format!(
                     "node {}: {before} is {after} (term {})",
-                    self.group.me(),
+                    self.group().me(),
                     self.machine.promised()
                 ));
             }
+            self.see_to_colleagues();
             for action in todo {
                 if let Some(event) = self.act(action) {
                     events.push(event);
@@ -344,10 +322,11 @@ impl<T: Transport> Node<T> {
 
     fn say_who_leads(&self) {
         let leader = match self.machine.role() {
-            Role::Leading { .. } | Role::Forming { .. } => Some(self.group.me()),
+            Role::Leading { .. } | Role::Forming { .. } => Some(self.group().me()),
             Role::Following { .. } => self.likely_leader(),
             _ => None,
         };
+        let leader = leader.map(|node| (node, self.address_of(node)));
         self.inbound.set_leader(leader);
     }
 
@@ -363,14 +342,23 @@ impl<T: Transport> Node<T> {
                 self.takeover.note(Step::Free, now());
                 return Some(Event::Surveyed(self.survey()));
             }
-            Action::Ask(node, ask) => self.orders.get(&node).expect("a member").ask(ask),
+            Action::Ask(node, ask) => {
+                if let Some(colleague) = self.colleagues.get(&node) {
+                    colleague.orders.ask(ask);
+                }
+            }
+            Action::Keep(members) => return Some(self.keep(members)),
+            // `see_to_colleagues` did so.
+            Action::Enlist(_) | Action::Dismiss(_) => {}
+            Action::Deny(why) => self.deny(why),
+            Action::Agreed(members) => self.agreed(members),
             Action::Answer(node, answer) => self.answer(node, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
             Action::Adopt(term, reclaimed) => {
                 self.clear_floors();
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
-                self.log(&format!("node {} is in sync in term {term}", self.group.me()));
+                self.log(&format!("node {} is in sync in term {term}", self.group().me()));
             }
             Action::Install(start) => {
                 self.takeover.note(Step::Gathered, now());
@@ -379,10 +367,11 @@ impl<T: Transport> Node<T> {
             Action::Form(_) => {
                 self.takeover.note(Step::Installed, now());
                 let reign = self.reign.as_ref().map(|led| led.reign.clone());
-                self.orders.values().for_each(|orders| orders.keep_in_line(reign.clone()));
+                reign.iter().for_each(|reign| reign.set_formed());
+                self.colleagues.values().for_each(|it| it.orders.keep_in_line(reign.clone()));
             }
             Action::Serve(term) => self.serve(term),
-            Action::Drain(..) => self.drain(),
+            Action::Drain(_, to) => self.drain(to),
             Action::Decline(why) | Action::Resume(why) => self.stay(why),
             Action::Release(_, to) => self.release(to),
             Action::StepDown(_) => self.step_down(true),
@@ -392,9 +381,9 @@ impl<T: Transport> Node<T> {
 
     fn promise(&mut self, term: Term) -> Event {
         self.look = None;
-        let promise = Promise { term, boot: self.boot };
+        let promise = Promise { term, boot: self.boot, members: self.machine.members().clone() };
         let kept = match Mutant::ForgetPromise.is_on() {
-            false => self.group_options.vault.store(promise).map_err(|error| error.to_string()),
+            false => self.group_options.vault.store(&promise).map_err(|error| error.to_string()),
             true => Ok(()),
         };
         if kept.is_ok() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Login, Transport};
 use longarm_host::{now, sleep};
-use longarm_wire::{Order, Purpose, Reply, Stay};
+use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, Order, Purpose, Reply, Stay};
 
 use super::options::Member;
 use super::talk::{Mute, Way};
@@ -39,12 +39,26 @@ pub struct Moved {
     pub gap: Duration,
 }
 
+/// A group has other replicas.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Changed {
+    /// Who they are now.
+    pub members: Vec<MemberAt>,
+    /// Which of them leads, or is about to.
+    pub leader: NodeId,
+    /// From when no new write was taken until it served; not known to a leader that was removed.
+    pub gap: Option<Duration>,
+}
+
 /// Why an order did not do its work.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
     /// Nothing has changed: this node leads on.
     #[error("{}", reason(*.0, *.1))]
     Stays(NodeId, Stay),
+    /// Nothing has changed: the replicas stay as they are, says this node, which leads.
+    #[error("{}", denied(*.0, *.1))]
+    Denied(NodeId, Deny),
     /// Nobody leads, as far as could be found out; what each node said.
     #[error("no node leads: {0}")]
     Leaderless(String),
@@ -63,9 +77,55 @@ fn reason(leader: NodeId, why: Stay) -> String {
     }
 }
 
+fn denied(leader: NodeId, why: Deny) -> String {
+    match why {
+        Deny::Busy => format!("the leader, node {leader}, hands over or sees to another change"),
+        Deny::Member => "that node is a replica of the group already".into(),
+        Deny::Stranger => "that node is no replica of the group".into(),
+        Deny::Last => "it is the only replica of the group".into(),
+        Deny::Full => format!("the group has {MEMBERS_MAX} replicas, which is all that it may have"),
+        Deny::Behind => "no majority of those that would be left is in sync".into(),
+        Deny::Nowhere => format!("the leader, node {leader}, does not understand that node's address"),
+        Deny::Late => "that node was not in sync in time, or too few of the others answered".into(),
+    }
+}
+
 impl<T: Transport> Operator<T> {
+    /// Has the group take one more replica, which runs and waits to be added.
+    pub fn add(&self, member: &Member, patience: Duration) -> Result<Changed, OrderError> {
+        let member = MemberAt { node: member.node, address: member.address.to_string() };
+        self.change(&Order::Add { member }, patience)
+    }
+
+    /// Has the group do without a replica. If it leads, another will.
+    pub fn remove(&self, node: NodeId, patience: Duration) -> Result<Changed, OrderError> {
+        self.change(&Order::Remove { node }, patience)
+    }
+
+    fn change(&self, order: &Order, patience: Duration) -> Result<Changed, OrderError> {
+        match self.command(order, patience)? {
+            (_, Reply::Changed { members, leader, gap }) => {
+                let gap = gap.map(|gap| Duration::from_nanos(gap.0));
+                Ok(Changed { members: members.list, leader, gap })
+            }
+            (node, Reply::Denied(why)) => Err(OrderError::Denied(node, why)),
+            (node, other) => Err(astray(node, &other)),
+        }
+    }
+
     /// Has the leader, whoever it is, hand over to that node. Waits at most about `patience`.
     pub fn move_leader(&self, to: NodeId, patience: Duration) -> Result<Moved, OrderError> {
+        match self.command(&Order::MoveLeader { to }, patience)? {
+            (_, Reply::Moved { leader, term, gap }) => {
+                Ok(Moved { leader, term, gap: Duration::from_nanos(gap.0) })
+            }
+            (node, Reply::Stays(why)) => Err(OrderError::Stays(node, why)),
+            (node, other) => Err(astray(node, &other)),
+        }
+    }
+
+    /// Finds the leader, and who it was, and what it replied.
+    fn command(&self, order: &Order, patience: Duration) -> Result<(NodeId, Reply), OrderError> {
         let until = now() + Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX >> 1));
         let mut said = String::new();
         loop {
@@ -73,11 +133,7 @@ impl<T: Transport> Operator<T> {
             for member in &self.members {
                 // Whoever was named first: then those in order, it among them.
                 for node in hint.take().into_iter().chain([member.node]) {
-                    match self.order(node, Order::MoveLeader { to }, until)? {
-                        Ok(Reply::Moved { leader, term, gap }) => {
-                            return Ok(Moved { leader, term, gap: Duration::from_nanos(gap.0) });
-                        }
-                        Ok(Reply::Stays(why)) => return Err(OrderError::Stays(node, why)),
+                    match self.order(node, order, until)? {
                         Ok(Reply::Elsewhere { leader }) => {
                             hint = leader.filter(|leader| *leader != node);
                             note(&mut said, node, "it does not lead");
@@ -86,6 +142,7 @@ impl<T: Transport> Operator<T> {
                             let text = "it gave up leading, and did not hear of another leader".into();
                             return Err(OrderError::InDoubt(node, text));
                         }
+                        Ok(reply) => return Ok((node, reply)),
                         Err(mute) => note(&mut said, node, &mute),
                     }
                 }
@@ -99,7 +156,7 @@ impl<T: Transport> Operator<T> {
     }
 
     /// Asks one node. What comes to nothing before it was asked is an `Ok(Err(_))`.
-    fn order(&self, node: NodeId, order: Order, until: Nanos) -> Result<Result<Reply, String>, OrderError> {
+    fn order(&self, node: NodeId, order: &Order, until: Nanos) -> Result<Result<Reply, String>, OrderError> {
         let Some(member) = self.members.iter().find(|member| member.node == node) else {
             return Ok(Err("it is not of the group".into()));
         };
@@ -129,6 +186,11 @@ impl<T: Transport> Operator<T> {
             talk.wait(Duration::from_millis(1));
         }
     }
+}
+
+/// A reply to what was not asked.
+fn astray(node: NodeId, reply: &Reply) -> OrderError {
+    OrderError::InDoubt(node, format!("it answers something else: {reply:?}"))
 }
 
 fn note(said: &mut String, node: NodeId, what: &str) {

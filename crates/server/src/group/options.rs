@@ -25,8 +25,10 @@ pub struct GroupOptions {
     pub id: u64,
     /// This replica.
     pub node: NodeId,
-    /// All replicas.
+    /// All replicas that the group begins with. What a replica was told since goes over it.
     pub members: Vec<Member>,
+    /// This replica is not one of them yet: it is to be added.
+    pub joins: bool,
     /// Who is to lead first: of a group that never was, the others wait a while for it to stand. A wish, on
     /// which nothing rests.
     pub first: Option<NodeId>,
@@ -41,12 +43,15 @@ pub struct GroupOptions {
 }
 
 impl GroupOptions {
-    /// The set as this replica sees it, if the options make sense.
-    pub(crate) fn check(&self) -> Result<Group, StartError> {
+    /// Who this replica is, if the options make sense.
+    pub(crate) fn check(&self) -> Result<NodeId, StartError> {
         let wrong = |text: String| StartError::Option { what: "group", text };
         self.timing.check().map_err(|text| wrong(text.into()))?;
+        if self.joins {
+            return Ok(self.node);
+        }
         let nodes: Vec<_> = self.members.iter().map(|member| member.node).collect();
-        Group::new(self.node, &nodes).map_err(|error| wrong(error.to_string()))
+        Group::new(self.node, &nodes).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
     }
 
     /// Where a replica is.

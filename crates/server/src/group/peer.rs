@@ -77,6 +77,11 @@ impl<Q> Orders<Q> {
         self.pause.poke();
     }
 
+    /// The next question that waits.
+    pub fn next(&self) -> Option<Ask> {
+        self.asks.lock().pop_front()
+    }
+
     fn reign(&self) -> Option<Arc<Reign<Q>>> {
         self.reign.lock().clone().filter(|reign| !reign.is_over())
     }
@@ -151,8 +156,7 @@ impl<T: Transport> Peer<T> {
 
     /// Sends what is to be asked, and hands on what was answered.
     fn speak(&mut self) -> Result<(), Mute> {
-        loop {
-            let Some(ask) = self.orders.asks.lock().pop_front() else { break };
+        while let Some(ask) = self.orders.next() {
             // A talk that nobody listened to for long may be one with a process that is no more: the question
             // is not for it, and would be lost.
             if self.listen().is_err() {

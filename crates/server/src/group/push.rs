@@ -50,6 +50,7 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
         base: reign.base,
         cuts: reign.cuts.clone(),
         streams: reign.doors.len() as u16,
+        members: reign.members.clone(),
     };
     let _attending = reign.attend();
     let until = now() + peer.patience;
@@ -155,7 +156,15 @@ fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Res
             told = true;
         }
         push.serve_releases()?;
-        peer.talk()?.answers()?;
+        while let Some(ask) = peer.orders.next() {
+            // What this node asked before it led has no meaning any more.
+            if matches!(ask, Ask::Members { .. }) && ask.term() == term {
+                peer.talk()?.ask(&ask)?;
+            }
+        }
+        for answer in peer.talk()?.answers()? {
+            peer.events.push(Event::Answered(peer.node, answer));
+        }
         if push.is_over() || peer.orders.pause.is_stopped() {
             return Ok(());
         }

@@ -8,6 +8,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::Nodes;
+use longarm_wire::Members;
 
 use super::install::Tail;
 use crate::inbox::Inbox;
@@ -212,6 +213,8 @@ pub(crate) struct Reign<Q> {
     /// The term whose start set followers may have in common with this one, and where its streams are cut.
     pub base: Term,
     pub cuts: Vec<u64>,
+    /// The replicas that the term has.
+    pub members: Members,
     /// Entries of the base that a follower may lack, as they were at the start.
     pub tail: Tail,
     pub shared: Arc<Shared>,
@@ -233,6 +236,7 @@ pub(crate) struct Reign<Q> {
     pub parting: Mutex<Parting>,
     /// Threads that hold connections to followers' memory.
     attending: AtomicUsize,
+    formed: AtomicBool,
     over: AtomicBool,
 }
 
@@ -248,7 +252,7 @@ impl Drop for Attending<'_> {
 
 impl<Q> Reign<Q> {
     pub fn new(
-        (term, base, cuts, tail): (Term, Term, Vec<u64>, Tail),
+        ((term, base, cuts, tail), members): ((Term, Term, Vec<u64>, Tail), Members),
         shared: Arc<Shared>,
         doors: Vec<Door<Q>>,
         releases: Arc<Releases>,
@@ -257,6 +261,7 @@ impl<Q> Reign<Q> {
             term,
             base,
             cuts,
+            members,
             tail,
             shared,
             doors,
@@ -269,8 +274,20 @@ impl<Q> Reign<Q> {
             served: AtomicU64::new(0),
             parting: Mutex::default(),
             attending: AtomicUsize::new(0),
+            formed: AtomicBool::new(false),
             over: AtomicBool::new(false),
         }
+    }
+
+    /// The start set is here, and others are to have it.
+    pub fn set_formed(&self) {
+        // Relaxed: one thread sets and looks.
+        self.formed.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_formed(&self) -> bool {
+        // Relaxed: as above.
+        self.formed.load(Ordering::Relaxed)
     }
 
     pub fn end(&self) {

@@ -153,25 +153,11 @@ impl<Q: QueuePair> Talk<Q> {
 
     /// The messages that have come.
     pub fn take<M>(&mut self, decode: impl Fn(&[u8]) -> Result<M, Bad>) -> Result<Vec<M>, Mute> {
-        let mut answers = Vec::new();
-        while self.qp.poll(&mut self.done) > 0 {
-            for completion in self.done.drain() {
-                let Completion::Arrived { imm, len } = completion else { continue };
-                match self.mailbox.receive(imm, len) {
-                    Ok(false) => {}
-                    Ok(true) => {
-                        let answer = decode(self.mailbox.message());
-                        answers.push(answer.map_err(|bad| Mute::Broken(bad.to_string()))?);
-                    }
-                    Err(bad) => return Err(Mute::Broken(bad.to_string())),
-                }
-            }
+        match received(&mut self.qp, &mut self.mailbox, &mut self.done, decode) {
+            Ok(Some(messages)) => Ok(messages),
+            Ok(None) => Err(self.broken()),
+            Err(bad) => Err(Mute::Broken(bad)),
         }
-        if self.mailbox.pump(&mut self.qp).is_err() || (answers.is_empty() && self.qp.state().is_err()) {
-            return Err(self.broken());
-        }
-        self.qp.ring();
-        Ok(answers)
     }
 
     /// Sleeps until something comes.
@@ -206,6 +192,29 @@ impl<Q: QueuePair> Talk<Q> {
             self.wait(Duration::from_millis(1));
         }
     }
+}
+
+/// The messages that have come over a talk; `None` if none will come any more, and an error if what came is
+/// none.
+pub(super) fn received<Q: QueuePair, M>(
+    qp: &mut Q,
+    mailbox: &mut Mailbox,
+    done: &mut Completions,
+    decode: impl Fn(&[u8]) -> Result<M, Bad>,
+) -> Result<Option<Vec<M>>, String> {
+    let mut messages = Vec::new();
+    while qp.poll(done) > 0 {
+        for completion in done.drain() {
+            let Completion::Arrived { imm, len } = completion else { continue };
+            if mailbox.receive(imm, len).map_err(|bad| bad.to_string())? {
+                messages.push(decode(mailbox.message()).map_err(|bad| bad.to_string())?);
+            }
+        }
+    }
+    let over = mailbox.pump(qp).is_err() || qp.state().is_err();
+    qp.ring();
+    // What came before the end counts.
+    Ok((!over || !messages.is_empty()).then_some(messages))
 }
 
 /// A connection to a replica's memory with its outstanding requests counted.

@@ -6,15 +6,18 @@ use std::path::{Path, PathBuf};
 
 use longarm_base::Term;
 use longarm_memory::SumKey;
+use longarm_wire::Members;
 
 /// What survives a crash of the process, and of the machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Promise {
     /// The term promised last.
     pub term: Term,
     /// How often the replica was started. Only at its very first start is its empty memory what it had
     /// before.
     pub boot: u64,
+    /// Who the replicas of the group are, as it knew then; nobody, if it was never told.
+    pub members: Members,
 }
 
 /// Keeps a promise.
@@ -23,13 +26,14 @@ pub trait Vault: Send + Sync {
     fn load(&self) -> std::io::Result<Option<Promise>>;
 
     /// Keeps a promise. When it returns, no crash forgets it.
-    fn store(&self, promise: Promise) -> std::io::Result<()>;
+    fn store(&self, promise: &Promise) -> std::io::Result<()>;
 }
 
 /// Key of the file's checksum: it guards against damage, not against people.
 const SUM_KEY: u64 = 0x7072_6F6D_6973_6573;
 
-/// A file with one line: `longarm-promise 1 TERM BOOT CHECKSUM`.
+/// A file with one line: `longarm-promise 2 TERM BOOT MEMBERS CHECKSUM`, the members as their bytes in
+/// hexadecimal. Without any it is `longarm-promise 1 TERM BOOT CHECKSUM`, as it once was.
 #[derive(Debug)]
 pub struct FileVault {
     path: PathBuf,
@@ -51,18 +55,37 @@ impl FileVault {
         Ok(FileVault { path: dir.join(name) })
     }
 
-    fn line(promise: Promise) -> String {
-        let body = format!("longarm-promise 1 {} {}", promise.term.bits(), promise.boot);
+    fn line(promise: &Promise) -> String {
+        let Promise { term, boot, members } = promise;
+        let term = term.bits();
+        let body = match members.list.is_empty() {
+            true => format!("longarm-promise 1 {term} {boot}"),
+            false => format!("longarm-promise 2 {term} {boot} {}", hex(&members.encode())),
+        };
         let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
         format!("{body} {sum:016x}\n")
     }
 
     fn parse(text: &str) -> Option<Promise> {
-        let mut words = text.split_ascii_whitespace().skip(2);
-        let term = Term::from_bits(words.next()?.parse().ok()?)?;
-        let promise = Promise { term, boot: words.next()?.parse().ok()? };
-        (FileVault::line(promise) == text).then_some(promise)
+        let words: Vec<_> = text.split_ascii_whitespace().collect();
+        let (term, boot, members) = match words[..] {
+            [_, "1", term, boot, _] => (term, boot, Members::default()),
+            [_, "2", term, boot, members, _] => (term, boot, Members::decode(&unhex(members)?).ok()?),
+            _ => return None,
+        };
+        let term = Term::from_bits(term.parse().ok()?)?;
+        let promise = Promise { term, boot: boot.parse().ok()?, members };
+        (FileVault::line(&promise) == text).then_some(promise)
     }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = |at| text.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    (0..text.len()).step_by(2).map(digits).collect()
 }
 
 impl Vault for FileVault {
@@ -84,7 +107,7 @@ impl Vault for FileVault {
         FileVault::parse(&text).map(Some).ok_or_else(damaged)
     }
 
-    fn store(&self, promise: Promise) -> std::io::Result<()> {
+    fn store(&self, promise: &Promise) -> std::io::Result<()> {
         let fresh = self.path.with_extension("new");
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&fresh)?;
         file.write_all(FileVault::line(promise).as_bytes())?;
@@ -98,6 +121,7 @@ impl Vault for FileVault {
 #[cfg(test)]
 mod tests {
     use longarm_base::NodeId;
+    use longarm_wire::MemberAt;
 
     use super::*;
 
@@ -106,13 +130,15 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let vault = FileVault::open(&dir.path().join("node")).expect("a vault");
         assert_eq!(vault.load().expect("empty"), None);
-        for counter in [1, 7, u32::MAX] {
-            let promise = Promise { term: Term::new(counter, NodeId(3)), boot: 12 };
-            vault.store(promise).expect("stored");
+        let member = MemberAt { node: NodeId(3), address: "tcp://h\u{f6}st:1 2".into() };
+        let told = Members { term: Term::new(2, NodeId(1)), changed: true, list: vec![member] };
+        for (counter, members) in [(1, &told), (7, &Members::default()), (u32::MAX, &told)] {
+            let promise = Promise { term: Term::new(counter, NodeId(3)), boot: 12, members: members.clone() };
+            vault.store(&promise).expect("stored");
             assert_eq!(vault.load().expect("there"), Some(promise));
         }
         let of_group = |group| FileVault::of_group(&dir.path().join("node"), group).expect("a vault");
-        of_group(7).store(Promise { term: Term::ZERO, boot: 3 }).expect("stored");
+        of_group(7).store(&Promise { boot: 3, ..Promise::default() }).expect("stored");
         assert_eq!(of_group(8).load().expect("empty"), None, "each group has its own");
         assert_eq!(of_group(7).load().expect("there").map(|promise| promise.boot), Some(3));
         let path = dir.path().join("node/promise");

@@ -43,6 +43,13 @@ impl Leader {
 
     /// Collects all that is worth it, as the housekeeper does where no follower is to be asked.
     fn collect(&mut self, moment: Moment) {
+        while let Some(segment) = self.next_to_free(moment) {
+            self.engine.store.released(segment);
+        }
+    }
+
+    /// The same, up to a segment that is to be freed now.
+    fn next_to_free(&mut self, moment: Moment) -> Option<u32> {
         let Leader { engine, keeper, collector, sessions, .. } = self;
         for _ in 0..10_000 {
             match collector.next_work(moment.now, 90) {
@@ -55,9 +62,9 @@ impl Leader {
                 Work::Release { segment, .. } => {
                     assert_eq!(engine.save_records(keeper, (segment, 0), sessions), None);
                     apply(engine, keeper, moment);
-                    engine.store.released(segment);
+                    return Some(segment);
                 }
-                Work::Idle(_) => return,
+                Work::Idle(_) => return None,
             }
         }
         panic!("collection does not come to an end");
@@ -82,6 +89,33 @@ fn versions_go_on_though_nothing_is_left_that_bore_the_last() {
     assert_eq!(leader.engine.store.counters().used_bytes, 0, "all of it is collected");
     let leader = Leader::new(2, SlotKind::Inline64, &arena, moment(&model));
     assert_eq!(leader.engine.csn().0, model.last);
+}
+
+#[test]
+fn terms_that_end_before_anything_is_freed_leave_nothing_twice() {
+    let arena = arena(LIMIT);
+    let mut model = Model { unix: 1_000_000, operation: Some(0), ..Model::default() };
+    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    for key in 0..4 {
+        let put = Step::Put { key, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
+        for step in [put, Step::Delete { key, condition: Condition::Always, stale: false }] {
+            let outcome = run(&leader.engine, &mut leader.hand, &mut model, &step).expect("it runs");
+            let (session, _) = leader.sessions.open(SESSION);
+            session.lock().record(model.operation.expect("numbered"), outcome, None);
+        }
+    }
+    leader.hand.writer.seal_all();
+    for term in 2..12 {
+        // All that is worth it is moved, and all records are saved; then the term is over.
+        leader.next_to_free(moment(&model));
+        model.unix += 1 + QUARANTINE.0 / 1_000_000;
+        leader.next_to_free(moment(&model));
+        leader = Leader::new(term, SlotKind::Inline64, &arena, moment(&model));
+        // Deletes, and what came of all operations: from entries that say it, and saved.
+        let found = leader.engine.store.counters().entries;
+        assert!(found <= 4 + 8, "term {term}: {found} entries");
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -26,6 +26,8 @@ pub(super) struct Stream {
 /// A term that somebody leads, or tried to.
 #[derive(Clone, Debug)]
 pub(super) struct Reign {
+    /// The replicas of the group, in this term.
+    pub members: BTreeSet<u32>,
     pub base: Term,
     pub cuts: Vec<u64>,
     pub served: bool,
@@ -35,6 +37,7 @@ pub(super) struct Reign {
 /// The book.
 #[derive(Clone, Debug)]
 pub(super) struct Book {
+    /// The first so many machines are servers.
     pub servers: u32,
     pub reigns: BTreeMap<Term, Reign>,
     /// Who ever held the start set of a term.
@@ -52,15 +55,16 @@ impl Book {
         self.leading.get(&node).copied().unwrap_or(Term::ZERO)
     }
 
-    /// Whether so many replicas are a majority.
-    pub fn is_majority(&self, count: usize) -> bool {
-        count > self.servers as usize / 2
+    /// Whether these are a majority of the replicas that a term has.
+    pub fn is_majority(&self, term: Term, nodes: impl Iterator<Item = u32>) -> bool {
+        let Some(Reign { members, .. }) = self.reigns.get(&term) else { return false };
+        let those: BTreeSet<u32> = nodes.filter(|node| members.contains(node)).collect();
+        those.len() > members.len() / 2
     }
 
     /// Whether the leader of a term and these followers are a majority.
-    pub fn is_quorum(&self, leader: u32, followers: &[NodeId]) -> bool {
-        let nodes: BTreeSet<u32> = followers.iter().map(|node| u32::from(node.0)).chain([leader]).collect();
-        self.is_majority(nodes.len())
+    pub fn is_quorum(&self, term: Term, leader: u32, followers: &[NodeId]) -> bool {
+        self.is_majority(term, followers.iter().map(|node| u32::from(node.0)).chain([leader]))
     }
 
     /// An entry of a term.
@@ -75,9 +79,10 @@ impl Book {
             Event::Started { .. } => {
                 self.leading.remove(&node);
             }
-            Event::Installing { term, base, cuts } => {
-                let reign =
-                    Reign { base: *base, cuts: cuts.clone(), served: false, streams: BTreeMap::new() };
+            Event::Installing { term, base, cuts, members } => {
+                let members = members.iter().map(|node| u32::from(node.0)).collect();
+                let (base, cuts, streams) = (*base, cuts.clone(), BTreeMap::new());
+                let reign = Reign { members, base, cuts, served: false, streams };
                 if u32::from(term.node().0) != node || self.reigns.insert(*term, reign).is_some() {
                     return Err(format!("I1: node {node} takes term {term}, which is not its own, or again"));
                 }

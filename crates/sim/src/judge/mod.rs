@@ -11,12 +11,14 @@
 //!   (I2, I6, I13).
 //! - [`versions`]: versions are used once and never decrease, and what is acknowledged is visible (I7, I8).
 //! - [`sessions`]: each operation has one effect (I14).
+//! - [`members`]: replicas change one at a time, and what was agreed on stays (M14).
 //!
 //! docs/protocol.md, "Invariants", says which invariants are looked at elsewhere.
 
 mod book;
 mod fences;
 mod leases;
+mod members;
 mod promises;
 mod sessions;
 mod start_sets;
@@ -65,7 +67,7 @@ impl std::fmt::Debug for Judge {
 }
 
 impl Judge {
-    /// Of a group of so many replicas, which are the first machines. `clocks` are all machines'.
+    /// Of a group whose replicas, and those that may be, are the first machines. `clocks` are all machines'.
     pub fn new(servers: u32, timing: Timing, clocks: &[Drift]) -> Judge {
         let clocks: Vec<Machine> = clocks.iter().map(|&drift| Machine::new(drift)).collect();
         let rules: Vec<Box<dyn Rules>> = vec![
@@ -76,6 +78,7 @@ impl Judge {
             Box::new(start_sets::StartSets::default()),
             Box::new(versions::Versions::default()),
             Box::new(sessions::Sessions::default()),
+            Box::new(members::Agreements::default()),
         ];
         Judge { book: Book::new(servers), rules, violation: None, heard: 0 }
     }

@@ -18,7 +18,7 @@ pub(super) struct Promises {
 impl Promises {
     /// A majority has promised this term, or a later one.
     fn by_majority(&self, term: Term, book: &Book) -> bool {
-        book.is_majority(self.kept.values().filter(|&&kept| kept >= term).count())
+        book.is_majority(term, self.kept.iter().filter(|(_, kept)| **kept >= term).map(|(&node, _)| node))
     }
 }
 
@@ -44,8 +44,8 @@ impl Rules for Promises {
                 Err(format!("I1: node {node} leads term {term}, which no majority has promised"))
             }
             Event::Served { term, .. } => {
-                let synced = (0..book.servers).filter(|&node| book.adopted.contains(&(*term, node))).count();
-                if book.is_majority(synced) {
+                let synced = book.adopted.iter().filter(|(of, _)| of == term).map(|(_, node)| *node);
+                if book.is_majority(*term, synced) {
                     return Ok(());
                 }
                 Err(format!("I1: node {node} serves term {term}, whose start set no majority has (L1)"))

@@ -62,7 +62,7 @@ impl StartSets {
         }
     }
 
-    fn served(&self, term: Term, book: &Book) -> Result<(), String> {
+    fn served(&mut self, term: Term, book: &Book) -> Result<(), String> {
         for (&older, reign) in book.reigns.range(..term) {
             for (&stream, of) in reign.streams.iter().filter(|(_, of)| of.committed > 0) {
                 if !includes(book, term, (older, stream, of.committed)) {
@@ -71,7 +71,12 @@ impl StartSets {
                 }
             }
         }
-        self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))
+        self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))?;
+        // What it found readers see from now on, though whoever wrote it may not have lived to apply it.
+        for (&key, &(csn, value)) in self.found.get(&term).into_iter().flatten() {
+            newer(&mut self.visible, key, csn, value);
+        }
+        Ok(())
     }
 }
 

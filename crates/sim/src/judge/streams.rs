@@ -23,7 +23,7 @@ impl Rules for Streams {
         let Seen { node, term, .. } = seen;
         match seen.event {
             Event::Committed { stream, below, by } => {
-                if !book.is_quorum(node, by) {
+                if !book.is_quorum(term, node, by) {
                     return Err(format!(
                         "I4: term {term} commits {stream}:{below} without a majority: {by:?}"
                     ));

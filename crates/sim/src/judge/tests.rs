@@ -15,15 +15,16 @@ fn term(counter: u32, node: u8) -> Term {
     Term::new(counter, NodeId(node))
 }
 
-/// Three replicas and a client, with clocks that go right.
+/// Three replicas, two that may be added, and clocks that go right.
 struct Log {
     judge: Judge,
     time: u64,
+    members: Vec<u8>,
 }
 
 impl Log {
     fn new() -> Log {
-        Log { judge: Judge::new(3, QUICK, &[Drift::default(); 4]), time: 0 }
+        Log { judge: Judge::new(5, QUICK, &[Drift::default(); 5]), time: 0, members: vec![0, 1, 2] }
     }
 
     /// A tenth of a millisecond later something happens on a machine.
@@ -50,7 +51,18 @@ impl Log {
         let leader = u32::from(of.node().0);
         let other = if leader == 0 { 1 } else { 0 };
         self.report(leader, of, base, cuts).report(other, of, base, cuts);
-        self.on(leader, Event::Installing { term: of, base, cuts: cuts.to_vec() })
+        self.takes(leader, of, base, cuts)
+    }
+
+    fn takes(&mut self, machine: u32, of: Term, base: Term, cuts: &[u64]) -> &mut Log {
+        let members = self.members.iter().map(|&node| NodeId(node)).collect();
+        self.on(machine, Event::Installing { term: of, base, cuts: cuts.to_vec(), members })
+    }
+
+    /// From now on terms have these replicas.
+    fn of(&mut self, members: &[u8]) -> &mut Log {
+        self.members = members.to_vec();
+        self
     }
 
     fn serve(&mut self, of: Term) -> &mut Log {
@@ -131,10 +143,10 @@ fn a_lawful_change_of_the_leader_passes() {
 
 #[test]
 fn i1_a_term_has_one_leader_and_a_majority_of_promises() {
-    Log::serving().on(1, Event::Installing { term: term(1, 0), base: Term::ZERO, cuts: vec![] }).breaks("I1");
+    Log::serving().takes(1, term(1, 0), Term::ZERO, &[]).breaks("I1");
     let mut log = Log::new();
     log.report(0, term(1, 0), Term::ZERO, &[]);
-    log.on(0, Event::Installing { term: term(1, 0), base: Term::ZERO, cuts: vec![] }).breaks("I1");
+    log.takes(0, term(1, 0), Term::ZERO, &[]).breaks("I1");
     let mut log = Log::new();
     log.install(term(1, 0), Term::ZERO, &[]).on(0, Event::Adopted { term: term(1, 0) });
     log.on(0, Event::Served { term: term(1, 0), boot: 1 }).breaks("I1");
@@ -155,7 +167,7 @@ fn i2_what_was_committed_is_in_each_later_start_set() {
         let mut log = Log::serving();
         log.put(0, 0, 1).put(0, 1, 2).on(0, Event::SteppedDown { term: term(1, 0) });
         log.on(1, Event::Promised { term: term(2, 1) }).on(2, Event::Promised { term: term(2, 1) });
-        log.on(1, Event::Installing { term: term(2, 1), base: term(1, 0), cuts: vec![cut] });
+        log.takes(1, term(2, 1), term(1, 0), &[cut]);
         for &csn in found {
             log.restored(1, csn, true);
         }
@@ -170,9 +182,29 @@ fn i2_what_was_committed_is_in_each_later_start_set() {
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true);
     log.on(1, Event::Promised { term: term(2, 1) }).on(2, Event::Promised { term: term(2, 1) });
-    log.on(1, Event::Installing { term: term(2, 1), base: term(1, 0), cuts: vec![0] });
+    log.takes(1, term(2, 1), term(1, 0), &[0]);
     log.on(2, Event::Adopted { term: term(2, 1) }).serve(term(2, 1)).is_sound();
     log.committed(0, 1, &[1]).breaks("I2");
+}
+
+#[test]
+fn i2_and_i13_what_a_term_found_is_not_lost_though_nobody_had_applied_it() {
+    let after = |delete: bool, found: &[(u64, bool)]| {
+        let mut log = Log::serving();
+        log.put(0, 0, 1).wrote(0, 1, 2, !delete).install(term(2, 0), term(1, 0), &[2]);
+        log.restored(0, 1, true).restored(0, 2, !delete).serve(term(2, 0));
+        log.install(term(3, 0), term(2, 0), &[0]);
+        for &(csn, value) in found {
+            log.restored(0, csn, value);
+        }
+        log.serve(term(3, 0));
+        log
+    };
+    after(false, &[(2, true)]).is_sound();
+    after(false, &[(1, true)]).breaks("I2");
+    // Nothing that the delete hides is stored, and so it went.
+    after(true, &[]).is_sound();
+    after(true, &[(1, true)]).breaks("I13");
 }
 
 #[test]
@@ -287,10 +319,44 @@ fn i14_an_operation_has_one_effect() {
     // One that does not know that it is deposed may run what its successor ran: it comes to nothing.
     let (mut log, next) = (Log::serving(), term(2, 1));
     log.report(1, next, term(1, 0), &[0]).report(2, next, term(1, 0), &[0]);
-    log.on(1, Event::Installing { term: next, base: term(1, 0), cuts: vec![0] });
+    log.takes(1, next, term(1, 0), &[0]);
     log.on(1, Event::Adopted { term: next }).on(2, Event::Adopted { term: next });
     log.on(1, Event::Served { term: next, boot: 2 }).on(1, ran(5));
     log.wrote(1, 0, 5, true).committed(1, 1, &[2]).shown(1, 5).applied(1, 0);
     log.on(0, ran(2)).is_sound();
     log.on(1, ran(6)).breaks("I14");
+}
+
+#[test]
+fn m14_replicas_change_one_at_a_time_and_as_was_agreed() {
+    let after = |agreed: Option<&[u8]>, next: &[u8]| {
+        let mut log = Log::serving();
+        if let Some(agreed) = agreed {
+            let members = agreed.iter().map(|&node| NodeId(node)).collect();
+            log.on(0, Event::Agreed { term: term(1, 0), members });
+        }
+        log.of(next).report(2, term(2, 0), term(1, 0), &[0]).install(term(2, 0), term(1, 0), &[0]);
+        log.on(2, Event::Adopted { term: term(2, 0) }).serve(term(2, 0));
+        log
+    };
+    after(None, &[0, 1, 2]).is_sound();
+    // That the next set is known does not mean that it was agreed on.
+    after(None, &[0, 1, 2, 3]).is_sound();
+    after(Some(&[0, 1, 2, 3]), &[0, 1, 2, 3]).is_sound();
+    after(Some(&[0, 2]), &[0, 2]).is_sound();
+    after(Some(&[0, 2]), &[0, 1, 2]).breaks("M14");
+    after(None, &[0, 1, 2, 3, 4]).breaks("M14");
+    after(None, &[0, 1, 3]).breaks("M14");
+}
+
+#[test]
+fn m14_majorities_are_those_of_the_replicas_that_a_term_has() {
+    let mut log = Log::new();
+    log.of(&[0, 1, 2, 3]).install(term(1, 0), Term::ZERO, &[0]).breaks("I1");
+    let mut log = Log::new();
+    log.of(&[0, 2, 3]).install(term(1, 0), Term::ZERO, &[0]).breaks("I1");
+    let mut log = Log::new();
+    log.of(&[0, 1]).install(term(1, 0), Term::ZERO, &[0]).serve(term(1, 0));
+    log.put(0, 0, 1).is_sound();
+    log.wrote(0, 1, 2, true).committed(0, 2, &[3]).breaks("I4");
 }

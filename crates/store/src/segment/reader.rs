@@ -5,9 +5,10 @@ use longarm_base::{Csn, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
 use super::layout::{self, Lane, State};
+use crate::EntryPlace;
 use crate::class::is_stride;
-use crate::object::Entry;
 use crate::object::layout::{GENERATION_MAX, mark_word};
+use crate::object::{self, Entry, RoomState, check_room};
 
 /// A look at a line that changes is repeated so often before it counts as broken.
 const LOOKS: u32 = 64;
@@ -113,9 +114,27 @@ impl Line {
         }
     }
 
-    /// Whether the entry was written in this use of the segment.
-    pub(crate) fn holds(&self, entry: &Entry<'_>) -> bool {
-        (entry.stream, entry.term, entry.generation) == (self.stream, self.term, self.generation)
+    /// Whether the room at `offset` bears the mark of this use, superseded or not. Most of what an older use
+    /// left is told apart by it without a look at all of an entry.
+    pub(crate) fn marks(&self, memory: &dyn Words, offset: u64) -> bool {
+        memory.load(offset + object::layout::MARK) & !object::layout::SUPERSEDED == self.mark()
+    }
+
+    /// The entry of `room` bytes at most that lies at `offset`, if it is whole and was written in this use of
+    /// the segment.
+    pub(crate) fn entry_in<'b>(
+        &self,
+        memory: &dyn Words,
+        sums: &SumKey,
+        (offset, room): (u64, u64),
+        bytes: &'b mut Vec<u8>,
+    ) -> Option<(EntryPlace, Entry<'b>)> {
+        let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), bytes) else {
+            return None;
+        };
+        let used = (entry.stream, entry.term, entry.generation);
+        let ours = used == (self.stream, self.term, self.generation);
+        ours.then_some((EntryPlace { offset, len }, entry))
     }
 
     /// Whether this is the line of body number `distance` of the run with this head.

@@ -1,15 +1,11 @@
 //! `longarm cluster move-leader`: has the leader of a group hand over to another replica.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use longarm_base::NodeId;
-use longarm_server::{Member, Operator, OrderError, Stay};
+use longarm_server::{OrderError, Stay};
 use serde_json::json;
 
-use super::MoveLeaderArgs;
-use crate::cluster::Cluster;
-use crate::commands::connect;
+use super::{MoveLeaderArgs, order};
+use crate::cluster::{Cluster, numbers};
 use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
@@ -17,17 +13,15 @@ use crate::output::{Exit, Failure, Output};
 pub fn run(args: &MoveLeaderArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let cluster = Cluster::read(&args.file)?;
     let (to, file) = (NodeId(args.to), args.file.display());
-    let (group, members) = chosen(&cluster, args)?;
-    // Leases end, what is under way ends, another is elected: each has its bound.
-    let timing = &cluster.timing;
-    let patience = Duration::from_nanos(2 * timing.promise.0 + 4 * timing.election.0) + config.timeout;
-    let operator = Operator {
-        transport: Arc::new(connect::transport(config)?),
-        group,
-        members,
-        login: connect::login(config)?,
-        connect: config.timeout,
-    };
+    let at = order::chosen(&cluster, &args.file, args.group)?;
+    let replicas = &cluster.groups[at].replicas;
+    if !replicas.contains(&to) {
+        let has = numbers(replicas.iter().copied());
+        let text = format!("node {to} has no replica of group {} of {file}: it has {has}", at + 1);
+        return Err(Failure::new(Exit::Usage, text).hint("--to is the number of one of them"));
+    }
+    let patience = order::patience(&cluster, 4, config);
+    let operator = order::operator(&cluster, at, config)?;
     let status = format!("`longarm cluster status {file}` shows who leads");
     let moved = match operator.move_leader(to, patience) {
         Ok(moved) => moved,
@@ -39,7 +33,7 @@ pub fn run(args: &MoveLeaderArgs, config: &Config, output: &mut Output) -> Resul
             }
             return Ok(Exit::Ok);
         }
-        Err(error) => return Err(failure(&error).hint(status)),
+        Err(error) => return Err(order::failure(&error).hint(status)),
     };
     let gap = moved.gap.as_secs_f64() * 1e3;
     if output.json() {
@@ -56,39 +50,4 @@ pub fn run(args: &MoveLeaderArgs, config: &Config, output: &mut Output) -> Resul
     }
     let text = format!("node {to} failed, and the others elected node {}", moved.leader);
     Err(Failure::new(Exit::Refused, text).hint(status))
-}
-
-/// The group that is meant, and its nodes.
-fn chosen(cluster: &Cluster, args: &MoveLeaderArgs) -> Result<(u64, Vec<Member>), Failure> {
-    let (file, count) = (args.file.display(), cluster.groups.len());
-    let wrong = |text: String, hint: &str| Err(Failure::new(Exit::Usage, text).hint(hint));
-    let number = match args.group {
-        Some(number) => number,
-        None if count == 1 => 1,
-        None => {
-            let text = format!("the cluster of {file} has {count} groups: which is to be led by another?");
-            return wrong(text, "name it with --group N, counted from 1 as `longarm cluster status` does");
-        }
-    };
-    let Some(group) = number.checked_sub(1).and_then(|at| cluster.groups.get(at)) else {
-        let groups = if count == 1 { "group" } else { "groups" };
-        let text = format!("the cluster of {file} has no group {number}: it has {count} {groups}");
-        return wrong(text, "--group is counted from 1");
-    };
-    let members = cluster.members_of(group);
-    if members.iter().any(|member| member.node.0 == args.to) {
-        return Ok((group.id, members));
-    }
-    let numbers = members.iter().map(|member| member.node.to_string()).collect::<Vec<_>>().join(", ");
-    let text = format!("node {} has no replica of group {number} of {file}: it has {numbers}", args.to);
-    wrong(text, "--to is the number of one of them")
-}
-
-fn failure(error: &OrderError) -> Failure {
-    let exit = match error {
-        OrderError::Stays(..) => Exit::Refused,
-        OrderError::Leaderless(_) => Exit::CannotConnect,
-        OrderError::InDoubt(..) => Exit::InDoubt,
-    };
-    Failure::new(exit, error.to_string())
 }

@@ -18,6 +18,7 @@ pub struct Node {
     /// Its cluster.
     pub cluster: Cluster,
     member: Member,
+    joins: bool,
     dir: PathBuf,
 }
 
@@ -26,10 +27,12 @@ impl Node {
     pub fn of(args: &Args, config: &Config) -> Result<Option<Node>, Failure> {
         let wrong = |text: String| Failure::new(Exit::Usage, text);
         let Some(path) = &config.cluster else {
-            let given = if args.node.is_some() { "--node" } else { "--data" };
-            if args.node.is_none() && args.data.is_none() {
-                return Ok(None);
-            }
+            let given = match args {
+                Args { node: Some(_), .. } => "--node",
+                Args { data: Some(_), .. } => "--data",
+                Args { join: true, .. } => "--join",
+                _ => return Ok(None),
+            };
             return Err(wrong(format!("{given} is of a cluster's node, and no cluster is named"))
                 .hint("name its file with --cluster FILE, and no --address"));
         };
@@ -58,7 +61,7 @@ impl Node {
             .hint("--tls-server-ca names the authority that signed the certificates of the others"));
         }
         let dir = args.data.clone().unwrap_or_else(|| beside(path, number));
-        Ok(Some(Node { cluster, member, dir }))
+        Ok(Some(Node { cluster, member, joins: args.join, dir }))
     }
 
     /// The settings with the place where it listens. What a cluster decides is not for one server to say.
@@ -91,6 +94,7 @@ impl Node {
             id: group.id,
             node: self.member.node,
             members: self.cluster.members_of(group),
+            joins: self.joins,
             first: group.replicas.first().copied(),
             timing: self.cluster.timing,
             sum_key: group.sum_key,

@@ -1,10 +1,12 @@
 //! What the twin (`twin.rs`) found in the machine, each as short as it can be told.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Report};
+use longarm_wire::{Answer, Ask, Members, Report};
+
+use super::members;
 
 use crate::page::Beat;
-use crate::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind, Timing};
+use crate::{Action, Event, Kept, Machine, Prepare, Role, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -20,14 +22,17 @@ fn term(counter: u32, node: NodeId) -> Term {
     Term::new(counter, node)
 }
 
+fn three() -> Members {
+    members(&[0, 1, 2])
+}
+
 fn ms(ms: u64) -> Nanos {
     Nanos::from_millis(1_000 + ms)
 }
 
 /// Replica 0 of three, which promised `promised` and holds the start set of `sync`.
 fn machine(promised: Term, sync: Term) -> Machine {
-    let group = Group::new(NodeId(0), &[NodeId(0), LEADER, OTHER]).expect("a group");
-    Machine::new(group, TIMING, promised, Some(sync), 7, ms(0))
+    Machine::new((NodeId(0), three()), TIMING, promised, Some(sync), 7, ms(0))
 }
 
 fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
@@ -44,10 +49,13 @@ fn no_report_before_a_look_at_the_page_after_the_fence() {
     let mut machine = machine(old, old);
     tell(&mut machine, ms(1), Event::Tick(Beat::new(old, 1)));
     let (new, late) = (term(2, OTHER), ms(500));
-    let asked = Event::Asked(OTHER, Ask::Promise { term: new });
+    let asked = Event::Asked(OTHER, Ask::Promise { term: new, members: three() });
     assert_eq!(tell(&mut machine, late, asked), [Action::Promise(new)]);
     assert_eq!(tell(&mut machine, late, Event::Promised(new)), []);
-    assert_eq!(tell(&mut machine, late, Event::Asked(OTHER, Ask::Promise { term: new })), []);
+    assert_eq!(
+        tell(&mut machine, late, Event::Asked(OTHER, Ask::Promise { term: new, members: three() })),
+        []
+    );
     assert_eq!(
         tell(&mut machine, late, Event::Tick(Beat::new(old, 90))),
         [],
@@ -68,7 +76,8 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
         tell(&mut machine, ms(501), Event::Answered(OTHER, yes)),
         [Action::Promise(term(2, NodeId(0)))]
     );
-    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Promise { term: term(2, NodeId(0)) }));
+    let asks = [LEADER, OTHER]
+        .map(|node| Action::Ask(node, Ask::Promise { term: term(2, NodeId(0)), members: three() }));
     assert_eq!(tell(&mut machine, ms(501), Event::Promised(term(2, NodeId(0)))), asks);
     assert_eq!(tell(&mut machine, ms(502), Event::Tick(Beat::new(old, 90))), []);
 }
@@ -79,11 +88,11 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
 fn one_that_adopted_stands_as_soon_as_it_suspects() {
     let (old, new) = (term(1, OTHER), term(2, LEADER));
     let mut machine = machine(old, old);
-    tell(&mut machine, ms(100), Event::Asked(LEADER, Ask::Promise { term: new }));
+    tell(&mut machine, ms(100), Event::Asked(LEADER, Ask::Promise { term: new, members: three() }));
     tell(&mut machine, ms(100), Event::Promised(new));
     tell(&mut machine, ms(101), Event::Tick(Beat::default()));
     tell(&mut machine, ms(102), Event::Surveyed(Report::default()));
-    let sync = Ask::Sync { term: new, base: old, cuts: vec![0], streams: 1 };
+    let sync = Ask::Sync { term: new, base: old, cuts: vec![0], streams: 1, members: three() };
     tell(&mut machine, ms(103), Event::Asked(LEADER, sync));
     tell(&mut machine, ms(104), Event::Asked(LEADER, Ask::Adopt { term: new, reclaimed: 0 }));
     assert_eq!(tell(&mut machine, ms(104) + TIMING.suspect, Event::Tick(Beat::default())), []);
@@ -99,7 +108,7 @@ fn a_candidate_has_longer_after_elections_that_came_to_nothing() {
     let mut machine = machine(term(1, OTHER), term(1, OTHER));
     let mut stands_after = |counter: u32, at: u64| {
         let new = term(counter, LEADER);
-        tell(&mut machine, ms(at), Event::Asked(LEADER, Ask::Promise { term: new }));
+        tell(&mut machine, ms(at), Event::Asked(LEADER, Ask::Promise { term: new, members: three() }));
         tell(&mut machine, ms(at), Event::Promised(new));
         tell(&mut machine, ms(at + 60), Event::Tick(Beat::default()));
         tell(&mut machine, ms(at + 60), Event::Surveyed(Report::default()));
@@ -154,11 +163,11 @@ fn two_that_ask_at_once_do_not_cancel_each_other() {
     let old = term(1, LEADER);
     let mut machine = machine(old, old);
     let own = term(2, NodeId(0));
-    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: own }));
+    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: own, members: three() }));
     assert_eq!(tell(&mut machine, ms(500), Event::Tick(Beat::default())), asks);
     let other = term(2, OTHER);
     let yes = Answer::Canvassed { term: other, yes: true };
-    let asked = Event::Asked(OTHER, Ask::Canvass { term: other });
+    let asked = Event::Asked(OTHER, Ask::Canvass { term: other, members: three() });
     assert_eq!(tell(&mut machine, ms(501), asked), [Action::Answer(OTHER, yes)]);
     let late = Event::Answered(OTHER, Answer::Canvassed { term: term(1, NodeId(0)), yes: true });
     assert_eq!(tell(&mut machine, ms(501), late), [], "that was of another canvass");
@@ -186,7 +195,8 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let rested = ms(501) + TIMING.election + TIMING.suspect + TIMING.suspect;
     assert_eq!(tell(&mut machine, rested, Event::Tick(Beat::default())), [], "the other may stand before");
     let later = rested + TIMING.suspect;
-    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: term(3, NodeId(0)) }));
+    let asks = [LEADER, OTHER]
+        .map(|node| Action::Ask(node, Ask::Canvass { term: term(3, NodeId(0)), members: three() }));
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
 
@@ -196,7 +206,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
 fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
     let mut machine = machine(term(1, OTHER), term(1, OTHER));
     let asker = term(2, LEADER);
-    tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: asker }));
+    tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: asker, members: three() }));
     tell(&mut machine, ms(500), Event::Promised(asker));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
     tell(
@@ -212,7 +222,7 @@ fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
 fn overwritten(sync: Term, base: Term) -> Machine {
     let mut machine = machine(sync, sync);
     let young = term(3, LEADER);
-    let ask = Ask::Sync { term: young, base, cuts: vec![], streams: 2 };
+    let ask = Ask::Sync { term: young, base, cuts: vec![], streams: 2, members: three() };
     tell(&mut machine, ms(1), Event::Asked(LEADER, ask));
     let prepared = tell(&mut machine, ms(1), Event::Promised(young));
     let [Action::Prepare(prepare)] = &prepared[..] else { panic!("{prepared:?}") };
@@ -229,7 +239,7 @@ fn one_that_is_overwritten_reports_what_it_held() {
         let mut machine = overwritten(old, base);
         assert_eq!((machine.sync(), machine.is_mixed()), (Some(old), true));
         let again = term(4, LEADER);
-        tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again }));
+        tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again, members: three() }));
         tell(&mut machine, ms(500), Event::Promised(again));
         assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
         let report = Report { sync: old, reclaimed: 0, streams: Vec::new() };
@@ -245,7 +255,7 @@ fn a_mixture_is_not_taken_for_the_base() {
     let old = term(1, OTHER);
     let mut machine = overwritten(old, Term::ZERO);
     let next = term(4, OTHER);
-    let ask = Ask::Sync { term: next, base: old, cuts: vec![3], streams: 2 };
+    let ask = Ask::Sync { term: next, base: old, cuts: vec![3], streams: 2, members: three() };
     tell(&mut machine, ms(2), Event::Asked(OTHER, ask));
     let prepared = tell(&mut machine, ms(2), Event::Promised(next));
     assert!(

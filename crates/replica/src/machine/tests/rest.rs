@@ -3,8 +3,9 @@
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::Ask;
 
+use super::members;
 use crate::page::Beat;
-use crate::{Action, Event, Group, Machine, RoleKind, Timing};
+use crate::{Action, Event, Machine, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -15,11 +16,10 @@ const TIMING: Timing = Timing {
 
 #[test]
 fn it_stands_later_and_does_all_else_at_once() {
-    let nodes = [NodeId(0), NodeId(1), NodeId(2)];
-    let group = Group::new(NodeId(0), &nodes).expect("a group");
+    let who = (NodeId(0), members(&[0, 1, 2]));
     let ms = Nanos::from_millis;
     let mut machine =
-        Machine::new(group, TIMING, Term::ZERO, Some(Term::ZERO), 7, ms(0)).resting_until(ms(140));
+        Machine::new(who, TIMING, Term::ZERO, Some(Term::ZERO), 7, ms(0)).resting_until(ms(140));
     let tick = |machine: &mut Machine, at| {
         let mut todo = Vec::new();
         machine.handle(Event::Tick(Beat::default()), at, &mut todo);
@@ -32,6 +32,10 @@ fn it_stands_later_and_does_all_else_at_once() {
 
     let term = Term::new(1, NodeId(1));
     let mut todo = Vec::new();
-    resting.handle(Event::Asked(NodeId(1), Ask::Promise { term }), ms(139), &mut todo);
+    resting.handle(
+        Event::Asked(NodeId(1), Ask::Promise { term, members: members(&[0, 1, 2]) }),
+        ms(139),
+        &mut todo,
+    );
     assert_eq!(todo, [Action::Promise(term)], "another is promised what it asks for");
 }

@@ -2,10 +2,12 @@
 //! and the test says when it is no longer true.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Extent, Held, Report};
+use longarm_wire::{Answer, Ask, Extent, Held, Members, Report};
+
+use super::{member, members};
 
 use crate::page::Beat;
-use crate::{Action, Event, Group, Kept, Machine, Role, Timing};
+use crate::{Action, Event, Kept, Machine, Role, Stage, Timing, Wish};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -31,9 +33,8 @@ struct Life {
 
 impl Life {
     fn new(sync: Option<Term>) -> Life {
-        let group = Group::new(ME, &[0, 1, 2].map(NodeId)).expect("a group");
         let now = Nanos::from_millis(1_000);
-        Life { machine: Machine::new(group, TIMING, BASE, sync, 3, now), now }
+        Life { machine: Machine::new((ME, three()), TIMING, BASE, sync, 3, now), now }
     }
 
     fn tell(&mut self, event: Event) -> Vec<Action> {
@@ -51,8 +52,17 @@ impl Life {
     }
 }
 
+fn three() -> Members {
+    members(&[0, 1, 2])
+}
+
+/// What the leader of a term says of its own replicas, or of those after it.
+fn told(term: Term, changed: bool) -> Members {
+    Members { term, changed, list: if changed { members(&[0, 1, 2, 3]) } else { three() }.list }
+}
+
 fn sync(term: Term, base: Term) -> Ask {
-    Ask::Sync { term, base, cuts: vec![8], streams: 1 }
+    Ask::Sync { term, base, cuts: vec![8], streams: 1, members: three() }
 }
 
 fn asked(ask: Ask) -> Event {
@@ -70,10 +80,10 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let candidate = Term::new(6, NodeId(2));
     let follower = || Life::new(Some(BASE));
     let learner = || Life::new(None);
-    let promise = || asked(Ask::Promise { term: candidate });
+    let promise = || asked(Ask::Promise { term: candidate, members: three() });
     let young = Term::new(6, NodeId(0));
-    let told = |base| [asked(sync(young, base)), Event::Promised(young)];
-    let overwritten = || follower().after(1, told(OLD));
+    let synced_by = |base| [asked(sync(young, base)), Event::Promised(young)];
+    let overwritten = || follower().after(1, synced_by(OLD));
     let owes = || follower().after(1, [promise(), Event::Promised(candidate)]);
     let canvassing = || follower().after(16, [tick()]);
     let standing = || canvassing().after(0, [yes.clone()]);
@@ -92,7 +102,7 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ("follower, owes a report", owes(), vec![]),
         ("follower, surveys for its report", owes().after(60, [tick()]), vec![Event::Surveyed(report(BASE))]),
         ("follower, promises a leader's term", follower().after(1, [asked(sync(young, BASE))]), disk(young)),
-        ("follower, ready to be synced", follower().after(1, told(BASE)), vec![]),
+        ("follower, ready to be synced", follower().after(1, synced_by(BASE)), vec![]),
         ("follower, being overwritten", overwritten(), vec![]),
         (
             "follower, overwritten in part, asked by a leader of its base",
@@ -101,7 +111,7 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ),
         ("learner", learner(), vec![]),
         ("learner, promises a leader's term", learner().after(1, [asked(sync(young, BASE))]), disk(young)),
-        ("learner, ready to be synced", learner().after(1, told(BASE)), vec![]),
+        ("learner, ready to be synced", learner().after(1, synced_by(BASE)), vec![]),
         ("canvassing", canvassing(), vec![]),
         ("candidate, promises its own term", standing(), disk(MINE)),
         ("candidate, without its own report", gathering(), vec![]),
@@ -114,9 +124,42 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ("leader, hands over and has released", drains().after(1, [Event::Drained(MINE)]), vec![]),
         (
             "leader, promises a candidate's term",
-            leading().after(1, [asked(Ask::Promise { term: HIGH })]),
+            leading().after(1, [asked(Ask::Promise { term: HIGH, members: three() })]),
             disk(HIGH),
         ),
+    ]
+}
+
+/// All of them.
+fn all_states() -> Vec<(&'static str, Life, Vec<Event>)> {
+    let all = states();
+    let leads = |(name, ..): &&(&str, Life, Vec<Event>)| *name == "leader";
+    let leader = all.iter().find(leads).expect("one of them").1.clone();
+    all.into_iter().chain(changes(leader)).collect()
+}
+
+/// The same where another set of replicas is wanted.
+fn changes(leading: Life) -> Vec<(&'static str, Life, Vec<Event>)> {
+    let young = Term::new(6, NodeId(0));
+    let keep = asked(Ask::Members { members: told(young, true) });
+    let told_to_keep = [asked(sync(young, BASE)), Event::Promised(young), keep];
+    let kept = |members: Members| vec![Event::Kept(members), Event::Unkept];
+    let joining = || leading.clone().after(1, [Event::Wish(Wish::Add(member(3)))]);
+    let confirms = || joining().after(0, [Event::Answered(NodeId(3), Answer::Synced { term: MINE })]);
+    let own_kept = || confirms().after(0, [Event::Kept(told(MINE, false))]);
+    let agreed = |changed| Event::Answered(NodeId(0), Answer::Kept { term: MINE, changed });
+    let proposes = || own_kept().after(0, [agreed(false)]);
+    let next_kept = || proposes().after(0, [Event::Kept(told(MINE, true)), agreed(true)]);
+    let last =
+        || next_kept().after(0, [Event::Answered(NodeId(3), Answer::Kept { term: MINE, changed: true })]);
+    vec![
+        ("follower, keeps replicas", Life::new(Some(BASE)).after(1, told_to_keep), kept(told(young, true))),
+        ("leader, syncs one more", joining(), vec![]),
+        ("leader, keeps its replicas", confirms(), kept(told(MINE, false))),
+        ("leader, waits for its replicas to be kept", own_kept(), vec![]),
+        ("leader, keeps the next replicas", proposes(), kept(told(MINE, true))),
+        ("leader, waits for the next replicas to be kept", next_kept(), vec![]),
+        ("leader, ends its term for the next replicas", last(), vec![]),
     ]
 }
 
@@ -133,14 +176,16 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
     let promised_too = (promised.node() != ME).then_some(("promised", promised, promised.node()));
     for (which, term, from) in whose.into_iter().chain(promised_too) {
         for (what, ask) in [
-            ("canvass", Ask::Canvass { term }),
-            ("promise", Ask::Promise { term }),
+            ("canvass", Ask::Canvass { term, members: three() }),
+            ("promise", Ask::Promise { term, members: three() }),
             ("fetch", Ask::Fetch { term, stream: 0, from: 0 }),
             ("sync", sync(term, BASE)),
             ("sync of another base", sync(term, OLD)),
             ("adopt", Ask::Adopt { term, reclaimed: 0 }),
             ("stand", Ask::Stand { term }),
             ("serves", Ask::Serves { term, since: Nanos(0) }),
+            ("its replicas", Ask::Members { members: told(term, false) }),
+            ("the next replicas", Ask::Members { members: told(term, true) }),
         ] {
             add(format!("{what} ({which})"), Event::Asked(from, ask));
         }
@@ -156,6 +201,9 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         ("ready", Answer::Ready { term: promised, held: Held::Nothing }),
         ("synced", Answer::Synced { term: promised }),
         ("synced (older)", Answer::Synced { term: OLD }),
+        ("its replicas kept", Answer::Kept { term: promised, changed: false }),
+        ("the next replicas kept", Answer::Kept { term: promised, changed: true }),
+        ("newer replicas", Answer::Members { members: told(HIGH, true) }),
         ("refused", Answer::Refused { term: promised, promised: OLD }),
         ("refused for a higher promise", Answer::Refused { term: promised, promised: HIGH }),
     ] {
@@ -173,6 +221,15 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
     for (what, event) in [("drained", Event::Drained as fn(Term) -> Event), ("parted", Event::Parted)] {
         add(what.into(), event(promised));
         add(format!("{what} (older)"), event(OLD));
+    }
+    for (who, wish) in [
+        ("0 less", Wish::Remove(NodeId(0))),
+        ("1 less", Wish::Remove(ME)),
+        ("3 less", Wish::Remove(NodeId(3))),
+        ("0 more", Wish::Add(member(0))),
+        ("3 more", Wish::Add(member(3))),
+    ] {
+        add(format!("{who} (wish)"), Event::Wish(wish));
     }
     all
 }
@@ -214,6 +271,23 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
     if before.mixed != after.mixed {
         words.push(if after.mixed { "mixed" } else { "not mixed" }.into());
     }
+    if before.members != after.members {
+        words.push(format!("knows {}", list(&after.members)));
+    }
+    match (&before.change, &after.change) {
+        (None, Some(change)) => words.push(format!("wants {}", list(&change.next))),
+        (Some(_), None) => words.push("wants no other replicas".into()),
+        _ => {}
+    }
+    let stage = |machine: &Machine| machine.change.as_ref().map(|change| change.stage);
+    if let Some(is) = stage(after).filter(|is| stage(before) != Some(*is)) {
+        words.push(match is {
+            Stage::Joining => "joining".into(),
+            Stage::Confirming(by) => format!("its own kept by {by:?}"),
+            Stage::Proposing(by) => format!("the next kept by {by:?}"),
+            Stage::Agreed(_) => "agreed".into(),
+        });
+    }
     if before.heard != after.heard && after.heard != after.promised {
         words.push(format!("heard {}", after.heard));
     }
@@ -232,17 +306,26 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
     words.join("; ")
 }
 
+fn list(members: &Members) -> String {
+    let nodes: Vec<String> = members.list.iter().map(|member| member.node.to_string()).collect();
+    let when = if members.changed { "after" } else { "in" };
+    format!("[{}] {when} {}", nodes.join(", "), members.term)
+}
+
 fn does(action: &Action) -> String {
     match action {
         Action::Promise(term) => format!("promise {term}"),
         Action::Survey => "survey".into(),
-        Action::Ask(to, Ask::Canvass { term }) => format!("ask {to} to be canvassed for {term}"),
-        Action::Ask(to, Ask::Promise { term }) => format!("ask {to} to promise {term}"),
+        Action::Ask(to, Ask::Canvass { term, .. }) => format!("ask {to} to be canvassed for {term}"),
+        Action::Ask(to, Ask::Promise { term, .. }) => format!("ask {to} to promise {term}"),
+        Action::Ask(to, Ask::Members { members }) => format!("ask {to} to keep {}", list(members)),
         Action::Ask(to, ask) => format!("ask {to}: {ask:?}"),
         Action::Answer(_, Answer::Canvassed { yes, .. }) => if *yes { "yes" } else { "no" }.into(),
         Action::Answer(_, Answer::Report { report, .. }) => format!("report: {}", report.sync),
         Action::Answer(_, Answer::Refused { .. }) => "refuse".into(),
         Action::Answer(_, Answer::Synced { .. }) => "say synced".into(),
+        Action::Answer(_, Answer::Kept { .. }) => "say kept".into(),
+        Action::Answer(_, Answer::Members { members }) => format!("say {}", list(members)),
         Action::Answer(to, answer) => format!("answer {to}: {answer:?}"),
         Action::Prepare(prepare) => match prepare.kept {
             Kept::Term => "prepare: the term is here",
@@ -259,6 +342,11 @@ fn does(action: &Action) -> String {
         Action::Decline(why) => format!("decline: {why:?}").to_lowercase(),
         Action::Resume(why) => format!("resume: {why:?}").to_lowercase(),
         Action::Release(term, to) => format!("release {term} for {to}"),
+        Action::Keep(members) => format!("keep {}", list(members)),
+        Action::Enlist(member) => format!("enlist {}", member.node),
+        Action::Dismiss(node) => format!("dismiss {node}"),
+        Action::Deny(why) => format!("deny: {why:?}").to_lowercase(),
+        Action::Agreed(members) => format!("agreed: {}", list(members)),
         Action::StepDown(term) => format!("step down from {term}"),
     }
 }
@@ -307,7 +395,7 @@ fn document() -> String {
     let drawing = drawing.lines().skip(1).map(|line| line.trim_start_matches("//!").replacen(' ', "", 1));
     let drawing: String = drawing.filter(|line| !line.is_empty()).map(|line| line + "\n").collect();
     let mut text = format!("{HEAD}\n```text\n{drawing}```\n\n{LEGEND}");
-    for (name, life, awaited) in states() {
+    for (name, life, awaited) in all_states() {
         let machine = &life.machine;
         let sync = machine.sync().map_or("nothing".into(), |sync| sync.to_string());
         text += &format!("\n## {name}\n\nPromised {}, holds {sync}.\n\n", machine.promised());
@@ -341,7 +429,9 @@ higher one of its node (9.2); one that is not the asker's own (9.2, asked by nod
 node 2. *Holds* is the sync term; *mixed*: what is held may be part of that start set and part of others.
 *Promises anew*: a leader was heard of, so that no report is given for the time of a promise. *Rests*: it does
 not stand for some time. *Heard*: its own next term will be higher. *To 0 (hand over)*: an operator wants node
-0 to lead; *drained* and *parted* end what is then done. An empty field: as before. In a state that waits for
+0 to lead; *drained* and *parted* end what is then done. *3 more (wish)*: an operator wants node 3
+to be one more replica, *0 less* node 0 to be none. Replicas are listed as of a term: *in* it, or as its
+leader wants them *after* it. An empty field: as before. In a state that waits for
 its disk or for a survey, nothing else is handled.
 ";
 

@@ -56,6 +56,10 @@ struct Rules {
     readers_awaited: bool,
     /// And when it has ended its own.
     own_lease_ended: bool,
+    /// Nobody promises to one that knows of older replicas than itself.
+    newest: bool,
+    /// A crash forgets nothing of who the replicas are.
+    members_kept: bool,
 }
 
 const ALL: Rules = Rules {
@@ -79,6 +83,8 @@ const ALL: Rules = Rules {
     mixture_known: true,
     readers_awaited: true,
     own_lease_ended: true,
+    newest: true,
+    members_kept: true,
 };
 
 /// The first seed below `seeds` at which something is wrong, and what.
@@ -106,7 +112,7 @@ fn a_group_loses_nothing_and_comes_back() {
         Some(seed) => seed..seed + 1,
         None => 0..number("SEEDS").unwrap_or(2_000),
     };
-    let (mut terms, mut reads, mut commits, mut handed) = (0, 0, 0, 0);
+    let (mut terms, mut reads, mut commits, mut handed, mut changed) = (0, 0, 0, 0, 0);
     let count = seeds.end - seeds.start;
     for seed in seeds {
         let mut world = World::new(seed, ALL);
@@ -117,9 +123,11 @@ fn a_group_loses_nothing_and_comes_back() {
         reads += world.judge.reads;
         commits += world.judge.commits;
         handed += world.judge.handed;
+        changed += world.judge.changed;
     }
     assert!(count < 100 || terms > 3 * count, "{terms} terms in {count} runs");
     assert!(count < 100 || handed > count / 2, "{handed} leaders handed over in {count} runs");
+    assert!(count < 100 || changed > count / 4, "{changed} terms with other replicas in {count} runs");
     assert!(count < 100 || reads.min(commits) > 50 * count, "{reads} reads, {commits} commits");
 }
 
@@ -231,4 +239,14 @@ fn a_world_that_hands_over_while_clients_hold_leases_is_found_out() {
 #[test]
 fn a_world_whose_leaders_hand_over_and_keep_their_lease_is_found_out() {
     is_found_out(|rules| rules.own_lease_ended = false, &["OldLeasesOver"]);
+}
+
+#[test]
+fn a_world_that_does_not_look_which_replicas_are_newer_is_found_out() {
+    is_found_out(|rules| rules.newest = false, &["Complete", "NoReturn", "Stays", "SyncMeaning"]);
+}
+
+#[test]
+fn a_world_that_forgets_who_the_replicas_are_is_found_out() {
+    is_found_out(|rules| rules.members_kept = false, &["Complete", "NoReturn", "Stays", "SyncMeaning"]);
 }

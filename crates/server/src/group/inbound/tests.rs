@@ -51,6 +51,7 @@ impl<T: Transport> House<T> {
                 promise: ms(50),
                 election: ms(500),
             },
+            joins: false,
             first: None,
             sum_key: 1,
             hash_key: 2,

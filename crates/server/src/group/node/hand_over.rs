@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_fabric::{QueuePair, Transport};
+use longarm_fabric::{Address, QueuePair, Transport};
+use longarm_host::observe::{Event as Seen, observe};
 use longarm_host::{now, sleep};
-use longarm_replica::{Event, RoleKind};
-use longarm_wire::{Order, Reply, Stay};
+use longarm_replica::{Event, RoleKind, Wish};
+use longarm_wire::{Deny, Members, Order, Reply, Stay};
 
 use super::Node;
 use super::lead::Led;
@@ -24,10 +25,15 @@ const LOOKS: u32 = 16;
 /// Between two looks at whether connections are closed.
 const CLOSING: Duration = Duration::from_micros(100);
 
-/// A hand-over under way.
+/// A hand-over under way, or another set of replicas, which ends in one.
 pub(super) struct HandOver<Q> {
-    asker: Talk<Q>,
+    /// Who wanted it, as long as he is to be answered.
+    asker: Option<Talk<Q>>,
     to: NodeId,
+    /// Another set of replicas is wanted.
+    changes: bool,
+    /// The set that the next term is to have.
+    next: Option<Members>,
     /// When nobody will be heard of any more.
     until: Nanos,
     /// Since when no new write is taken.
@@ -47,9 +53,9 @@ impl<T: Transport> Node<T> {
             match self.operators[at].hear((&mut self.done, &self.channel), Order::decode) {
                 Ok(orders) => match orders.first() {
                     None => at += 1,
-                    Some(&Order::MoveLeader { to }) => {
-                        let asker = self.operators.swap_remove(at);
-                        self.move_leader(asker, to);
+                    Some(order) => {
+                        let (asker, order) = (self.operators.swap_remove(at), order.clone());
+                        self.obey(asker, order);
                     }
                 },
                 Err(why) => {
@@ -63,26 +69,84 @@ impl<T: Transport> Node<T> {
         self.go_on_handing_over();
     }
 
-    fn move_leader(&mut self, mut asker: Talk<T::Qp>, to: NodeId) {
-        if self.machine.kind() == RoleKind::Leader && self.hand_over.is_none() {
-            let timing = &self.group_options.timing;
-            let until = now() + timing.promise + timing.promise + Nanos(4 * timing.election.0);
-            self.hand_over = Some(HandOver { asker, to, until, held: None, turns: None });
-            return self.handle(Event::HandOver(to));
+    fn obey(&mut self, mut asker: Talk<T::Qp>, order: Order) {
+        let nowhere = matches!(&order, Order::Add { member } if member.address.parse::<Address>().is_err());
+        if self.machine.kind() == RoleKind::Leader && self.hand_over.is_none() && !nowhere {
+            let (event, to) = match order {
+                Order::MoveLeader { to } => (Event::HandOver(to), to),
+                Order::Add { member } => (Event::Wish(Wish::Add(member)), self.group().me()),
+                Order::Remove { node } => (Event::Wish(Wish::Remove(node)), self.group().me()),
+            };
+            // How long another set takes the machine knows.
+            let changes = !matches!(event, Event::HandOver(_));
+            let until = if changes { Nanos(u64::MAX) } else { self.handed_over_by() };
+            let asker = Some(asker);
+            self.hand_over =
+                Some(HandOver { asker, to, changes, next: None, until, held: None, turns: None });
+            return self.handle(event);
         }
         let reply = match self.machine.kind() {
-            RoleKind::Leader => Reply::Stays(Stay::Busy),
+            RoleKind::Leader if nowhere => Reply::Denied(Deny::Nowhere),
+            RoleKind::Leader if matches!(order, Order::MoveLeader { .. }) => Reply::Stays(Stay::Busy),
+            RoleKind::Leader => Reply::Denied(Deny::Busy),
             _ => Reply::Elsewhere { leader: self.inbound.leader() },
         };
         asker.say(&reply.encode());
         self.operators.push(asker);
     }
 
+    /// When nobody will be heard of any more.
+    fn handed_over_by(&self) -> Nanos {
+        let timing = &self.group_options.timing;
+        now() + timing.promise + timing.promise + Nanos(4 * timing.election.0)
+    }
+
+    /// The replicas stay as they are.
+    pub(super) fn deny(&mut self, why: Deny) {
+        self.log(&format!("the replicas stay as they are: {why:?}"));
+        self.reply(|_| Reply::Denied(why));
+    }
+
+    /// The next term has these replicas.
+    pub(super) fn agreed(&mut self, members: Members) {
+        observe(|| {
+            let nodes = members.list.iter().map(|member| member.node).collect();
+            Seen::Agreed { term: members.term, members: nodes }
+        });
+        let names: Vec<_> = members.list.iter().map(|member| member.node.to_string()).collect();
+        self.log(&format!("agreed: the replicas are {} from the next term on", names.join(", ")));
+        if let Some(hand_over) = &mut self.hand_over {
+            hand_over.next = Some(members);
+        }
+    }
+
+    /// This node serves, perhaps as its own heir.
+    pub(super) fn serves_again(&mut self, term: Term) {
+        let me = self.group().me();
+        self.served_by(me, term, now());
+    }
+
+    fn served_by(&mut self, leader: NodeId, term: Term, served: Nanos) {
+        self.reply(|hand_over| {
+            let gap = served.since(hand_over.held.unwrap_or(served));
+            match hand_over.next.clone() {
+                Some(members) => Reply::Changed { members, leader, gap: Some(gap) },
+                // It ended before that was agreed on.
+                None if hand_over.changes => Reply::Unheard,
+                None => Reply::Moved { leader, term, gap },
+            }
+        });
+    }
+
     /// Clients' leases run out, from now on.
-    pub(super) fn drain(&mut self) {
-        let (Some(led), Some(hand_over)) = (&self.reign, &self.hand_over) else { return };
+    pub(super) fn drain(&mut self, to: NodeId) {
+        let until = self.handed_over_by();
+        let Some(led) = &self.reign else { return };
+        let begun = HandOver { asker: None, to, changes: true, next: None, until, held: None, turns: None };
+        let hand_over = self.hand_over.get_or_insert(begun);
+        (hand_over.to, hand_over.until) = (to, until);
         *led.reign.parting.lock() = Parting::WindsDown(None);
-        self.log(&format!("node {} is to lead: waiting for clients' leases to end", hand_over.to));
+        self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
     }
 
     /// Nobody is handed over to.
@@ -91,7 +155,11 @@ impl<T: Transport> Node<T> {
             *led.reign.parting.lock() = Parting::Not;
             led.reign.shared.hold_writes(false);
         }
-        self.reply(|_| Reply::Stays(why));
+        match &mut self.hand_over {
+            // It is tried again: another term is to begin.
+            Some(hand_over) if hand_over.next.is_some() => (hand_over.held, hand_over.turns) = (None, None),
+            _ => self.reply(|_| Reply::Stays(why)),
+        }
     }
 
     /// The heart ends the lease and takes promises back.
@@ -100,7 +168,7 @@ impl<T: Transport> Node<T> {
         *led.reign.parting.lock() = Parting::Releases(to);
         led.heart_pause.poke();
         self.heir = Some((led.reign.term, to));
-        self.log(&format!("node {} hands over to node {to}", self.group.me()));
+        self.log(&format!("node {} hands over to node {to}", self.group().me()));
     }
 
     /// Waits until no connection to a follower's memory is open: a fence would end it by force.
@@ -125,15 +193,15 @@ impl<T: Transport> Node<T> {
             return;
         }
         let served = Nanos(now().0.saturating_sub(since.0));
-        let gap = |held: Nanos| Reply::Moved { leader: node, term, gap: served.since(held) };
-        self.reply(|hand_over| gap(hand_over.held.unwrap_or(served)));
+        self.served_by(node, term, served);
     }
 
     fn reply(&mut self, reply: impl FnOnce(&HandOver<T::Qp>) -> Reply) {
         let Some(mut hand_over) = self.hand_over.take() else { return };
         let reply = reply(&hand_over);
-        hand_over.asker.say(&reply.encode());
-        self.operators.push(hand_over.asker);
+        let Some(mut asker) = hand_over.asker.take() else { return };
+        asker.say(&reply.encode());
+        self.operators.push(asker);
     }
 
     /// How long to sleep at most: `every`, or until the next look.
@@ -148,8 +216,16 @@ impl<T: Transport> Node<T> {
 
     fn go_on_handing_over(&mut self) {
         let now = now();
+        let by = self.handed_over_by();
         let Some(hand_over) = &mut self.hand_over else { return };
         let Some(led) = &self.reign else {
+            hand_over.until = hand_over.until.min(by);
+            let me = self.machine.group().me();
+            if let Some(members) = hand_over.next.clone().filter(|next| !next.has(me)) {
+                // Nobody tells it anything any more.
+                let leader = hand_over.to;
+                return self.reply(|_| Reply::Changed { members, leader, gap: None });
+            }
             if now >= hand_over.until {
                 self.reply(|_| Reply::Unheard);
             }
@@ -167,13 +243,14 @@ impl<T: Transport> Node<T> {
         if hand_over.held.is_none() {
             return;
         }
-        if led.is_at_rest(hand_over) && led.has_all(hand_over.to) {
+        let itself = hand_over.to == self.machine.group().me();
+        if led.is_at_rest(hand_over) && (itself || led.has_all(hand_over.to)) {
             let term = led.reign.term;
             return self.handle(Event::Drained(term));
         }
         // It may have segments to let go of.
-        if let Some(orders) = self.orders.get(&hand_over.to) {
-            orders.pause.poke();
+        if let Some(colleague) = self.colleagues.get(&hand_over.to) {
+            colleague.orders.pause.poke();
         }
     }
 }

@@ -38,7 +38,8 @@ impl<T: Transport> Node<T> {
         let began = now();
         observe(|| {
             let cuts = start.cuts.iter().map(|cut| cut.len).collect();
-            Seen::Installing { term: start.term, base: start.base, cuts }
+            let members = self.group().members().iter().collect();
+            Seen::Installing { term: start.term, base: start.base, cuts, members }
         });
         match self.try_install(start) {
             Ok(()) => {
@@ -57,7 +58,7 @@ impl<T: Transport> Node<T> {
 
     fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
         let memory = (self.lent.arena.memory(), &self.sums);
-        let me = self.group.me();
+        let me = self.group().me();
         let worth = || !self.stop.is_stopped();
         let look = self.look.take();
         let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
@@ -94,7 +95,7 @@ impl<T: Transport> Node<T> {
             let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
             let desk = Arc::new(Desk::new(channel.clone(), shared.pulses[stream].clone()));
             let arrivals = Arc::<Arrivals<T::Qp>>::default();
-            let replicator = Replicator::new(memory.clone(), self.group, arrivals.clone());
+            let replicator = Replicator::new(memory.clone(), self.group(), arrivals.clone());
             let hand = shared.engine.hand(stream as u16);
             let worker = Worker::new(shared.clone(), desk.clone(), hand, Some(replicator));
             staff.add_worker(stream, channel.clone(), move || worker.run())?;
@@ -102,7 +103,7 @@ impl<T: Transport> Node<T> {
             desks.push(desk);
         }
         let arrivals = Arc::<Arrivals<T::Qp>>::default();
-        let replicator = Replicator::new(memory, self.group, arrivals.clone());
+        let replicator = Replicator::new(memory, self.group(), arrivals.clone());
         let hand = shared.engine.hand(streams as u16 - 1);
         let keeper = Housekeeper::new(shared.clone(), hand, Some((replicator, releases.clone())));
         let pause = shared.engine.relief.clone();
@@ -110,10 +111,11 @@ impl<T: Transport> Node<T> {
         doors.push(Door { arrivals, waker: Waker::Keeper(shared.engine.relief.clone()) });
         let cuts = start.cuts.iter().map(|cut| cut.len).collect();
         let reign = (start.term, start.common(), cuts, tail);
-        let reign = Arc::new(Reign::new(reign, shared.clone(), doors, releases));
+        let members = self.machine.own().clone();
+        let reign = Arc::new(Reign::new((reign, members), shared.clone(), doors, releases));
         let heart_pause = Arc::<Pause>::default();
         let (beating, pause, group, timing) =
-            (reign.clone(), heart_pause.clone(), self.group, self.group_options.timing);
+            (reign.clone(), heart_pause.clone(), self.group(), self.group_options.timing);
         let events = self.events.clone();
         let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), (&pause, &events)))?;
         let serving = Serving { shared, desks };
@@ -129,10 +131,11 @@ impl<T: Transport> Node<T> {
         shared.enter(Phase::Serving, Nanos(u64::MAX));
         self.hall.set(Some(led.serving.clone()));
         led.reign.set_served(now());
-        self.orders.values().for_each(|orders| orders.pause.poke());
+        self.colleagues.values().for_each(|it| it.orders.pause.poke());
+        self.serves_again(term);
         self.takeover.note(Step::Synced, now());
         let how = self.takeover.stats();
-        self.log(&format!("node {} leads in term {term}, {how}", self.group.me()));
+        self.log(&format!("node {} leads in term {term}, {how}", self.group().me()));
     }
 
     /// Ends the reign. `for_another`: another term is to be promised, so nothing of this one may go on.
@@ -140,7 +143,7 @@ impl<T: Transport> Node<T> {
         let Some(mut led) = self.reign.take() else { return };
         self.hall.set(None);
         led.reign.end();
-        self.orders.values().for_each(|orders| orders.keep_in_line(None));
+        self.colleagues.values().for_each(|it| it.orders.keep_in_line(None));
         led.heart_pause.stop();
         if let Some(heart) = led.heart.take() {
             let _ = heart.join();

@@ -8,11 +8,11 @@ mod leave;
 use std::collections::BTreeMap;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Extent, Report};
+use longarm_wire::{Answer, Ask, Extent, Members, Report};
 
 use super::Rules;
 use super::memory::STREAMS;
-use super::world::{Event as Happening, MS, TIMING, World};
+use super::world::{Event as Happening, MS, Saved, TIMING, World};
 use crate::page::Beat;
 use crate::{Action, Event, Gate, Lease, RoleKind, StartSet, Timing};
 
@@ -83,6 +83,8 @@ struct Attached {
     conn: usize,
     since: u64,
     stage: Stage,
+    /// Where the streams of the term ended when it began to be given them.
+    given: Vec<u64>,
 }
 
 enum Stage {
@@ -133,13 +135,11 @@ impl World {
             self.note(|| format!("{node}: {action:?}"));
         }
         match action {
-            Action::Promise(term) => {
-                self.nodes[node].busy = true;
-                let ok = self.calm || !self.dice.hundred(6);
-                let delay = self.delay() * 3;
-                let life = self.nodes[node].life;
-                self.after(delay, Happening::Disk { node, life, term, ok });
-            }
+            Action::Promise(term) => self.write_disk(node, Saved::Promise(term)),
+            Action::Keep(members) => self.write_disk(node, Saved::Members(members)),
+            // Who joins is attached as long as the machine says so (`reign`).
+            Action::Enlist(_) | Action::Dismiss(_) | Action::Deny(_) => {}
+            Action::Agreed(members) => self.judge.agrees(&members),
             Action::Survey => {
                 let report = self.survey(node);
                 self.tell(node, Event::Surveyed(report));
@@ -170,7 +170,8 @@ impl World {
                 }
             }
             Action::Serve(term) => {
-                self.judge.serves(id(node), term, self.now);
+                let own = self.nodes[node].machine.own().clone();
+                self.judge.serves((id(node), &own), term, self.now);
                 if let Some(reign) = &mut self.nodes[node].reign {
                     reign.serves = true;
                 }
@@ -186,17 +187,31 @@ impl World {
         }
     }
 
-    /// The promise is on disk, or not: the fence, and then the machine is told.
-    pub fn disk_said(&mut self, node: usize, term: Term, ok: bool) {
-        if !ok {
-            if self.dice.hundred(50) {
-                self.nodes[node].fence = None;
+    fn write_disk(&mut self, node: usize, saved: Saved) {
+        self.nodes[node].busy = true;
+        let ok = self.calm || !self.dice.hundred(6);
+        let delay = self.delay() * 3;
+        let life = self.nodes[node].life;
+        self.after(delay, Happening::Disk { node, life, saved, ok });
+    }
+
+    /// It is on disk, or not. After a promise the fence; then the machine is told.
+    pub fn disk_said(&mut self, node: usize, saved: Saved, ok: bool) {
+        match saved {
+            Saved::Promise(term) if ok => {
+                self.nodes[node].fence = Some(term);
+                self.check_promise(node, term);
+                self.tell(node, Event::Promised(term));
             }
-            return self.tell(node, Event::Unpromised(term));
+            Saved::Promise(term) => {
+                if self.dice.hundred(50) {
+                    self.nodes[node].fence = None;
+                }
+                self.tell(node, Event::Unpromised(term));
+            }
+            Saved::Members(members) if ok => self.tell(node, Event::Kept(members)),
+            Saved::Members(_) => self.tell(node, Event::Unkept),
         }
-        self.nodes[node].fence = Some(term);
-        self.check_promise(node, term);
-        self.tell(node, Event::Promised(term));
     }
 
     fn survey(&self, node: usize) -> Report {
@@ -228,6 +243,7 @@ impl World {
                     }
                     self.nodes[node].heard_on.insert(from, asked);
                 }
+                let ask = self.as_heard(node, ask);
                 self.tell(node, Event::Asked(id(from), ask));
             }
             Happening::Answer { from, answer, conn, .. } => self.answered(node, from, answer, conn),
@@ -289,7 +305,10 @@ impl World {
     /// Heartbeats, and followers that are not attached, or stuck.
     fn reign(&mut self, node: usize) {
         let now = self.local(node);
-        let others: Vec<usize> = (0..self.nodes.len()).filter(|&other| other != node).collect();
+        let machine = &self.nodes[node].machine;
+        let joins = machine.change().and_then(|change| change.joins);
+        let others: Vec<usize> = machine.group().others().chain(joins).map(|it| usize::from(it.0)).collect();
+        let others: Vec<usize> = others.into_iter().filter(|&other| other < self.nodes.len()).collect();
         let Some(reign) = &mut self.nodes[node].reign else { return };
         let (real, mut beat) = (self.now, None);
         if now >= reign.next_beat {
@@ -327,10 +346,11 @@ impl World {
         let Some(reign) = &mut self.nodes[node].reign else { return };
         let (term, queues) = (reign.term, [Queue::default(); STREAMS + 2]);
         self.conns.push(Conn { leader: node, follower: other, leader_life, follower_life, term, queues });
-        reign.attached.insert(other, Attached { conn, since, stage: Stage::Asked });
+        reign.attached.insert(other, Attached { conn, since, stage: Stage::Asked, given: Vec::new() });
         let cuts = reign.start.cuts.iter().map(|cut| cut.len).collect();
         let base = reign.start.common();
-        let ask = Ask::Sync { term, base, cuts, streams: STREAMS as u16 };
+        let members = self.nodes[node].machine.own().clone();
+        let ask = Ask::Sync { term, base, cuts, streams: STREAMS as u16, members };
         self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
     }
 
@@ -365,8 +385,26 @@ impl World {
         let Some(attached) = reign.attached.get_mut(&from) else { return };
         if synced == Some(reign.term) && matches!(attached.stage, Stage::Adopting) {
             attached.stage = Stage::Synced;
-            reign.gates.iter_mut().for_each(|gate| gate.set_synced(id(from), true));
+            for (gate, given) in reign.gates.iter_mut().zip(&attached.given) {
+                gate.ack(id(from), *given);
+                gate.set_synced(id(from), true);
+            }
             self.count(node);
+        }
+    }
+
+    /// Without the rule, nobody looks at which of two sets of replicas is newer.
+    fn as_heard(&self, node: usize, ask: Ask) -> Ask {
+        let own = self.nodes[node].machine.members();
+        let same = |members: Members| Members { term: own.term, changed: own.changed, ..members };
+        match ask {
+            Ask::Promise { term, members } if !self.rules.newest => {
+                Ask::Promise { term, members: same(members) }
+            }
+            Ask::Canvass { term, members } if !self.rules.newest => {
+                Ask::Canvass { term, members: same(members) }
+            }
+            ask => ask,
         }
     }
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::{NodeId, Term};
+use longarm_wire::Members;
 
 use super::memory::{Lens, Memory, STREAMS};
 
@@ -28,6 +29,9 @@ pub struct Judge {
     /// Leaders that handed over, and another served next.
     pub handed: u64,
     heirs: BTreeMap<Term, NodeId>,
+    /// What majorities kept as the next replicas, and how often a term served with such.
+    agreed: Vec<Members>,
+    pub changed: u64,
 }
 
 fn len(lens: &Lens, term: Term, stream: usize) -> u64 {
@@ -60,7 +64,18 @@ impl Judge {
         }
     }
 
-    pub fn serves(&mut self, node: NodeId, term: Term, now: u64) {
+    /// Majorities have kept these: no later term has older ones.
+    pub fn agrees(&mut self, members: &Members) {
+        self.agreed.push(members.clone());
+    }
+
+    pub fn serves(&mut self, (node, own): (NodeId, &Members), term: Term, now: u64) {
+        self.changed += u64::from(self.agreed.last() == Some(own));
+        let older = self.agreed.iter().find(|agreed| agreed.term < term && agreed.is_newer(own));
+        if let Some(agreed) = older {
+            let text = format!("Stays: {term} serves with {own:?}, {agreed:?} was agreed on");
+            self.wrong(text);
+        }
         if let Some(other) = self.served.insert(term, node) {
             self.wrong(format!("OneLeader: {node} serves {term}, as {other} did"));
         }

@@ -6,14 +6,15 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask};
+use longarm_wire::{Answer, Ask, Members};
 
 use super::Rules;
 use super::driver::{Conn, Reign, Write};
 use super::judge::Judge;
 use super::memory::Memory;
+use crate::machine::tests::members;
 use crate::page::Beat;
-use crate::{Group, Machine, StartSet, Timing};
+use crate::{Machine, StartSet, Timing};
 
 pub const MS: u64 = 1_000_000;
 pub const US: u64 = 1_000;
@@ -81,7 +82,7 @@ pub enum Event {
     Tick(usize),
     Ask { from: usize, to: usize, ask: Ask, conn: Option<usize> },
     Answer { from: usize, to: usize, answer: Answer, conn: Option<usize> },
-    Disk { node: usize, life: u32, term: Term, ok: bool },
+    Disk { node: usize, life: u32, saved: Saved, ok: bool },
     Fetched { node: usize, life: u32, start: StartSet },
     Land { conn: usize, write: Write },
     Done { conn: usize, write: Write, ok: bool },
@@ -93,6 +94,13 @@ pub enum Event {
     Restart { node: usize, memory: bool },
 }
 
+/// What is kept on disk.
+#[derive(Clone, Debug)]
+pub enum Saved {
+    Promise(Term),
+    Members(Members),
+}
+
 pub struct Node {
     pub machine: Machine,
     pub up: bool,
@@ -100,13 +108,15 @@ pub struct Node {
     /// Waits for its disk.
     pub busy: bool,
     /// What the disk said while it was paused.
-    pub said: Option<(Term, bool)>,
+    pub said: Option<(Saved, bool)>,
     pub inbox: VecDeque<Event>,
     /// How often it started.
     pub life: u32,
     pub clock: Clock,
     /// The promised term on disk.
     pub disk: Term,
+    /// The replicas of the group, on disk.
+    pub kept: Members,
     pub memory: Memory,
     /// It was lost in a crash, and is not back yet.
     pub lost: bool,
@@ -134,6 +144,8 @@ pub struct World {
     pub conns: Vec<Conn>,
     pub judge: Judge,
     pub calm: bool,
+    /// Operators want other replicas, too.
+    pub changes: bool,
     /// How long parts of a copy may take.
     pub slow: u64,
     /// Longest time between two faults.
@@ -147,10 +159,17 @@ pub struct World {
 impl World {
     pub fn new(seed: u64, rules: Rules) -> World {
         let mut dice = Dice(seed);
-        let size = if seed % 4 == 3 { 5 } else { 3 };
-        let members: Vec<NodeId> = (0..size).map(NodeId).collect();
-        let nodes = members.iter().map(|&me| node(me, &members, &rules, &mut dice)).collect();
-        let cut = vec![vec![false; members.len()]; members.len()];
+        // In some worlds the replicas change: there are more than the group has.
+        let changes = seed % 4 == 1;
+        let founders = match seed % 8 {
+            3 | 7 => 5,
+            5 => 4,
+            _ => 3,
+        };
+        let founders = members(&(0..founders).collect::<Vec<_>>());
+        let size = if changes { 5 } else { founders.list.len() as u8 };
+        let nodes: Vec<Node> = (0..size).map(|me| node(NodeId(me), &founders, &rules, &mut dice)).collect();
+        let cut = vec![vec![false; nodes.len()]; nodes.len()];
         let queue = BTreeMap::new();
         // In some worlds hardly any copy comes to its end between two faults.
         let slow = if seed % 8 >= 6 { 300 * MS } else { 30 * MS };
@@ -166,6 +185,7 @@ impl World {
             conns,
             judge,
             calm: false,
+            changes,
             slow,
             fault_most: 0,
             trace: None,
@@ -176,7 +196,7 @@ impl World {
         world.after(MS, Event::Client);
         world.after(800 * MS, Event::Fault);
         // In half of the worlds leaders are asked to hand over, in half of those with time to do it.
-        if seed % 8 < 4 {
+        if seed % 8 < 4 || changes {
             world.after(600 * MS, Event::Operator);
         }
         world.fault_most = if seed % 8 < 2 { 2_400 * MS } else { 300 * MS };
@@ -245,11 +265,11 @@ impl World {
                     self.deliver(to, event);
                 }
             }
-            Event::Disk { node, life, term, ok } if self.nodes[node].life == life => {
+            Event::Disk { node, life, saved, ok } if self.nodes[node].life == life => {
                 if ok || self.dice.hundred(50) {
-                    self.nodes[node].disk = term;
+                    self.save(node, &saved);
                 }
-                self.nodes[node].said = Some((term, ok));
+                self.nodes[node].said = Some((saved, ok));
                 self.go_on(node);
             }
             Event::Fetched { node, .. } => self.deliver(node, event),
@@ -298,9 +318,9 @@ impl World {
         if !self.nodes[node].up || self.nodes[node].paused {
             return;
         }
-        if let Some((term, ok)) = self.nodes[node].said.take() {
+        if let Some((saved, ok)) = self.nodes[node].said.take() {
             self.nodes[node].busy = false;
-            self.disk_said(node, term, ok);
+            self.disk_said(node, saved, ok);
         }
         while self.acts(node) {
             let Some(event) = self.nodes[node].inbox.pop_front() else { return };
@@ -366,11 +386,9 @@ impl World {
         self.note(|| format!("cut: {from} to {to}"));
     }
 
-    /// At most a minority is without memory at any time.
+    /// At most a minority is without memory at any time, of any set of replicas that somebody knows of.
     fn crash(&mut self, node: usize, memory: bool) {
-        let lost = |node: &Node| node.lost;
-        let others = self.nodes.iter().enumerate().filter(|&(other, it)| other != node && lost(it)).count();
-        let memory = memory || others >= (self.nodes.len() - 1) / 2;
+        let memory = memory || !self.bears(node);
         if !self.nodes[node].up || self.nodes[node].machine.sync().is_none() && memory {
             return;
         }
@@ -392,8 +410,8 @@ impl World {
                 node.disk = Term::ZERO;
             }
             // So that it is counted as one without memory from now on.
-            let group = *node.machine.group();
-            node.machine = Machine::new(group, TIMING, node.disk, None, seed, Nanos(0));
+            let who = (node.machine.group().me(), node.kept.clone());
+            node.machine = Machine::new(who, TIMING, node.disk, None, seed, Nanos(0));
         }
     }
 
@@ -405,10 +423,40 @@ impl World {
         let starts = &mut self.nodes[node];
         let held = if votes { Some(Term::ZERO) } else { starts.machine.sync() };
         let mixed = starts.machine.mixed;
-        starts.machine = Machine::new(*starts.machine.group(), timing, starts.disk, held, seed, now);
+        let who = (starts.machine.group().me(), starts.kept.clone());
+        starts.machine = Machine::new(who, timing, starts.disk, held, seed, now);
         starts.machine.mixed = mixed;
         starts.up = true;
         self.check_promise(node, self.nodes[node].machine.promised());
+    }
+
+    /// Whether the group may lose this one's memory, too.
+    fn bears(&self, node: usize) -> bool {
+        let lost = |at: usize| at == node || self.nodes[at].lost;
+        let known = |it: &Node| {
+            let next = it.machine.change().map(|change| change.next.list.clone());
+            [it.machine.members().list.clone(), it.machine.own().list.clone(), next.unwrap_or_default()]
+        };
+        let sets: Vec<_> = self.nodes.iter().flat_map(known).collect();
+        let all: Vec<_> = (0..self.nodes.len()).map(|node| members(&[node as u8]).list.remove(0)).collect();
+        sets.iter().filter(|set| set.contains(&all[node])).all(|set| {
+            set.iter().filter(|member| lost(usize::from(member.node.0))).count() <= (set.len() - 1) / 2
+        })
+    }
+
+    fn save(&mut self, node: usize, saved: &Saved) {
+        let kept = self.rules.members_kept;
+        let node = &mut self.nodes[node];
+        match saved {
+            Saved::Promise(term) => {
+                node.disk = *term;
+                if kept {
+                    node.kept = node.machine.members().clone();
+                }
+            }
+            Saved::Members(members) if kept => node.kept = members.clone(),
+            Saved::Members(_) => {}
+        }
     }
 
     /// All links are there, and all replicas run.
@@ -430,21 +478,32 @@ impl World {
             return false;
         };
         let term = leader.machine.promised();
-        let others = self.nodes.iter().all(|node| node.up && node.machine.sync() == Some(term));
+        let all = leader.machine.group().members();
+        let synced = |at: NodeId| self.nodes.get(usize::from(at.0)).is_none_or(|it| it.holds(term));
+        let others = all.iter().all(synced) && leader.machine.change().is_none();
         others && self.judge.commits > self.commits_before
     }
 }
 
-fn node(me: NodeId, members: &[NodeId], rules: &Rules, dice: &mut Dice) -> Node {
-    let group = Group::new(me, members).expect("a group");
+impl Node {
+    /// It runs, and holds the start set of that term.
+    fn holds(&self, term: Term) -> bool {
+        self.up && self.machine.sync() == Some(term)
+    }
+}
+
+fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node {
+    let founder = founders.has(me);
+    let kept = if founder { founders.clone() } else { Members::default() };
     let ppm = match dice.pick(4) {
         0 => -10_000,
         1 => 10_000,
         _ => dice.within(0, 20_001) as i64 - 10_000,
     };
     let clock = Clock { offset: dice.within(100_000 * MS, 200_000 * MS), ppm };
-    let machine =
-        Machine::new(group, rules.timing(), Term::ZERO, Some(Term::ZERO), dice.next(), clock.read(0));
+    let who = (me, kept.clone());
+    let held = founder.then_some(Term::ZERO);
+    let machine = Machine::new(who, rules.timing(), Term::ZERO, held, dice.next(), clock.read(0));
     Node {
         machine,
         up: true,
@@ -455,8 +514,9 @@ fn node(me: NodeId, members: &[NodeId], rules: &Rules, dice: &mut Dice) -> Node 
         life: 0,
         clock,
         disk: Term::ZERO,
+        kept,
         memory: Memory::default(),
-        lost: false,
+        lost: !founder,
         blended: false,
         page: Beat::default(),
         released: Term::ZERO,

@@ -81,6 +81,7 @@ impl World {
             }
             Held::Term => {}
         }
+        let given = (0..reign.gates.len()).map(|stream| memory.len(term, stream)).collect();
         for (stream, gate) in reign.gates.iter().enumerate() {
             let trusted =
                 if matches!(held, Held::Term) { !rules.resync_from_zero } else { !rules.resync_all };
@@ -98,6 +99,7 @@ impl World {
         }
         if let Some(attached) = self.attached(node, other) {
             attached.stage = Stage::Copying(chunks, 1);
+            attached.given = given;
         }
         self.copy_on(node, other);
     }

@@ -1,10 +1,12 @@
 //! A leader hands over: what it waits for, and the word by which it takes promises back.
 
 use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::MemberAt;
 
 use super::{Reign, Rules, Stage, Write, id};
+use crate::machine::tests::member;
 use crate::machine::tests::twin::world::{Node, TIMING, World};
-use crate::{Event, RoleKind};
+use crate::{Event, RoleKind, Wish};
 
 /// How far a leader is that hands over.
 pub struct Drain {
@@ -13,6 +15,8 @@ pub struct Drain {
     holds: bool,
     /// Its own lease is ended.
     released: bool,
+    /// Followers that may not have heard so yet.
+    left: usize,
 }
 
 impl Reign {
@@ -32,7 +36,26 @@ impl World {
         let leads = |node: &Node| node.machine.kind() == RoleKind::Leader;
         let Some(node) = self.nodes.iter().position(leads).filter(|&node| self.acts(node)) else { return };
         let to = self.dice.pick(self.nodes.len() + 1);
+        if self.changes && self.dice.hundred(60) {
+            return self.want(node, to);
+        }
         self.tell(node, Event::HandOver(id(to)));
+    }
+
+    /// Somebody wants one more replica or one less: one who knows that it may be borne.
+    fn want(&mut self, node: usize, other: usize) {
+        let own = self.nodes[node].machine.own();
+        let lost = |member: &MemberAt| self.nodes[usize::from(member.node.0)].lost;
+        let wish = match own.has(id(other)) {
+            true => Wish::Remove(id(other)),
+            false => Wish::Add(member(other as u8)),
+        };
+        let left: Vec<_> = own.list.iter().filter(|it| it.node != id(other)).cloned().collect();
+        if left.iter().filter(|it| lost(it)).count() <= left.len().saturating_sub(1) / 2
+            && other < self.nodes.len()
+        {
+            self.tell(node, Event::Wish(wish));
+        }
     }
 
     /// Clients are vouched for by the moment that the lease rests on; their clocks may be slow.
@@ -51,7 +74,7 @@ impl World {
 
     pub fn begin_drain(&mut self, node: usize, to: NodeId) {
         let Some(reign) = &mut self.nodes[node].reign else { return };
-        reign.drain = Some(Drain { to: usize::from(to.0), holds: false, released: false });
+        reign.drain = Some(Drain { to: usize::from(to.0), holds: false, released: false, left: 0 });
     }
 
     pub fn end_drain(&mut self, node: usize) {
@@ -69,12 +92,13 @@ impl World {
         let Some(drain) = reign.drain.as_ref().filter(|drain| !drain.released) else { return };
         let (term, to) = (reign.term, drain.to);
         let synced = reign.attached.get(&to).is_some_and(|other| matches!(other.stage, Stage::Synced));
+        let itself = to == node;
         let has = reign.gates.iter().enumerate().all(|(stream, gate)| {
             let written = memory.len(term, stream);
-            gate.clone().committed(written) == written && gate.acked(id(to)) == written
+            gate.clone().committed(written) == written && (itself || gate.acked(id(to)) == written)
         });
         let over = now >= reign.vouched + TIMING.promise || !awaited;
-        let drained = drain.holds && synced && has;
+        let drained = drain.holds && (synced || itself) && has;
         if let Some(drain) = self.nodes[node].reign.as_mut().and_then(|reign| reign.drain.as_mut()) {
             drain.holds |= over;
         }
@@ -91,15 +115,20 @@ impl World {
         reign.next_beat = Nanos(u64::MAX);
         let open = reign.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
         let conns: Vec<usize> = open.map(|attached| attached.conn).collect();
+        drain.left = conns.len();
         self.judge.releases(term, to, ended);
+        if conns.is_empty() {
+            self.tell(node, Event::Parted(term));
+        }
         conns.into_iter().for_each(|conn| self.post(conn, Write::Release));
     }
 
     /// It landed on one of them, or cannot.
     pub fn released(&mut self, node: usize, follower: usize) {
-        let Some(reign) = &self.nodes[node].reign else { return };
-        let is_heir = reign.drain.as_ref().is_some_and(|drain| drain.to == follower);
-        if is_heir {
+        let Some(reign) = &mut self.nodes[node].reign else { return };
+        let Some(drain) = &mut reign.drain else { return };
+        drain.left = drain.left.saturating_sub(1);
+        if drain.to == follower || drain.to == node && drain.left == 0 {
             let term = reign.term;
             self.tell(node, Event::Parted(term));
         }

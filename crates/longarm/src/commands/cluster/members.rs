@@ -1,0 +1,150 @@
+//! `longarm cluster add-node` and `remove-node`: one replica more or less, in a group and in the file.
+
+use std::path::Path;
+
+use longarm_base::NodeId;
+use longarm_server::{Changed, Deny, Member, OrderError};
+use serde_json::json;
+
+use super::{AddNodeArgs, RemoveNodeArgs, order};
+use crate::cluster::{Cluster, numbers};
+use crate::config::Config;
+use crate::output::{Exit, Failure, Output};
+
+/// A change may take as long as so many elections: it is kept twice by others, and ends in a hand-over.
+const ELECTIONS: u64 = 8;
+
+/// Writes the node into the file, and has the group take it, which waits for it to be started.
+pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let (file, member) = (&args.file, &args.node);
+    let before = Cluster::read(file)?;
+    let at = order::chosen(&before, file, args.group)?;
+    let after = with(&before, at, member).map_err(|text| Failure::new(Exit::Usage, text))?;
+    if after != before {
+        after.replace(file)?;
+        output.note(&format!(
+            "wrote node {node} into {shown}: copy it to its machine, and start it there:\n  \
+             longarm server --cluster {shown} --node {node} --join",
+            node = member.node,
+            shown = file.display()
+        ));
+    }
+    let operator = order::operator(&before, at, config)?;
+    // The leader waits for an election's time without progress, and says so; how long the node may take to be
+    // there is for who waits to say.
+    let patience = order::patience(&before, ELECTIONS, config);
+    let until = std::time::Instant::now() + args.wait;
+    let changed = loop {
+        match operator.add(member, patience) {
+            Err(OrderError::Denied(_, Deny::Late)) if std::time::Instant::now() < until => {}
+            Err(error) => {
+                let hint = "the file names it already: when it runs, the same command adds it";
+                return Err(order::failure(&error).hint(hint));
+            }
+            Ok(changed) => break changed,
+        }
+    };
+    say((file, at), &changed, output)
+}
+
+/// Has the group do without the node, and takes it out of the file.
+pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+    let (file, node) = (&args.file, NodeId(args.node));
+    let before = Cluster::read(file)?;
+    let at = order::chosen(&before, file, args.group)?;
+    if !before.groups[at].replicas.contains(&node) {
+        let text = format!("node {node} has no replica of that group of {}", file.display());
+        let has = numbers(before.groups[at].replicas.iter().copied());
+        return Err(Failure::new(Exit::Usage, text).hint(format!("it has {has}")));
+    }
+    let operator = order::operator(&before, at, config)?;
+    let changed = match operator.remove(node, order::patience(&before, ELECTIONS, config)) {
+        Ok(changed) => changed,
+        // It was removed before, and the file was not written.
+        Err(OrderError::Denied(_, Deny::Stranger)) => {
+            without(&before, at, node).replace(file)?;
+            output.line(&format!("node {node} was no replica any more; {} says so now", file.display()))?;
+            return Ok(Exit::Ok);
+        }
+        Err(error) => return Err(order::failure(&error)),
+    };
+    without(&before, at, node).replace(file)?;
+    say((file, at), &changed, output)
+}
+
+fn say((file, at): (&Path, usize), changed: &Changed, output: &mut Output) -> Result<Exit, Failure> {
+    let nodes = changed.members.iter().map(|member| member.node);
+    if output.json() {
+        let nodes: Vec<_> = nodes.map(|node| node.0).collect();
+        let (leader, gap) = (changed.leader.0, changed.gap.map(|gap| gap.as_micros() as u64));
+        output.value(&json!({ "group": at + 1, "replicas": nodes, "leader": leader, "gap_us": gap }))?;
+        return Ok(Exit::Ok);
+    }
+    let (nodes, leader) = (numbers(nodes), changed.leader);
+    let how = match changed.gap {
+        Some(gap) => format!("leads; writes waited for {:.1} ms", gap.as_secs_f64() * 1e3),
+        None => "is to lead".into(),
+    };
+    output.line(&format!("the replicas are {nodes}; node {leader} {how}"))?;
+    output.note(&format!("clients and nodes may have the old file; {} is the new one", file.display()));
+    Ok(Exit::Ok)
+}
+
+/// The cluster with one more replica in a group, as it may be already.
+fn with(cluster: &Cluster, at: usize, member: &Member) -> Result<Cluster, String> {
+    let mut after = cluster.clone();
+    match cluster.node(member.node) {
+        Some(known) if known.address != member.address => {
+            return Err(format!(
+                "node {} is at {} already: one number, one address",
+                known.node, known.address
+            ));
+        }
+        Some(_) => {}
+        None => after.nodes.push(member.clone()),
+    }
+    after.nodes.sort_by_key(|node| node.node);
+    let replicas = &mut after.groups[at].replicas;
+    if !replicas.contains(&member.node) {
+        replicas.push(member.node);
+    }
+    after.check()?;
+    Ok(after)
+}
+
+/// The cluster without a replica; and without the node, if it has no other.
+fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
+    let mut after = cluster.clone();
+    after.groups[at].replicas.retain(|replica| *replica != node);
+    if after.groups_on(node).next().is_none() {
+        after.nodes.retain(|known| known.node != node);
+    }
+    after
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::parse_member;
+    use crate::commands::cluster::Times;
+
+    fn three() -> Cluster {
+        let nodes =
+            ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_member(text).expect("one"));
+        Cluster::draw(nodes.to_vec(), (1, 3), Times::usual().timing()).expect("a cluster")
+    }
+
+    #[test]
+    fn a_node_is_added_once_and_taken_out() {
+        let before = three();
+        let fourth = parse_member("4=tcp://d:1").expect("one");
+        let after = with(&before, 0, &fourth).expect("four");
+        assert_eq!((after.numbers().as_str(), after.groups[0].replicas.len()), ("1, 2, 3, 4", 4));
+        assert_eq!(with(&after, 0, &fourth), Ok(after.clone()), "the same command again");
+        assert_eq!(without(&after, 0, NodeId(4)), before);
+        let moved = parse_member("4=tcp://e:1").expect("one");
+        assert!(with(&after, 0, &moved).expect_err("elsewhere").contains("one number, one address"));
+        let taken = parse_member("5=tcp://a:1").expect("one");
+        assert!(with(&after, 0, &taken).expect_err("taken").contains("both at"));
+    }
+}

@@ -1,0 +1,61 @@
+//! What the orders to a group have in common: which group is meant, who is asked, and how it failed.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_fabric::Any;
+use longarm_server::{Operator, OrderError};
+
+use crate::cluster::Cluster;
+use crate::commands::connect;
+use crate::config::Config;
+use crate::output::{Exit, Failure};
+
+/// The place of the group that is meant among those of the cluster, counted from 0.
+pub fn chosen(cluster: &Cluster, file: &Path, number: Option<usize>) -> Result<usize, Failure> {
+    let (file, count) = (file.display(), cluster.groups.len());
+    let wrong = |text: String, hint: &str| Err(Failure::new(Exit::Usage, text).hint(hint));
+    match number {
+        None if count == 1 => Ok(0),
+        None => {
+            let text = format!("the cluster of {file} has {count} groups: which is meant?");
+            wrong(text, "name it with --group N, counted from 1 as `longarm cluster status` does")
+        }
+        Some(number) if (1..=count).contains(&number) => Ok(number - 1),
+        Some(number) => {
+            let groups = if count == 1 { "group" } else { "groups" };
+            let text = format!("the cluster of {file} has no group {number}: it has {count} {groups}");
+            wrong(text, "--group is counted from 1")
+        }
+    }
+}
+
+/// Whoever gives orders to that group.
+pub fn operator(cluster: &Cluster, group: usize, config: &Config) -> Result<Operator<Any>, Failure> {
+    let group = &cluster.groups[group];
+    Ok(Operator {
+        transport: Arc::new(connect::transport(config)?),
+        group: group.id,
+        members: cluster.members_of(group),
+        login: connect::login(config)?,
+        connect: config.timeout,
+    })
+}
+
+/// How long to wait for what comes of an order: leases end, what is under way ends, and it may take so many
+/// elections; each has its bound.
+pub fn patience(cluster: &Cluster, elections: u64, config: &Config) -> Duration {
+    let timing = &cluster.timing;
+    Duration::from_nanos(2 * timing.promise.0 + elections * timing.election.0) + config.timeout
+}
+
+/// How an order failed.
+pub fn failure(error: &OrderError) -> Failure {
+    let exit = match error {
+        OrderError::Stays(..) | OrderError::Denied(..) => Exit::Refused,
+        OrderError::Leaderless(_) => Exit::CannotConnect,
+        OrderError::InDoubt(..) => Exit::InDoubt,
+    };
+    Failure::new(exit, error.to_string())
+}

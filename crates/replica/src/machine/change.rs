@@ -1,0 +1,277 @@
+//! Another set of replicas, one more or one less at a time (VERIFY M14).
+//!
+//! ```text
+//! leader of t, with its replicas K                     the others
+//! [one more: sync it; it does not count]
+//! keep (t, K) ------------------------------------->   on disk
+//!                                           <-------   kept, by a majority of K
+//! keep (t, K with one more or one less) ----------->   on disk
+//!                                           <-------   kept, by majorities of both
+//! hand over (`leave.rs`), to itself if it stays        the next term has the new set
+//! ```
+//! (1) *A term has one set of replicas*, from its candidate's first question to its end: promises, start set,
+//!     acknowledgements and leases are counted over it. So a set takes effect with the next term, and what is
+//!     counted over two sets is never mixed.
+//! (2) *Who stands takes the newest set it knows of*, whether or not a majority has kept it: by the term
+//!     whose leader said so, and what that leader changed after what it had. Nobody promises to one that
+//!     knows of an older set than itself (rule Newest of `docs/spec/Membership.tla`); it says which it knows
+//!     instead.
+//! (3) *First its own.* Before a leader says what the next set is, a majority has kept the one it has, under
+//!     its term (rule Confirm): what an older leader said, and few heard, is then older for them. Without
+//!     that two sets that each differ by one from a third could be used side by side (Raft's bug of changes
+//!     of one server).
+//! (4) *One at a time* (rule Single): a majority of one set and of the next have a replica in common.
+//! (5) Who is to be one more is synced first, and then counts from the first moment on. Who is one less is
+//!     told so when it asks, and stands no more.
+//! (6) What others may have kept cannot be taken back: from the second question on the leader goes on until
+//!     it is done, or is the leader no longer.
+
+use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_wire::{Ask, Deny, MEMBERS_MAX, MemberAt, Members};
+
+use super::{Action, Leaving, Machine, Role};
+use crate::{Group, Nodes};
+
+/// What an operator wants of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// One more replica.
+    Add(MemberAt),
+    /// One less.
+    Remove(NodeId),
+}
+
+/// A change of the replicas that is under way.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// What is to be.
+    pub next: Members,
+    /// Who is one more, if one is.
+    pub joins: Option<NodeId>,
+    /// How far it is.
+    pub stage: Stage,
+    /// Until when it may still be given up.
+    until: Nanos,
+    /// When those are asked again who have not answered, or a hand-over is tried again.
+    again: Nanos,
+}
+
+/// How far a change is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The one that is added is being synced.
+    Joining,
+    /// These have kept the replicas that the term has.
+    Confirming(Nodes),
+    /// These have kept those that are to be.
+    Proposing(Nodes),
+    /// Majorities have: the next term has them. These had when it was decided.
+    Agreed(Nodes),
+}
+
+impl Change {
+    /// The one that joins takes what it is given: it may take until then.
+    pub(super) fn progress(&mut self, until: Nanos) {
+        if self.stage == Stage::Joining {
+            self.until = self.until.max(until);
+        }
+    }
+
+    /// What replicas are asked to keep now.
+    fn asked(&self, own: &Members, term: Term) -> Option<(Members, Nodes)> {
+        match self.stage {
+            Stage::Confirming(by) => Some((Members { term, changed: false, list: own.list.clone() }, by)),
+            Stage::Proposing(by) => Some((self.next.clone(), by)),
+            Stage::Joining | Stage::Agreed(_) => None,
+        }
+    }
+}
+
+impl Machine {
+    /// Takes a newer set than the one that is known here; `true` if it is one.
+    pub(super) fn learn(&mut self, members: &Members) -> bool {
+        let newer = members.is_newer(&self.members);
+        if newer {
+            self.members = members.clone();
+            self.heard = self.heard.max(members.term);
+            self.regroup();
+        }
+        newer
+    }
+
+    /// Whoever neither stands nor leads has the newest set.
+    pub(super) fn regroup(&mut self) {
+        if matches!(self.role, Role::Following { .. } | Role::Canvassing { .. }) {
+            self.take_newest();
+        }
+    }
+
+    /// From now on the newest set counts here.
+    pub(super) fn take_newest(&mut self) {
+        self.group = Group::of(self.group.me(), &self.members);
+        self.own = self.members.clone();
+    }
+
+    /// The leader of the promised term wants a set to be kept.
+    pub(super) fn keep(&mut self, from: NodeId, members: Members, todo: &mut Vec<Action>) {
+        if self.members.is_newer(&members) {
+            return todo.push(self.tell_members(from));
+        }
+        self.pending = Some((from, Ask::Members { members: members.clone() }));
+        todo.push(Action::Keep(members));
+    }
+
+    /// A set is on disk here: for the leader that asked, or as the leader.
+    pub(super) fn kept(&mut self, members: Members, now: Nanos, todo: &mut Vec<Action>) {
+        self.learn(&members);
+        let (term, changed) = (members.term, members.changed);
+        match self.pending.take() {
+            Some((from, _)) => todo.push(Action::Answer(from, longarm_wire::Answer::Kept { term, changed })),
+            None if term == self.promised => self.agrees(self.group.me(), changed, now, todo),
+            None => {}
+        }
+    }
+
+    /// A set could not be kept.
+    pub(super) fn not_kept(&mut self, todo: &mut Vec<Action>) {
+        if let Some((from, ask)) = self.pending.take() {
+            todo.push(self.refuse(from, ask.term()));
+        }
+    }
+
+    /// Somebody wants another set of replicas.
+    pub(super) fn wish(&mut self, wish: Wish, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Leading { synced, leaving } = &self.role else { return };
+        let mut next = Members { term: self.promised, changed: true, list: self.own.list.clone() };
+        let node = match &wish {
+            Wish::Add(member) => member.node,
+            Wish::Remove(node) => *node,
+        };
+        let denied = match &wish {
+            _ if self.change.is_some() || leaving.is_some() => Some(Deny::Busy),
+            Wish::Add(_) if next.has(node) => Some(Deny::Member),
+            Wish::Add(_) if next.list.len() >= MEMBERS_MAX => Some(Deny::Full),
+            Wish::Remove(_) if !next.has(node) => Some(Deny::Stranger),
+            Wish::Remove(_) if next.list.len() == 1 => Some(Deny::Last),
+            _ => None,
+        };
+        let joins = match wish {
+            Wish::Add(member) => {
+                next.list.push(member);
+                Some(node)
+            }
+            Wish::Remove(_) => {
+                next.list.retain(|member| member.node != node);
+                None
+            }
+        };
+        // Those that are left must be able to go on.
+        let after = Group::of(self.group.me(), &next);
+        let in_sync = synced.iter().chain(joins).collect();
+        let denied = denied.or_else(|| (!after.is_majority(in_sync)).then_some(Deny::Behind));
+        if let Some(why) = denied {
+            return todo.push(Action::Deny(why));
+        }
+        let (stage, until) = (Stage::Joining, now + self.timing.election);
+        let member = next.list.iter().find(|member| Some(member.node) == joins).cloned();
+        self.change = Some(Change { next, joins, stage, until, again: now });
+        match member {
+            Some(member) => todo.push(Action::Enlist(member)),
+            None => self.confirm(now, todo),
+        }
+    }
+
+    /// The replica that is one more is synced.
+    pub(super) fn joined(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+        let waits = |change: &Change| change.stage == Stage::Joining && change.joins == Some(node);
+        if self.change.as_ref().is_some_and(waits) {
+            self.confirm(now, todo);
+        }
+    }
+
+    fn confirm(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        if let Some(change) = &mut self.change {
+            change.stage = Stage::Confirming(Nodes::NONE);
+            change.until = now + self.timing.election;
+        }
+        self.ask_members(now, todo);
+    }
+
+    /// Asks those who have not kept what they are to keep; itself last, since that takes time.
+    fn ask_members(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Some(change) = &mut self.change else { return };
+        let Some((members, by)) = change.asked(&self.own, self.promised) else { return };
+        change.again = now + self.timing.suspect;
+        let both = self.own.list.iter().chain(&change.next.list).map(|member| member.node);
+        let both: Nodes = both.filter(|&node| !by.has(node)).collect();
+        let me = self.group.me();
+        for node in both.iter().filter(|&node| node != me) {
+            todo.push(Action::Ask(node, Ask::Members { members: members.clone() }));
+        }
+        if both.has(me) {
+            todo.push(Action::Keep(members));
+        }
+    }
+
+    /// A replica has kept what it was asked to, in this leader's term.
+    pub(super) fn agrees(&mut self, node: NodeId, changed: bool, now: Nanos, todo: &mut Vec<Action>) {
+        let Some(change) = &mut self.change else { return };
+        let after = Group::of(self.group.me(), &change.next);
+        match &mut change.stage {
+            Stage::Confirming(by) if !changed => {
+                by.add(node);
+                if self.group.is_majority(*by) {
+                    change.stage = Stage::Proposing(Nodes::NONE);
+                    self.ask_members(now, todo);
+                }
+            }
+            Stage::Proposing(by) if changed => {
+                by.add(node);
+                let agreed = self.group.is_majority(*by) && after.is_majority(*by);
+                if agreed || Mutant::AgreeAlone.is_on() {
+                    change.stage = Stage::Agreed(*by);
+                    todo.push(Action::Agreed(change.next.clone()));
+                    self.end_term(now, todo);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Time has passed.
+    pub(super) fn go_on_changing(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Some(change) = &self.change else { return };
+        let (late, again) = (now >= change.until, now >= change.again);
+        match change.stage {
+            Stage::Joining | Stage::Confirming(_) if late => {
+                todo.extend(change.joins.map(Action::Dismiss));
+                todo.push(Action::Deny(Deny::Late));
+                self.change = None;
+            }
+            Stage::Confirming(_) | Stage::Proposing(_) if again => self.ask_members(now, todo),
+            Stage::Agreed(_) if again => self.end_term(now, todo),
+            _ => {}
+        }
+    }
+
+    /// The next term has the new set: this one is to end, without losing time.
+    fn end_term(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Leading { synced, leaving: leaving @ None } = &mut self.role else { return };
+        let Some(change) = &mut self.change else { return };
+        let Stage::Agreed(by) = change.stage else { return };
+        change.again = now + self.timing.suspect;
+        let me = self.group.me();
+        let can = |node: &NodeId| synced.has(*node) && by.has(*node);
+        let mut heirs = change.next.list.iter().map(|member| member.node).filter(can);
+        let heir = if change.next.has(me) { Some(me) } else { heirs.next() };
+        if let Some(to) = heir {
+            let until = now + self.timing.promise + self.timing.election;
+            *leaving = Some(Leaving { to, until, released: false });
+            todo.push(Action::Drain(self.promised, to));
+        }
+    }
+
+    pub(super) fn tell_members(&self, to: NodeId) -> Action {
+        Action::Answer(to, longarm_wire::Answer::Members { members: self.members.clone() })
+    }
+}

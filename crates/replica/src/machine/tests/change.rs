@@ -1,0 +1,214 @@
+//! Another set of replicas, one more or one less at a time.
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask, Deny, Members, Report};
+
+use super::{member, members};
+use crate::page::Beat;
+use crate::{Action, Event, Machine, RoleKind, Stage, Timing, Wish};
+
+const TIMING: Timing = Timing {
+    heartbeat: Nanos::from_millis(5),
+    suspect: Nanos::from_millis(15),
+    promise: Nanos::from_millis(50),
+    election: Nanos::from_millis(70),
+};
+
+const TERM: Term = Term::new(1, NodeId(0));
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(1_000 + ms)
+}
+
+fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
+    let mut todo = Vec::new();
+    machine.handle(event, at, &mut todo);
+    todo
+}
+
+fn answered(machine: &mut Machine, node: u8, answer: Answer) -> Vec<Action> {
+    tell(machine, ms(101), Event::Answered(NodeId(node), answer))
+}
+
+/// What the leader of `term` had, or wants next.
+fn set(term: Term, changed: bool, nodes: &[u8]) -> Members {
+    Members { term, changed, ..members(nodes) }
+}
+
+fn asks(to: &[u8], members: &Members) -> Vec<Action> {
+    let ask = |&node| Action::Ask(NodeId(node), Ask::Members { members: members.clone() });
+    to.iter().map(ask).collect()
+}
+
+fn kept(changed: bool) -> Answer {
+    Answer::Kept { term: TERM, changed }
+}
+
+/// Node 0 leads term 1.0 of these; those named are synced.
+fn leader(nodes: &[u8], synced: &[u8]) -> Machine {
+    let mut machine =
+        Machine::new((NodeId(0), members(nodes)), TIMING, Term::ZERO, Some(Term::ZERO), 3, ms(0));
+    tell(&mut machine, ms(100), Event::Tick(Beat::default()));
+    for &node in &nodes[1..] {
+        answered(&mut machine, node, Answer::Canvassed { term: TERM, yes: true });
+    }
+    tell(&mut machine, ms(100), Event::Promised(TERM));
+    tell(&mut machine, ms(100), Event::Tick(Beat::default()));
+    tell(&mut machine, ms(100), Event::Surveyed(Report::default()));
+    for &node in &nodes[1..] {
+        answered(&mut machine, node, Answer::Report { term: TERM, report: Report::default() });
+    }
+    tell(&mut machine, ms(100), Event::Installed(TERM));
+    for &node in synced {
+        answered(&mut machine, node, Answer::Synced { term: TERM });
+    }
+    assert_eq!(machine.kind(), RoleKind::Leader);
+    machine
+}
+
+fn denied(machine: &mut Machine, wish: Wish) -> Option<Deny> {
+    match tell(machine, ms(101), Event::Wish(wish))[..] {
+        [Action::Deny(why)] => Some(why),
+        _ => None,
+    }
+}
+
+#[test]
+fn one_more_is_synced_agreed_on_and_in_the_next_term() {
+    let mut machine = leader(&[0, 1, 2], &[1, 2]);
+    let wish = Event::Wish(Wish::Add(member(3)));
+    assert_eq!(tell(&mut machine, ms(101), wish), [Action::Enlist(member(3))]);
+    let own = set(TERM, false, &[0, 1, 2]);
+    let next = set(TERM, true, &[0, 1, 2, 3]);
+    let first = answered(&mut machine, 3, Answer::Synced { term: TERM });
+    let to = asks(&[1, 2, 3], &own);
+    assert_eq!(first, [&to[..], &[Action::Keep(own.clone())]].concat());
+    assert_eq!(answered(&mut machine, 3, kept(false)), [], "it does not count");
+    assert_eq!(tell(&mut machine, ms(101), Event::Kept(own)), []);
+    assert_eq!(answered(&mut machine, 2, kept(true)), [], "nothing was said of that");
+    let second = answered(&mut machine, 1, kept(false));
+    let to = asks(&[1, 2, 3], &next);
+    assert_eq!(second, [&to[..], &[Action::Keep(next.clone())]].concat());
+    assert_eq!(answered(&mut machine, 1, kept(true)), []);
+    assert_eq!(answered(&mut machine, 2, kept(true)), [], "a majority of three, not of four");
+    let agreed = tell(&mut machine, ms(101), Event::Kept(next.clone()));
+    assert_eq!(agreed, [Action::Agreed(next.clone()), Action::Drain(TERM, NodeId(0))]);
+    assert_eq!(machine.group().majority(), 2, "this term counts as before");
+    assert_eq!(
+        tell(&mut machine, ms(102), Event::HandOver(NodeId(1))),
+        [Action::Decline(longarm_wire::Stay::Busy)]
+    );
+
+    tell(&mut machine, ms(103), Event::Drained(TERM));
+    let term = Term::new(2, NodeId(0));
+    let parted = tell(&mut machine, ms(104), Event::Parted(TERM));
+    assert_eq!(parted, [Action::StepDown(TERM), Action::Promise(term)]);
+    let asked = tell(&mut machine, ms(104), Event::Promised(term));
+    let ask = |node| Action::Ask(NodeId(node), Ask::Promise { term, members: next.clone() });
+    assert_eq!(asked, [1, 2, 3].map(ask));
+    assert_eq!((machine.group().majority(), machine.change()), (3, None));
+}
+
+#[test]
+fn who_removes_itself_lets_another_lead_the_next_term() {
+    let mut machine = leader(&[0, 1, 2], &[1, 2]);
+    tell(&mut machine, ms(101), Event::Wish(Wish::Remove(NodeId(0))));
+    tell(&mut machine, ms(101), Event::Kept(set(TERM, false, &[0, 1, 2])));
+    answered(&mut machine, 1, kept(false));
+    tell(&mut machine, ms(101), Event::Kept(set(TERM, true, &[1, 2])));
+    assert_eq!(answered(&mut machine, 2, kept(true)), [], "one of the two that are left");
+    let agreed = answered(&mut machine, 1, kept(true));
+    assert_eq!(agreed.last(), Some(&Action::Drain(TERM, NodeId(1))));
+    tell(&mut machine, ms(102), Event::Drained(TERM));
+    let parted = tell(&mut machine, ms(103), Event::Parted(TERM));
+    assert_eq!(parted, [Action::StepDown(TERM), Action::Ask(NodeId(1), Ask::Stand { term: TERM })]);
+    assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it stands no more");
+    assert_eq!(machine.kind(), RoleKind::Follower);
+}
+
+#[test]
+fn what_makes_no_sense_is_denied() {
+    let mut machine = leader(&[0, 1, 2], &[1]);
+    assert_eq!(denied(&mut machine, Wish::Add(member(1))), Some(Deny::Member));
+    assert_eq!(denied(&mut machine, Wish::Remove(NodeId(7))), Some(Deny::Stranger));
+    assert_eq!(denied(&mut machine, Wish::Remove(NodeId(1))), Some(Deny::Behind), "2 is not in sync");
+    assert_eq!(denied(&mut machine, Wish::Remove(NodeId(2))), None, "it is to go");
+    assert_eq!(denied(&mut machine, Wish::Add(member(4))), Some(Deny::Busy));
+    let mut alone = leader(&[0], &[]);
+    assert_eq!(denied(&mut alone, Wish::Remove(NodeId(0))), Some(Deny::Last));
+    let mut most = leader(&[0, 1, 2, 3, 4, 5, 6, 7, 8], &[1, 2, 3, 4]);
+    assert_eq!(denied(&mut most, Wish::Add(member(9))), Some(Deny::Full));
+}
+
+#[test]
+fn it_is_given_up_in_time_and_not_once_others_may_have_kept_it() {
+    let mut machine = leader(&[0, 1, 2], &[1, 2]);
+    tell(&mut machine, ms(101), Event::Wish(Wish::Add(member(3))));
+    machine.progress(ms(150));
+    assert_eq!(tell(&mut machine, ms(200), Event::Tick(Beat::default())), [], "it is being given something");
+    let late = tell(&mut machine, ms(230), Event::Tick(Beat::default()));
+    assert_eq!(late, [Action::Dismiss(NodeId(3)), Action::Deny(Deny::Late)]);
+    tell(&mut machine, ms(231), Event::Wish(Wish::Remove(NodeId(2))));
+    assert_eq!(tell(&mut machine, ms(231), Event::Unkept), []);
+    let own = set(TERM, false, &[0, 1, 2]);
+    let again = [&asks(&[1, 2], &own)[..], &[Action::Keep(own)]].concat();
+    assert_eq!(tell(&mut machine, ms(250), Event::Tick(Beat::default())), again, "they are asked again");
+    answered(&mut machine, 1, kept(false));
+    answered(&mut machine, 2, kept(false));
+    let stage = machine.change().expect("under way").stage;
+    assert!(matches!(stage, Stage::Proposing(_)), "{stage:?}");
+    let next = set(TERM, true, &[0, 1]);
+    let again = [&asks(&[1, 2], &next)[..], &[Action::Keep(next)]].concat();
+    assert_eq!(tell(&mut machine, ms(9_000), Event::Tick(Beat::default())), again, "and again");
+}
+
+/// Raft's bug of changes of one server: two leaders each want one of four to go, and each was heard by one
+/// other. Sets of three of four need not have a majority's member in common.
+#[test]
+fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
+    let (first, second) = (Term::new(1, NodeId(0)), Term::new(2, NodeId(1)));
+    let unheard = set(first, true, &[1, 2, 3]);
+    let confirmed = set(second, false, &[0, 1, 2, 3]);
+    assert!(confirmed.is_newer(&unheard) && unheard.is_newer(&members(&[0, 1, 2, 3])));
+    let third = Term::new(3, NodeId(2));
+    let who = (NodeId(3), confirmed.clone());
+    let mut machine = Machine::new(who, TIMING, second, Some(second), 3, ms(0));
+    let ask = Ask::Promise { term: third, members: unheard };
+    let said = tell(&mut machine, ms(100), Event::Asked(NodeId(2), ask));
+    assert_eq!(said, [Action::Answer(NodeId(2), Answer::Members { members: confirmed })]);
+    assert_eq!(machine.promised(), second);
+}
+
+#[test]
+fn a_replica_that_was_removed_hears_so_and_is_quiet() {
+    let newer = set(Term::new(5, NodeId(1)), true, &[1, 2]);
+    let mut machine =
+        Machine::new((NodeId(0), members(&[0, 1, 2])), TIMING, Term::ZERO, Some(Term::ZERO), 3, ms(0));
+    let asked = tell(&mut machine, ms(100), Event::Tick(Beat::default()));
+    assert_eq!(asked.len(), 2, "it canvasses");
+    tell(&mut machine, ms(100), Event::Answered(NodeId(1), Answer::Members { members: newer.clone() }));
+    assert_eq!((machine.kind(), machine.members()), (RoleKind::Follower, &newer));
+    for at in [101, 1_000, 10_000] {
+        assert_eq!(tell(&mut machine, ms(at), Event::Tick(Beat::default())), []);
+    }
+}
+
+#[test]
+fn one_that_was_told_of_no_replicas_is_synced_and_then_one_of_them() {
+    let mut machine = Machine::new((NodeId(3), Members::default()), TIMING, Term::ZERO, None, 3, ms(0));
+    assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it stands not");
+    let own = members(&[0, 1, 2]);
+    let ask = Ask::Sync { term: TERM, base: Term::ZERO, cuts: vec![], streams: 1, members: own.clone() };
+    assert_eq!(tell(&mut machine, ms(901), Event::Asked(NodeId(0), ask)), [Action::Promise(TERM)]);
+    assert_eq!(machine.members(), &own, "kept with the promise");
+    let prepared = tell(&mut machine, ms(901), Event::Promised(TERM));
+    assert!(matches!(prepared[..], [Action::Prepare(_)]), "{prepared:?}");
+    tell(&mut machine, ms(902), Event::Asked(NodeId(0), Ask::Adopt { term: TERM, reclaimed: 0 }));
+    assert_eq!(tell(&mut machine, ms(1_900), Event::Tick(Beat::default())), [], "it is none of them");
+    let next = set(TERM, true, &[0, 1, 2, 3]);
+    let keep = Event::Asked(NodeId(0), Ask::Members { members: next.clone() });
+    assert_eq!(tell(&mut machine, ms(1_901), keep), [Action::Keep(next.clone())]);
+    let said = tell(&mut machine, ms(1_901), Event::Kept(next));
+    assert_eq!(said, [Action::Answer(NodeId(0), kept(true))]);
+    assert_eq!(tell(&mut machine, ms(2_900), Event::Tick(Beat::default())).len(), 3, "it asks the others");
+}

@@ -1,0 +1,106 @@
+//! Who the replicas of a group are, and as of when: what a replica keeps beside its promise.
+//!
+//! `term u64 | changed u64 | count u64`, then for each `node u32 | len u32` and the text of its address.
+
+use longarm_base::{NodeId, Term};
+
+use crate::codec::{Bad, Fields, Out, node, take_term};
+
+/// Most replicas of a group.
+pub const MEMBERS_MAX: usize = 9;
+/// Longest text of an address.
+pub const ADDRESS_MAX: usize = 1 << 10;
+
+/// A replica, and where it is.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct MemberAt {
+    /// Its name.
+    pub node: NodeId,
+    /// Where the others, and clients, find it: text that nothing here looks into.
+    pub address: String,
+}
+
+/// The replicas of a group, as of a term.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Members {
+    /// The term whose leader said so; zero: they are those that the group began with.
+    pub term: Term,
+    /// They are what that leader makes of those that its own term has.
+    pub changed: bool,
+    /// Who they are; nobody, if a replica has not been told yet.
+    pub list: Vec<MemberAt>,
+}
+
+impl MemberAt {
+    pub(crate) fn put(&self, out: &mut Out) {
+        out.u32(u32::from(self.node.0));
+        out.u32(self.address.len() as u32);
+        out.0.extend_from_slice(self.address.as_bytes());
+    }
+
+    pub(crate) fn take(fields: &mut Fields<'_>) -> Result<MemberAt, Bad> {
+        let (node, len) = (node(fields.u32()?)?, fields.u32()? as usize);
+        if len > ADDRESS_MAX {
+            return Err(Bad("an address too long"));
+        }
+        let address = String::from_utf8(fields.bytes(len)?.to_vec());
+        Ok(MemberAt { node, address: address.map_err(|_| Bad("an address that is no text"))? })
+    }
+}
+
+impl Members {
+    /// Whether these are to be taken in place of others.
+    pub fn is_newer(&self, than: &Members) -> bool {
+        let rank = |members: &Members| (members.term, members.changed, !members.list.is_empty());
+        rank(self) > rank(than)
+    }
+
+    /// Whether it is one of them.
+    pub fn has(&self, node: NodeId) -> bool {
+        self.list.iter().any(|member| member.node == node)
+    }
+
+    /// The bytes of them.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Out(Vec::with_capacity(24 + 40 * self.list.len()));
+        self.put(&mut out);
+        out.0
+    }
+
+    /// Takes bytes apart.
+    pub fn decode(bytes: &[u8]) -> Result<Members, Bad> {
+        let mut fields = Fields(bytes);
+        let members = Members::take(&mut fields)?;
+        fields.end()?;
+        Ok(members)
+    }
+
+    pub(crate) fn put(&self, out: &mut Out) {
+        out.u64(self.term.bits());
+        out.u64(u64::from(self.changed));
+        out.u64(self.list.len() as u64);
+        self.list.iter().for_each(|member| member.put(out));
+    }
+
+    pub(crate) fn take(fields: &mut Fields<'_>) -> Result<Members, Bad> {
+        let term = take_term(fields)?;
+        let changed = match fields.u64()? {
+            0 => false,
+            1 => true,
+            _ => return Err(Bad("neither changed nor not")),
+        };
+        let count = fields.u64()?;
+        if count > MEMBERS_MAX as u64 {
+            return Err(Bad("more members than a group may have"));
+        }
+        let mut members = Members { term, changed, list: Vec::new() };
+        for _ in 0..count {
+            let member = MemberAt::take(fields)?;
+            if members.has(member.node) {
+                return Err(Bad("a member twice"));
+            }
+            members.list.push(member);
+        }
+        Ok(members)
+    }
+}
