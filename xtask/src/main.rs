@@ -27,9 +27,10 @@ cargo x sim [--scenario S] [--seeds A..B]
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
 cargo x spec [NAME | --all]     model-check the TLA+ specifications of docs/spec: what CI has of them, one,
                                 or all; needs Java
-cargo x torture [--transport shm|tcp] [--seconds N] [OPTION]...
+cargo x torture [--transport shm|tcp|verbs] [--seconds N] [OPTION]...
                                 kill, stop and cut off the replicas of a group, and judge what its
-                                clients saw (see longarm torture --help)
+                                clients saw (see longarm torture --help); over verbs, in such a machine
+                                as cargo x vm makes
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]
                                 run fuzz targets (all; 60 s each), with nightly Rust

@@ -22,7 +22,7 @@ const SUITES: &[Suite] = &[
 ];
 /// Bound on the machine, in seconds: an emulated machine on a busy host is slow, and groups of processes are
 /// slowest there.
-const LIMIT: &str = "900";
+const LIMIT: u32 = 900;
 
 struct Suite {
     package: &'static str,
@@ -35,7 +35,9 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     if !args.is_empty() {
         return Err("cargo x rdma takes no arguments: it runs all RDMA tests".into());
     }
-    let mut script = "bad=0\n".to_string();
+    // The tests know the devices by variables.
+    let mut script =
+        "bad=0; export LONGARM_VERBS_DEVICES=rxe0,rxe1 LONGARM_VERBS_NODES=rxe1,rxe2,rxe3\n".to_string();
     for suite in SUITES {
         let binary = build(root, suite)?;
         // The tests of a crate expect to be where cargo would start them; one at a time, because some cut the
@@ -50,7 +52,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     }
     script.push_str("exit $bad\n");
     let start = Instant::now();
-    let status = in_machine(&script)?;
+    let status = in_machine(LIMIT, &script)?;
     println!("cargo x rdma: {} in {:.0} s", verdict(status), start.elapsed().as_secs_f64());
     Ok(status.success())
 }
@@ -85,13 +87,11 @@ fn executable(said: &str) -> Option<&str> {
     line.rsplit_once('(')?.1.strip_suffix(')')
 }
 
-/// Runs a script in a machine with four devices, which the tests know by variables.
-fn in_machine(script: &str) -> Result<ExitStatus, String> {
+/// Runs a script in a machine with four devices, rxe0 to rxe3, for so many seconds at most.
+pub fn in_machine(limit: u32, script: &str) -> Result<ExitStatus, String> {
     let ourselves = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
     Command::new(ourselves)
-        .args(["vm", "-n", "4", "-m", "2560", "-t", LIMIT, "--", "sh", "-c", script])
-        .env("LONGARM_VERBS_DEVICES", "rxe0,rxe1")
-        .env("LONGARM_VERBS_NODES", "rxe1,rxe2,rxe3")
+        .args(["vm", "-n", "4", "-m", "2560", "-t", &limit.to_string(), "--", "sh", "-c", script])
         .status()
         .map_err(|error| format!("cannot run cargo x vm: {error}"))
 }

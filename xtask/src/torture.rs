@@ -1,13 +1,31 @@
 //! `cargo x torture`: real processes of a group, killed, stopped and cut off, while clients note what they
 //! see (`longarm torture`, optimised). `--seconds N` is how long; what else follows goes to that program.
+//! Over verbs it happens in a virtual machine with RDMA devices, at times that such a machine can keep.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use crate::rdma::in_machine;
 
 /// How long CI does it, over each transport.
 const CI: &str = "20s";
 /// Times of a group in CI: whatever else runs there must not make a leader look lost.
 const PATIENT: &[&str] = &["--suspect", "400ms", "--election", "2s"];
+
+/// What is different in an emulated machine, unless it is said otherwise.
+const EMULATED: &[(&str, &str)] = &[
+    ("--time", "60s"),
+    ("--clients", "8"),
+    ("--replica-memory", "64MiB"),
+    ("--replica-workers", "1"),
+    ("--lease", "1500ms"),
+    ("--heartbeat", "100ms"),
+    ("--suspect", "2500ms"),
+    ("--election", "10s"),
+    ("--replica-devices", "rxe1,rxe2,rxe3"),
+];
+/// Seconds that an emulated machine may take besides the faults: to begin, and to come to an end.
+const MARGIN: u32 = 600;
 
 /// Runs it; `Ok(true)` if every answer was explained. `--ci`: a short one over each transport.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
@@ -28,7 +46,28 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
         };
         return Ok(over("shm")? && over("tcp")?);
     }
-    torture(&translated(args)?)
+    let words = translated(args)?;
+    if words.windows(2).any(|pair| pair == ["--transport", "verbs"]) {
+        let (seconds, words) = emulated(words)?;
+        let program = target.join("release/longarm");
+        let script =
+            format!("LONGARM_VERBS_DEVICE=rxe0 exec '{}' torture {}", program.display(), words.join(" "));
+        return Ok(in_machine(seconds + MARGIN, &script)?.success());
+    }
+    torture(&words)
+}
+
+/// What an emulated machine is to run, and how many seconds faults strike there.
+fn emulated(mut words: Vec<String>) -> Result<(u32, Vec<String>), String> {
+    for (option, value) in EMULATED {
+        if !words.iter().any(|word| word == option) {
+            words.extend([option.to_string(), value.to_string()]);
+        }
+    }
+    let time =
+        words.iter().skip_while(|word| *word != "--time").nth(1).and_then(|time| time.strip_suffix('s'));
+    let seconds = time.and_then(|time| time.parse().ok());
+    Ok((seconds.ok_or("over verbs, --time wants whole seconds, such as 600s")?, words))
 }
 
 /// `--seconds N` is `--time Ns`.
@@ -51,5 +90,8 @@ fn translated(args: &[&str]) -> Result<Vec<String>, String> {
 fn seconds_are_a_time() {
     let words = translated(&["--transport", "tcp", "--seconds", "600"]).expect("good words");
     assert_eq!(words, ["--transport", "tcp", "--time", "600s"]);
+    let (seconds, words) = emulated(words).expect("good words");
+    assert_eq!((seconds, &words[4..6]), (600, &["--clients".to_string(), "8".to_string()][..]));
+    assert!(emulated(vec!["--time".into(), "5m".into()]).is_err());
     assert!(translated(&["--seconds"]).is_err() && translated(&["--seconds", "soon"]).is_err());
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use clap::value_parser;
+use longarm_fabric::{Address, verbs};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::cluster::Times;
@@ -16,7 +17,7 @@ use crate::config::Config;
 use crate::config::units::show_duration;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
-use crate::torture::{Kind, Options, SERVICE_MAX, SYNC_MAX, Torture};
+use crate::torture::{Bounds, Kind, Options, Over, Torture};
 
 /// What it does.
 pub const ABOUT: &str = "Start a group, kill, stop and cut off its replicas, and judge what clients saw";
@@ -27,9 +28,13 @@ pub const ABOUT: &str = "Start a group, kill, stop and cut off its replicas, and
                   come back; then the log of the run is kept. Gaps are the longest time without an answer to \
                   a client that does nothing but PUT (GET), from a fault until all replicas are in sync.")]
 pub struct Args {
-    /// Over shared memory, or over TCP through relays that can be cut
+    /// Over shared memory, over TCP through relays that can be cut, or over RDMA
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
     pub transport: Transport,
+
+    /// For --transport verbs: the RDMA devices of the replicas, of which `cargo x vm` makes some
+    #[arg(long, value_name = "DEVICE", value_delimiter = ',')]
+    pub replica_devices: Vec<String>,
 
     /// How long faults strike
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
@@ -72,6 +77,9 @@ pub struct Args {
     pub times: Times,
 }
 
+/// The first replica's port on its device, over RDMA.
+const PORT: u16 = 7301;
+
 /// How processes reach each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub enum Transport {
@@ -79,6 +87,8 @@ pub enum Transport {
     Shm,
     /// TCP.
     Tcp,
+    /// RDMA, from the device of --verbs-device to those of --replica-devices.
+    Verbs,
 }
 
 /// Runs it.
@@ -90,7 +100,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     }
     let options = options(&args, stop)?;
     if !output.json() {
-        output.line(&head(&args))?;
+        output.line(&head(&args, options.over.name()))?;
     }
     let mut torture = Torture::begin(options, config)?;
     if args.keep {
@@ -134,15 +144,20 @@ fn kept(failure: Failure, torture: &mut Torture) -> Failure {
 }
 
 fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
-    let tcp = args.transport == Transport::Tcp;
-    let networked = if tcp { Kind::OF_A_NETWORK } else { &[] };
-    if let Some(kind) = args.only.iter().find(|kind| !tcp && Kind::OF_A_NETWORK.contains(kind)) {
-        let text = format!("{}: there is no network to cut over shm", kind.what());
+    let (over, cuts) = match args.transport {
+        Transport::Shm => (Over::Shm, &[][..]),
+        Transport::Tcp => (Over::Tcp, Kind::OF_A_NETWORK),
+        Transport::Verbs => (Over::Verbs(devices(args)?), Kind::OF_A_BRIDGE),
+    };
+    if let Some(kind) =
+        args.only.iter().find(|kind| Kind::OF_A_NETWORK.contains(kind) && !cuts.contains(kind))
+    {
+        let text = format!("{}: there is no network to cut like this over {}", kind.what(), over.name());
         return Err(Failure::new(Exit::Usage, text).hint("add --transport tcp"));
     }
-    let all = || [Kind::ON_ONE_MACHINE, networked].concat();
+    let all = || [Kind::ON_ONE_MACHINE, cuts].concat();
     Ok(Options {
-        tcp,
+        over,
         time: args.time,
         replicas: args.replicas,
         clients: args.clients.into(),
@@ -155,9 +170,30 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
     })
 }
 
-fn head(args: &Args) -> String {
+/// The device of each replica, and where it listens.
+fn devices(args: &Args) -> Result<Vec<(String, Address)>, Failure> {
+    let (names, wanted) = (&args.replica_devices, usize::from(args.replicas));
+    if names.len() != wanted {
+        let text = format!("--replica-devices: {} are named, and there are {wanted} replicas", names.len());
+        return Err(Failure::new(Exit::Usage, text).hint("the machine of `cargo x vm -n 4` has rxe0 to rxe3"));
+    }
+    let found = verbs::survey()
+        .map_err(|error| Failure::new(Exit::System, format!("there are no RDMA devices: {error}")))?;
+    let place = |(port, name): (u16, &String)| {
+        let device = found.iter().find(|device| device.device == *name);
+        let mut gids = device.iter().flat_map(|device| &device.ports).flat_map(|(_, gids)| gids);
+        let address = gids.find_map(|gid| gid.ipv4()).ok_or_else(|| {
+            Failure::new(Exit::Usage, format!("--replica-devices: {name} has no IPv4 address"))
+                .hint("`longarm doctor` shows what devices there are")
+        })?;
+        Ok((name.clone(), Address::Verbs(format!("{address}:{port}"))))
+    };
+    (PORT..).zip(names).map(place).collect()
+}
+
+fn head(args: &Args, transport: &str) -> String {
     let Times { lease, heartbeat, suspect, election } = &args.times;
-    let transport = if args.transport == Transport::Tcp { "tcp, through relays" } else { "shm" };
+    let bounds = Bounds::of(&args.times.timing());
     let times = [lease, heartbeat, suspect, election].map(|time| show_duration(*time));
     let [lease, heartbeat, suspect, election] = times;
     format!(
@@ -167,8 +203,8 @@ fn head(args: &Args) -> String {
         args.replicas,
         args.clients,
         args.seed,
-        SERVICE_MAX.0 / 1_000_000_000,
-        SYNC_MAX.0 / 1_000_000_000
+        bounds.service.0 / 1_000_000_000,
+        bounds.sync.0 / 1_000_000_000
     )
 }
 

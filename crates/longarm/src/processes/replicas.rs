@@ -21,6 +21,8 @@ pub struct Plan {
     pub timing: Timing,
     /// Where each replica listens, numbered from 1; `None` for sockets in the group's directory.
     pub listen: Option<Vec<Address>>,
+    /// The RDMA device of each; none where there is no need.
+    pub devices: Vec<String>,
     /// How many replicas there are.
     pub count: u8,
     /// Bytes of memory of each.
@@ -106,6 +108,11 @@ impl Replicas {
         &self.cluster
     }
 
+    /// Those addresses.
+    pub fn addresses(&self) -> Vec<Address> {
+        self.cluster.nodes.iter().map(|node| node.address.clone()).collect()
+    }
+
     /// Its file.
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("group.toml")
@@ -137,11 +144,13 @@ impl Replicas {
         };
         let (memory, workers) = (self.plan.memory.to_string(), self.plan.workers.to_string());
         let data = self.directory.path().join(format!("node-{node}"));
+        let device = self.plan.devices.get(usize::from(node.0) - 1).cloned();
         let (journal, one) = (self.journal.clone(), self.node(node));
         assert!(one.child.is_none(), "node {node} runs already");
         let mut command = server()?;
         command.arg("--cluster").arg(&one.file).arg("--data").arg(data);
         command.args(["--node", &node.to_string(), "--memory", &memory, "--workers", &workers]);
+        command.args(device.iter().flat_map(|device| ["--verbs-device", device]));
         let mut child = command.stderr(Stdio::piped()).spawn().map_err(system)?;
         let said = child.stderr.take();
         one.child = Some(child);

@@ -5,8 +5,10 @@ use std::time::Duration;
 use longarm_base::NodeId;
 use rustix::process::Signal;
 
+use super::bridge::Bridge;
 use super::relay::Network;
 use crate::commands::demo::data::Numbers;
+use crate::output::Failure;
 use crate::processes::Replicas;
 
 /// A kind of fault.
@@ -54,6 +56,9 @@ impl Kind {
         Kind::ResetLeader,
     ];
 
+    /// What a bridge of RDMA devices adds.
+    pub const OF_A_BRIDGE: &[Kind] = &[Kind::CutLeader, Kind::CutFollower];
+
     /// In words.
     pub fn what(self) -> &'static str {
         match self {
@@ -82,6 +87,16 @@ impl Kind {
             Kind::KillLeader | Kind::EndLeader | Kind::StopLeader | Kind::KillLeaderOfTwo | Kind::CutLeader
         )
     }
+}
+
+/// What can be cut between processes.
+pub enum Cables {
+    /// Nothing.
+    None,
+    /// TCP connections through relays, each way by itself.
+    Relays(Network),
+    /// RDMA devices from all others.
+    Bridge(Bridge),
 }
 
 /// Whom it strikes, and for how long.
@@ -122,7 +137,7 @@ impl Fault {
     }
 
     /// Strikes. Gives those who lose their memory by it.
-    pub fn strike(&self, replicas: &mut Replicas, network: Option<&Network>) -> Vec<NodeId> {
+    pub fn strike(&self, replicas: &mut Replicas, cables: &Cables) -> Result<Vec<NodeId>, Failure> {
         let (leader, follower) = (self.leader, self.follower);
         match self.kind {
             Kind::Nothing => {}
@@ -135,16 +150,18 @@ impl Fault {
                 replicas.signal(follower, Signal::STOP);
                 replicas.signal(leader, Signal::KILL);
             }
-            _ => {
-                let network = network.expect("only a network has such faults");
-                self.cut(replicas, network);
-            }
+            _ => match cables {
+                Cables::None => unreachable!("there is no network that has such faults"),
+                Cables::Relays(network) => self.cut(replicas, network),
+                Cables::Bridge(bridge) if self.kind == Kind::CutLeader => bridge.cut(leader.0)?,
+                Cables::Bridge(bridge) => bridge.cut(follower.0)?,
+            },
         }
-        match self.kind {
+        Ok(match self.kind {
             Kind::KillLeader | Kind::EndLeader | Kind::KillLeaderOfTwo => vec![leader],
             Kind::KillFollower => vec![follower],
             _ => Vec::new(),
-        }
+        })
     }
 
     fn cut(&self, replicas: &Replicas, network: &Network) {
@@ -166,14 +183,19 @@ impl Fault {
     }
 
     /// It is over; processes that it ended are still to be started.
-    pub fn heal(&self, replicas: &mut Replicas, network: Option<&Network>) {
+    pub fn heal(&self, replicas: &mut Replicas, cables: &Cables) -> Result<(), Failure> {
         match self.kind {
             Kind::StopLeader | Kind::BlinkLeader => replicas.signal(self.leader, Signal::CONT),
             Kind::StopFollower | Kind::KillLeaderOfTwo => replicas.signal(self.follower, Signal::CONT),
             _ => {}
         }
-        if let Some(network) = network {
-            network.mend();
+        match cables {
+            Cables::None => Ok(()),
+            Cables::Relays(network) => {
+                network.mend();
+                Ok(())
+            }
+            Cables::Bridge(bridge) => bridge.mend(),
         }
     }
 }

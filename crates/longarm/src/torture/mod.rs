@@ -1,12 +1,14 @@
 //! A group of replicas as processes, struck by one fault after the other, while clients note what they see.
 //!
-//! [`fault`] is what can happen, [`relay`] a network whose cables can be pulled, [`client`] who notes,
-//! [`stage`] what the threads share, [`held`] what processes hold, [`report`] what came of it.
+//! [`fault`] is what can happen, [`relay`] a network whose cables can be pulled, [`bridge`] one of RDMA
+//! devices, [`client`] who notes, [`stage`] what the threads share, [`held`] what processes hold, [`report`]
+//! what came of it.
 //!
 //! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
 //! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
 //! started again.
 
+mod bridge;
 mod client;
 mod fault;
 mod held;
@@ -34,20 +36,15 @@ use crate::commands::demo::data::Numbers;
 use crate::config::Config;
 use crate::output::{Exit, Failure};
 use crate::processes::{Plan, Replicas};
+use bridge::Bridge;
 use client::{Notes, Way, Worker, look_at_all};
-use fault::Fault;
 pub use fault::Kind;
+use fault::{Cables, Fault};
 use held::{Held, Watch};
 use relay::{Network, free_ports};
 pub use report::{Report, Struck};
 use stage::{Probe, Stage};
 
-/// Service is back within this, once a fault is over.
-pub const SERVICE_MAX: Nanos = Nanos::from_millis(10_000);
-/// All replicas are in sync within this, once a fault is over.
-pub const SYNC_MAX: Nanos = Nanos::from_millis(60_000);
-/// Bounds on an operation, for every other client: so that some are in doubt, and some are not.
-const TIMEOUTS: [Duration; 2] = [Duration::from_secs(10), Duration::from_millis(300)];
 /// Between two looks at the processes, and at how the group stands.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOK_AT_GROUP: Nanos = Nanos::from_millis(25);
@@ -60,10 +57,62 @@ const ROUND: Nanos = Nanos::from_millis(2_000);
 /// What a replica may hold beyond the memory that it, and over shm all of its group, were given.
 const SPARE: Held = Held { memory: 256 << 20, descriptors: 512, threads: 128 };
 
+/// How long things may take, at the times of the group: who grants it long elections has a slow machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Service is back within this, once a fault is over.
+    pub service: Nanos,
+    /// All replicas are in sync within this, once a fault is over.
+    pub sync: Nanos,
+    /// A replica answers within this how it stands.
+    pub answer: Duration,
+    /// Bounds on an operation, for every other client: so that some are in doubt, and some are not.
+    pub timeouts: [Duration; 2],
+}
+
+impl Bounds {
+    /// At these times.
+    pub fn of(timing: &Timing) -> Bounds {
+        let election = timing.election;
+        let service = Nanos(4 * election.0).max(Nanos::from_millis(10_000));
+        Bounds {
+            service,
+            sync: Nanos(12 * election.0).max(Nanos::from_millis(60_000)),
+            answer: Duration::from_nanos(election.0).max(Duration::from_secs(1)),
+            timeouts: [
+                Duration::from_nanos(service.0),
+                Duration::from_nanos(election.0 / 10).max(Duration::from_millis(300)),
+            ],
+        }
+    }
+}
+
+/// How processes reach each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// By shared memory.
+    Shm,
+    /// By TCP, through relays.
+    Tcp,
+    /// By RDMA: the device of each replica, and where it listens.
+    Verbs(Vec<(String, Address)>),
+}
+
+impl Over {
+    /// For people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Over::Shm => "shm",
+            Over::Tcp => "tcp, through relays",
+            Over::Verbs(_) => "verbs",
+        }
+    }
+}
+
 /// What a run is to be.
 pub struct Options {
-    /// Whether processes talk over TCP, through relays; over shared memory otherwise.
-    pub tcp: bool,
+    /// How processes reach each other.
+    pub over: Over,
     /// How long faults strike.
     pub time: Duration,
     /// How many replicas.
@@ -87,11 +136,12 @@ pub struct Options {
 /// A group under torture.
 pub struct Torture {
     options: Options,
+    bounds: Bounds,
     // Clients end before the network, and the network before the replicas.
     clients: Vec<JoinHandle<Notes>>,
     stage: Arc<Stage>,
     way: Way,
-    network: Option<Network>,
+    cables: Cables,
     replicas: Replicas,
     /// Settings of whoever asks how the group stands.
     config: Config,
@@ -120,24 +170,41 @@ impl Drop for Torture {
 impl Torture {
     /// A group that is in sync, and nobody asks anything of it yet.
     pub fn begin(options: Options, config: &Config) -> Result<Torture, Failure> {
-        let ports = if options.tcp { Some(free_ports(options.replicas)?) } else { None };
-        let listen = |port: &u16| Address::Tcp(format!("127.0.0.1:{port}"));
-        let mut replicas = Replicas::draw(Plan {
+        let mut plan = Plan {
             name: "torture",
             timing: options.timing,
-            listen: ports.as_ref().map(|ports| ports.iter().map(listen).collect()),
+            listen: None,
+            devices: Vec::new(),
             count: options.replicas,
             memory: options.memory,
             workers: options.workers,
-        })?;
-        let network = ports.as_ref().map(|_| Network::new(options.replicas));
-        let mut addresses = replicas.cluster().nodes.iter().map(|node| node.address.clone()).collect();
-        if let (Some(network), Some(ports)) = (&network, &ports) {
-            addresses = lay(network, &mut replicas, ports)?;
-        }
+        };
+        let (replicas, cables, addresses) = match &options.over {
+            Over::Shm => {
+                let replicas = Replicas::draw(plan)?;
+                let addresses = replicas.addresses();
+                (replicas, Cables::None, addresses)
+            }
+            Over::Tcp => {
+                let ports = free_ports(options.replicas)?;
+                let listen = |port: &u16| Address::Tcp(format!("127.0.0.1:{port}"));
+                plan.listen = Some(ports.iter().map(listen).collect());
+                let (mut replicas, network) = (Replicas::draw(plan)?, Network::new(options.replicas));
+                let addresses = lay(&network, &mut replicas, &ports)?;
+                (replicas, Cables::Relays(network), addresses)
+            }
+            Over::Verbs(devices) => {
+                let (names, addresses): (Vec<_>, Vec<_>) = devices.iter().cloned().unzip();
+                let bridge = Bridge::of(&names)?;
+                bridge.mend()?;
+                (plan.listen, plan.devices) = (Some(addresses.clone()), names);
+                (Replicas::draw(plan)?, Cables::Bridge(bridge), addresses)
+            }
+        };
+        let bounds = Bounds::of(&options.timing);
         let mut config = config.clone();
         (config.cluster, config.secret_file) = (None, None);
-        config.timeout = Duration::from_secs(1);
+        config.timeout = bounds.answer;
         let way = Way {
             transport: connect::transport(&config)?,
             addresses,
@@ -146,10 +213,11 @@ impl Torture {
         let (chance, round) = (Numbers(options.seed), now());
         let mut torture = Torture {
             options,
+            bounds,
             clients: Vec::new(),
             stage: Arc::default(),
             way,
-            network,
+            cables,
             replicas,
             config,
             chance,
@@ -172,7 +240,7 @@ impl Torture {
     pub fn config(&self) -> Config {
         let mut config = self.config.clone();
         config.cluster = Some(self.replicas.file());
-        config.timeout = TIMEOUTS[0];
+        config.timeout = self.bounds.timeouts[0];
         config
     }
 
@@ -202,7 +270,8 @@ impl Torture {
         for (number, probe) in (1..).zip(roles) {
             let mut way = self.way.clone();
             way.options.name = format!("torture {number}");
-            way.options.timeout = if probe.is_some() { TIMEOUTS[0] } else { TIMEOUTS[number as usize % 2] };
+            let patient = probe.is_some() || number % 2 == 0;
+            way.options.timeout = self.bounds.timeouts[usize::from(!patient)];
             let (stage, chance) = (self.stage.clone(), Numbers(self.chance.below(u64::MAX)));
             let worker = Worker { number, probe, way, stage, chance };
             let thread = std::thread::Builder::new().name(format!("client-{number}"));
@@ -227,10 +296,10 @@ impl Torture {
         let line = format!("{}: leader {leader}, follower {}", fault.kind.what(), fault.follower);
         self.replicas.journal().note("fault", &line);
         let at = now();
-        let losing = fault.strike(&mut self.replicas, self.network.as_ref());
+        let losing = fault.strike(&mut self.replicas, &self.cables)?;
         self.told.extend(losing);
         self.pass(Nanos(fault.lasts.as_nanos() as u64))?;
-        fault.heal(&mut self.replicas, self.network.as_ref());
+        fault.heal(&mut self.replicas, &self.cables)?;
         let over = now();
         self.replicas.journal().note("fault", "is over");
         let standing = self.recover(over)?;
@@ -276,7 +345,7 @@ impl Torture {
             let node = ended.node;
             self.replicas.journal().note("fault", &format!("node {node} ended: {}", ended.status));
             if !self.told.remove(&node) {
-                if self.options.tcp || !ended.was_killed() {
+                if self.options.over != Over::Shm || !ended.was_killed() {
                     let text = format!("node {node} ended by itself: {}", ended.status);
                     return Err(Failure::new(Exit::Corrupt, text));
                 }
@@ -306,7 +375,7 @@ impl Torture {
 
     fn start(&mut self, node: NodeId) -> Result<(), Failure> {
         self.replicas.start(node)?;
-        if let (Some(network), Some(pid)) = (&self.network, self.replicas.pid(node)) {
+        if let (Cables::Relays(network), Some(pid)) = (&self.cables, self.replicas.pid(node)) {
             network.learn(node.0, pid);
         }
         Ok(())
@@ -342,14 +411,15 @@ impl Torture {
             if self.is_unwanted() {
                 return Err(Failure::new(Exit::System, "interrupted; the replicas are stopped"));
             }
-            if !serves && waited > SERVICE_MAX {
-                let text = format!("no service within {} ms after a fault", SERVICE_MAX.0 / 1_000_000);
+            let Bounds { service, sync, .. } = self.bounds;
+            if !serves && waited > service {
+                let text = format!("no service within {} ms after a fault", service.0 / 1_000_000);
                 return Err(Failure::new(Exit::Corrupt, text));
             }
-            if waited > SYNC_MAX {
+            if waited > sync {
                 let text = format!(
                     "not in sync within {} s after a fault: only {:?} are, led by {:?}",
-                    SYNC_MAX.0 / 1_000_000_000,
+                    sync.0 / 1_000_000_000,
                     standing.in_sync,
                     standing.leader
                 );
@@ -418,7 +488,7 @@ impl Torture {
 
     fn beyond(&self) -> Option<String> {
         // Over shm a leader maps the memory of all.
-        let shares = if self.options.tcp { 1 } else { u64::from(self.options.replicas) };
+        let shares = if self.options.over == Over::Shm { u64::from(self.options.replicas) } else { 1 };
         let memory = shares * self.options.memory + SPARE.memory;
         self.watch.beyond(Held { memory, ..SPARE })
     }

@@ -130,6 +130,7 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
         name: "demo-group",
         timing: times.timing(),
         listen: None,
+        devices: Vec::new(),
         count: COUNT,
         memory: MEMORY,
         workers: 1,
