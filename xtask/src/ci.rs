@@ -1,5 +1,6 @@
 //! `cargo x ci`: the steps of CI, one after another, with their times; ends with "N passed, N failed".
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -62,7 +63,12 @@ struct Outcome {
     time: Duration,
     passed: u64,
     failed: u64,
+    /// The last lines that it printed.
+    last: VecDeque<String>,
 }
+
+/// Lines of a failed step that are shown again after the table, where a reader of a long log looks first.
+const LAST: usize = 25;
 
 /// Runs the steps that `args` do not leave out; `Ok(true)` if all were good.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
@@ -100,7 +106,7 @@ fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
         .stdout(Stdio::piped())
         .spawn()
         .map_err(|error| format!("cannot run {}: {error}", step.program))?;
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut last) = (0, 0, VecDeque::new());
     for line in BufReader::new(child.stdout.take().expect("piped")).split(b'\n') {
         let line = line
             .map(|line| String::from_utf8_lossy(&line).into_owned())
@@ -110,6 +116,10 @@ fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
             failed += more_failed;
         }
         println!("{line}");
+        last.push_back(line);
+        if last.len() > LAST {
+            last.pop_front();
+        }
     }
     let status = child.wait().map_err(|error| format!("cannot wait for {}: {error}", step.name))?;
     // A step that fails without naming a test is one failure; one that has no tests is one check.
@@ -119,7 +129,7 @@ fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
         (false, _) if failed == 0 => failed = 1,
         _ => {}
     }
-    Ok(Outcome { name: step.name, good, time: start.elapsed(), passed, failed })
+    Ok(Outcome { name: step.name, good, time: start.elapsed(), passed, failed, last })
 }
 
 /// The numbers of a line such as `test result: ok. 5 passed; 0 failed; ...`.
@@ -141,6 +151,14 @@ fn summary(outcomes: &[Outcome]) -> String {
             outcome.name, outcome.passed, outcome.failed
         ));
     }
+    for outcome in outcomes.iter().filter(|outcome| !outcome.good) {
+        text.push_str(&format!("\nthe end of {}:\n", outcome.name));
+        // Not as the harness says it: lines of it are counted.
+        for line in &outcome.last {
+            text.extend("| ".chars().chain(line.chars().take(400)));
+            text.push('\n');
+        }
+    }
     let passed: u64 = outcomes.iter().map(|outcome| outcome.passed).sum();
     let failed: u64 = outcomes.iter().map(|outcome| outcome.failed).sum();
     text.push_str(&format!("{passed} passed, {failed} failed\n"));
@@ -161,10 +179,12 @@ mod tests {
 
     #[test]
     fn the_summary_ends_with_the_plain_line() {
-        let outcome =
-            |good, passed, failed| Outcome { name: "x", good, time: Duration::ZERO, passed, failed };
+        let outcome = |good, passed, failed| {
+            let last = VecDeque::from(["why".to_string()]);
+            Outcome { name: "x", good, time: Duration::ZERO, passed, failed, last }
+        };
         let text = summary(&[outcome(true, 3, 0), outcome(false, 4, 2)]);
-        assert!(text.ends_with("\n7 passed, 2 failed\n"), "{text}");
+        assert!(text.ends_with("\nthe end of x:\n| why\n7 passed, 2 failed\n"), "{text}");
         assert!(text.contains("FAILED"));
     }
 
