@@ -23,6 +23,7 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("NoCut", "group-all", "0..1000"),
     ("ShareStripes", "group-pauses", "0..100"),
     ("ForgetClaims", "group-pauses", "0..500"),
+    ("NoDrain", "group-changes-all", "5000235..5000300"),
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
     ("NoDrift", "group-pauses", "0..100"),

@@ -30,6 +30,9 @@ pub enum Mutant {
     ShareStripes,
     /// A follower that is synced is not given claims that are younger than the table it was sent.
     ForgetClaims,
+    /// What was pushed counts as landed once it has completed, though others WRITE there over other
+    /// connections (VERIFY 5.1, the acknowledgement window).
+    NoDrain,
     /// A promise is not kept on disk (L2).
     ForgetPromise,
     /// A replica reports inside its promise to the leader (L8).

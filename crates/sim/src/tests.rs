@@ -196,6 +196,15 @@ fn a_watched_run_tells_the_same_each_time() {
     assert_eq!(first, told());
 }
 
+/// The table that was pushed to a follower had completed and not landed when a stream's claim of a segment
+/// did, over another connection; then it landed over that, and what the follower had acknowledged was not to
+/// be found. `Mutant::NoDrain` is that again.
+#[test]
+fn what_is_pushed_has_landed_before_streams_write() {
+    let scenario = Scenario::named("group-changes-all").expect("there is one");
+    assert_eq!(run::run(scenario, 5_000_240).violation, None);
+}
+
 /// With half a percent of drift each way an anchor was trusted for too long: a client that only read got
 /// what a deposed leader had, two seconds on. `Mutant::NoDrift` is that again.
 #[test]

@@ -6,7 +6,8 @@
 //!     to this leader alone.
 //! (2) *Join*: from now on it is asked before a segment is released, so that nothing that is pushed to it
 //!     can be of a use that is over there.
-//! (3) *Table*, then *content* of older terms; and all of it has landed before
+//! (3) *Table*, then *content* of older terms; and all of it has landed (not merely completed: streams write
+//!     to the same lines, over connections of their own) before
 //! (4) *Attach*: each stream sends to it from its present end on, claims first. What a stream wrote before is
 //! (5) pushed here, entry by entry. Entries never change, so it does not matter what else sends the same.
 //! (6) *Adopt*: it holds the start set and all of this term that it may ever be counted for; it counts once

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId, Place, Term};
+use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
     Address, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
@@ -59,13 +59,14 @@ impl<T: Transport> Way<T> {
         self.connect(Purpose::Memory, term, Vec::new(), landing)
     }
 
-    /// So many of them, made side by side: each is several round trips, and a group waits for them.
+    /// So many of them, for whoever syncs the replica, made side by side: each is several round trips, and a
+    /// group waits for them.
     pub fn memories(&self, term: Term, count: usize) -> Result<Vec<T::Qp>, SetupError> {
         let made = Mutex::new(Ok(Vec::with_capacity(count)));
         let threads = count.min(AT_ONCE);
         at_once(threads, |first| {
             for _ in (first..count).step_by(threads) {
-                let one = self.memory(term, 0);
+                let one = self.memory(term, DRAIN);
                 let mut made = made.lock();
                 match (one, &mut *made) {
                     (Ok(qp), Ok(others)) => others.push(qp),
@@ -217,17 +218,22 @@ pub(super) fn received<Q: QueuePair, M>(
     Ok((!over || !messages.is_empty()).then_some(messages))
 }
 
+/// Bytes of a READ that waits for WRITEs before it.
+const DRAIN: u32 = 8;
+
 /// A connection to a replica's memory with its outstanding requests counted.
 pub(crate) struct Bulk<'a, Q> {
     qp: Q,
     outstanding: usize,
+    /// Where the last WRITE went that a READ has not followed yet.
+    written: Option<Place>,
     done: Completions,
     worth: Worth<'a>,
 }
 
 impl<'a, Q: QueuePair> Bulk<'a, Q> {
     pub fn new(qp: Q, worth: Worth<'a>) -> Bulk<'a, Q> {
-        Bulk { qp, outstanding: 0, done: Completions::new(POLL), worth }
+        Bulk { qp, outstanding: 0, written: None, done: Completions::new(POLL), worth }
     }
 
     pub fn is_sound(&self) -> bool {
@@ -288,12 +294,18 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
         for (i, piece) in bytes.chunks(WRITE_MAX).enumerate() {
             let offset = offset + (i * WRITE_MAX) as u64;
             self.post(Op::Write { region, offset, bytes: piece }, until)?;
+            self.written = Some(Place::new(region, offset, DRAIN));
         }
         Ok(())
     }
 
-    /// Waits until all has completed.
+    /// Waits until all has completed, and landed. A WRITE may complete before it has, and others to the same
+    /// place that came over another connection meanwhile would be lost under it; a READ behind it waits for
+    /// it (VERIFY 5.1, the acknowledgement window).
     pub fn flush(&mut self, until: Nanos) -> Result<(), Mute> {
+        if let Some(from) = self.written.take().filter(|_| !Mutant::NoDrain.is_on()) {
+            self.post(Op::Read { from, into: 0 }, until)?;
+        }
         self.qp.ring();
         while self.outstanding > 0 {
             self.one_more(until)?;
@@ -304,6 +316,8 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
     /// READs a place that fits the landing buffer.
     pub fn read(&mut self, from: Place, until: Nanos) -> Result<&[u8], Mute> {
         self.post(Op::Read { from, into: 0 }, until)?;
+        // It waits for WRITEs as any other.
+        self.written = None;
         self.flush(until)?;
         Ok(self.qp.landing(0, from.len))
     }
