@@ -4,6 +4,8 @@ use std::sync::{MutexGuard, TryLockError};
 
 use crate::world::entered;
 
+const DIED: &str = "a thread died while it held this lock";
+
 /// A mutex. A thread that died while it held it left a broken invariant behind: whoever locks it then dies,
 /// too.
 #[derive(Debug, Default)]
@@ -13,6 +15,11 @@ impl<T> Mutex<T> {
     /// A lock around `value`.
     pub fn new(value: T) -> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
+    }
+
+    /// What it holds: who has the only way to the lock need not take it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().expect(DIED)
     }
 
     /// Takes the lock.
@@ -28,7 +35,6 @@ impl<T> Mutex<T> {
     /// All tasks of a world share one thread, so whoever has the lock must be let go on.
     #[cold]
     fn lock_late(&self) -> MutexGuard<'_, T> {
-        const DIED: &str = "a thread died while it held this lock";
         let Some(world) = entered() else { return self.0.lock().expect(DIED) };
         loop {
             match self.0.try_lock() {

@@ -7,6 +7,8 @@
 //!     welcomed again, nothing that its old connection still carries can run, and what ran is on record.
 //! (3) A session is forgotten some time after its client left; the client's own bound on retries must be
 //!     shorter.
+//! (4) Under its session's mutex a worker also answers how many sessions there are. So nobody waits for a
+//!     session while it has the lock of all of them: it passes over those that others hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -52,7 +54,6 @@ pub(crate) struct Session {
     /// Zero is nobody's.
     id: u64,
     generation: u64,
-    connected: bool,
     /// When its last connection ended.
     left: Nanos,
     /// Highest operation on record.
@@ -99,13 +100,18 @@ impl Session {
     /// The connection of this generation is over.
     pub fn leave(&mut self, generation: u64, now: Nanos) {
         if self.generation == generation {
-            self.connected = false;
             self.left = now;
         }
     }
 }
 
 type Shared = Arc<Mutex<Session>>;
+
+/// A session that nobody else holds, and so no connection. Others come by it under the lock of all alone: it
+/// stays so as long as the caller has that.
+fn unheld(session: &mut Shared) -> Option<&mut Session> {
+    Arc::get_mut(session).map(Mutex::get_mut)
+}
 
 /// All sessions, a bounded number.
 #[derive(Debug)]
@@ -127,7 +133,6 @@ impl Sessions {
         let session = if id == 0 { Shared::default() } else { self.find_or_make(id) };
         let mut opened = session.lock();
         opened.generation += 1;
-        opened.connected = true;
         let generation = opened.generation;
         drop(opened);
         (session, generation)
@@ -139,11 +144,7 @@ impl Sessions {
             return session.clone();
         }
         if all.len() >= self.limit {
-            let left = |session: &Shared| {
-                let session = session.lock();
-                (!session.connected).then_some(session.left)
-            };
-            let oldest = all.iter().filter_map(|(id, session)| Some((left(session)?, *id))).min();
+            let oldest = all.iter_mut().filter_map(|(id, session)| Some((unheld(session)?.left, *id))).min();
             if let Some((_, oldest)) = oldest {
                 all.remove(&oldest);
             }
@@ -178,11 +179,8 @@ impl Sessions {
 
     /// Forgets those whose clients left long ago.
     pub fn forget(&self, now: Nanos) {
-        let mut all = self.all.lock();
-        all.retain(|_, session| {
-            let session = session.lock();
-            session.connected || now.since(session.left) < self.keep
-        });
+        let is_kept = |session: &mut Session| now.since(session.left) < self.keep;
+        self.all.lock().retain(|_, session| unheld(session).is_none_or(is_kept));
     }
 
     /// How many there are.
@@ -257,10 +255,12 @@ mod tests {
         let (again, second) = sessions.open(7);
         assert!(Arc::ptr_eq(&session, &again));
         assert!(!again.lock().admits(first) && again.lock().admits(second));
-        again.lock().leave(first, Nanos(1));
+        session.lock().leave(first, Nanos(1));
+        drop(session);
         sessions.forget(Nanos(1000));
         assert_eq!(sessions.count(), 1, "the newer one is still connected");
         again.lock().leave(second, Nanos(1000));
+        drop(again);
         sessions.forget(Nanos(1099));
         assert_eq!(sessions.count(), 1);
         sessions.forget(Nanos(1100));
@@ -306,5 +306,26 @@ mod tests {
         assert_eq!(recall(3), Recall::Ran(Outcome::ok(Csn(3)), None));
         assert_eq!(sessions.open(0).0.lock().recall(1), Recall::New);
         assert_eq!(sessions.count(), 2);
+    }
+
+    #[test]
+    fn who_holds_a_session_may_ask_how_many_there_are() {
+        // As a worker does that is asked for statistics, while the housekeeper forgets and others come.
+        let sessions = Arc::new(Sessions::new(1, Nanos(1)));
+        let (session, _) = sessions.open(7);
+        let held = session.lock();
+        let (tell, told) = std::sync::mpsc::channel();
+        let others = sessions.clone();
+        let body = move || {
+            others.forget(Nanos(1000));
+            others.open(8);
+            tell.send(others.count()).expect("somebody waits");
+        };
+        let thread = longarm_host::spawn("others", body).expect("a thread");
+        let count = told.recv_timeout(std::time::Duration::from_secs(20));
+        assert_eq!(count.expect("nobody waits for a session under the lock of all"), 2);
+        assert_eq!(sessions.count(), 2);
+        drop(held);
+        thread.join().expect("it ended");
     }
 }
