@@ -158,9 +158,11 @@ impl Server {
         }
     }
 
-    /// Stops in good order: nobody is let in any more, what has arrived is executed and answered, clients are
-    /// told, connections and sockets go. It takes at most about `drain`.
+    /// Stops in good order: replicas that lead hand over, for which they have an election's time; nobody is
+    /// let in any more, what has arrived is executed and answered, clients are told, connections and sockets
+    /// go. That takes at most about `drain`.
     pub fn stop(mut self, drain: Duration) -> StopReport {
+        self.leave();
         self.shutdown(drain)
     }
 }

@@ -1,17 +1,22 @@
 //! Stopping, in an order that leaves no client in doubt without need:
-//! (1) nobody is let in; (2) workers execute what had arrived, and answer later requests with Closing; (3)
-//! the control page says goodbye and heartbeats end; (4) workers send what they owe and close their
-//! connections.
+//! (1) replicas that lead hand over, within a bound; doors are open, as the next leader is heard of and asked
+//! for there; (2) nobody is let in; (3) workers execute what had arrived, and answer later requests with
+//! Closing; (4) the control page says goodbye and heartbeats end; (5) workers send what they owe and close
+//! their connections.
 
 use std::time::Duration;
 
 use longarm_base::Nanos;
+use longarm_host::{now, sleep};
 
 use crate::staff::join;
 use crate::start::{Body, Server};
 
 /// Time for the last answers where the drain took all there was.
 const LAST_WORD: Nanos = Nanos::from_millis(100);
+
+/// Between two looks at whether replicas have handed over.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// How a stop went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +30,17 @@ pub struct StopReport {
 }
 
 impl Server {
+    /// Has others lead the groups that are led here, as far as they can.
+    pub(crate) fn leave(&self) {
+        let Body::Replicas(replicas) = &self.body else { return };
+        replicas.iter().for_each(|replica| replica.leave());
+        let patience = replicas.iter().map(|replica| replica.patience).max().unwrap_or_default();
+        let until = now() + patience;
+        while now() < until && !replicas.iter().all(|replica| replica.has_left()) {
+            sleep(LOOK);
+        }
+    }
+
     pub(crate) fn shutdown(&mut self, drain: Duration) -> StopReport {
         if let Some(close) = self.doors.close.take() {
             close();

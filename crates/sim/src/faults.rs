@@ -58,6 +58,16 @@ pub enum What {
         /// How long it is down.
         time: Nanos,
     },
+    /// A replica is told to end, and then loses its memory whether it has ended or not; unless as many have
+    /// as a group can bear.
+    End {
+        /// Which.
+        server: u32,
+        /// How long it has.
+        within: Nanos,
+        /// How long it is down.
+        time: Nanos,
+    },
 }
 
 /// Which faults may strike, and how hard.
@@ -75,17 +85,22 @@ pub struct Strength {
     pub moves: bool,
     /// Whether replicas are added and removed.
     pub changes: bool,
+    /// Whether replicas are told to end.
+    pub ends: bool,
 }
 
 /// A crashed replica is down for less than this.
 const DOWN: u64 = 40_000_000;
+/// One that is told to end has less than this: some hand over in time, and some do not.
+const END: u64 = 150_000_000;
 /// An operator does nothing for less than this.
 const REST: u64 = 30_000_000;
 
 impl Strength {
     /// Draws all faults until a time, for so many servers and clients.
     pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut Chance) -> Vec<Fault> {
-        let kinds = [self.pause > Nanos(0), self.cut > Nanos(0), self.crashes, self.moves, self.changes];
+        let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
+        let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
         while !kinds.is_empty() {
@@ -98,7 +113,12 @@ impl Strength {
                 1 => self.draw_cut((servers, clients), chance),
                 2 => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
                 3 => What::Move { to: any(0, servers, chance), rest: Nanos(chance.below(REST)) },
-                _ => What::Change { node: any(0, servers, chance), rest: Nanos(chance.below(REST / 4)) },
+                4 => What::Change { node: any(0, servers, chance), rest: Nanos(chance.below(REST / 4)) },
+                _ => What::End {
+                    server: any(0, servers, chance),
+                    within: Nanos(chance.below(END)),
+                    time: Nanos(chance.below(DOWN)),
+                },
             };
             faults.push(Fault { at, what });
         }
@@ -140,6 +160,10 @@ impl std::fmt::Display for Fault {
             What::Change { node, .. } => write!(f, "node {node} is to be a replica, or none any more"),
             What::Crash { server, time } => {
                 write!(f, "node {server} loses its memory and is down for {:.1} ms", millis(*time))
+            }
+            What::End { server, within, time } => {
+                let (within, time) = (millis(*within), millis(*time));
+                write!(f, "node {server} is told to end, within {within:.1} ms, and is down for {time:.1} ms")
             }
             What::Cut { server, others, to, from, time } => {
                 let way = match (to, from) {

@@ -1,6 +1,6 @@
 //! Servers of a world: one of its own, or the nodes of a cluster.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -16,6 +16,8 @@ use crate::operator::{self, Tools};
 
 /// Between two looks at what a replica is.
 const LOOK: Duration = Duration::from_micros(500);
+/// How long one that is told to end gives its clients.
+const DRAIN: Duration = Duration::from_millis(100);
 
 /// A disk that takes its time, and outlives its machine's memory.
 #[derive(Debug, Default)]
@@ -63,6 +65,16 @@ pub struct Servers {
     disks: Vec<Vec<Arc<Disk>>>,
     told: Vec<Rc<RefCell<Vec<GroupStats>>>>,
     holding: Vec<Rc<RefCell<Vec<Holding>>>>,
+    ends: Vec<Rc<Cell<End>>>,
+}
+
+/// Whether a server is to end.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum End {
+    #[default]
+    Not,
+    Wanted,
+    Done,
 }
 
 /// Looks at what a replica holds.
@@ -90,6 +102,7 @@ impl Servers {
             disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
             told: (0..count).map(|_| Rc::default()).collect(),
             holding: (0..count).map(|_| Rc::default()).collect(),
+            ends: (0..count).map(|_| Rc::default()).collect(),
         }
     }
 
@@ -163,11 +176,13 @@ impl Servers {
         told.take();
         let holding = self.holding[node as usize].clone();
         holding.take();
+        let ends = self.ends[node as usize].clone();
+        ends.take();
         move || {
             let alone = options.groups.is_empty();
             let server = Server::start_on(&sim, options).expect("a server starts");
             holding.replace(server.held());
-            loop {
+            while ends.get() == End::Not {
                 if alone {
                     longarm_host::sleep(Duration::from_secs(1));
                     continue;
@@ -175,7 +190,19 @@ impl Servers {
                 told.replace(server.all_stats().into_iter().filter_map(|stats| stats.group).collect());
                 longarm_host::sleep(LOOK);
             }
+            server.stop(DRAIN);
+            ends.set(End::Done);
         }
+    }
+
+    /// That server is told to end.
+    pub fn end(&self, node: u32) {
+        self.ends[node as usize].set(End::Wanted);
+    }
+
+    /// Whether it has, of itself.
+    pub fn has_ended(&self, node: u32) -> bool {
+        self.ends[node as usize].get() == End::Done
     }
 
     /// What an operator of the first group needs.

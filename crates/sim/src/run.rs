@@ -77,6 +77,8 @@ struct Run {
     servers: Servers,
     /// Replicas that are down, and until when.
     down: Vec<(Nanos, u32)>,
+    /// Replicas that are told to end, until when they may run at most, and how long they are down then.
+    ending: Vec<(Nanos, u32, Nanos)>,
     /// Replicas that crashed and have not been synced again, as far as they say.
     lost: Vec<u32>,
     history: Rc<RefCell<History>>,
@@ -98,7 +100,7 @@ impl Run {
         let fsync = Duration::from_nanos(plan.fsync.0);
         let options = options(&plan, &notes);
         let servers = Servers::new((plan.servers, plan.founders, plan.groups), options, plan.timing, fsync);
-        let (down, lost, left) = (Vec::new(), Vec::new(), Vec::new());
+        let (down, ending, lost, left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Events do not say of which group they are.
         let judge = (plan.servers > 1 && plan.groups == 1).then(|| witness(&world, &plan));
         let (orders, calm) = (Rc::default(), plan.is_calm());
@@ -109,6 +111,7 @@ impl Run {
             notes,
             servers,
             down,
+            ending,
             lost,
             history,
             done,
@@ -193,13 +196,24 @@ impl Run {
         while self.world.time() < SAFETY && !self.all_done() {
             let now = self.world.time();
             let next = self.down.iter().map(|(until, _)| *until).chain(faults.peek().map(|fault| fault.at));
+            let next = next.chain(self.ending.iter().map(|(until, ..)| *until));
             self.go_on(next.fold(now + LOOK, Nanos::min).max(now))?;
+            self.turn_off(self.world.time());
             self.restart(self.world.time());
             while let Some(fault) = faults.next_if(|fault| fault.at <= self.world.time()) {
                 self.strike(&fault);
             }
         }
         Ok(())
+    }
+
+    /// Replicas that were told to end lose their memory once they have, or when their time has come.
+    fn turn_off(&mut self, now: Nanos) {
+        let servers = &self.servers;
+        let is_over =
+            |(until, server, _): &mut (Nanos, u32, Nanos)| *until <= now || servers.has_ended(*server);
+        let over: Vec<_> = self.ending.extract_if(.., is_over).collect();
+        over.into_iter().for_each(|(_, server, time)| self.lose(server, time));
     }
 
     /// Starts replicas again whose time has come.
@@ -227,7 +241,21 @@ impl Run {
                 others.iter().for_each(|&other| self.cut((*server, other), (*to, *from), *time));
                 true
             }
-            What::Crash { server, time } => self.crash(*server, *time),
+            What::Crash { server, time } => {
+                let loses = self.is_to_lose(*server);
+                if loses {
+                    self.lose(*server, *time);
+                }
+                loses
+            }
+            What::End { server, within, time } => {
+                let loses = self.is_to_lose(*server);
+                if loses {
+                    self.servers.end(*server);
+                    self.ending.push((self.world.time() + *within, *server, *time));
+                }
+                loses
+            }
             What::Move { to, rest } => self.order(Some(Order::Lead(*to)), *rest),
             What::Change { node, rest } => self.order(self.change(*node), *rest),
         };
@@ -246,9 +274,12 @@ impl Run {
         });
     }
 
-    /// A replica loses its memory, unless as many have as a group can bear.
-    fn crash(&mut self, server: u32, time: Nanos) -> bool {
-        let down = |server: u32| self.down.iter().any(|(_, down)| *down == server);
+    /// A replica is about to lose its memory, unless as many have as a group can bear.
+    fn is_to_lose(&mut self, server: u32) -> bool {
+        let down = |server: u32| {
+            let ending = self.ending.iter().map(|(_, ending, _)| *ending);
+            self.down.iter().map(|(_, down)| *down).chain(ending).any(|it| it == server)
+        };
         self.lost.retain(|&lost| down(lost) || !self.servers.is_synced(lost));
         let again = self.lost.contains(&server);
         if down(server) || (!again && !self.can_bear(server)) {
@@ -257,10 +288,14 @@ impl Run {
         if !again {
             self.lost.push(server);
         }
+        true
+    }
+
+    /// A replica loses its memory.
+    fn lose(&mut self, server: u32, time: Nanos) {
         self.world.enter(|| self.sim.machine_down(server));
         self.world.crash(server);
         self.down.push((self.world.time() + time, server));
-        true
     }
 
     /// Whether the group goes on if this replica, too, loses its memory, whoever its replicas are by now.
@@ -321,6 +356,7 @@ impl Run {
     fn liveness(&mut self) -> Result<(), String> {
         self.notes.add(self.world.time(), || Note::Healed);
         self.sim.set_weather(Weather::FINE);
+        self.turn_off(Nanos(u64::MAX));
         self.restart(Nanos(u64::MAX));
         let begun = self.world.time();
         while !self.all_done() {

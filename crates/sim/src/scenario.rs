@@ -34,6 +34,8 @@ pub struct Scenario {
     pub moves: bool,
     /// An operator adds replicas and removes them, one after the other; two servers are spare at first.
     pub changes: bool,
+    /// Replicas are told to end, hand over if they lead, and lose their memory.
+    pub ends: bool,
 }
 
 impl Scenario {
@@ -49,6 +51,7 @@ impl Scenario {
         crashes: false,
         moves: false,
         changes: false,
+        ends: false,
     };
 
     /// All that may strike one server and its clients.
@@ -141,6 +144,20 @@ pub const SCENARIOS: &[Scenario] = &[
         name: "group-moves-all",
         about: "leaders hand over, and everything at once",
         moves: true,
+        ..Scenario::GROUP_ALL
+    },
+    Scenario {
+        name: "group-ends",
+        about: "replicas that are told to end, and hand over first, in a steady network",
+        group: true,
+        ends: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-ends-all",
+        about: "replicas are told to end, leaders hand over, and everything at once",
+        moves: true,
+        ends: true,
         ..Scenario::GROUP_ALL
     },
     Scenario {
@@ -243,7 +260,7 @@ impl Plan {
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
         let operated = scenario.moves || scenario.changes;
-        let faults = pauses || cuts || crashes || operated;
+        let faults = pauses || cuts || crashes || operated || scenario.ends;
         let clock = |chance: &mut Chance| Drift {
             offset: nanos(chance, 1 << 40),
             rate: match scenario.drift {
@@ -268,8 +285,9 @@ impl Plan {
             clients,
             idle: Vec::new(),
             keys: 1 + if chance.once_in(4) { chance.below(200) } else { chance.below(8) } as u32,
-            // A change takes as long as some hundred operations.
-            operations: (50 + chance.below(200) as u32) * if scenario.changes { 6 } else { 1 },
+            // A change takes as long as some hundred operations, and so does an end.
+            operations: (50 + chance.below(200) as u32)
+                * if scenario.changes || scenario.ends { 6 } else { 1 },
             workers: 1 + chance.below(3) as usize,
             memory: match chance.once_in(3) {
                 // Each term begins segments of its own: with few of them, terms as short as those of leaders
@@ -297,6 +315,7 @@ impl Plan {
             crashes,
             moves: scenario.moves,
             changes: scenario.changes,
+            ends: scenario.ends,
         };
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();

@@ -38,13 +38,22 @@ impl Vault for Kept {
 
 /// A node of a group that begins with so many of these addresses; one beyond them is to be added.
 pub(super) fn start(addresses: &[Address], (node, founders): (usize, usize), vault: &Arc<Kept>) -> Server {
+    start_at(TIMING, addresses, (node, founders), vault)
+}
+
+fn start_at(
+    timing: Timing,
+    addresses: &[Address],
+    (node, founders): (usize, usize),
+    vault: &Arc<Kept>,
+) -> Server {
     let group = GroupOptions {
         id: 9,
         node: NodeId(node as u8),
         members: (0..founders).map(|node| member(addresses, node)).collect(),
         joins: node >= founders,
         first: None,
-        timing: TIMING,
+        timing,
         sum_key: 1,
         hash_key: 2,
         vault: vault.clone(),
@@ -63,6 +72,7 @@ pub(super) fn member(addresses: &[Address], node: usize) -> Member {
 }
 
 struct Three {
+    timing: Timing,
     addresses: Vec<Address>,
     vaults: Vec<Arc<Kept>>,
     servers: Vec<Option<Server>>,
@@ -70,14 +80,18 @@ struct Three {
 
 impl Three {
     fn start(addresses: Vec<Address>) -> Three {
+        Three::start_at(TIMING, addresses)
+    }
+
+    fn start_at(timing: Timing, addresses: Vec<Address>) -> Three {
         let vaults = addresses.iter().map(|_| Arc::default()).collect();
-        let mut three = Three { addresses, vaults, servers: vec![None, None, None] };
+        let mut three = Three { timing, addresses, vaults, servers: vec![None, None, None] };
         (0..3).for_each(|node| three.start_one(node));
         three
     }
 
     fn start_one(&mut self, node: usize) {
-        self.servers[node] = Some(start(&self.addresses, (node, 3), &self.vaults[node]));
+        self.servers[node] = Some(start_at(self.timing, &self.addresses, (node, 3), &self.vaults[node]));
     }
 
     fn role(&self, node: usize) -> String {
@@ -213,6 +227,49 @@ fn a_leader_hands_over_on_tcp() {
 fn a_leader_hands_over_on_shared_memory() {
     let file = |node| format!("longarm-hand-over-{}-{node}.sock", std::process::id());
     hands_over((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect());
+}
+
+/// Nobody waits until a leader that is told to end is suspected, and nothing is lost; one that nobody can
+/// follow ends all the same.
+#[test]
+fn a_leader_that_is_told_to_end_hands_over() {
+    let file = |node| format!("longarm-ends-{}-{node}.sock", std::process::id());
+    let addresses = (0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect();
+    let suspect = Duration::from_secs(4);
+    let (suspicion, election) = (Nanos::from_millis(4_000), Nanos::from_millis(5_000));
+    let mut three = Three::start_at(Timing { suspect: suspicion, election, ..TIMING }, addresses);
+    let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
+    let mut client = Client::connect_group(&three.addresses, options).expect("connect");
+    let (mut counted, mut longest) = (0, Duration::ZERO);
+    let mut count = |client: &mut Client<Any>| {
+        let asked = Instant::now();
+        counted += 1;
+        assert_eq!(client.increment(b"counter", 1).expect("increment"), counted, "each once");
+        longest = longest.max(asked.elapsed());
+    };
+    count(&mut client);
+    for _ in 0..2 {
+        three.whole();
+        let leader = three.leader();
+        let server = three.servers[leader].take().expect("it runs");
+        std::thread::scope(|scope| {
+            let stopped = scope.spawn(|| server.stop(BOUND));
+            while !stopped.is_finished() {
+                count(&mut client);
+            }
+            assert_eq!(stopped.join().expect("it does not panic").panicked, 0);
+        });
+        count(&mut client);
+        assert_ne!(three.leader(), leader);
+        three.start_one(leader);
+    }
+    three.whole();
+    let leader = three.leader();
+    (0..3).filter(|&node| node != leader).for_each(|node| drop(three.servers[node].take()));
+    let (server, began) = (three.servers[leader].take().expect("it runs"), Instant::now());
+    server.stop(BOUND);
+    assert!(began.elapsed() < BOUND, "it waits for nobody");
+    assert!(longest < suspect, "an increment took {longest:?}");
 }
 
 #[test]

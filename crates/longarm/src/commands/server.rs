@@ -1,4 +1,4 @@
-//! `longarm server`: serves until SIGTERM or SIGINT, then drains and says goodbye to its clients.
+//! `longarm server`: serves until SIGTERM or SIGINT, then hands over, drains and says goodbye to its clients.
 
 mod node;
 
@@ -32,8 +32,12 @@ pub const ABOUT: &str = "Serve a store until told to stop";
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "SIGTERM and SIGINT: it answers accepted writes, tells its clients, removes its \
-                  sockets, and ends with 0. A second signal ends it at once, with 130.")]
+#[command(
+    after_help = "SIGTERM and SIGINT: where it leads a group and another replica is in sync, it hands \
+                  over, for which it takes at most an election's time; it answers accepted writes, tells \
+                  its clients, removes its sockets, and ends with 0. A second signal ends it at once, with \
+                  130."
+)]
 pub struct Args {
     /// Everything about it is a setting.
     #[command(flatten)]

@@ -17,8 +17,8 @@ pub use replicas::{Ended, Plan, Replicas};
 
 use crate::output::{Exit, Failure};
 
-/// How long a server may take until it is gone.
-const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long a server may take until it is gone: one that leads a group has an election's time to hand over.
+const STOP_MAX: Duration = Duration::from_secs(20);
 /// Between two looks at a process.
 pub const PAUSE: Duration = Duration::from_millis(5);
 

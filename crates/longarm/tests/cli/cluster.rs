@@ -190,6 +190,22 @@ fn a_leader_hands_over_when_it_is_asked() {
 }
 
 #[test]
+fn a_leader_that_is_told_to_end_hands_over() {
+    let mut group = group(&[]);
+    let leader = group.start_all();
+    group.client(&["put", "greeting", "hello"]);
+    assert_eq!(group.end(leader, Signal::TERM), Some(0));
+    assert!(group.logs().contains(&format!("node {leader} hands over to node ")), "{}", group.logs());
+    assert_eq!(group.client(&["get", "greeting"]), "hello");
+    let next = group.until("group of two", |status| in_sync(status) == 2);
+    group.end(6 - leader - next, Signal::KILL);
+    group.until("leader alone", |status| in_sync(status) == 1);
+    assert_eq!(group.end(next, Signal::TERM), Some(0));
+    let alone = format!("node {next} ends while it leads: no follower is in sync");
+    assert!(group.logs().contains(&alone), "{}", group.logs());
+}
+
+#[test]
 fn a_group_takes_a_node_and_does_without_another() {
     let mut group = group(&[]);
     let leader = group.start_all();

@@ -5,6 +5,7 @@
 
 mod hand_over;
 mod lead;
+mod leave;
 mod members;
 
 use std::collections::BTreeMap;
@@ -23,6 +24,7 @@ use longarm_wire::{Answer, Ask, Held, Members, PLACES_MAX, Report, STREAMS_MAX};
 
 use self::hand_over::HandOver;
 use self::lead::Led;
+pub(crate) use self::leave::Leave;
 use self::members::{Colleague, founders};
 use super::held::held;
 use super::inbound::{Inbound, Talk};
@@ -82,6 +84,7 @@ pub(crate) struct Node<T: Transport> {
     takeover: Takeover,
     /// What it is, for others to read.
     told: Arc<Mutex<GroupStats>>,
+    leave: Arc<Mutex<Leave>>,
     stop: Arc<Pause>,
 }
 
@@ -146,6 +149,7 @@ impl<T: Transport> Node<T> {
             settle_at: Nanos(0),
             takeover: Takeover::default(),
             told: Arc::default(),
+            leave: Arc::default(),
             stop: Arc::default(),
         })
     }
@@ -187,6 +191,11 @@ impl<T: Transport> Node<T> {
         *self.told.lock() = stats;
     }
 
+    /// Where the replica is told that it is to end.
+    pub fn leave(&self) -> Arc<Mutex<Leave>> {
+        self.leave.clone()
+    }
+
     /// Told to stop, the replica ends.
     pub fn stopper(&self) -> (Arc<Pause>, Channel) {
         (self.stop.clone(), self.channel.clone())
@@ -199,10 +208,12 @@ impl<T: Transport> Node<T> {
         while !self.stop.is_stopped() {
             self.hear();
             self.hear_operators();
+            self.go_on_leaving();
             self.settle();
             self.tell();
             self.channel.wait(self.nap(every));
         }
+        self.leave_at_last();
         if self.reign.is_some() {
             self.step_down(false);
         }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use longarm_base::Nanos;
 use longarm_fabric::{Channel, Grant, Transport};
-use longarm_host::{Pause, Thread, random};
+use longarm_host::{Mutex, Pause, Thread, random};
 use longarm_memory::Region;
 
 use super::held::Held;
 use super::inbound::Inbound;
-use super::node::Node;
+use super::node::{Leave, Node};
 use super::options::GroupOptions;
 use crate::hall::Hall;
 use crate::options::{ServerOptions, StartError};
@@ -64,22 +65,37 @@ impl<T: Transport> Prepared<T> {
     /// Lets it live.
     pub fn start(self, transport: Arc<T>) -> Result<Replica, StartError> {
         let Prepared { options, group, lent, page, channel, inbound, hall, seed } = self;
+        let patience = group.timing.election;
         let node = Node::new(transport, (options, group), (lent, page), hall, inbound, channel, seed)?;
-        let (stop, told, held) = (node.stopper(), node.stats_of(), node.held_of());
+        let (leave, stop, told, held) = (node.leave(), node.stopper(), node.stats_of(), node.held_of());
         let thread = Some(spawn("longarm-node", move || node.run())?);
-        Ok(Replica { thread, stop, told, held })
+        Ok(Replica { thread, leave, patience, stop, told, held })
     }
 }
 
 /// A replica that lives.
 pub(crate) struct Replica {
     thread: Option<Thread>,
+    leave: Arc<Mutex<Leave>>,
+    /// How long it may take to part with its group: an election's time, which is longer than a lease.
+    pub patience: Nanos,
     stop: (Arc<Pause>, Channel),
     pub told: Told,
     pub held: Holding,
 }
 
 impl Replica {
+    /// Tells it that it is to end: if it leads, it hands over.
+    pub fn leave(&self) {
+        *self.leave.lock() = Leave::Wanted;
+        self.stop.1.notify();
+    }
+
+    /// Whether it does not lead any more, or nobody else can.
+    pub fn has_left(&self) -> bool {
+        *self.leave.lock() == Leave::Done
+    }
+
     /// Tells it to end.
     pub fn stop(&self) {
         self.stop.0.stop();

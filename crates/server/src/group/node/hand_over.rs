@@ -1,5 +1,5 @@
-//! A leader hands over on an operator's word: what `longarm_replica`'s machine wants done (`leave.rs` there),
-//! and what the operator is told.
+//! A leader hands over on an operator's word, or because it is to end (`leave.rs`): what `longarm_replica`'s
+//! machine wants done (`leave.rs` there), and what the operator is told.
 //!
 //! While clients' leases run out, which the heart sees to, all is served as ever, by requests where a lease
 //! is missing. What nobody is served in is the gap: from when writes are held until the other serves.
@@ -72,18 +72,12 @@ impl<T: Transport> Node<T> {
     fn obey(&mut self, mut asker: Talk<T::Qp>, order: Order) {
         let nowhere = matches!(&order, Order::Add { member } if member.address.parse::<Address>().is_err());
         if self.machine.kind() == RoleKind::Leader && self.hand_over.is_none() && !nowhere {
-            let (event, to) = match order {
-                Order::MoveLeader { to } => (Event::HandOver(to), to),
-                Order::Add { member } => (Event::Wish(Wish::Add(member)), self.group().me()),
-                Order::Remove { node } => (Event::Wish(Wish::Remove(node)), self.group().me()),
+            let event = match order {
+                Order::MoveLeader { to } => Event::HandOver(to),
+                Order::Add { member } => Event::Wish(Wish::Add(member)),
+                Order::Remove { node } => Event::Wish(Wish::Remove(node)),
             };
-            // How long another set takes the machine knows.
-            let changes = !matches!(event, Event::HandOver(_));
-            let until = if changes { Nanos(u64::MAX) } else { self.handed_over_by() };
-            let asker = Some(asker);
-            self.hand_over =
-                Some(HandOver { asker, to, changes, next: None, until, held: None, turns: None });
-            return self.handle(event);
+            return self.begin(Some(asker), event);
         }
         let reply = match self.machine.kind() {
             RoleKind::Leader if nowhere => Reply::Denied(Deny::Nowhere),
@@ -93,6 +87,17 @@ impl<T: Transport> Node<T> {
         };
         asker.say(&reply.encode());
         self.operators.push(asker);
+    }
+
+    /// The machine is told what is wanted.
+    pub(super) fn begin(&mut self, asker: Option<Talk<T::Qp>>, event: Event) {
+        let (to, until, changes) = match event {
+            Event::HandOver(to) => (to, self.handed_over_by(), false),
+            // How long another set takes the machine knows.
+            _ => (self.group().me(), Nanos(u64::MAX), true),
+        };
+        self.hand_over = Some(HandOver { asker, to, changes, next: None, until, held: None, turns: None });
+        self.handle(event);
     }
 
     /// When nobody will be heard of any more.
