@@ -231,16 +231,20 @@ fn sha256(file: &Path) -> Result<String, String> {
 
 /// Runs TLC on one configuration; all that it said.
 fn tlc(root: &Path, folder: &Path, jar: &Path, config: &Config) -> Result<String, String> {
-    let states = folder.join("states").join(&config.name);
+    let own = folder.join("states").join(&config.name);
+    std::fs::create_dir_all(&own).map_err(|error| format!("{}: {error}", own.display()))?;
     let mut command = Command::new("java");
+    // TLC unpacks its standard modules into the temporary folder, under names that are the same in each
+    // process, and removes them at its end: in a folder that two share, one reads what the other truncates.
+    command.arg(format!("-Djava.io.tmpdir={}", own.display()));
     command.args([HEAP, "-XX:+UseParallelGC", "-cp"]).arg(jar);
     // -deadlock: that nothing more can happen within the bounds is no error.
-    command.args(["tlc2.TLC", "-workers", "1", "-deadlock", "-metadir"]).arg(&states);
+    command.args(["tlc2.TLC", "-workers", "1", "-deadlock", "-metadir"]).arg(&own);
     command.args(["-config", &format!("{}.cfg", config.name), &format!("{}.tla", config.module)]);
     command.current_dir(root.join(FOLDER));
     let said = bounded(command, LIMIT);
-    // States of a run that is over are of no use; a folder that was never made is no error.
-    let _ = std::fs::remove_dir_all(&states);
+    // States of a run that is over are of no use; the next run does not mind them.
+    let _ = std::fs::remove_dir_all(&own);
     said
 }
 
