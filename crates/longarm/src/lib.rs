@@ -12,6 +12,7 @@ pub mod doctor;
 pub mod human;
 pub mod output;
 pub mod processes;
+mod replaced;
 pub mod torture;
 
 use std::ffi::OsString;

@@ -11,6 +11,7 @@ use longarm_server::{Member, Timing};
 use super::placement::spread;
 use super::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX, file};
 use crate::output::{Exit, Failure};
+use crate::replaced::replace;
 
 impl Cluster {
     /// A cluster that never was, of so many groups with so many replicas each.
@@ -72,15 +73,12 @@ impl Cluster {
 
     /// Writes the file in place of the one that is there, whole or not at all.
     pub fn replace(&self, path: &Path) -> Result<(), Failure> {
-        let mut fresh = path.as_os_str().to_owned();
-        fresh.push(".new");
-        let fresh = Path::new(&fresh);
-        let mut options = OpenOptions::new();
-        let written = options.write(true).create(true).truncate(true).mode(0o600).open(fresh);
-        written
-            .and_then(|mut file| file.write_all(self.to_toml().as_bytes()).and_then(|()| file.sync_all()))
-            .and_then(|()| std::fs::rename(fresh, path))
-            .map_err(|error| Failure::io("write", path, &error))
+        replace(path, |fresh| {
+            let mut options = OpenOptions::new();
+            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(fresh)?;
+            file.write_all(self.to_toml().as_bytes())?;
+            file.sync_all()
+        })
     }
 }
 

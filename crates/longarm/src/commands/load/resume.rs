@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::source::{Digest, Source};
 use super::{Args, source};
 use crate::output::{Exit, Failure};
+use crate::replaced::replace;
 
 /// How often it is written at most.
 const EVERY: Duration = Duration::from_millis(200);
@@ -81,13 +82,7 @@ impl Resume {
             "longarm_load": VERSION, "source": self.source, "boot": self.boot, "done": done,
             "skipped": skipped,
         });
-        let mut new = self.path.clone().into_os_string();
-        new.push(".new");
-        let write = || {
-            std::fs::write(&new, format!("{state}\n"))?;
-            std::fs::rename(&new, &self.path)
-        };
-        write().map_err(|error| Failure::io("write", &self.path, &error))?;
+        replace(&self.path, |new| std::fs::write(new, format!("{state}\n")))?;
         self.written = Some(Instant::now());
         Ok(())
     }

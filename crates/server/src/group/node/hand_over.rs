@@ -42,6 +42,12 @@ pub(super) struct HandOver<Q> {
     turns: Option<Vec<u64>>,
 }
 
+impl<Q> HandOver<Q> {
+    fn new(asker: Option<Talk<Q>>, to: NodeId, changes: bool, until: Nanos) -> HandOver<Q> {
+        HandOver { asker, to, changes, next: None, until, held: None, turns: None }
+    }
+}
+
 impl<T: Transport> Node<T> {
     /// Orders that have come, and what is under way.
     pub(super) fn hear_operators(&mut self) {
@@ -96,7 +102,7 @@ impl<T: Transport> Node<T> {
             // How long another set takes the machine knows.
             _ => (self.group().me(), Nanos(u64::MAX), true),
         };
-        self.hand_over = Some(HandOver { asker, to, changes, next: None, until, held: None, turns: None });
+        self.hand_over = Some(HandOver::new(asker, to, changes, until));
         self.handle(event);
     }
 
@@ -147,8 +153,8 @@ impl<T: Transport> Node<T> {
     pub(super) fn drain(&mut self, to: NodeId) {
         let until = self.handed_over_by();
         let Some(led) = &self.reign else { return };
-        let begun = HandOver { asker: None, to, changes: true, next: None, until, held: None, turns: None };
-        let hand_over = self.hand_over.get_or_insert(begun);
+        let begun = || HandOver::new(None, to, true, until);
+        let hand_over = self.hand_over.get_or_insert_with(begun);
         (hand_over.to, hand_over.until) = (to, until);
         *led.reign.parting.lock() = Parting::WindsDown(None);
         self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
