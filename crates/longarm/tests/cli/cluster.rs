@@ -114,12 +114,13 @@ fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
     let mut group = group(&["--groups=3", "--replicas=1"]);
     (1..=3).for_each(|node| group.start(node));
     until_each(&group, "leaders", |status| status.iter().all(|group| group["leader"].is_u64()));
-    for i in 0..20 {
+    // Where a key is the cluster's own random key says: of so many each group has some.
+    for i in 0..60 {
         group.client(&["put", &format!("key {i}"), "there"]);
     }
     group.end(3, Signal::KILL);
     let (mut there, mut gone) = (0, String::new());
-    for i in 0..20 {
+    for i in 0..60 {
         let key = format!("key {i}");
         let (out, err, code) = group.run(&["get", &key, "--cluster", "g.toml", "--timeout", "1s"]);
         match code {
