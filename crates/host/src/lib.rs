@@ -24,5 +24,5 @@ pub use clock::{now, unix};
 pub use lock::Mutex;
 pub use observe::observe;
 pub use pause::Pause;
-pub use thread::{Panicked, Thread, at_once, relax, sleep, spawn};
+pub use thread::{Panicked, Thread, at_once, relax, sleep, spawn, spend};
 pub use world::World;

@@ -179,6 +179,9 @@ pub enum Event {
     },
 }
 
+/// Whether anybody can be told anything.
+pub const WATCHED: bool = cfg!(feature = "observe");
+
 /// Tells the world that this thread is in, if any.
 #[cfg(feature = "observe")]
 pub fn observe(event: impl FnOnce() -> Event) {

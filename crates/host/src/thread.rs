@@ -65,6 +65,14 @@ pub fn sleep(time: Duration) {
     Pause::default().sleep(time);
 }
 
+/// Work on so much data takes a core so long. On a machine it did so by itself; in a world, where what a task
+/// does takes no time, the time passes now.
+pub fn spend(time: Duration) {
+    if entered().is_some() {
+        sleep(time);
+    }
+}
+
 /// Gives the core to others, once: for loops that look again at what another thread is about to change.
 #[inline]
 pub fn relax() {

@@ -17,9 +17,11 @@ use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::{EntryPlace, Store, StoreOptions, Writer};
 use longarm_wire::{Condition, Status};
 
+use crate::ahead::Ahead;
 use crate::clock::Moment;
 use crate::entries::Arena;
 use crate::evict::Marks;
+use crate::findings::Findings;
 use crate::later::Later;
 use crate::options::{Eviction, StartError};
 use crate::stream::Stream;
@@ -110,12 +112,15 @@ pub(crate) struct Counts {
 }
 
 /// How to build an engine.
+#[derive(Clone, Copy)]
 pub(crate) struct EngineOptions {
     pub workers: u16,
     pub slots: SlotKind,
     pub expected_items: u64,
     /// In a group: items that the arena will be found to hold, as far as is known; zero if it is not.
     pub found_items: u64,
+    /// The index takes its memory at once, rather than a little at a time.
+    pub populate: bool,
     pub hash_key: u64,
     pub eviction: Eviction,
     pub quarantine: Nanos,
@@ -185,38 +190,43 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         budget: Arc<Budget>,
         options: EngineOptions,
     ) -> Result<Engine<M>, StartError> {
-        let streams = options.workers + 1;
-        let store_options = StoreOptions {
-            streams,
-            quarantine: options.quarantine,
-            term: options.term.unwrap_or(Term::ZERO),
-            ask_release: options.term.is_some(),
-            ..StoreOptions::default()
-        };
-        let store = match options.term {
-            None => Store::create(arena, budget.clone(), store_options, sums.clone())?,
-            Some(_) => Store::adopt(arena, budget.clone(), store_options, sums.clone())?,
-        };
-        let store = Arc::new(store);
+        let store = store_of(arena, budget.clone(), sums.clone(), &options)?;
         let arena = Arena { memory: store.memory().clone() };
-        let index_options = hash::Options {
-            slots: options.slots,
-            discipline: Discipline::InPlace,
-            expected_items: options.expected_items,
-            found_items: options.found_items.min(store.adopted_rooms()),
-            hash_key: options.hash_key,
-            places: options.term.is_some() && options.slots == SlotKind::Inline64,
-        };
-        let publish = move |geometry: &hash::Geometry| control.publish(geometry);
-        let index =
-            Owner::create(index, arena.clone(), sums, budget.clone(), index_options, publish).map_err(
-                |hash::Full| StartError::Index { expected: options.expected_items, memory: budget.limit() },
-            )?;
-        let later = options.term.is_some().then(|| Later::new(streams));
+        let found_items = options.found_items.min(store.adopted_rooms());
+        let room = EngineOptions { found_items, ..options };
+        let index = index_of((index, arena), control, sums, budget.clone(), &room)?;
+        Ok(Engine::over(index, store, budget, options))
+    }
+
+    /// The same over an arena of which the first part was restored ahead, and what was found there.
+    pub fn go_on(
+        ahead: Ahead<M>,
+        sums: SumKey,
+        options: EngineOptions,
+    ) -> Result<(Engine<M>, Findings), StartError> {
+        let Ahead { settled, built } = ahead;
+        let budget = built.budget.clone();
+        // What the arena holds is charged first: the limit is for it, and the index is there.
+        let charged = budget.used();
+        budget.give(charged);
+        let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options)?;
+        budget.take_anyway(charged);
+        store.presume(&settled, |segment| built.live(segment));
+        Ok((Engine::over(built.index, store, budget, options), built.found))
+    }
+
+    fn over(
+        index: Owner<M, Arena<M>>,
+        store: Store<M>,
+        budget: Arc<Budget>,
+        options: EngineOptions,
+    ) -> Engine<M> {
+        let arena = Arena { memory: store.memory().clone() };
+        let later = options.term.is_some().then(|| Later::new(options.workers + 1));
         let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
-        Ok(Engine {
+        Engine {
             index,
-            store,
+            store: Arc::new(store),
             arena,
             budget,
             marks,
@@ -227,8 +237,51 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             csn: AtomicU64::new(0),
             ttl_used: AtomicBool::new(false),
             need: Need::default(),
-        })
+        }
     }
+}
+
+/// The store of an engine with these options.
+fn store_of<M: OwnedWords>(
+    arena: M,
+    budget: Arc<Budget>,
+    sums: SumKey,
+    options: &EngineOptions,
+) -> Result<Store<M>, StartError> {
+    let store_options = StoreOptions {
+        streams: options.workers + 1,
+        quarantine: options.quarantine,
+        term: options.term.unwrap_or(Term::ZERO),
+        ask_release: options.term.is_some(),
+        ..StoreOptions::default()
+    };
+    Ok(match options.term {
+        None => Store::create(arena, budget, store_options, sums)?,
+        Some(_) => Store::adopt(arena, budget, store_options, sums)?,
+    })
+}
+
+/// The index of an engine with these options, empty; every geometry is published on the control page.
+pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
+    (memory, arena): (M, Arena<M>),
+    control: Control<M>,
+    sums: SumKey,
+    budget: Arc<Budget>,
+    options: &EngineOptions,
+) -> Result<Owner<M, Arena<M>>, StartError> {
+    let index_options = hash::Options {
+        slots: options.slots,
+        discipline: Discipline::InPlace,
+        expected_items: options.expected_items,
+        found_items: options.found_items,
+        populate: options.populate,
+        hash_key: options.hash_key,
+        places: options.term.is_some() && options.slots == SlotKind::Inline64,
+    };
+    let publish = move |geometry: &hash::Geometry| control.publish(geometry);
+    let limit = budget.limit();
+    Owner::create(memory, arena, sums, budget, index_options, publish)
+        .map_err(|hash::Full| StartError::Index { expected: options.expected_items, memory: limit })
 }
 
 impl<M: OwnedWords> Engine<M> {

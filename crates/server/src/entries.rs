@@ -9,7 +9,7 @@ use longarm_base::{Csn, UnixMillis};
 use longarm_index::hash::{Entries, EntryRef};
 use longarm_memory::{Hash, HashKey, OwnedWords};
 use longarm_store::EntryPlace;
-use longarm_store::object::{layout, total_len};
+use longarm_store::object::{Age, age_at, layout, total_len};
 
 /// The memory that the entries are in.
 #[derive(Clone, Debug)]
@@ -53,6 +53,11 @@ impl<M: OwnedWords> Arena<M> {
             Some(_) => UnixMillis(self.memory.load(entry.offset + layout::FIXED as u64)),
             None => panic!("a slot names {entry:?} of csn {csn:?}, which is not there"),
         }
+    }
+
+    /// How young a copy of its version the entry there is.
+    pub fn age(&self, place: EntryPlace) -> Age {
+        age_at(&self.memory, place.offset)
     }
 
     /// The place of the entry; a 16-byte slot has no room for the length of a very long one.

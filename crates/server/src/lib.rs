@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod ahead;
 mod clock;
 mod collect;
 mod connection;
@@ -20,6 +21,7 @@ mod entries;
 mod evict;
 mod execute;
 mod expire;
+mod findings;
 mod get;
 mod group;
 mod hall;
@@ -58,7 +60,8 @@ pub use group::{
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};
 pub use options::{Eviction, Log, Pages, ServerOptions, StartError};
+pub use restore::ENTRY as RESTORE_ENTRY;
 pub use saved::Saved;
 pub use start::Server;
-pub use stats::{ClientStats, FollowerStats, GroupStats, Stats, StoreStats};
+pub use stats::{ClientStats, FollowerStats, GroupStats, Stats, StoreStats, TakeoverStats};
 pub use stop::StopReport;

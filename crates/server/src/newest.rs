@@ -1,8 +1,11 @@
 //! Of each key the newest version counts, in whatever order versions come: as a stream commits them, or as
-//! they lie in the segments that an earlier leader left.
+//! they lie in the segments that an earlier leader left. Of copies of one version the youngest counts: the
+//! segment of the one that collection copied from is freed first.
+
+use std::cmp::Ordering;
 
 use longarm_base::Csn;
-use longarm_index::hash::{Found, Record};
+use longarm_index::hash::{Found, Record, SlotKind};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Entry, EntryPlace};
 
@@ -11,18 +14,13 @@ use crate::engine::Engine;
 use crate::item::entry_ref;
 
 impl<M: OwnedWords> Engine<M> {
-    /// In a group, the record of an item that stands as an entry: the item itself, where it fits a slot.
+    /// In a group, the record of an item that stands as an entry.
     pub(crate) fn record_of<'a>(&self, place: EntryPlace, entry: &Entry<'a>, hash: Hash) -> Record<'a> {
-        let Entry { csn, key, value, expiry, .. } = *entry;
-        let entry = entry_ref(place);
-        match Record::fits_inline(self.options.slots, key.len(), value.len(), expiry) {
-            true => Record::Inline { csn, key, value, expiry, entry: Some(entry) },
-            false => Record::Entry { csn, entry, hash, expiry },
-        }
+        record_of(self.options.slots, place, entry, hash)
     }
 
-    /// The key has this entry's value, unless it has a newer one, or a copy of the same. `false` if the index
-    /// has no room, not even beyond the memory limit.
+    /// The key has this entry's value, unless it has a newer one, or a younger copy of the same. `false` if
+    /// the index has no room, not even beyond the memory limit.
     pub(crate) fn set_newest(
         &self,
         moment: Moment,
@@ -43,7 +41,11 @@ impl<M: OwnedWords> Engine<M> {
                 continue;
             };
             let current = self.current(&found, moment);
-            if current.csn >= entry.csn {
+            let is_older = match current.csn.cmp(&entry.csn) {
+                Ordering::Equal => current.place.is_some_and(|place| self.arena.age(place) >= entry.age()),
+                order => order == Ordering::Greater,
+            };
+            if is_older {
                 // A write that was drawn later and came sooner: ours was the key's value just before it.
                 drop(pair);
                 self.store.supersede(place, entry.csn);
@@ -66,6 +68,16 @@ impl<M: OwnedWords> Engine<M> {
         {
             self.remove(&mut pair, &found);
         }
+    }
+}
+
+/// In a group, the record of an item that stands as an entry: the item itself, where it fits a slot.
+pub(crate) fn record_of<'a>(slots: SlotKind, place: EntryPlace, entry: &Entry<'a>, hash: Hash) -> Record<'a> {
+    let Entry { csn, key, value, expiry, .. } = *entry;
+    let entry = entry_ref(place);
+    match Record::fits_inline(slots, key.len(), value.len(), expiry) {
+        true => Record::Inline { csn, key, value, expiry, entry: Some(entry) },
+        false => Record::Entry { csn, entry, hash, expiry },
     }
 }
 

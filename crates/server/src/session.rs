@@ -222,6 +222,11 @@ impl Restored {
         }
     }
 
+    /// Nothing says anything of this session any more.
+    pub fn forget(&mut self, id: u64) {
+        self.0.remove(&id);
+    }
+
     /// Takes what another knows.
     pub fn take(&mut self, other: Restored) {
         for (id, recent) in other.0 {

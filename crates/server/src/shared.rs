@@ -13,8 +13,10 @@ use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 use longarm_wire::ARENA_REGION;
 
+use crate::ahead::Ahead;
 use crate::clock::{Clock, Moment};
 use crate::engine::{Engine, EngineOptions};
+use crate::findings::Findings;
 use crate::options::{ServerOptions, StartError};
 use crate::pulse::Pulse;
 use crate::session::Sessions;
@@ -100,29 +102,70 @@ pub(crate) struct Seat {
     number: u64,
 }
 
+/// What an engine of a server with these options is like; of a group's leader, in its term.
+pub(crate) fn engine_options(options: &ServerOptions, hash_key: u64, term: Option<Term>) -> EngineOptions {
+    // A client's lease, on a clock that may run 1 % slow, plus the longest READ that it still accepts.
+    let quarantine = options.lease + options.lease / 100 + options.read_bound + MARGIN;
+    EngineOptions {
+        workers: options.workers as u16,
+        slots: options.slots,
+        expected_items: options.expected_items,
+        found_items: 0,
+        populate: true,
+        hash_key,
+        eviction: options.eviction,
+        quarantine: Nanos(quarantine.as_nanos() as u64),
+        term,
+    }
+}
+
+/// An engine over what the arena holds, its index empty.
+fn engine(
+    options: &ServerOptions,
+    lent: &Lent,
+    sum_key: u64,
+    engine_options: EngineOptions,
+) -> Result<Engine<Mapped>, StartError> {
+    let sums = SumKey::new(sum_key);
+    let control = Control::of(lent.control.memory().clone(), sums.clone());
+    let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
+    Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)
+}
+
 impl Shared {
     /// Of a server of its own, over fresh memory.
     pub fn alone(
         options: ServerOptions,
         lent: Arc<Lent>,
         boot: u64,
-        keys: (u64, u64),
+        (sum_key, hash_key): (u64, u64),
     ) -> Result<Shared, StartError> {
-        Shared::new(options, lent, boot, keys, None)
+        let engine = engine(&options, &lent, sum_key, engine_options(&options, hash_key, None))?;
+        Ok(Shared::new(options, lent, boot, sum_key, engine))
     }
 
-    /// Of a group's leader, over the start set of its term, in which so many items are to be expected.
+    /// Of a group's leader, over the start set of its term, in which so many items are to be expected; what
+    /// was restored of it ahead, if anything was.
     pub fn of_term(
         options: ServerOptions,
         lent: Arc<Lent>,
-        keys: (u64, u64),
-        term: (Term, u64),
+        (sum_key, hash_key): (u64, u64),
+        (term, items): (Term, u64),
+        ahead: Option<Ahead<Mapped>>,
     ) -> Result<Shared, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        // An index of an earlier term of ours.
-        lent.index.memory().discard(0, lent.index.bytes());
-        let shared = Shared::new(options, lent, boot, keys, Some(term))?;
-        shared.engine.restore(&shared.sessions, shared.moment());
+        let engine_options = engine_options(&options, hash_key, Some(term));
+        let engine_options = EngineOptions { found_items: items, ..engine_options };
+        let (engine, found) = match ahead {
+            Some(ahead) => Engine::go_on(ahead, SumKey::new(sum_key), engine_options)?,
+            None => {
+                // An index of an earlier term of ours.
+                lent.index.memory().discard(0, lent.index.bytes());
+                (engine(&options, &lent, sum_key, engine_options)?, Findings::default())
+            }
+        };
+        let shared = Shared::new(options, lent, boot, sum_key, engine);
+        shared.engine.restore(&shared.sessions, shared.moment(), found);
         Ok(shared)
     }
 
@@ -130,28 +173,12 @@ impl Shared {
         options: ServerOptions,
         lent: Arc<Lent>,
         boot: u64,
-        (sum_key, hash_key): (u64, u64),
-        term: Option<(Term, u64)>,
-    ) -> Result<Shared, StartError> {
-        let sums = SumKey::new(sum_key);
-        let control = Control::create(lent.control.memory().clone(), boot, sums.clone());
-        // A client's lease, on a clock that may run 1 % slow, plus the longest READ that it still accepts.
-        let quarantine = options.lease + options.lease / 100 + options.read_bound + MARGIN;
-        let engine_options = EngineOptions {
-            workers: options.workers as u16,
-            slots: options.slots,
-            expected_items: options.expected_items,
-            hash_key,
-            eviction: options.eviction,
-            quarantine: Nanos(quarantine.as_nanos() as u64),
-            term: term.map(|(term, _)| term),
-            found_items: term.map_or(0, |(_, items)| items),
-        };
-        let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
-        let budget = Arc::new(Budget::new(options.memory));
-        let engine = Engine::create(memory, control.clone(), sums, budget, engine_options)?;
+        sum_key: u64,
+        engine: Engine<Mapped>,
+    ) -> Shared {
+        let control = Control::create(lent.control.memory().clone(), boot, SumKey::new(sum_key));
         let keep = Nanos(options.keep_sessions.as_nanos() as u64);
-        Ok(Shared {
+        Shared {
             sessions: Sessions::new(2 * options.max_clients, keep),
             pulses: (0..options.workers).map(|_| Arc::new(Pulse::default())).collect(),
             options,
@@ -172,7 +199,7 @@ impl Shared {
             deadline: AtomicU64::new(u64::MAX),
             held: AtomicBool::new(false),
             grow_failed: AtomicBool::new(false),
-        })
+        }
     }
 
     pub fn log(&self, line: &str) {

@@ -25,9 +25,10 @@ use longarm_memory::{Budget, OwnedWords, SumKey};
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
+use crate::settled::Rooms;
 use crate::store::check_shape;
 use crate::written::written;
-use crate::{CreateError, EntryPlace, Store, StoreOptions};
+use crate::{CreateError, EntryPlace, Settled, Store, StoreOptions};
 
 /// Entries of a segment that are looked at together, so that their visitor can have what it needs fetched.
 const AHEAD: usize = 16;
@@ -105,9 +106,41 @@ impl<M: OwnedWords> Store<M> {
         self.adopted.iter().map(|&segment| ledger.segments[segment as usize].line.rooms().1).sum()
     }
 
-    /// Shows every entry of one adopted segment, or run, to `visit`, which may [`supersede`](Self::supersede)
-    /// it and any that was visited before. Each of [`adopted`](Self::adopted) once, in any order, several at
-    /// a time by several threads if need be.
+    /// Of adopted segments the rooms that `settled` tells of are not replayed: whoever watched them settle
+    /// knows their entries, and says how many of each segment count, and their cache lines. The superseded
+    /// bits are as that one left them. Before anything is replayed.
+    pub fn presume(&mut self, settled: &Settled, live: impl Fn(u32) -> (u64, u64)) {
+        let ledger = self.ledger.lock();
+        self.presumed = vec![None; self.segments as usize].into();
+        for &segment in &self.adopted {
+            let line = &ledger.segments[segment as usize].line;
+            // The ledger's state is that of an adopted segment; which use it is the rest says.
+            let Some(rooms) = settled.rooms((segment, line)) else { continue };
+            let (entries, units) = live(segment);
+            self.tallies[segment as usize].presumed(entries, units);
+            self.presumed[segment as usize] = Some(rooms);
+        }
+    }
+
+    /// Shows the entries that were presumed.
+    pub fn visit_presumed(&self, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
+        for (segment, rooms) in (0..).zip(&self.presumed) {
+            let Some(rooms) = rooms else { continue };
+            let room = self.ledger.lock().segments[segment as usize].line.rooms().0;
+            let end = segment_at(segment) + rooms.end * room;
+            self.visit(segment, 0, &mut |place, entry| {
+                let seen = place.offset < end;
+                if seen {
+                    visit(place, entry);
+                }
+                seen
+            });
+        }
+    }
+
+    /// Shows every entry of one adopted segment, or run, that was not [`presumed`](Self::presume), to
+    /// `visit`, which may [`supersede`](Self::supersede) it and any that was visited before. Each of
+    /// [`adopted`](Self::adopted) once, in any order, several at a time by several threads if need be.
     ///
     /// # Panics
     /// If the segment was not adopted, or has been replayed.
@@ -146,8 +179,10 @@ impl<M: OwnedWords> Store<M> {
         let (room, rooms) = line.rooms();
         // Of long entries one at a time: what they cost is not the look at the index.
         let group = if room <= GROUPED { AHEAD } else { 1 };
-        let mut tail = 0;
-        let mut rooms = written(&self.memory, segment, (room, rooms), 0).peekable();
+        let presumed = self.presumed.get(segment as usize).copied().flatten();
+        let Rooms { seen, end } = presumed.unwrap_or(Rooms { seen: 0, end: 0 });
+        let mut tail = end * room;
+        let mut rooms = written(&self.memory, segment, (room, rooms), seen).peekable();
         while rooms.peek().is_some() {
             let mut found: [Option<(EntryPlace, Entry<'_>)>; AHEAD] = [const { None }; AHEAD];
             let group = rooms.by_ref().take(group).map(|i| (i, segment_at(segment) + i * room));

@@ -38,7 +38,7 @@ pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
 pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};
-pub use settled::Settled;
+pub use settled::{Settled, Watch};
 pub use store::{Counters, Store, format};
 pub use survey::{StreamSurvey, Survey, entries, survey, void};
 pub use writer::Writer;

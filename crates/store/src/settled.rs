@@ -1,28 +1,57 @@
 //! What a follower knows of its arena before anybody asks.
 //!
-//! A [`survey`](crate::survey()) after the loss of a leader goes over all rooms of its term, and nobody leads
-//! meanwhile. Most of them it could have passed over: a room that holds a whole entry below the floor holds
-//! it until its segment is claimed anew. So a follower looks ahead, a little at a time, and keeps for each
-//! segment how many of its first rooms are of that kind, and the highest position in them. A look also has
-//! the pages mapped that a survey and a restore will need.
+//! After the loss of a leader a [`survey`](crate::survey()) goes over all rooms of its term, and whoever
+//! leads next over all rooms there are; nobody leads meanwhile. Most of them were there long before: a room
+//! that holds a whole entry below the floor holds it until its segment is claimed anew, and so does every
+//! room of an older term, once the follower is in sync. So a follower looks ahead, a little at a time, and
+//! keeps for each segment how many of its first rooms need no other look, and the highest position in them. A
+//! look also has the pages mapped that a survey and a restore will need. Whoever wants to know what the rooms
+//! hold [`Watch`]es.
 //!
 //! Here every entry is verified whole, unlike below the floor of a survey: WRITEs go on meanwhile, and a
 //! header of which half has landed may still bear the position of an older use.
 //!
 //! Writes: nothing. Reads: lines and entries that a leader may be writing.
+//! (1) Rooms of the term's own segments are passed over in order, up to the first that is not whole: what is
+//!     missing may still come. In segments of older terms it never comes: they were complete when the
+//!     follower got in sync.
+//! (2) Runs, which have one room, are left to whoever asks.
+//! (3) That an entry is below the floor says that it is here. Another leader may still cut it, if no majority
+//!     had it: whoever relied on it must ask ([`Settled::is_beyond`]).
 
 use longarm_base::Term;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::{SumKey, Words};
 
-use crate::object::layout;
-use crate::segment::layout::{CLAIM, line_at, segment_at};
-use crate::segment::{Geometry, Line};
+use crate::EntryPlace;
+use crate::object::{Entry, layout};
+use crate::segment::layout::segment_at;
+use crate::segment::{Geometry, Line, State};
+use crate::written::written;
 
 /// What a look at a segment costs at least, in bytes.
 const VISIT: u64 = 8 * LINE;
+/// What an entry costs besides its bytes.
+const ENTRY: u64 = 4 * LINE;
 
-/// The rooms that a survey may pass over.
+/// Is told what settles.
+pub trait Watch {
+    /// An entry of this use of a segment; it is told of once. `false`: not now, and nothing more.
+    fn entry(&mut self, segment: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool;
+    /// The use of the segment of which entries were told is over: none of them counts any more.
+    fn over(&mut self, segment: u32);
+}
+
+/// Nobody watches.
+impl Watch for () {
+    fn entry(&mut self, _: u32, _: &Line, _: EntryPlace, _: &Entry<'_>) -> bool {
+        true
+    }
+
+    fn over(&mut self, _: u32) {}
+}
+
+/// The rooms that need no other look.
 #[derive(Clone, Debug, Default)]
 pub struct Settled {
     term: Term,
@@ -32,30 +61,77 @@ pub struct Settled {
 }
 
 /// One use of a segment.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Use {
-    /// Number of the claim; zero if nothing is known.
-    claim: u64,
+    /// What its line said; nothing is known of a free one.
+    line: Line,
     /// How many rooms there are.
     of: u32,
-    /// So many of them, from the first on, hold whole entries of this use...
+    /// So many of them, from the first on, need no other look...
     rooms: u32,
-    /// ...at positions up to this one.
-    highest: u64,
+    /// ...at positions up to this one, if any holds an entry...
+    highest: Option<u64>,
+    /// ...the last of which stands in the room before this one.
+    end: u32,
+}
+
+impl Use {
+    const NONE: Use = Use { line: Line::FREE, of: 0, rooms: 0, highest: None, end: 0 };
+
+    fn of(line: &Line) -> Use {
+        Use { line: *line, of: line.rooms().1 as u32, ..Use::NONE }
+    }
+
+    /// Whether the line is of this use.
+    fn is(&self, line: &Line) -> bool {
+        self.line.is_same_use(line) && !matches!(line.state, State::Free | State::RunBody)
+    }
+
+    fn note(&mut self, room: u32, position: u64) {
+        self.highest = self.highest.max(Some(position));
+        self.rooms = room + 1;
+        self.end = room + 1;
+    }
+}
+
+/// What was settled of a segment that is taken over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rooms {
+    /// How many need no other look.
+    pub seen: u64,
+    /// How many of them there are up to the last that holds an entry.
+    pub end: u64,
 }
 
 impl Settled {
-    /// Looks a little further: at about so many bytes of what the leader of `term` has written here. `floors`
-    /// says how many positions of each stream are known to be here; each only grows within a term.
-    pub fn look(&mut self, memory: &dyn Words, sums: &SumKey, term: Term, floors: &[u64], mut bytes: u64) {
+    /// Of what term the follower is in sync, as far as looks were told.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// The follower is in sync in this term; what had settled is in its start set.
+    pub fn go_on(&mut self, term: Term) {
+        self.term = term;
+    }
+
+    /// Looks a little further: at about so many bytes of what is here, in sync with the leader of `term`.
+    /// `floors` says how many positions of each stream are known to be here; each only grows within a term.
+    pub fn look(
+        &mut self,
+        (memory, sums): (&dyn Words, &SumKey),
+        (term, floors): (Term, &[u64]),
+        mut bytes: u64,
+        watch: &mut impl Watch,
+    ) {
         let Ok(geometry) = Geometry::read(memory, sums) else { return };
-        if self.term != term || self.uses.len() != geometry.segments as usize {
-            let uses = vec![Use::default(); geometry.segments as usize];
-            *self = Settled { term, uses, next: geometry.table };
+        self.go_on(term);
+        if self.uses.len() != geometry.segments as usize {
+            self.uses = vec![Use::NONE; geometry.segments as usize];
+            self.next = geometry.table;
         }
         for _ in geometry.table..geometry.segments {
             bytes = bytes.saturating_sub(VISIT);
-            if !self.look_at(memory, sums, floors, &mut bytes) {
+            if !self.look_at((memory, sums), floors, &mut bytes, watch) {
                 return;
             }
             self.next += 1;
@@ -66,43 +142,94 @@ impl Settled {
     }
 
     /// Looks at the next segment; `false` if the bytes were used up first.
-    fn look_at(&mut self, memory: &dyn Words, sums: &SumKey, floors: &[u64], bytes: &mut u64) -> bool {
+    fn look_at(
+        &mut self,
+        (memory, sums): (&dyn Words, &SumKey),
+        floors: &[u64],
+        bytes: &mut u64,
+        watch: &mut impl Watch,
+    ) -> bool {
         let (segment, known) = (self.next, &mut self.uses[self.next as usize]);
-        if known.claim == memory.load(line_at(segment) + CLAIM) && known.rooms == known.of {
+        if known.rooms > 0 && known.rooms == known.of && known.line.stands(memory, segment) {
             return *bytes > 0;
         }
         let Ok(line) = Line::read(memory, sums, segment) else { return *bytes > 0 };
-        // A run has one room, and is soon surveyed.
-        let Some(&floor) =
-            floors.get(line.stream as usize).filter(|_| line.term == self.term && line.stride > 0)
-        else {
-            return *bytes > 0;
-        };
-        let (room, of) = line.rooms();
-        if known.claim != line.claim {
-            *known = Use { claim: line.claim, of: of as u32, rooms: 0, highest: 0 };
-        }
-        let mut copy = Vec::new();
-        while known.rooms < known.of && *bytes > 0 {
-            let offset = segment_at(segment) + u64::from(known.rooms) * room;
-            if !line.marks(memory, offset) || memory.load(offset + layout::POSITION) >= floor {
-                break;
+        if !known.is(&line) {
+            if known.end > 0 {
+                watch.over(segment);
+                *bytes = bytes.saturating_sub(u64::from(known.end) * ENTRY);
             }
-            let entry = line.entry_in(memory, sums, (offset, room), &mut copy);
-            let Some((_, entry)) = entry.filter(|(_, entry)| entry.position < floor) else { break };
-            known.highest = known.highest.max(entry.position);
-            known.rooms += 1;
-            *bytes = bytes.saturating_sub(room);
+            let is_strided = line.stride > 0 && line.state != State::Free;
+            *known = if is_strided { Use::of(&line) } else { Use::NONE };
+        }
+        if known.of == 0 || line.term > self.term {
+            return *bytes > 0;
+        }
+        let floor = match line.term < self.term {
+            true => u64::MAX,
+            false => floors.get(line.stream as usize).copied().unwrap_or(0),
+        };
+        let (room, _) = line.rooms();
+        let mut copy = Vec::new();
+        for i in written(memory, segment, (room, known.of.into()), known.rooms.into()) {
+            if *bytes == 0 {
+                return false;
+            }
+            let offset = segment_at(segment) + i * room;
+            let here = line.marks(memory, offset) && memory.load(offset + layout::POSITION) < floor;
+            let entry = here.then(|| line.entry_in(memory, sums, (offset, room), &mut copy)).flatten();
+            match entry.filter(|(_, entry)| entry.position < floor) {
+                Some((place, entry)) => {
+                    if !watch.entry(segment, &line, place, &entry) {
+                        return false;
+                    }
+                    known.note(i as u32, entry.position);
+                    *bytes = bytes.saturating_sub(room.min(u64::from(place.len) + LINE) + ENTRY);
+                }
+                None if line.term < self.term => {
+                    known.rooms = i as u32 + 1;
+                    *bytes = bytes.saturating_sub(LINE);
+                }
+                None => return *bytes > 0,
+            }
+        }
+        // Of its own term the rest may come; of an older one it was never written.
+        if line.term < self.term {
+            known.rooms = known.of;
         }
         *bytes > 0
     }
 
+    /// Whether an entry that is settled lies at or beyond the cuts of the streams of `base`.
+    pub fn is_beyond(&self, base: Term, cuts: &[u64]) -> bool {
+        let cut = |known: &Use| cuts.get(known.line.stream as usize).copied().unwrap_or(0);
+        let mut of_base = self.uses.iter().filter(|known| known.line.term == base);
+        of_base.any(|known| known.highest.is_some_and(|highest| highest >= cut(known)))
+    }
+
+    /// Says what is over by now, of all segments: for memory that nobody writes to any more.
+    pub fn settle(&mut self, (memory, sums): (&dyn Words, &SumKey), watch: &mut impl Watch) {
+        for (segment, known) in (0..).zip(&mut self.uses).filter(|(_, known)| known.end > 0) {
+            let line = Line::read(memory, sums, segment);
+            if !line.is_ok_and(|line| known.is(&line)) {
+                watch.over(segment);
+                *known = Use::NONE;
+            }
+        }
+    }
+
     /// How many rooms of this use of a segment, from the first on, hold nothing from `floor` on.
     pub(crate) fn rooms_below(&self, (segment, line): (u32, &Line), floor: u64) -> u64 {
-        let known = self.uses.get(segment as usize).filter(|known| known.claim == line.claim);
+        let known = self.uses.get(segment as usize).filter(|known| known.is(line));
         known
-            .filter(|known| self.term == line.term && known.highest < floor)
+            .filter(|known| known.highest.is_none_or(|highest| highest < floor))
             .map_or(0, |known| known.rooms.into())
+    }
+
+    /// What is known of this use of a segment.
+    pub(crate) fn rooms(&self, (segment, line): (u32, &Line)) -> Option<Rooms> {
+        let known = self.uses.get(segment as usize).filter(|known| known.is(line))?;
+        Some(Rooms { seen: known.rooms.into(), end: known.end.into() })
     }
 }
 

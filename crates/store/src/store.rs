@@ -34,6 +34,7 @@ use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
     Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
 };
+use crate::settled::Rooms;
 use crate::sync::{Counter, Mutex};
 use crate::writer::{StreamState, Writer};
 use crate::{CreateError, EntryPlace, StoreFull, StoreOptions, Work};
@@ -51,6 +52,8 @@ pub struct Store<M> {
     pub(crate) tallies: Box<[Tally]>,
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) adopted: Box<[u32]>,
+    /// By segment, what of an adopted one is not replayed; empty if that is nothing.
+    pub(crate) presumed: Box<[Option<Rooms>]>,
     streams: Mutex<Vec<Option<StreamState>>>,
     stable: Counter,
     budget: Arc<Budget>,
@@ -155,6 +158,7 @@ impl<M: OwnedWords> Store<M> {
             tallies: (0..segments).map(|_| Tally::default()).collect(),
             ledger: Mutex::new(ledger),
             adopted: Box::default(),
+            presumed: Box::default(),
             streams: Mutex::new((0..options.streams).map(stream).collect()),
             stable: Counter::default(),
             budget,

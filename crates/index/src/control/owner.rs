@@ -22,6 +22,11 @@ impl<M: OwnedWords> Control<M> {
         Control { memory, sums }
     }
 
+    /// The hand on a page that somebody made, or is about to make: nothing is written now.
+    pub fn of(memory: M, sums: SumKey) -> Control<M> {
+        Control { memory, sums }
+    }
+
     /// Says that the server made progress at `now`.
     pub fn beat(&self, now: Nanos, unix: UnixMillis) {
         self.memory.store(beat::UNIX, unix.0);

@@ -53,6 +53,8 @@ pub struct Options {
     /// Items that are about to be put in, if more: they get room within the memory limit or beyond it, if the
     /// region has it, since growing meanwhile takes several times as long.
     pub found_items: u64,
+    /// The first table takes its memory at once, rather than by [`Owner::populate_some`].
+    pub populate: bool,
     /// Key of the placing hash, drawn at random.
     pub hash_key: u64,
     /// Inline items stand in the arena too (`places.rs`).

@@ -78,41 +78,44 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 
     /// The record of `key`, which has the hash the pair was locked with.
     pub fn find(&self, key: &[u8]) -> Option<Found> {
-        let table = &self.live().table;
-        let mut candidates =
-            self.header.matching(self.hash.fingerprint()) & self.header.occupied() & self.mask;
-        while candidates != 0 {
-            let slot = candidates.trailing_zeros() as usize;
-            candidates &= candidates - 1;
-            let found = self.owner.read_slot(table, self.pair, slot, &self.header);
-            let same = match found.record() {
-                Record::Inline { key: have, .. } => have == key,
-                Record::Entry { csn, entry, hash, .. } => {
-                    let maybe = match found.kind {
-                        SlotKind::Inline64 => hash == self.hash,
-                        SlotKind::Pointer16 => hash.tag() == self.hash.tag(),
-                    };
-                    maybe && self.owner.entries.is_of(entry, csn, key)
-                }
-            };
-            if same {
-                return Some(found);
+        self.records(self.candidates()).find(|found| match found.record() {
+            Record::Inline { key: have, .. } => have == key,
+            Record::Entry { csn, entry, hash, .. } => {
+                let maybe = match found.kind {
+                    SlotKind::Inline64 => hash == self.hash,
+                    SlotKind::Pointer16 => hash.tag() == self.hash.tag(),
+                };
+                maybe && self.owner.entries.is_of(entry, csn, key)
             }
+        })
+    }
+
+    /// Removes what the hash may have here, where the item stands in the arena at a place that is gone.
+    pub fn remove_gone(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
+        let next =
+            |pair: &Self| pair.records(pair.candidates()).find(|found| found.entry().is_some_and(&is_gone));
+        while let Some(found) = next(self) {
+            self.remove(&found);
         }
-        None
     }
 
     /// All records of the pair.
     pub fn all(&self) -> Vec<Found> {
-        let table = &self.live().table;
-        let mut found = Vec::new();
-        let mut bits = self.header.occupied();
-        while bits != 0 {
-            let slot = bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            found.push(self.owner.read_slot(table, self.pair, slot, &self.header));
-        }
-        found
+        self.records(self.header.occupied()).collect()
+    }
+
+    /// Slots that the hash's records may be in.
+    fn candidates(&self) -> u32 {
+        self.header.matching(self.hash.fingerprint()) & self.header.occupied() & self.mask
+    }
+
+    /// The records in these slots.
+    fn records(&self, mut slots: u32) -> impl Iterator<Item = Found> {
+        std::iter::from_fn(move || {
+            let slot = (slots != 0).then_some(slots.trailing_zeros() as usize)?;
+            slots &= slots - 1;
+            Some(self.owner.read_slot(&self.live().table, self.pair, slot, &self.header))
+        })
     }
 
     /// Makes sure that a following insert (or the replace of `found`) has its slot; changes nothing a reader

@@ -74,7 +74,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let (groups, extended, cursor) = (counter(), counter(), counter());
         let (populated, huge) = (counter(), counter());
         state.live.push(Arc::new(Live { table, groups, extended, cursor, populated, huge }));
-        if state.live.len() == 1 {
+        if state.live.len() == 1 && self.options.populate {
             self.populate(&state.live[0], bytes);
         }
         self.republish(&mut state);
@@ -100,6 +100,19 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             // Relaxed: a figure for people.
             live.huge.fetch_add(taken, Ordering::Relaxed);
         }
+    }
+
+    /// Takes memory for a part of the first table that has none yet. `false` if there was none left.
+    pub fn populate_some(&self) -> bool {
+        let state = self.state.read().expect("index state");
+        let live = &state.live[0];
+        // Relaxed: who takes a block twice does no harm.
+        let from = live.populated.load(Ordering::Relaxed);
+        let any = from < self.bytes_of(&live.table);
+        if any {
+            self.populate(live, from + BLOCK);
+        }
+        any
     }
 
     /// Takes memory for that part of the second table into which the first `pairs` pairs of the oldest move.

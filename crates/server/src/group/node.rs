@@ -3,6 +3,7 @@
 //! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
 //! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
 
+mod ahead;
 mod hand_over;
 mod lead;
 mod leave;
@@ -19,9 +20,9 @@ use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
-use longarm_store::Settled;
 use longarm_wire::{Answer, Ask, Held, Members, PLACES_MAX, Report, STREAMS_MAX};
 
+use self::ahead::LookAhead;
 use self::hand_over::HandOver;
 use self::lead::Led;
 pub(crate) use self::leave::Leave;
@@ -45,11 +46,6 @@ const PATIENCE: Nanos = Nanos::from_millis(5_000);
 
 /// Elections for which a group that never was lets the replica stand that is to lead it.
 const FIRST_WAITS: u64 = 2;
-
-/// How often a follower looks ahead in what its leader writes, and at about how many bytes: a hundredth of a
-/// core's time.
-const SETTLE_EVERY: Nanos = Nanos::from_millis(5);
-const SETTLE_BYTES: u64 = 128 << 10;
 
 /// A replica's thread.
 pub(crate) struct Node<T: Transport> {
@@ -77,9 +73,7 @@ pub(crate) struct Node<T: Transport> {
     reign: Option<Led<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
     look: Option<Look>,
-    /// What it need not look at when its leader is lost, and when it goes on with that.
-    settled: Settled,
-    settle_at: Nanos,
+    ahead: LookAhead,
     /// How it comes to lead.
     takeover: Takeover,
     /// What it is, for others to read.
@@ -145,8 +139,7 @@ impl<T: Transport> Node<T> {
             heir: None,
             reign: None,
             look: None,
-            settled: Settled::default(),
-            settle_at: Nanos(0),
+            ahead: LookAhead::default(),
             takeover: Takeover::default(),
             told: Arc::default(),
             leave: Arc::default(),
@@ -209,7 +202,7 @@ impl<T: Transport> Node<T> {
             self.hear();
             self.hear_operators();
             self.go_on_leaving();
-            self.settle();
+            self.look_ahead();
             self.tell();
             self.channel.wait(self.nap(every));
         }
@@ -366,6 +359,7 @@ impl<T: Transport> Node<T> {
             Action::Answer(node, answer) => self.answer(node, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
             Action::Adopt(term, reclaimed) => {
+                self.ahead.go_on(term);
                 self.clear_floors();
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
@@ -427,20 +421,8 @@ impl<T: Transport> Node<T> {
     }
 
     fn clear_floors(&mut self) {
-        self.settled = Settled::default();
         for stream in 0..STREAMS_MAX {
             self.page.memory().store(page::floor_at(stream), 0);
-        }
-    }
-
-    /// Looks ahead while it follows.
-    fn settle(&mut self) {
-        let Some(sync) = self.machine.sync() else { return };
-        let now = now();
-        if now >= self.settle_at && self.machine.kind() == RoleKind::Follower {
-            self.settle_at = now + SETTLE_EVERY;
-            let floors = self.floors();
-            self.settled.look(self.lent.arena.memory(), &self.sums, sync, &floors, SETTLE_BYTES);
         }
     }
 
@@ -448,7 +430,7 @@ impl<T: Transport> Node<T> {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let Some(sync) = self.machine.sync() else { return Report::default() };
         let memory = (self.lent.arena.memory(), &self.sums);
-        let look = Look::new(memory, sync, self.floors(), &self.settled);
+        let look = Look::new(memory, sync, self.floors(), self.ahead.settled());
         let reclaimed = self.page.memory().load(page::RECLAIMED);
         let report = look.report(reclaimed, self.streams());
         observe(|| {
@@ -468,6 +450,7 @@ impl<T: Transport> Node<T> {
         if let Err(error) = self.inbound.clear() {
             return self.log(&format!("not ready to be synced: {error}"));
         }
+        self.ahead.keep(prepare);
         let held = match prepare.kept {
             Kept::Term => Held::Term,
             Kept::Base => {

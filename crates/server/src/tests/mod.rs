@@ -1,6 +1,7 @@
 //! A server on real threads, over shared memory and tcp, asked by a raw client that only knows rings and
 //! messages; and the engine alone against a model.
 
+mod ahead;
 mod crowd;
 mod exactly_once;
 mod harness;

@@ -15,7 +15,7 @@ use crate::clock::Moment;
 use crate::engine::{Engine, EngineOptions, Hand, Outcome, Short};
 use crate::options::Eviction;
 
-fn memory(bytes: u64) -> Mapped {
+pub fn memory(bytes: u64) -> Mapped {
     let options = RegionOptions { name: "test".into(), bytes, backing: Backing::Memory };
     Region::create(&options).expect("a region").memory().clone()
 }
@@ -27,7 +27,7 @@ pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped>
     build(slots, eviction, (limit, memory(limit + (1 << 20))), None)
 }
 
-fn sums() -> SumKey {
+pub fn sums() -> SumKey {
     SumKey::new(11)
 }
 
@@ -49,6 +49,20 @@ pub fn engine_of(
     build(slots, Eviction::None, (limit, arena.clone()), Some((term, found_items)))
 }
 
+pub fn options(slots: SlotKind, eviction: Eviction, term: Option<(Term, u64)>) -> EngineOptions {
+    EngineOptions {
+        term: term.map(|(term, _)| term),
+        workers: 1,
+        slots,
+        expected_items: 100,
+        found_items: term.map_or(0, |(_, items)| items),
+        populate: true,
+        hash_key: 5,
+        eviction,
+        quarantine: QUARANTINE,
+    }
+}
+
 fn build(
     slots: SlotKind,
     eviction: Eviction,
@@ -56,16 +70,7 @@ fn build(
     term: Option<(Term, u64)>,
 ) -> Engine<Mapped> {
     let control = Control::create(memory(4096), 1, sums());
-    let options = EngineOptions {
-        term: term.map(|(term, _)| term),
-        workers: 1,
-        slots,
-        expected_items: 100,
-        found_items: term.map_or(0, |(_, items)| items),
-        hash_key: 5,
-        eviction,
-        quarantine: QUARANTINE,
-    };
+    let options = options(slots, eviction, term);
     let (regions, budget) = ((memory(limit), arena), Arc::new(Budget::new(limit)));
     Engine::create(regions, control, sums(), budget, options).expect("an engine")
 }

@@ -15,34 +15,40 @@ use super::model::{Model, QUARANTINE, SESSION, Step, apply, arena, engine_of, ru
 use crate::clock::Moment;
 use crate::collect::Relocated;
 use crate::engine::{Engine, Hand, Outcome};
+use crate::findings::Findings;
 use crate::session::{Recall, Sessions};
 
 const LIMIT: u64 = 64 << 20;
 
 /// A leader without followers, threads and clock.
-struct Leader {
-    engine: Engine<Mapped>,
-    hand: Hand<Mapped>,
+pub struct Leader {
+    pub engine: Engine<Mapped>,
+    pub hand: Hand<Mapped>,
     /// Of the housekeeper's stream.
-    keeper: Hand<Mapped>,
+    pub keeper: Hand<Mapped>,
     collector: Collector<Mapped>,
-    sessions: Sessions,
+    pub sessions: Sessions,
 }
 
 impl Leader {
-    fn new(counter: u32, slots: SlotKind, arena: &Mapped, moment: Moment) -> Leader {
+    pub fn new(counter: u32, slots: SlotKind, arena: &Mapped, moment: Moment) -> Leader {
         // What it is told of the number of items may be unknown, right or absurd.
         let found = [0, 200, u64::MAX][counter as usize % 3];
         let engine = engine_of((Term::new(counter, NodeId(1)), found), slots, LIMIT, arena);
+        Leader::over(engine, Findings::default(), moment)
+    }
+
+    /// Over the start set of an engine of which so much was found ahead.
+    pub fn over(engine: Engine<Mapped>, found: Findings, moment: Moment) -> Leader {
         let sessions = Sessions::new(4, Nanos(u64::MAX));
-        engine.restore(&sessions, moment);
+        engine.restore(&sessions, moment, found);
         let (hand, keeper) = (engine.hand(0), engine.hand(1));
         let collector = Collector::new(engine.store.clone());
         Leader { engine, hand, keeper, collector, sessions }
     }
 
     /// Collects all that is worth it, as the housekeeper does where no follower is to be asked.
-    fn collect(&mut self, moment: Moment) {
+    pub fn collect(&mut self, moment: Moment) {
         while let Some(segment) = self.next_to_free(moment) {
             self.engine.store.released(segment);
         }

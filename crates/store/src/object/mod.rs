@@ -1,5 +1,6 @@
 //! One entry: its bytes, who writes them, how a one-sided reader judges them, and the check of a room.
 
+mod follower;
 pub mod layout;
 mod owner;
 mod reader;
@@ -8,6 +9,7 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
+pub use follower::{Age, age_at, set_superseded};
 pub use layout::{Kind, Session};
 pub use owner::{Draft, EntryMeta};
 pub use reader::{Entry, EntryError, read, total_len};

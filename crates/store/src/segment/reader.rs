@@ -106,6 +106,18 @@ impl Line {
         mark_word(self.term, self.generation)
     }
 
+    /// Whether both are of one use of a segment: what only grows within it aside.
+    pub(crate) fn is_same_use(&self, other: &Line) -> bool {
+        let of = |line: &Line| (line.claim, line.term, line.generation, line.stream, line.stride);
+        of(self) == of(other)
+    }
+
+    /// Whether this use still has the segment, by what stands in the memory.
+    pub fn stands(&self, memory: &dyn Words, segment: u32) -> bool {
+        let at = layout::line_at(segment);
+        (memory.load(at + layout::CLAIM), memory.load(at + layout::TERM)) == (self.claim, self.term.bits())
+    }
+
     /// Bytes of a room, and how many rooms there are; a run has one.
     pub(crate) fn rooms(&self) -> (u64, u64) {
         match self.stride as u64 {

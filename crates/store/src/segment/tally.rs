@@ -58,6 +58,11 @@ impl Tally {
         self.0.add(ENTRY + units as u64);
     }
 
+    /// Entries that were there before, and their cache lines.
+    pub(crate) fn presumed(&self, entries: u64, units: u64) {
+        self.0.add(entries * ENTRY + units);
+    }
+
     /// `true` if this was the death of the segment.
     #[must_use]
     pub(crate) fn abandoned(&self) -> bool {

@@ -272,7 +272,7 @@ proptest! {
                 let at = entry.place.offset + word * 8;
                 memory.store(at, arena.load(at));
             }
-            settled.look(&memory, &sums(), TERM, &floors, look);
+            settled.look((&memory, &sums()), (TERM, &floors), look, &mut ());
             copy(&arena, &memory, entry.place.offset, entry.place.len);
             whole.push(entry);
             for floors in [floors, floors.map(|floor| floor / 2)] {
@@ -298,7 +298,7 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
     let mut settled = Settled::default();
     let floors = [30, 25];
     for _ in 0..200 {
-        settled.look(&counted, &sums(), TERM, &floors, 2_000);
+        settled.look((&counted, &sums()), (TERM, &floors), 2_000, &mut ());
     }
     let (blind, sighted) = (loads(&floors, &Settled::default()), loads(&floors, &settled));
     assert_eq!((blind.0, sighted.0), (30, 30));
@@ -323,7 +323,7 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
     let found = survey(&counted, &sums(), TERM, &floors, &settled).expect("a header");
     assert_eq!(found.streams[0].tail, [(30, place)]);
     let another = Term::new(8, NodeId(2));
-    settled.look(&counted, &sums(), another, &floors, 1 << 20);
+    settled.look((&counted, &sums()), (another, &floors), 1 << 20, &mut ());
     let of_no_use = survey(&counted, &sums(), TERM, &[0, 0], &settled).expect("a header");
     assert_eq!(of_no_use, survey(&counted, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header"));
 }

@@ -110,6 +110,7 @@ fn items_that_are_about_to_come_get_room_if_the_region_has_it() {
         discipline: Discipline::InPlace,
         expected_items,
         found_items,
+        populate: true,
         hash_key: 7,
         places: false,
     };
@@ -131,6 +132,7 @@ fn inline_items_keep_their_places_while_tables_grow() {
         discipline: Discipline::InPlace,
         expected_items: 1,
         found_items: 0,
+        populate: true,
         hash_key: 7,
         places: true,
     };

@@ -41,8 +41,15 @@ pub struct Bed<M: OwnedWords> {
 }
 
 pub fn bed<M: OwnedWords>(memory: M, slots: SlotKind, discipline: Discipline, items: u64) -> Bed<M> {
-    let options =
-        Options { slots, discipline, expected_items: items, found_items: 0, hash_key: 7, places: false };
+    let options = Options {
+        slots,
+        discipline,
+        expected_items: items,
+        found_items: 0,
+        populate: true,
+        hash_key: 7,
+        places: false,
+    };
     bed_of(memory, options)
 }
 

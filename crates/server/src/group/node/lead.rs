@@ -7,7 +7,7 @@ use longarm_base::{Nanos, Term};
 use longarm_fabric::{Channel, Transport};
 use longarm_host::observe::{Event as Seen, observe};
 use longarm_host::{Pause, Thread, now, sleep};
-use longarm_memory::{OwnedWords, Words};
+use longarm_memory::{Mapped, OwnedWords, Words};
 use longarm_replica::page;
 use longarm_replica::{Event, StartSet};
 
@@ -16,6 +16,7 @@ use super::super::install::{self, Tail};
 use super::super::reign::{Door, Reign, Releases, Waker};
 use super::super::takeover::Step;
 use super::{Node, PATIENCE};
+use crate::ahead::Ahead;
 use crate::hall::Serving;
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
@@ -63,19 +64,23 @@ impl<T: Transport> Node<T> {
         let look = self.look.take();
         let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
             .map_err(|why| why.to_string())?;
-        let shared = self.new_shared(start.term).map_err(|error| error.to_string())?;
+        let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
+        let ahead = self.ahead.take(&self.sums, (start.base, &cuts));
+        let shared = self.new_shared(start.term, ahead).map_err(|error| error.to_string())?;
         self.start_reign((start, tail), Arc::new(shared)).map_err(|error| error.to_string())
     }
 
+    /// Of the server of any term.
+    pub(super) fn term_options(&self) -> ServerOptions {
+        let lease = Duration::from_nanos(self.group_options.timing.lease().0);
+        ServerOptions { lease, ..self.options.clone() }
+    }
+
     /// The server of a term, over the start set.
-    fn new_shared(&self, term: Term) -> Result<Shared, StartError> {
-        let options = ServerOptions {
-            lease: Duration::from_nanos(self.group_options.timing.lease().0),
-            ..self.options.clone()
-        };
+    fn new_shared(&self, term: Term, ahead: Option<Ahead<Mapped>>) -> Result<Shared, StartError> {
         let keys = (self.group_options.sum_key, self.group_options.hash_key);
         let items = self.page.memory().load(page::ITEMS);
-        let shared = Shared::of_term(options, self.lent.clone(), keys, (term, items))?;
+        let shared = Shared::of_term(self.term_options(), self.lent.clone(), keys, (term, items), ahead)?;
         shared.replica.set(self.told.clone()).expect("a term's server begins once");
         Ok(shared)
     }
