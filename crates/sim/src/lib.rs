@@ -3,6 +3,7 @@
 //! [`world`] runs the code that ships, unchanged: what `longarm-host` would ask of the operating system, the
 //! world answers. The same seed gives the same run (I21).
 
+pub mod failover;
 pub mod faults;
 pub mod judge;
 pub mod notes;
