@@ -34,6 +34,7 @@ use crate::entries::Arena;
 use crate::findings::{At, Findings};
 use crate::newest::record_of;
 use crate::options::StartError;
+use crate::soon::Soon;
 
 /// An index of what has settled, and what else was found there.
 pub(crate) struct Ahead<M: OwnedWords> {
@@ -48,6 +49,7 @@ pub(crate) struct Built<M: OwnedWords> {
     pub found: Findings,
     pub arena: Arena<M>,
     slots: SlotKind,
+    soon: Soon,
     segments: Vec<Segment>,
     /// How many entries mention a session.
     mentions: BTreeMap<u64, u32>,
@@ -82,6 +84,7 @@ impl<M: OwnedWords + Clone + 'static> Ahead<M> {
         let arena = Arena { memory: arena };
         let index = index_of((index, arena.clone()), control, sums, budget.clone(), options)?;
         let built = Built {
+            soon: Soon::of(&index),
             index,
             budget,
             found: Findings::default(),
@@ -148,7 +151,7 @@ impl<M: OwnedWords> Built<M> {
 
     /// `false` if there is no room.
     fn put(&mut self, place: EntryPlace, entry: &Entry<'_>, hash: Hash) -> bool {
-        if self.found.deleted.get(entry.key).is_some_and(|delete| delete.csn > entry.csn) {
+        if self.found.is_deleted(entry) {
             self.supersede(place);
             return true;
         }
@@ -181,6 +184,10 @@ impl<M: OwnedWords> Built<M> {
 }
 
 impl<M: OwnedWords> Watch for Built<M> {
+    fn ahead(&mut self, entry: &Entry<'_>) {
+        self.soon.announce(&self.index, entry.key);
+    }
+
     fn entry(&mut self, at: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool {
         if self.segments.len() <= at as usize {
             self.segments.resize_with(at as usize + 1, || Segment::NONE);
@@ -193,7 +200,7 @@ impl<M: OwnedWords> Watch for Built<M> {
         }
         segment.live.0 += 1;
         segment.live.1 += u64::from(place.units());
-        let hash = self.index.hasher().hash(entry.key);
+        let hash = self.soon.next(&self.index);
         if entry.kind.is_value() && !self.put(place, entry, hash) {
             self.full = true;
             return false;

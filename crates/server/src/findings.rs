@@ -64,6 +64,11 @@ impl Findings {
         }
     }
 
+    /// Whether the entry's key was deleted after it.
+    pub fn is_deleted(&self, entry: &Entry<'_>) -> bool {
+        self.deleted.get(entry.key).is_some_and(|delete| delete.csn > entry.csn)
+    }
+
     /// Takes what another saw. What is superfluous goes to `spare`.
     pub fn take(&mut self, other: Findings, spare: &mut Vec<At>) {
         self.highest = self.highest.max(other.highest);

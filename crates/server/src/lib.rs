@@ -42,6 +42,7 @@ mod restore;
 mod saved;
 mod session;
 mod shared;
+mod soon;
 mod staff;
 mod start;
 mod stats;

@@ -6,7 +6,7 @@
 //! what sessions may ask for are put together at the end (`findings.rs`). What was restored ahead
 //! (`ahead.rs`) is not looked at again.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,7 +14,6 @@ use std::time::Duration;
 use longarm_base::{Csn, Mutant};
 use longarm_host::Mutex;
 use longarm_host::observe::{Event, WATCHED, observe};
-use longarm_index::hash::Table;
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Entry, EntryPlace, Kind, Scratch, Visit};
 
@@ -22,9 +21,8 @@ use crate::clock::Moment;
 use crate::engine::Engine;
 use crate::findings::{At, Findings};
 use crate::session::Sessions;
+use crate::soon::Soon;
 
-/// So many entries ahead the slot is fetched: the header is here by then.
-const SOON: usize = 3;
 /// What an entry takes of a core's time, and some more: measured where a million of them were restored
 /// (decision 14).
 pub const ENTRY: Duration = Duration::from_nanos(300);
@@ -35,10 +33,9 @@ const THREADS_MAX: usize = 8;
 struct Part<'a, M: OwnedWords> {
     engine: &'a Engine<M>,
     moment: Moment,
-    /// The newest table, when this began: where most keys will be.
-    table: Table,
-    /// Of the entries that are about to be visited, in order.
-    hashes: VecDeque<Hash>,
+    soon: Soon,
+    /// What was found ahead.
+    ahead: &'a Findings,
     found: Findings,
     /// Deletes and saved records that others make superfluous.
     spare: Vec<At>,
@@ -48,17 +45,17 @@ struct Part<'a, M: OwnedWords> {
 
 impl<M: OwnedWords> Engine<M> {
     /// Builds everything from the entries of the adopted arena, but for what was found ahead.
-    pub(crate) fn restore(&self, sessions: &Sessions, moment: Moment, ahead: Findings) {
+    pub(crate) fn restore(&self, sessions: &Sessions, moment: Moment, mut ahead: Findings) {
         if WATCHED {
             self.store.visit_presumed(&mut |_, entry| tell(entry, self.hash(entry.key)));
         }
         let adopted = self.store.adopted();
         let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let (next, all) = (AtomicUsize::new(0), Mutex::new((ahead, Vec::new())));
+        let (next, all) = (AtomicUsize::new(0), Mutex::new((Findings::default(), Vec::new())));
         longarm_host::at_once(cores.min(THREADS_MAX).min(adopted.len()), |_| {
-            let table = *self.index.geometry().live().last().expect("an index has a table");
-            let (hashes, found, spare, entries) = Default::default();
-            let mut part = Part { engine: self, moment, table, hashes, found, spare, entries };
+            let (found, spare, entries) = Default::default();
+            let soon = Soon::of(&self.index);
+            let mut part = Part { engine: self, moment, soon, ahead: &ahead, found, spare, entries };
             let mut scratch = Scratch::default();
             // Relaxed: who draws a number does that part.
             while let Some(&segment) = adopted.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -69,10 +66,12 @@ impl<M: OwnedWords> Engine<M> {
             spare.append(&mut part.spare);
             found.take(part.found, spare);
         });
-        let (found, spare) = std::mem::take(&mut *all.lock());
+        let (found, mut spare) = std::mem::take(&mut *all.lock());
         for (key, delete) in &found.deleted {
             self.remove_older((key, self.hash(key)), delete.csn);
         }
+        ahead.take(found, &mut spare);
+        let found = ahead;
         for At { csn, place, .. } in spare {
             self.store.supersede(place, csn);
         }
@@ -116,20 +115,19 @@ impl<M: OwnedWords> Engine<M> {
 
 impl<M: OwnedWords> Visit for Part<'_, M> {
     fn ahead(&mut self, entry: &Entry<'_>) {
-        let hash = self.engine.hash(entry.key);
-        self.engine.index.prefetch(&self.table, hash);
-        self.hashes.push_back(hash);
+        self.soon.announce(&self.engine.index, entry.key);
     }
 
     fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
         self.entries += 1;
-        let hash = self.hashes.pop_front().expect("each entry was announced");
-        if let Some(&soon) = self.hashes.get(SOON) {
-            self.engine.index.prefetch_slot(&self.table, soon);
-        }
+        let hash = self.soon.next(&self.engine.index);
         tell(entry, hash);
         self.spare.extend(self.found.see(place, entry));
         if entry.kind.is_value() {
+            if self.ahead.is_deleted(entry) {
+                self.spare.push(At::of(place, entry));
+                return;
+            }
             let fits = self.engine.set_newest(self.moment, (place, entry), hash);
             assert!(fits, "the index of a start set does not fit its region");
         }

@@ -27,13 +27,8 @@ use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
 use crate::settled::Rooms;
 use crate::store::check_shape;
-use crate::written::written;
+use crate::written::{Scratch, TOGETHER, together, written};
 use crate::{CreateError, EntryPlace, Settled, Store, StoreOptions};
-
-/// Entries of a segment that are looked at together, so that their visitor can have what it needs fetched.
-const AHEAD: usize = 16;
-/// The longest room of those.
-const GROUPED: u64 = 1024;
 
 /// What sees the entries of a replayed segment.
 pub trait Visit {
@@ -48,10 +43,6 @@ impl<F: FnMut(EntryPlace, &Entry<'_>)> Visit for F {
         self(place, entry);
     }
 }
-
-/// Memory that [`Store::replay`] uses again from segment to segment.
-#[derive(Debug, Default)]
-pub struct Scratch([Vec<u8>; AHEAD]);
 
 impl<M: OwnedWords> Store<M> {
     /// A store over an arena that holds what others wrote, under terms below that of the options. Takes the
@@ -177,15 +168,13 @@ impl<M: OwnedWords> Store<M> {
         visit: &mut impl Visit,
     ) -> u32 {
         let (room, rooms) = line.rooms();
-        // Of long entries one at a time: what they cost is not the look at the index.
-        let group = if room <= GROUPED { AHEAD } else { 1 };
         let presumed = self.presumed.get(segment as usize).copied().flatten();
         let Rooms { seen, end } = presumed.unwrap_or(Rooms { seen: 0, end: 0 });
         let mut tail = end * room;
         let mut rooms = written(&self.memory, segment, (room, rooms), seen).peekable();
         while rooms.peek().is_some() {
-            let mut found: [Option<(EntryPlace, Entry<'_>)>; AHEAD] = [const { None }; AHEAD];
-            let group = rooms.by_ref().take(group).map(|i| (i, segment_at(segment) + i * room));
+            let mut found: [Option<(EntryPlace, Entry<'_>)>; TOGETHER] = [const { None }; TOGETHER];
+            let group = rooms.by_ref().take(together(room)).map(|i| (i, segment_at(segment) + i * room));
             for (((i, offset), bytes), found) in group.zip(scratch.iter_mut()).zip(&mut found) {
                 let Some((place, entry)) = self.replay_room(line, (offset, room), bytes) else { continue };
                 tail = (i + 1) * room;

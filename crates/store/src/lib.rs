@@ -32,7 +32,7 @@ mod written;
 #[cfg(test)]
 mod tests;
 
-pub use adopt::{Scratch, Visit};
+pub use adopt::Visit;
 pub use collect::{Collector, Work};
 pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
@@ -42,3 +42,4 @@ pub use settled::{Settled, Watch};
 pub use store::{Counters, Store, format};
 pub use survey::{StreamSurvey, Survey, entries, survey, void};
 pub use writer::Writer;
+pub use written::Scratch;

@@ -27,7 +27,7 @@ use crate::EntryPlace;
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, State};
-use crate::written::written;
+use crate::written::{Scratch, TOGETHER, together, written};
 
 /// What a look at a segment costs at least, in bytes.
 const VISIT: u64 = 8 * LINE;
@@ -36,6 +36,8 @@ const ENTRY: u64 = 4 * LINE;
 
 /// Is told what settles.
 pub trait Watch {
+    /// Of this entry it will be told next, or after a few others: memory that it will need can be fetched.
+    fn ahead(&mut self, _entry: &Entry<'_>) {}
     /// An entry of this use of a segment; it is told of once. `false`: not now, and nothing more.
     fn entry(&mut self, segment: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool;
     /// The use of the segment of which entries were told is over: none of them counts any more.
@@ -58,7 +60,11 @@ pub struct Settled {
     uses: Vec<Use>,
     /// The segment to look at next.
     next: u32,
+    scratch: Scratch,
 }
+
+/// What there is in a room, if it counts.
+type Here<'a> = Option<(EntryPlace, Entry<'a>)>;
 
 /// One use of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -91,6 +97,60 @@ impl Use {
         self.highest = self.highest.max(Some(position));
         self.rooms = room + 1;
         self.end = room + 1;
+    }
+
+    /// Looks at more rooms of its segment: of the term's own at those below the floor, up to the first that
+    /// is not whole. `false` if this is not the end of it.
+    fn look_on(
+        &mut self,
+        (memory, sums): (&dyn Words, &SumKey),
+        (segment, line, floor): (u32, &Line, Option<u64>),
+        bytes: &mut u64,
+        Scratch(scratch): &mut Scratch,
+        watch: &mut impl Watch,
+    ) -> bool {
+        let (room, _) = line.rooms();
+        let is_below = |position: u64| floor.is_none_or(|floor| position < floor);
+        let mut rooms = written(memory, segment, (room, self.of.into()), self.rooms.into());
+        while *bytes > 0 {
+            let mut found: [Option<(u32, Here<'_>)>; TOGETHER] = [const { None }; TOGETHER];
+            let mut is_end = false;
+            for (found, copy) in found.iter_mut().zip(&mut *scratch).take(together(room)) {
+                let Some(i) = rooms.next() else {
+                    is_end = true;
+                    break;
+                };
+                let offset = segment_at(segment) + i * room;
+                let here = line.marks(memory, offset) && is_below(memory.load(offset + layout::POSITION));
+                let entry = here.then(|| line.entry_in(memory, sums, (offset, room), copy)).flatten();
+                let entry = entry.filter(|(_, entry)| is_below(entry.position));
+                is_end = entry.is_none() && floor.is_some();
+                if is_end {
+                    break;
+                }
+                let cost = |(place, entry): &(EntryPlace, Entry<'_>)| {
+                    watch.ahead(entry);
+                    room.min(u64::from(place.len) + LINE) + ENTRY
+                };
+                *bytes = bytes.saturating_sub(entry.as_ref().map_or(LINE, cost));
+                *found = Some((i as u32, entry));
+            }
+            for (i, entry) in found.iter().flatten() {
+                match entry {
+                    None => self.rooms = i + 1,
+                    Some((place, entry)) if watch.entry(segment, line, *place, entry) => {
+                        self.note(*i, entry.position);
+                    }
+                    Some(_) => return false,
+                }
+            }
+            if is_end {
+                // Of an older term nothing comes any more; of its own the rest may.
+                self.rooms = if floor.is_none() { self.of } else { self.rooms };
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -166,38 +226,12 @@ impl Settled {
             return *bytes > 0;
         }
         let floor = match line.term < self.term {
-            true => u64::MAX,
-            false => floors.get(line.stream as usize).copied().unwrap_or(0),
+            // What is missing was never written.
+            true => None,
+            false => Some(floors.get(line.stream as usize).copied().unwrap_or(0)),
         };
-        let (room, _) = line.rooms();
-        let mut copy = Vec::new();
-        for i in written(memory, segment, (room, known.of.into()), known.rooms.into()) {
-            if *bytes == 0 {
-                return false;
-            }
-            let offset = segment_at(segment) + i * room;
-            let here = line.marks(memory, offset) && memory.load(offset + layout::POSITION) < floor;
-            let entry = here.then(|| line.entry_in(memory, sums, (offset, room), &mut copy)).flatten();
-            match entry.filter(|(_, entry)| entry.position < floor) {
-                Some((place, entry)) => {
-                    if !watch.entry(segment, &line, place, &entry) {
-                        return false;
-                    }
-                    known.note(i as u32, entry.position);
-                    *bytes = bytes.saturating_sub(room.min(u64::from(place.len) + LINE) + ENTRY);
-                }
-                None if line.term < self.term => {
-                    known.rooms = i as u32 + 1;
-                    *bytes = bytes.saturating_sub(LINE);
-                }
-                None => return *bytes > 0,
-            }
-        }
-        // Of its own term the rest may come; of an older one it was never written.
-        if line.term < self.term {
-            known.rooms = known.of;
-        }
-        *bytes > 0
+        let rooms = (segment, &line, floor);
+        known.look_on((memory, sums), rooms, bytes, &mut self.scratch, watch) && *bytes > 0
     }
 
     /// Whether an entry that is settled lies at or beyond the cuts of the streams of `base`.

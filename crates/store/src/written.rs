@@ -8,6 +8,22 @@ use crate::segment::layout::segment_at;
 /// at some rooms, and looking at a page that nobody wrote takes a page.
 const ASK_EVERY: u64 = 16 << 10;
 
+/// So many entries of a segment are looked at together at most, so that whoever sees them can have what it
+/// needs fetched.
+pub(crate) const TOGETHER: usize = 16;
+/// The longest room of those.
+const LONG: u64 = 1024;
+
+/// Memory that is used again from room to room.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch(pub(crate) [Vec<u8>; TOGETHER]);
+
+/// How many rooms of so many bytes to look at together. Of long entries one: what they cost is not the look
+/// at an index.
+pub(crate) fn together(room: u64) -> usize {
+    if room <= LONG { TOGETHER } else { 1 }
+}
+
 /// The numbers of the rooms from `from` on, of `rooms` of `room` bytes, but for those whose first page was
 /// never written: there is no entry without its header.
 pub(crate) fn written(

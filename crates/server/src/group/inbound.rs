@@ -76,6 +76,8 @@ struct State<Q> {
     operators: Vec<Talk<Q>>,
     /// Who leads, as far as is known.
     leader: Option<(NodeId, Option<Address>)>,
+    /// What [`Inbound::tidy`] finds.
+    done: Completions,
 }
 
 /// The replica's door to other replicas.
@@ -103,6 +105,7 @@ impl<Q: QueuePair> Inbound<Q> {
             talks: Vec::new(),
             operators: Vec::new(),
             leader: None,
+            done: Completions::new(16),
         });
         Inbound { options, arena, page, channel, log, state }
     }
@@ -286,19 +289,13 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Drops connections whose other end is gone, in a way that leaves nothing to come (VERIFY L7: a packet
     /// of a dead queue pair).
     pub fn tidy(&self) {
-        let mut done = Completions::new(16);
         let mut state = self.state.lock();
-        let mut at = 0;
-        while at < state.memory.len() {
-            let qp = &mut state.memory[at].1;
-            qp.poll(&mut done);
+        let State { memory, done, .. } = &mut *state;
+        memory.retain_mut(|(_, qp)| {
+            qp.poll(done);
             done.clear();
-            if qp.state().is_err() && end(qp).is_ok() {
-                state.memory.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
+            qp.state().is_ok() || end(qp).is_err()
+        });
     }
 }
 

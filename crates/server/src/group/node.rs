@@ -8,10 +8,10 @@ mod hand_over;
 mod lead;
 mod leave;
 mod members;
+mod nap;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Channel, Completions, Transport};
@@ -197,14 +197,13 @@ impl<T: Transport> Node<T> {
     /// Lives until stopped.
     pub fn run(mut self) {
         self.see_to_colleagues();
-        let every = Duration::from_nanos(self.group_options.timing.heartbeat.0);
         while !self.stop.is_stopped() {
             self.hear();
             self.hear_operators();
             self.go_on_leaving();
             self.look_ahead();
             self.tell();
-            self.channel.wait(self.nap(every));
+            self.channel.wait(self.nap());
         }
         self.leave_at_last();
         if self.reign.is_some() {

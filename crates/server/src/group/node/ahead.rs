@@ -15,9 +15,11 @@ use crate::ahead::Ahead;
 use crate::engine::EngineOptions;
 use crate::shared::engine_options;
 
-/// How often it looks, and at about how many bytes: a hundredth of a core's time.
+/// Between two looks, at least, and what of a longer time is made up for at most.
 const EVERY: Nanos = Nanos::from_millis(5);
-const BYTES: u64 = 96 << 10;
+const MISSED: Nanos = Nanos::from_millis(20);
+/// Bytes that it looks at in a second, about: half a hundredth of a core's time.
+const RATE: u64 = 3 << 20;
 /// How long it waits before it tries again to begin.
 const AGAIN: Nanos = Nanos::from_millis(1_000);
 
@@ -27,7 +29,7 @@ pub(super) struct LookAhead {
     index: Option<Ahead<Mapped>>,
     /// What is here is about to be replaced.
     barred: bool,
-    /// When it goes on.
+    /// When it looked last.
     at: Nanos,
     /// What to compare with where nothing is known.
     nothing: Settled,
@@ -74,10 +76,11 @@ impl<T: Transport> Node<T> {
     pub(super) fn look_ahead(&mut self) {
         let Some(sync) = self.machine.sync() else { return };
         let now = now();
-        if now < self.ahead.at || self.ahead.barred || self.machine.kind() != RoleKind::Follower {
+        let past = now.since(self.ahead.at);
+        if past < EVERY || self.ahead.barred || self.machine.kind() != RoleKind::Follower {
             return;
         }
-        self.ahead.at = now + EVERY;
+        self.ahead.at = now;
         if let Some(items) = self.ahead.index.as_ref().and_then(Ahead::outgrown) {
             self.ahead.index = None;
             self.ahead.items = items;
@@ -87,7 +90,10 @@ impl<T: Transport> Node<T> {
         }
         let floors = self.floors();
         match &mut self.ahead.index {
-            Some(ahead) => ahead.look(&self.sums, (sync, &floors), BYTES),
+            Some(ahead) => {
+                let bytes = RATE * past.min(MISSED).0 / 1_000_000_000;
+                ahead.look(&self.sums, (sync, &floors), bytes);
+            }
             None => self.ahead.at = now + AGAIN,
         }
     }

@@ -20,8 +20,6 @@ use crate::group::reign::Parting;
 
 /// Operators that are listened to; of more, those that came first are dropped.
 const LISTENED: usize = 8;
-/// While writes are held it looks so many times in a heartbeat whether the last ones have ended.
-const LOOKS: u32 = 16;
 /// Between two looks at whether connections are closed.
 const CLOSING: Duration = Duration::from_micros(100);
 
@@ -37,7 +35,7 @@ pub(super) struct HandOver<Q> {
     /// When nobody will be heard of any more.
     until: Nanos,
     /// Since when no new write is taken.
-    held: Option<Nanos>,
+    pub(super) held: Option<Nanos>,
     /// Turns of the workers when all that was written was applied: two more, and it is answered.
     turns: Option<Vec<u64>>,
 }
@@ -213,16 +211,6 @@ impl<T: Transport> Node<T> {
         let Some(mut asker) = hand_over.asker.take() else { return };
         asker.say(&reply.encode());
         self.operators.push(asker);
-    }
-
-    /// How long to sleep at most: `every`, or until the next look.
-    pub(super) fn nap(&self, every: Duration) -> Duration {
-        let (Some(hand_over), Some(led)) = (&self.hand_over, &self.reign) else { return every };
-        match *led.reign.parting.lock() {
-            _ if hand_over.held.is_some() => every / LOOKS,
-            Parting::WindsDown(Some(over)) => every.min(Duration::from_nanos(over.since(now()).0)),
-            _ => every,
-        }
     }
 
     fn go_on_handing_over(&mut self) {
