@@ -6,54 +6,53 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::{optimised, rdma};
+
 /// One named check.
 struct Step {
     name: &'static str,
     program: &'static str,
     args: &'static [&'static str],
+    /// More of them.
+    more: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
 }
 
 const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
-    Step { name, program: "cargo", args, env: &[] }
+    Step { name, program: "cargo", args, more: &[], env: &[] }
 }
 
-/// The order is: what fails fastest first.
+const fn xtask(name: &'static str, args: &'static [&'static str]) -> Step {
+    let more = args;
+    Step { more, ..cargo(name, &["run", "--quiet", "--package", "xtask", "--"]) }
+}
+
+/// The order is: what fails fastest first. What was built for one step another one uses: so all debug builds
+/// have the profile of the tests, and the packages and features of one of two choices.
 const STEPS: &[Step] = &[
     cargo("fmt", &["fmt", "--all", "--check"]),
-    cargo("tidy", &["run", "--quiet", "--package", "xtask", "--", "tidy"]),
+    xtask("tidy", &["tidy"]),
     cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     cargo("tests", &["test", "--workspace", "--no-fail-fast"]),
+    cargo("man", &["run", "--quiet", "--profile", "test", "--bin", "longarm", "--", "man", "target/man"]),
     Step {
         // The pages are for those who work on the code: links to private items lead somewhere.
         env: &[("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links")],
         ..cargo("doc", &["doc", "--workspace", "--no-deps", "--all-features", "--document-private-items"])
     },
-    // The crates whose races and copies look different when optimised.
-    cargo(
-        "release",
-        &[
-            "test",
-            "--release",
-            "--no-fail-fast",
-            "-p",
-            "longarm-memory",
-            "-p",
-            "longarm-store",
-            "-p",
-            "longarm-index",
-            "-p",
-            "longarm-fabric",
-        ],
-    ),
-    // What the program that ships does not have: its comparisons with etcd.
-    cargo("etcd", &["test", "-p", "longarm-bench", "--features", "etcd", "--lib", "etcd"]),
-    cargo("man", &["run", "--quiet", "--package", "longarm", "--", "man", "target/man"]),
+    Step {
+        // The crates whose races and copies look different when optimised.
+        more: &["-p=longarm-memory", "-p=longarm-store", "-p=longarm-index", "-p=longarm-fabric"],
+        env: optimised::QUICKLY_BUILT,
+        ..cargo("release", &["test", "--release", "--no-fail-fast"])
+    },
     // What CI has of the specifications: all mutants, and instances that take seconds.
-    cargo("spec", &["run", "--quiet", "--package", "xtask", "--", "spec"]),
-    cargo("sim", &["run", "--quiet", "--package", "xtask", "--", "sim", "--ci"]),
-    cargo("torture", &["run", "--quiet", "--package", "xtask", "--", "torture", "--ci"]),
-    cargo("rdma", &["run", "--quiet", "--package", "xtask", "--", "rdma"]),
+    xtask("spec", &["spec"]),
+    xtask("sim", &["sim", "--ci"]),
+    xtask("torture", &["torture", "--ci"]),
+    // What the program that ships does not have: its comparisons with etcd.
+    Step { more: rdma::CHOICE, ..cargo("etcd", &["test", "--lib", "etcd"]) },
+    xtask("rdma", &["rdma"]),
 ];
 
 /// What became of a step.
@@ -75,7 +74,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     let without = without(args)?;
     let mut outcomes = Vec::new();
     for step in STEPS.iter().filter(|step| !without.contains(&step.name)) {
-        println!("== {}: {} {}", step.name, step.program, step.args.join(" "));
+        println!("== {}: {} {} {}", step.name, step.program, step.args.join(" "), step.more.join(" "));
         outcomes.push(execute(root, step)?);
     }
     print!("{}", summary(&outcomes));
@@ -101,6 +100,7 @@ fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
     let start = Instant::now();
     let mut child = Command::new(step.program)
         .args(step.args)
+        .args(step.more)
         .envs(step.env.iter().copied())
         .current_dir(root)
         .stdout(Stdio::piped())
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_failing_step_counts_as_a_failure() {
-        let step = Step { name: "bad", program: "sh", args: &["-c", "exit 3"], env: &[] };
+        let step = Step { program: "sh", ..cargo("bad", &["-c", "exit 3"]) };
         let outcome = execute(Path::new("/"), &step).expect("sh is there");
         assert_eq!((outcome.good, outcome.passed, outcome.failed), (false, 0, 1));
     }

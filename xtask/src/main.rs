@@ -4,6 +4,7 @@ mod bindings;
 mod ci;
 mod compare;
 mod fuzz;
+mod optimised;
 mod rdma;
 mod sim;
 mod soak;

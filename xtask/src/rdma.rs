@@ -9,16 +9,28 @@ use std::time::Instant;
 
 /// Packages with such tests, and which of their tests those are (the rest runs everywhere).
 const SUITES: &[Suite] = &[
-    Suite { package: "longarm-ibverbs", target: &["--test", "device"], filter: &[] },
-    Suite { package: "longarm-fabric", target: &["--test", "verbs"], filter: &[] },
+    Suite { package: "longarm-ibverbs", program: "device", filter: "" },
+    Suite { package: "longarm-fabric", program: "verbs", filter: "" },
     Suite {
         package: "longarm-client",
-        target: &["--lib"],
-        filter: &["tests::reads", "tests::packets", "tests::operations"],
+        program: "longarm_client",
+        filter: "tests::reads tests::packets tests::operations",
     },
-    Suite { package: "longarm-server", target: &["--lib"], filter: &["over_rdma"] },
-    Suite { package: "longarm-bench", target: &["--test", "nic"], filter: &[] },
-    Suite { package: "longarm", target: &["--test", "rdma"], filter: &[] },
+    Suite { package: "longarm-server", program: "longarm_server", filter: "over_rdma" },
+    Suite { package: "longarm-bench", program: "nic", filter: "" },
+    Suite { package: "longarm", program: "rdma", filter: "" },
+];
+/// Packages and features, chosen once for all that is not built by default: each other choice would have
+/// cargo build nearly everything anew.
+pub const CHOICE: &[&str] = &[
+    "-p=longarm-ibverbs",
+    "-p=longarm-fabric",
+    "-p=longarm-client",
+    "-p=longarm-server",
+    "-p=longarm-bench",
+    "-p=longarm",
+    "--features=longarm-ibverbs/rdma-tests,longarm-fabric/rdma-tests,longarm-client/rdma-tests",
+    "--features=longarm-server/rdma-tests,longarm-bench/rdma-tests,longarm/rdma-tests,longarm-bench/etcd",
 ];
 /// Bound on the machine, in seconds: an emulated machine on a busy host is slow, and groups of processes are
 /// slowest there.
@@ -26,8 +38,9 @@ const LIMIT: u32 = 900;
 
 struct Suite {
     package: &'static str,
-    target: &'static [&'static str],
-    filter: &'static [&'static str],
+    /// As cargo calls it: of a test, or of the unit tests of a library.
+    program: &'static str,
+    filter: &'static str,
 }
 
 /// Builds the tests and runs them; `Ok(true)` if all passed.
@@ -38,16 +51,18 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     // The tests know the devices by variables.
     let mut script =
         "bad=0; export LONGARM_VERBS_DEVICES=rxe0,rxe1 LONGARM_VERBS_NODES=rxe1,rxe2,rxe3\n".to_string();
+    let said = build(root)?;
     for suite in SUITES {
-        let binary = build(root, suite)?;
+        let binary = executable(&said, suite.program)
+            .ok_or_else(|| format!("the tests of {} were not built:\n{said}", suite.package))?;
         // The tests of a crate expect to be where cargo would start them; one at a time, because some cut the
         // wire.
         let folder = root.join("crates").join(suite.package.trim_start_matches("longarm-"));
-        let filter = suite.filter.join(" ");
         script.push_str(&format!(
-            "cd '{}' && '{}' --test-threads=1 {filter} || bad=1\n",
+            "cd '{}' && '{}' --test-threads=1 {} || bad=1\n",
             folder.display(),
-            root.join(binary).display()
+            root.join(binary).display(),
+            suite.filter
         ));
     }
     script.push_str("exit $bad\n");
@@ -65,26 +80,30 @@ fn verdict(status: ExitStatus) -> String {
     }
 }
 
-/// Builds a suite; the path of its program.
-fn build(root: &Path, suite: &Suite) -> Result<String, String> {
-    let output = Command::new("cargo")
-        .args(["test", "--no-run", "--features", "rdma-tests", "--package", suite.package])
-        .args(suite.target)
+/// Builds all suites; what cargo says of it.
+fn build(root: &Path) -> Result<String, String> {
+    let mut command = Command::new("cargo");
+    command.args(["test", "--no-run", "--lib"]).args(CHOICE);
+    for suite in SUITES.iter().filter(|suite| !suite.program.starts_with("longarm_")) {
+        command.args(["--test", suite.program]);
+    }
+    let output = command
         .current_dir(root)
         .stderr(Stdio::piped())
         .output()
         .map_err(|error| format!("cannot run cargo: {error}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    match executable(&said) {
-        Some(path) if output.status.success() => Ok(path.to_string()),
-        _ => Err(format!("the tests of {} do not build:\n{said}", suite.package)),
-    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() { Ok(said) } else { Err(format!("the tests do not build:\n{said}")) }
 }
 
-/// The program that cargo says it made: `Executable tests/x.rs (target/debug/deps/x-0123)`.
-fn executable(said: &str) -> Option<&str> {
-    let line = said.lines().rev().find(|line| line.trim_start().starts_with("Executable "))?;
-    line.rsplit_once('(')?.1.strip_suffix(')')
+/// The program of this name that cargo says it made: `Executable tests/x.rs (target/debug/deps/x-0123)`.
+fn executable<'a>(said: &'a str, program: &str) -> Option<&'a str> {
+    let made = said.lines().filter(|line| line.trim_start().starts_with("Executable "));
+    let mut paths = made.filter_map(|line| line.rsplit_once('(')?.1.strip_suffix(')'));
+    paths.find(|path| {
+        let file = path.rsplit_once('/').map_or(*path, |(_, file)| file);
+        file.rsplit_once('-').is_some_and(|(name, _)| name == program)
+    })
 }
 
 /// Runs a script in a machine with four devices, rxe0 to rxe3, for so many seconds at most.
@@ -103,9 +122,12 @@ mod tests {
     #[test]
     fn the_program_is_found_in_what_cargo_says() {
         let said = "   Compiling a v0.1.0\n    Finished `test` profile\n  \
+                    Executable unittests src/lib.rs (target/debug/deps/longarm_verbs-1f)\n  \
                     Executable tests/verbs/main.rs (target/debug/deps/verbs-f0ca)\n";
-        assert_eq!(executable(said), Some("target/debug/deps/verbs-f0ca"));
-        assert_eq!(executable("error: no such package"), None);
+        assert_eq!(executable(said, "verbs"), Some("target/debug/deps/verbs-f0ca"));
+        assert_eq!(executable(said, "longarm_verbs"), Some("target/debug/deps/longarm_verbs-1f"));
+        assert_eq!(executable(said, "v"), None);
+        assert_eq!(executable("error: no such package", "verbs"), None);
     }
 
     #[test]
@@ -114,6 +136,8 @@ mod tests {
         for suite in SUITES {
             let folder = root.join("crates").join(suite.package.trim_start_matches("longarm-"));
             assert!(folder.join("Cargo.toml").is_file(), "{}", folder.display());
+            let chosen = format!("-p={}", suite.package);
+            assert!(CHOICE.contains(&chosen.as_str()), "{chosen}");
         }
     }
 }

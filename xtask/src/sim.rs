@@ -5,6 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::optimised::quickly_built;
+
 /// Seeds of each scenario that CI always runs, and how many new ones: about three minutes on two cores.
 const FIXED: &str = "0..20";
 const FRESH: u64 = 8;
@@ -65,8 +67,7 @@ fn simulate(root: &Path, args: &[&str]) -> Result<bool, String> {
 fn with_mutants(root: &Path, mutant: &str) -> Command {
     let mut command = cargo(root);
     command.args(["--features", "mutants", "--target-dir", "target/mutants", "--"]);
-    command.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
-    command.env("LONGARM_MUTANT", mutant);
+    quickly_built(&mut command).env("LONGARM_MUTANT", mutant);
     command
 }
 
