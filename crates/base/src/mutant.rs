@@ -33,6 +33,8 @@ pub enum Mutant {
     /// What was pushed counts as landed once it has completed, though others WRITE there over other
     /// connections (VERIFY 5.1, the acknowledgement window).
     NoDrain,
+    /// What a follower indexed ahead of a segment stays when that is claimed anew (decision 14).
+    KeepGone,
     /// A promise is not kept on disk (L2).
     ForgetPromise,
     /// A replica reports inside its promise to the leader (L8).

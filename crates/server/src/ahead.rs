@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longarm_base::Term;
+use longarm_base::{Mutant, Term};
 use longarm_index::control::Control;
 use longarm_index::hash::{Owner, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
@@ -222,7 +222,7 @@ impl<M: OwnedWords> Watch for Built<M> {
 
     fn over(&mut self, at: u32) {
         let segment = std::mem::replace(&mut self.segments[at as usize], Segment::NONE);
-        for (hash, by) in segment.traces {
+        for (hash, by) in segment.traces.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
             self.index.lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
             let Some(mentions) = self.mentions.get_mut(&by) else { continue };
             *mentions -= 1;

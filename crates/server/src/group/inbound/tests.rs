@@ -4,13 +4,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use longarm_base::RegionId;
+use longarm_fabric::sim::{Landing, Sim, Weather};
 use longarm_fabric::tcp::Tcp;
 use longarm_fabric::{Address, ListenOptions, Listener, Login, Op, Ticket, Transport};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page::{BYTES as PAGE_BYTES, FLOORS};
 
 use super::super::options::Member;
-use super::super::talk::Way;
+use super::super::talk::{Bulk, Way};
 use super::super::vault::{FileVault, Vault};
 use super::*;
 
@@ -20,6 +21,16 @@ const SOON: Duration = Duration::from_secs(20);
 const QUEUE_PAIRS: usize = 3;
 /// WRITEs under way on each before the fence.
 const AT_LEAST: u64 = 50;
+
+/// Tells the host to stop, also when a test fails.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        // Relaxed: pairs with the load in `House::host`.
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 fn region(bytes: u64) -> Arc<Region> {
     let options = RegionOptions { name: "fenced".into(), bytes, backing: Backing::Memory };
@@ -167,6 +178,7 @@ fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) 
     let (theirs, stop) = (Arc::new(theirs), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| house.host(listener, &stop));
+        let stop = Stop(&stop);
         let mut term = Term::new(1, NodeId(2));
         house.inbound.fence(term).expect("nobody is there yet");
         let changed = (0..rounds).find(|round| {
@@ -175,8 +187,7 @@ fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) 
             term = next;
             !still
         });
-        // Relaxed: pairs with the load in `host`.
-        stop.store(true, Ordering::Relaxed);
+        drop(stop);
         assert_eq!(changed, None, "the round in which memory changed after the fence returned");
     });
 }
@@ -186,7 +197,37 @@ fn nothing_of_an_older_term_lands_after_the_fence() {
     fenced((Tcp::new(), Tcp::new()), &"tcp://127.0.0.1:0".parse().expect("an address"), 10);
 }
 
-/// The same between the devices of LONGARM_VERBS_DEVICES, the leader on the first.
+/// A leader pushed a table to a follower; it had completed, and landed only when a stream, over another
+/// connection, had claimed a segment there: over that claim. `Mutant::NoDrain` is that again.
+#[test]
+fn what_is_pushed_has_landed_once_it_is_flushed() {
+    let late = Weather { spread: Nanos::from_millis(100), landing: Landing::Any, ..Weather::FINE };
+    let sim = Sim::new(late);
+    let address = Address::Sim("house".into());
+    let listener = sim.listen(&address, ListenOptions::default()).expect("listen");
+    let house = House::<Sim>::new(address);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| house.host(listener, &stop));
+        let stop = Stop(&stop);
+        let term = Term::new(1, NodeId(2));
+        house.inbound.fence(term).expect("nobody is there yet");
+        let qp = house.way(&Arc::new(sim.clone()), term.node()).memory(term, 64).expect("its term is open");
+        let mut bulk = Bulk::new(qp, &|| true);
+        let until = now() + Nanos(SOON.as_nanos() as u64);
+        let landed: Vec<bool> = (1..=4)
+            .map(|i| {
+                bulk.write(ARENA_REGION, 0, &[i; 512], until).expect("room");
+                bulk.flush(until).expect("it completes");
+                house.image()[..512] == [i; 512]
+            })
+            .collect();
+        drop(stop);
+        assert_eq!(landed, [true; 4]);
+    });
+}
+
+/// Fenced between the devices of LONGARM_VERBS_DEVICES, the leader on the first.
 #[cfg(feature = "rdma-tests")]
 #[test]
 fn nothing_of_an_older_term_lands_after_the_fence_over_rdma() {
