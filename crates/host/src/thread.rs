@@ -2,7 +2,7 @@
 
 use std::io;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::pause::Pause;
 use crate::world::entered;
@@ -29,16 +29,37 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Thr
     }
 }
 
+/// Bound on a thread's end, once somebody waits for it. Whatever takes long has bounds of its own, far below.
+const END: Duration = Duration::from_secs(60);
+
 impl Thread {
     /// Waits until it is over.
+    ///
+    /// # Panics
+    /// If it does not end within a minute: it stands still, and so would whoever waits for it.
     pub fn join(self) -> Result<(), Panicked> {
         match self.0 {
-            Inner::Thread(handle) => handle.join().map_err(|_| Panicked),
+            Inner::Thread(handle) => {
+                await_end(&handle, END);
+                handle.join().map_err(|_| Panicked)
+            }
             Inner::Task(task) => {
                 let world = entered().expect("a task is joined in its world");
                 if world.join(task) { Err(Panicked) } else { Ok(()) }
             }
         }
+    }
+}
+
+/// # Panics
+/// If the thread does not end within that time.
+fn await_end(thread: &JoinHandle<()>, within: Duration) {
+    let (begun, mut pause) = (Instant::now(), Duration::from_micros(10));
+    while !thread.is_finished() {
+        let name = thread.thread().name().unwrap_or("without a name");
+        assert!(begun.elapsed() < within, "thread {name} has not ended within {within:?}");
+        sleep(pause);
+        pause = (2 * pause).min(Duration::from_millis(1));
     }
 }
 
@@ -79,5 +100,25 @@ pub fn relax() {
     match entered() {
         None => std::thread::yield_now(),
         Some(world) => world.relax(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_stands_still_is_not_waited_for_for_ever() {
+        let (sender, receiver) = std::sync::mpsc::channel::<()>();
+        let still =
+            std::thread::Builder::new().name("still".into()).spawn(move || receiver.recv().unwrap_or(()));
+        let still = still.expect("a thread");
+        let wait = std::panic::AssertUnwindSafe(|| await_end(&still, Duration::from_millis(20)));
+        let waited = std::panic::catch_unwind(wait);
+        let said = waited.expect_err("it did not end").downcast::<String>().expect("a message");
+        assert!(said.contains("thread still has not ended within 20ms"), "{said}");
+        drop(sender);
+        await_end(&still, Duration::from_secs(20));
+        Thread(Inner::Thread(still)).join().expect("it ended well");
     }
 }
