@@ -30,7 +30,7 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
     ("NoDrift", "group-pauses", "0..100"),
-    ("OldMembers", "group-changes-all", "225..400"),
+    ("OldMembers", "group-changes-all", "100..300"),
     ("AgreeAlone", "group-changes-all", "400..700"),
 ];
 
