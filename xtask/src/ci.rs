@@ -23,8 +23,7 @@ const fn cargo(name: &'static str, args: &'static [&'static str]) -> Step {
 }
 
 const fn xtask(name: &'static str, args: &'static [&'static str]) -> Step {
-    let more = args;
-    Step { more, ..cargo(name, &["run", "--quiet", "--package", "xtask", "--"]) }
+    Step { more: args, ..cargo(name, &["run", "--quiet", "--package", "xtask", "--"]) }
 }
 
 /// The order is: what fails fastest first. What was built for one step another one uses.
