@@ -129,6 +129,12 @@ fn show_again(args: &Args, scenario: &Scenario, seed: u64, first: bool) {
     }
 }
 
+/// The median, the 99th percentile and the greatest of sorted times, by nearest rank, in milliseconds.
+fn spread(sorted: &[Nanos]) -> [f64; 3] {
+    let rank = |percent: usize| (sorted.len() * percent).div_ceil(100).max(1);
+    [50, 99, 100].map(|percent| sorted.get(rank(percent) - 1).map_or(0.0, |time| time.0 as f64 / 1e6))
+}
+
 /// Measures how long nobody is served.
 #[expect(clippy::print_stdout, reason = "a program's results")]
 fn fail_over(args: &Args, times: u32) -> ExitCode {
@@ -148,10 +154,8 @@ fn fail_over(args: &Args, times: u32) -> ExitCode {
             }
             let mut gaps: Vec<Nanos> = lost.iter().map(|lost| lost.gap).collect();
             gaps.sort();
-            let at = |percent: usize| {
-                gaps.get((gaps.len() * percent).div_ceil(100).max(1) - 1).copied().map_or(0.0, ms)
-            };
-            println!("p50 {:.1}, p99 {:.1}, most {:.1}", at(50), at(99), at(100));
+            let [half, almost, most] = spread(&gaps);
+            println!("p50 {half:.1}, p99 {almost:.1}, most {most:.1}");
             ExitCode::SUCCESS
         }
     }
@@ -183,10 +187,8 @@ fn main() -> ExitCode {
             sums.events,
             sums.violations.len()
         );
-        if let Some(most) = sums.gaps.last() {
-            let part = |percent: usize| sums.gaps[(sums.gaps.len() - 1) * percent / 100].0 as f64 / 1e6;
-            let (handed, most) = (sums.gaps.len(), most.0 as f64 / 1e6);
-            let (half, almost) = (part(50), part(99));
+        if !sums.gaps.is_empty() {
+            let (handed, [half, almost, most]) = (sums.gaps.len(), spread(&sums.gaps));
             println!("{:14}{handed} leaders handed over; writes waited, in ms:", "");
             println!("{:14}p50 {half:.3}, p99 {almost:.3}, most {most:.3}", "");
         }
