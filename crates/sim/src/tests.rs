@@ -202,7 +202,10 @@ fn a_watched_run_tells_the_same_each_time() {
 #[test]
 fn what_is_pushed_has_landed_before_streams_write() {
     let scenario = Scenario::named("group-changes-all").expect("there is one");
-    assert_eq!(run::run(scenario, 5_000_803).violation, None);
+    // The seed that found it first, and the one that finds the mutant since restores take time.
+    for seed in [5_000_240, 5_000_803] {
+        assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
+    }
 }
 
 /// With half a percent of drift each way an anchor was trusted for too long: a client that only read got
