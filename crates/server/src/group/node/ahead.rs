@@ -29,7 +29,7 @@ pub(super) struct LookAhead {
     index: Option<Ahead<Mapped>>,
     /// What is here is about to be replaced.
     barred: bool,
-    /// When it looked last.
+    /// When it looked last; in the future, if it is to wait for longer.
     at: Nanos,
     /// What to compare with where nothing is known.
     nothing: Settled,
