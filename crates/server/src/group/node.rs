@@ -9,6 +9,7 @@ mod lead;
 mod leave;
 mod members;
 mod nap;
+mod pace;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -11,15 +11,11 @@ use longarm_replica::{Kept, Prepare, RoleKind, page};
 use longarm_store::Settled;
 
 use super::Node;
+use super::pace::Pace;
 use crate::ahead::Ahead;
 use crate::engine::EngineOptions;
 use crate::shared::engine_options;
 
-/// Between two looks, at least, and what of a longer time is made up for at most.
-const EVERY: Nanos = Nanos::from_millis(5);
-const MISSED: Nanos = Nanos::from_millis(20);
-/// Bytes that it looks at in a second, about: half a hundredth of a core's time.
-const RATE: u64 = 3 << 20;
 /// How long it waits before it tries again to begin.
 const AGAIN: Nanos = Nanos::from_millis(1_000);
 
@@ -29,8 +25,7 @@ pub(super) struct LookAhead {
     index: Option<Ahead<Mapped>>,
     /// What is here is about to be replaced.
     barred: bool,
-    /// When it looked last; in the future, if it is to wait for longer.
-    at: Nanos,
+    pace: Pace,
     /// What to compare with where nothing is known.
     nothing: Settled,
     /// Items that an index was too small for.
@@ -76,11 +71,11 @@ impl<T: Transport> Node<T> {
     pub(super) fn look_ahead(&mut self) {
         let Some(sync) = self.machine.sync() else { return };
         let now = now();
-        let past = now.since(self.ahead.at);
-        if past < EVERY || self.ahead.barred || self.machine.kind() != RoleKind::Follower {
+        if !self.ahead.pace.is_due(now) || self.ahead.barred || self.machine.kind() != RoleKind::Follower {
             return;
         }
-        self.ahead.at = now;
+        let floors = self.floors();
+        let bytes = self.ahead.pace.step(now, floors.iter().sum());
         if let Some(items) = self.ahead.index.as_ref().and_then(Ahead::outgrown) {
             self.ahead.index = None;
             self.ahead.items = items;
@@ -88,13 +83,9 @@ impl<T: Transport> Node<T> {
         if self.ahead.index.is_none() {
             self.ahead.index = self.begin_ahead();
         }
-        let floors = self.floors();
         match &mut self.ahead.index {
-            Some(ahead) => {
-                let bytes = RATE * past.min(MISSED).0 / 1_000_000_000;
-                ahead.look(&self.sums, (sync, &floors), bytes);
-            }
-            None => self.ahead.at = now + AGAIN,
+            Some(ahead) => ahead.look(&self.sums, (sync, &floors), bytes),
+            None => self.ahead.pace.wait(now + AGAIN),
         }
     }
 
