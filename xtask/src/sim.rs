@@ -22,16 +22,16 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("DropTombstones", "group-all", "300..800"),
     ("MoveAnyway", "group-all", "0..100"),
     ("ResetCsn", "group-pauses", "0..100"),
-    ("NoCut", "group-all", "30..1000"),
+    ("NoCut", "group-landing", "0..100"),
     ("ShareStripes", "group-pauses", "0..100"),
-    ("ForgetClaims", "group-pauses", "70..500"),
-    ("NoDrain", "group-changes-all", "5000800..5000850"),
+    ("ForgetClaims", "group-landing", "15..200"),
+    ("NoDrain", "group-landing", "60..300"),
     ("KeepGone", "group-all", "25..100"),
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
     ("NoDrift", "group-pauses", "0..100"),
-    ("OldMembers", "group-changes-all", "100..300"),
-    ("AgreeAlone", "group-changes-all", "400..700"),
+    ("OldMembers", "group-landing", "40..300"),
+    ("AgreeAlone", "group-landing", "70..300"),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -18,6 +18,8 @@ pub struct Scenario {
     pub about: &'static str,
     /// Lines of a READ and parts of a WRITE at moments of their own, losses, slow ways.
     pub weather: bool,
+    /// With weather: WRITEs complete up to a millisecond before all of them is visible.
+    pub lands_late: bool,
     /// CPUs stand still, up to several leases; NICs answer.
     pub pauses: bool,
     /// Nothing comes through between two machines, one way or both.
@@ -43,6 +45,7 @@ impl Scenario {
         name: "calm",
         about: "a steady network: what fails here fails always",
         weather: false,
+        lands_late: false,
         pauses: false,
         cuts: false,
         drift: false,
@@ -72,6 +75,15 @@ impl Scenario {
         group: true,
         crashes: true,
         ..Scenario::ALL
+    };
+
+    /// And other replicas as well.
+    const GROUP_CHANGES_ALL: Scenario = Scenario {
+        name: "group-changes-all",
+        about: "replicas are added and removed, leaders hand over, and everything at once",
+        moves: true,
+        changes: true,
+        ..Scenario::GROUP_ALL
     };
 }
 
@@ -167,12 +179,12 @@ pub const SCENARIOS: &[Scenario] = &[
         changes: true,
         ..Scenario::CALM
     },
+    Scenario::GROUP_CHANGES_ALL,
     Scenario {
-        name: "group-changes-all",
-        about: "replicas are added and removed, leaders hand over, and everything at once",
-        moves: true,
-        changes: true,
-        ..Scenario::GROUP_ALL
+        name: "group-landing",
+        about: "that, and WRITEs that complete long before they are visible",
+        lands_late: true,
+        ..Scenario::GROUP_CHANGES_ALL
     },
 ];
 
@@ -255,7 +267,8 @@ impl Plan {
 
     fn draw(scenario: &Scenario, chance: &mut Chance) -> Plan {
         let clients = 2 + chance.below(6) as u32;
-        let weather = if scenario.weather { draw_weather(chance) } else { Weather::FINE };
+        let weather =
+            if scenario.weather { draw_weather(scenario.lands_late, chance) } else { Weather::FINE };
         let pauses = scenario.pauses && !chance.once_in(4);
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
@@ -324,11 +337,12 @@ impl Plan {
     }
 }
 
-fn draw_weather(chance: &mut Chance) -> Weather {
+fn draw_weather(lands_late: bool, chance: &mut Chance) -> Weather {
+    let spread = if lands_late { 1_000_000 } else { 30_000 };
     let least = Nanos(500 + chance.below(5_000));
     Weather {
         delay: (least, least + nanos(chance, 20_000)),
-        spread: if chance.once_in(4) { Nanos(0) } else { nanos(chance, 30_000) },
+        spread: if chance.once_in(4) { Nanos(0) } else { nanos(chance, spread) },
         landing: if chance.once_in(2) { Landing::Any } else { Landing::Ascending },
         loss: if chance.once_in(2) { 0 } else { 10 + chance.below(500) },
         ..Weather::FINE
