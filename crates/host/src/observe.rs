@@ -45,6 +45,8 @@ pub enum Event {
         base: Term,
         /// Where the streams of the base are cut: positions below are in the start set.
         cuts: Vec<u64>,
+        /// What the candidate holds of the terms before the base is a mixture, and becomes the start set.
+        mixed: bool,
         /// The replicas of the group, in this term.
         members: Vec<NodeId>,
     },

@@ -30,6 +30,8 @@ pub(super) struct Reign {
     pub members: BTreeSet<u32>,
     pub base: Term,
     pub cuts: Vec<u64>,
+    /// What its leader had of terms before the base was a mixture.
+    pub mixed: bool,
     pub served: bool,
     pub streams: BTreeMap<u16, Stream>,
 }
@@ -79,10 +81,10 @@ impl Book {
             Event::Started { .. } => {
                 self.leading.remove(&node);
             }
-            Event::Installing { term, base, cuts, members } => {
+            Event::Installing { term, base, cuts, mixed, members } => {
                 let members = members.iter().map(|node| u32::from(node.0)).collect();
-                let (base, cuts, streams) = (*base, cuts.clone(), BTreeMap::new());
-                let reign = Reign { members, base, cuts, served: false, streams };
+                let (base, cuts, mixed, streams) = (*base, cuts.clone(), *mixed, BTreeMap::new());
+                let reign = Reign { members, base, cuts, mixed, served: false, streams };
                 if u32::from(term.node().0) != node || self.reigns.insert(*term, reign).is_some() {
                     return Err(format!("I1: node {node} takes term {term}, which is not its own, or again"));
                 }

@@ -2,12 +2,12 @@
 //! base to base, and by the entries that its leader then found. I13: what was deleted is not back. I6:
 //! nothing is found that nobody wrote. I3: nothing is found that was cut off (L16).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_base::{Csn, Term};
 use longarm_host::observe::Event;
 
-use super::book::Book;
+use super::book::{Book, Reign};
 use super::{Rules, Seen};
 
 /// The newest version of a key, and whether it has a value.
@@ -27,6 +27,8 @@ pub(super) struct StartSets {
     visible: Newest,
     /// By term: what its leader found.
     found: BTreeMap<Term, Newest>,
+    /// By term that began with a mixture: all that its leader found, which is its start set.
+    mixtures: BTreeMap<Term, BTreeSet<Write>>,
 }
 
 fn newer(newest: &mut Newest, key: u64, csn: Csn, value: bool) {
@@ -34,20 +36,54 @@ fn newer(newest: &mut Newest, key: u64, csn: Csn, value: bool) {
     *known = (*known).max((csn, value));
 }
 
-/// Whether positions of a term's stream below this are in the start set of a later term.
-fn includes(book: &Book, later: Term, (term, stream, below): At) -> bool {
-    let mut at = later;
-    while let Some(reign) = book.reigns.get(&at) {
-        if reign.base <= term {
-            let cut = reign.cuts.get(usize::from(stream)).copied().unwrap_or(0);
-            return reign.base == term && cut >= below;
+/// Whose cuts, or whose mixture, say what `later` has of the streams of `term`.
+fn source(book: &Book, later: Term, term: Term, is_it: fn(&Reign) -> bool) -> Option<(Term, &Reign)> {
+    let mut of = later;
+    while let Some(reign) = book.reigns.get(&of) {
+        if reign.base <= term || is_it(reign) {
+            return Some((of, reign));
         }
-        at = reign.base;
+        of = reign.base;
     }
-    false
+    None
+}
+
+/// Whether a term has, by its cuts, a stream's positions below this.
+fn keeps(reign: &Reign, (term, stream, below): At) -> bool {
+    let cut = reign.cuts.get(usize::from(stream)).copied().unwrap_or(0);
+    reign.base == term && cut >= below
+}
+
+/// Whether positions of a term's stream below this are in the start set of a later term.
+fn includes(book: &Book, later: Term, at: At) -> bool {
+    source(book, later, at.0, |_| false).is_some_and(|(_, reign)| keeps(reign, at))
 }
 
 impl StartSets {
+    /// Whether a write, by where it was written, is in the start set of a later term.
+    fn holds(&self, book: &Book, later: Term, write: &Write, (term, stream, position): At) -> bool {
+        match source(book, later, term, |reign| reign.mixed) {
+            Some((of, reign)) if reign.mixed => {
+                self.mixtures.get(&of).is_some_and(|found| found.contains(write))
+            }
+            Some((_, reign)) => keeps(reign, (term, stream, position + 1)),
+            None => false,
+        }
+    }
+
+    /// Whether a write that the leader of `term` found was cut off before, there where it was written. What a
+    /// mixture consists of may have been cut off by terms that never served.
+    fn is_cut_off(&self, book: &Book, term: Term, write: &Write, at: At) -> bool {
+        match book.reigns.get(&term) {
+            Some(reign) if reign.mixed => {
+                let mut served =
+                    book.reigns.range(at.0..term).filter(|(of, reign)| **of > at.0 && reign.served);
+                served.any(|(&of, _)| !self.holds(book, of, write, at))
+            }
+            _ => !self.holds(book, term, write, at),
+        }
+    }
+
     /// Whether a term, by what its leader found, has this version of a key, or a newer one.
     fn check(&self, term: Term, key: u64, (csn, value): (Csn, bool)) -> Result<(), String> {
         let found = self.found.get(&term).and_then(|found| found.get(&key));
@@ -90,12 +126,15 @@ impl Rules for StartSets {
             }
             Event::Restored { key: Some(key), csn, value, .. } => {
                 let entry = || format!("version {csn:?} of key {key:x}");
-                let Some(written) = self.written.get(&(*csn, *key, *value)) else {
+                let write = (*csn, *key, *value);
+                let Some(written) = self.written.get(&write) else {
                     return Err(format!("I6: node {node} found {}, which nobody wrote", entry()));
                 };
-                let cut = |&(of, stream, at): &(Term, u16, u64)| !includes(book, term, (of, stream, at + 1));
-                if written.iter().all(cut) {
+                if written.iter().all(|&at| self.is_cut_off(book, term, &write, at)) {
                     return Err(format!("I3: term {term} has {}, which was cut off: {written:?}", entry()));
+                }
+                if book.reigns.get(&term).is_some_and(|reign| reign.mixed) {
+                    self.mixtures.entry(term).or_default().insert(write);
                 }
                 newer(self.found.entry(term).or_default(), *key, *csn, *value);
                 Ok(())

@@ -55,8 +55,18 @@ impl Log {
     }
 
     fn takes(&mut self, machine: u32, of: Term, base: Term, cuts: &[u64]) -> &mut Log {
+        self.takes_what(machine, of, (base, cuts), false)
+    }
+
+    fn takes_what(
+        &mut self,
+        machine: u32,
+        term: Term,
+        (base, cuts): (Term, &[u64]),
+        mixed: bool,
+    ) -> &mut Log {
         let members = self.members.iter().map(|&node| NodeId(node)).collect();
-        self.on(machine, Event::Installing { term: of, base, cuts: cuts.to_vec(), members })
+        self.on(machine, Event::Installing { term, base, cuts: cuts.to_vec(), mixed, members })
     }
 
     /// From now on terms have these replicas.
@@ -359,4 +369,29 @@ fn m14_majorities_are_those_of_the_replicas_that_a_term_has() {
     log.of(&[0, 1]).install(term(1, 0), Term::ZERO, &[0]).serve(term(1, 0));
     log.put(0, 0, 1).is_sound();
     log.wrote(0, 1, 2, true).committed(0, 2, &[3]).breaks("I4");
+}
+
+/// A mixture may have what terms cut off that never served, and nothing that one cut off which did.
+#[test]
+fn a_mixture_is_a_start_set_of_its_own() {
+    let (first, second, third, fourth) = (term(1, 0), term(2, 1), term(3, 1), term(4, 2));
+    for served in [false, true] {
+        let mut log = Log::serving();
+        log.put(0, 0, 1).wrote(0, 1, 2, true).on(0, Event::SteppedDown { term: first });
+        log.install(second, first, &[1]).restored(1, 1, true);
+        if served {
+            log.serve(second);
+        }
+        log.on(1, Event::SteppedDown { term: second });
+        log.report(1, third, second, &[0]).report(2, third, second, &[0]);
+        log.takes_what(1, third, (second, &[0]), true).restored(1, 1, true).restored(1, 2, true);
+        if served {
+            log.breaks("I3: term 3.1");
+            continue;
+        }
+        // Whoever goes on from it has what it had.
+        log.on(1, Event::SteppedDown { term: third }).report(1, fourth, third, &[0]);
+        log.report(2, fourth, third, &[0]).takes(2, fourth, third, &[0]);
+        log.restored(2, 1, true).restored(2, 2, true).is_sound();
+    }
 }

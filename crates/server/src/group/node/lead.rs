@@ -40,7 +40,8 @@ impl<T: Transport> Node<T> {
         observe(|| {
             let cuts = start.cuts.iter().map(|cut| cut.len).collect();
             let members = self.group().members().iter().collect();
-            Seen::Installing { term: start.term, base: start.base, cuts, members }
+            let &StartSet { term, base, mixed, .. } = start;
+            Seen::Installing { term, base, cuts, mixed, members }
         });
         match self.try_install(start) {
             Ok(()) => {
