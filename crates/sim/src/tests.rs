@@ -209,6 +209,16 @@ fn what_is_pushed_has_landed_before_streams_write() {
     }
 }
 
+/// A leader that had begun with a mixture gave a follower, as what its own term had written so far, what it
+/// remembered of the base: its base is the term itself. The follower counted for entries that it lacked.
+#[test]
+fn a_leader_that_began_with_a_mixture_gives_all_that_it_wrote() {
+    let scenario = Scenario::named("group-landing").expect("there is one");
+    for seed in [521, 606, 725] {
+        assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
+    }
+}
+
 /// With half a percent of drift each way an anchor was trusted for too long: a client that only read got
 /// what a deposed leader had, two seconds on. `Mutant::NoDrift` is that again.
 #[test]

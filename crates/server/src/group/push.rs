@@ -115,7 +115,7 @@ fn bring<T: Transport>(
     push.table()?;
     match &held {
         Held::Nothing => push.older()?,
-        Held::Base(lens) => push.entries(reign.base, lens)?,
+        Held::Base(lens) => push.of_base(lens)?,
         Held::Term => {}
     }
     push.flush()?;
@@ -125,7 +125,7 @@ fn bring<T: Transport>(
     }
     reign.followers.lock().push(push.follower.clone());
     push.await_start()?;
-    push.entries(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
+    push.of_term(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
     push.flush()?;
     let (term, (_, reclaimed)) = (reign.term, reign.releases.asked(peer.node, |_| false));
     if held == Held::Term {
@@ -252,26 +252,34 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         Ok(())
     }
 
-    /// All entries of a term's streams from these positions on.
-    fn entries(&mut self, term: Term, from: &[u64]) -> Result<(), Mute> {
+    /// All entries of the base's streams from these positions on.
+    fn of_base(&mut self, from: &[u64]) -> Result<(), Mute> {
+        let tail = &self.reign.tail;
+        let known =
+            tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
+        if !known {
+            return self.of_term(self.reign.base, from);
+        }
+        // Behind a gap too: what is missing was reclaimed.
+        let missing = |seen: &&Seen| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
+        // Its segment may have been freed since, and used again; not any more, as we are asked now.
+        let still =
+            |seen: &&Seen| self.line((seen.place.offset / SEGMENT_BYTES) as u32).term == self.reign.base;
+        let places = tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
+        self.entries(places)
+    }
+
+    /// All entries of a term's streams from these positions on, as they are found in the arena.
+    fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), Mute> {
         if from.is_empty() {
             return Ok(());
         }
-        let tail = &self.reign.tail;
-        let known = term == self.reign.base && tail.from.iter().zip(from).all(|(known, from)| known <= from);
-        // Behind a gap too: what is missing was reclaimed.
-        let mut places: Vec<EntryPlace> = if known && tail.from.len() >= from.len() {
-            let missing = |seen: &&Seen| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
-            // Its segment may have been freed since, and used again; not any more, as we are asked now.
-            let still = |seen: &&Seen| self.line((seen.place.offset / SEGMENT_BYTES) as u32).term == term;
-            tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect()
-        } else {
-            let memory = (self.memory(), self.reign.shared.engine.store.sums());
-            Look::new(memory, term, from.to_vec(), &Settled::default())
-                .entries()
-                .map(|seen| seen.place)
-                .collect()
-        };
+        let memory = (self.memory(), self.reign.shared.engine.store.sums());
+        let look = Look::new(memory, term, from.to_vec(), &Settled::default());
+        self.entries(look.entries().map(|seen| seen.place).collect())
+    }
+
+    fn entries(&mut self, mut places: Vec<EntryPlace>) -> Result<(), Mute> {
         places.sort_unstable_by_key(|place| place.offset);
         let mut claimed = None;
         for place in places {
