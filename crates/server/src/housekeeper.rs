@@ -53,6 +53,9 @@ const LIVE_SHARE: u64 = 2;
 /// Passes in vain before it is said that nothing can be freed: time alone may have passed while others had
 /// the core.
 const FRUITLESS: u32 = 16;
+/// However much memory is free, segments are collected below this live share, in percent: what a replica has
+/// to look at when its leader is lost, and a follower ahead of that, shall not be mostly dead.
+const COLLECT_LEAST: u32 = 8;
 /// Sleep while followers are awaited.
 const REPLICATING: Duration = Duration::from_micros(200);
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
@@ -227,7 +230,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
     }
 
     fn collect(&mut self, moment: Moment) -> bool {
-        let percent = self.shared.options.collect_percent;
+        let percent = self.worth_collecting();
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
             if self.hand.stream.as_ref().is_some_and(Stream::is_full) {
@@ -266,6 +269,15 @@ impl<Q: QueuePair> Housekeeper<Q> {
             }
         }
         true
+    }
+
+    /// The live share below which segments are collected: the more memory is used, the higher. What is left
+    /// alone while there is room goes on dying, and is never copied.
+    fn worth_collecting(&self) -> u32 {
+        let most = self.shared.options.collect_percent;
+        let budget = &self.shared.engine.budget;
+        let share = u128::from(most) * u128::from(budget.used()) / u128::from(budget.limit().max(1));
+        (share as u32).max(COLLECT_LEAST).min(most)
     }
 
     fn expire(&mut self, moment: Moment) -> bool {

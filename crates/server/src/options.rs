@@ -76,7 +76,8 @@ pub struct ServerOptions {
     pub socket_mode: u32,
     /// Directory of plain files to keep the memory in, so that it can be inspected later.
     pub arena_dir: Option<PathBuf>,
-    /// Live share, in percent, below which a segment is collected.
+    /// Live share, in percent, below which a segment is collected when all memory is used; the less is, the
+    /// lower.
     pub collect_percent: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
