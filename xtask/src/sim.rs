@@ -25,7 +25,7 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("NoCut", "group-landing", "0..100"),
     ("ShareStripes", "group-pauses", "0..100"),
     ("ForgetClaims", "group-landing", "15..200"),
-    ("NoDrain", "group-landing", "60..300"),
+    ("NoDrain", "group-landing", "300..700"),
     ("KeepGone", "group-all", "25..100"),
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
