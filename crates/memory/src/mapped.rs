@@ -15,10 +15,11 @@ use rustix::io::Errno;
 use crate::words::{OwnedWords, Words};
 
 /// Copies of at least this many bytes use the CPU's string copy; shorter ones go word by word.
-/// Measured here (Sapphire Rapids, fast short REP MOVSB): the two meet between 256 and 512 bytes.
-const STRING_COPY_MIN: usize = 512;
+/// Measured here (Sapphire Rapids, fast short string copies): the two meet between 256 and 512 bytes.
+const STRING_COPY_MIN: usize = if cfg!(target_arch = "x86_64") { 512 } else { usize::MAX };
 
 /// Bytes of a cache line, which most READs of an index fetch.
+#[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
 /// Bytes of a huge page.
@@ -102,29 +103,27 @@ impl Mapping {
     #[inline(always)]
     fn copy_out(&self, at: u64, into: &mut [u8]) {
         self.check(at, into.len());
-        if into.len() >= STRING_COPY_MIN {
-            // SAFETY: source checked just above, destination is exclusively ours and as long; they do not
-            // overlap (no reference to the mapping exists, and `into` is a reference).
-            unsafe { string_copy(self.base.add(at as usize), into.as_mut_ptr(), into.len()) };
-            return;
-        }
+        #[cfg(target_arch = "x86_64")]
         if let Ok(line) = <&mut [u8; LINE]>::try_from(&mut *into) {
             // SAFETY: source checked just above, destination is exclusively ours and as long; no overlap.
             return unsafe { line_copy(self.base.add(at as usize), line) };
         }
-        let mut chunks = into.chunks_exact_mut(8);
-        let mut offset = at;
-        for chunk in &mut chunks {
-            // Relaxed: a copy promises nothing between its words; records verify themselves.
-            // SAFETY: `check` covered the whole range, of which this is a full word.
-            let word = unsafe { self.word_in_bounds(offset) }.load(Ordering::Relaxed);
-            chunk.copy_from_slice(&word.to_le_bytes());
-            offset += 8;
+        let (whole, rest) = into.split_at_mut(into.len() & !7);
+        if whole.len() >= STRING_COPY_MIN {
+            // SAFETY: source checked just above, destination is exclusively ours and as long; they do not
+            // overlap (no reference to the mapping exists, and `into` is a reference).
+            unsafe { string_copy(self.base.add(at as usize), whole.as_mut_ptr(), whole.len() / 8) };
+        } else {
+            for (i, chunk) in whole.chunks_exact_mut(8).enumerate() {
+                // Relaxed: a copy promises nothing between its words; records verify themselves.
+                // SAFETY: `check` covered the whole range, of which this is a full word.
+                let word = unsafe { self.word_in_bounds(at + i as u64 * 8) }.load(Ordering::Relaxed);
+                chunk.copy_from_slice(&word.to_le_bytes());
+            }
         }
-        let rest = chunks.into_remainder();
         if !rest.is_empty() {
             // Relaxed: as above.
-            let word = self.word(offset).load(Ordering::Relaxed).to_le_bytes();
+            let word = self.word(at + whole.len() as u64).load(Ordering::Relaxed).to_le_bytes();
             rest.copy_from_slice(&word[..rest.len()]);
         }
     }
@@ -137,7 +136,7 @@ impl Mapping {
             // Orders the copy after earlier stores; pairs with the Acquire of Words::load.
             std::sync::atomic::fence(Ordering::Release);
             // SAFETY: destination checked just above; the source is a live slice; no overlap as in copy_out.
-            unsafe { string_copy(bytes.as_ptr(), self.base.add(at as usize), whole) };
+            unsafe { string_copy(bytes.as_ptr(), self.base.add(at as usize), whole / 8) };
         } else {
             for (i, chunk) in bytes[..whole].chunks_exact(8).enumerate() {
                 let word = u64::from_le_bytes(chunk.try_into().expect("eight bytes"));
@@ -244,39 +243,37 @@ impl Drop for Mapping {
     }
 }
 
-/// Copies bytes in a way the compiler cannot see into, so that a concurrent change of either side is an
-/// ordinary property of the memory and not a data race of the language.
+/// Copies words in a way the compiler cannot see into, so that a concurrent change of either side is an
+/// ordinary property of the memory and not a data race of the language. No word that is aligned tears on its
+/// side, wherever the other side is. (A copy byte by byte, REP MOVSB, goes by the alignment of the
+/// destination: where that is another than the source's it reads words in two parts.)
 ///
 /// # Safety
-/// `from..from+len` is readable, `to..to+len` writable, and they do not overlap.
+/// So many words from `from` on are readable and from `to` on writable, and they do not overlap.
 #[inline(always)]
-unsafe fn string_copy(from: *const u8, to: *mut u8, len: usize) {
+unsafe fn string_copy(from: *const u8, to: *mut u8, words: usize) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise; the direction flag is clear by the ABI.
     unsafe {
         std::arch::asm!(
-            "rep movsb",
-            inout("rcx") len => _,
+            "rep movsq",
+            inout("rcx") words => _,
             inout("rsi") from => _,
             inout("rdi") to => _,
             options(nostack, preserves_flags)
         );
     }
     #[cfg(not(target_arch = "x86_64"))]
-    for i in 0..len {
-        // SAFETY: the caller's promise; volatile bytes are the portable opaque copy.
-        unsafe { to.add(i).write_volatile(from.add(i).read_volatile()) };
-    }
+    unreachable!("{words} words from {from:?} to {to:?}: no copy is long enough for this here");
 }
 
-/// Copies one line: as [`string_copy`], and no aligned word tears (each half of a 16-byte load is one access
-/// of the L1 cache, as is each word of a string copy).
+/// Copies one line: as [`string_copy`] (each half of a 16-byte load is one access of the L1 cache).
 ///
 /// # Safety
 /// `from..from+64` is readable and does not overlap `to`.
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn line_copy(from: *const u8, to: &mut [u8; LINE]) {
-    #[cfg(target_arch = "x86_64")]
     // SAFETY: the caller's promise; SSE2 is part of every x86_64.
     unsafe {
         std::arch::asm!(
@@ -296,11 +293,6 @@ unsafe fn line_copy(from: *const u8, to: &mut [u8; LINE]) {
             d = out(xmm_reg) _,
             options(nostack, preserves_flags)
         );
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the caller's promise.
-    unsafe {
-        string_copy(from, to.as_mut_ptr(), LINE)
     }
 }
 

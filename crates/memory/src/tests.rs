@@ -1,6 +1,8 @@
 //! Tests of the door itself: copies, bounds, seals, and the journal's enumeration against brute force.
 
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
@@ -180,4 +182,42 @@ fn hashes_spread_over_buckets() {
         counts[key.hash(&i.to_le_bytes()).below(100) as usize] += 1;
     }
     assert!(counts.iter().all(|&c| (800..1200).contains(&c)), "{counts:?}");
+}
+
+/// A copy byte by byte (REP MOVSB) read words in two parts where its destination was aligned otherwise: a
+/// READ over TCP had a word of two stores.
+#[test]
+fn no_word_of_a_copy_is_of_two_stores() {
+    const BYTES: u64 = 8192;
+    let memory = region(BYTES).memory().clone();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0u64;
+            // Relaxed: only ends this loop.
+            while !over.load(Ordering::Relaxed) {
+                round += 1;
+                let word = (round & 0xff) * 0x0101_0101_0101_0101;
+                (0..BYTES).step_by(8).for_each(|at| memory.store(at, word));
+            }
+        });
+        let mut bytes = vec![0; BYTES as usize + 8];
+        let (mut changes, mut torn, mut last) = (0, None, 0);
+        let until = Instant::now() + Duration::from_secs(20);
+        // Long enough for the race to have taken place, whenever the other thread gets its turn.
+        while changes < 20_000 && torn.is_none() && Instant::now() < until {
+            for (len, odd, at) in [(64, 3, 8), (256, 5, 0), (512, 1, 8), (1024, 5, 56), (4096, 3, 0)] {
+                let into = &mut bytes[odd..odd + len];
+                memory.copy_out(at, into);
+                let whole = |word: &&[u8]| word.iter().all(|&byte| byte == word[0]);
+                torn = torn.or(into.chunks(8).find(|word| !whole(word)).map(<[u8]>::to_vec));
+                changes += u32::from(into[0] != last);
+                last = into[0];
+            }
+        }
+        // Relaxed: as above.
+        over.store(true, Ordering::Relaxed);
+        assert_eq!(torn, None, "after {changes} changes");
+        assert!(changes > 100, "the race did not take place");
+    });
 }
