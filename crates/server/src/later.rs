@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, Mutant, Nanos, UnixMillis};
 use longarm_host::observe::{Event, observe};
+use longarm_index::hash::Table;
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Session};
 use longarm_wire::{Condition, Request, RequestKind, Status};
@@ -23,6 +24,11 @@ use crate::increment::{DIGITS_MAX, decimal, parse};
 use crate::newest::names;
 use crate::stream::{Change, Progress, Stream, Written};
 use crate::stripes::{Stripe, Stripes};
+
+/// So many entries before they are applied, what they will change is fetched.
+const HEADER: u64 = 9;
+const SLOT: u64 = 6;
+const ENTRY: u64 = 3;
 
 /// What the writes of a group share.
 #[derive(Debug)]
@@ -239,7 +245,10 @@ impl<M: OwnedWords> Engine<M> {
     /// Applies what is committed, in order; how much that was.
     pub(crate) fn apply_committed(&self, hand: &mut Hand<M>, moment: Moment) -> u64 {
         let mut applied = 0;
+        let mut newest = None;
         while let Some(written) = hand.stream.as_ref().and_then(Stream::next_to_apply) {
+            let table = newest.get_or_insert_with(|| self.index.newest());
+            hand.stream.iter().for_each(|stream| self.prefetch(table, stream));
             if !self.apply(&mut hand.bytes, moment, &written) {
                 break;
             }
@@ -247,6 +256,22 @@ impl<M: OwnedWords> Engine<M> {
             applied += 1;
         }
         applied
+    }
+
+    /// Has fetched what entries that are to be applied soon will change: each alone would wait for memory
+    /// three times, for the header of its pair, the slot, and the entry that it replaces.
+    #[inline]
+    fn prefetch(&self, table: &Table, stream: &Stream) {
+        let soon = |after| stream.to_apply(after).and_then(|written| written.change.hash());
+        if let Some(hash) = soon(HEADER) {
+            self.index.prefetch(table, hash);
+        }
+        if let Some(hash) = soon(SLOT) {
+            self.index.prefetch_slot(table, hash);
+        }
+        if let Some(entry) = soon(ENTRY).and_then(|hash| self.index.likely_entry(table, hash)) {
+            self.store.memory().prefetch(entry.offset);
+        }
     }
 
     /// `false` if the index has no room yet.

@@ -17,8 +17,7 @@ pub(crate) struct Soon {
 
 impl Soon {
     pub fn of<M: OwnedWords, E: Entries>(index: &Owner<M, E>) -> Soon {
-        let table = *index.geometry().live().last().expect("an index has a table");
-        Soon { table, hashes: VecDeque::new() }
+        Soon { table: index.newest(), hashes: VecDeque::new() }
     }
 
     /// An entry with this key is going to be looked up.

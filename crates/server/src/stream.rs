@@ -45,6 +45,16 @@ pub(crate) enum Change {
 }
 
 impl Change {
+    /// Of the key whose slot it changes.
+    pub fn hash(self) -> Option<Hash> {
+        match self {
+            Change::Store { hash, .. } | Change::Remove { hash, .. } | Change::Move { hash, .. } => {
+                Some(hash)
+            }
+            Change::Replace { .. } => None,
+        }
+    }
+
     fn is_write(self) -> bool {
         matches!(self, Change::Store { .. } | Change::Remove { .. })
     }
@@ -173,7 +183,14 @@ impl Stream {
     /// The next entry that is committed and not applied.
     #[inline]
     pub fn next_to_apply(&self) -> Option<Written> {
-        if self.applied < self.committed { self.at(self.applied).copied() } else { None }
+        self.to_apply(0).copied()
+    }
+
+    /// The one that comes so many after it, if that is committed as well.
+    #[inline]
+    pub fn to_apply(&self, after: u64) -> Option<&Written> {
+        let position = self.applied + after;
+        if position < self.committed { self.at(position) } else { None }
     }
 
     /// That entry is applied.

@@ -186,23 +186,41 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.state.read().expect("index state").geometry
     }
 
+    /// The newest table, where most keys are.
+    pub fn newest(&self) -> Table {
+        let state = self.state.read().expect("index state");
+        state.live.last().expect("an index has a table").table
+    }
+
     /// Has the header of a key's pair in this table fetched, as a hint: the key will be inserted soon.
     #[inline]
     pub fn prefetch(&self, table: &Table, hash: Hash) {
         self.memory.prefetch(table.header_at(table.home(hash).0));
     }
 
-    /// The same, a little later, of the slot that it will likely get.
+    /// The same, a little later, of the slot that it likely has or will get.
     #[inline]
     pub fn prefetch_slot(&self, table: &Table, hash: Hash) {
         let (pair, odd) = table.home(hash);
         let header = self.header(table, pair);
-        if let Some(slot) = first_free(&table.shape, &header, odd) {
+        if let Some(slot) =
+            likely(&table.shape, &header, hash, odd).or_else(|| first_free(&table.shape, &header, odd))
+        {
             self.memory.prefetch(table.pair_at(pair) + table.shape.slot_at(slot));
             if self.options.places {
                 table.prefetch_place(&self.memory, (pair, slot));
             }
         }
+    }
+
+    /// The entry where a key of this hash likely stands, by its place beside the slot: a hint, to have that
+    /// fetched as well.
+    #[inline]
+    pub fn likely_entry(&self, table: &Table, hash: Hash) -> Option<EntryRef> {
+        let (pair, odd) = table.home(hash);
+        let header = self.header(table, pair);
+        let slot = likely(&table.shape, &header, hash, odd).filter(|_| self.options.places)?;
+        table.load_place(&self.memory, (pair, slot), &[0; GROUPS_MAX])
     }
 
     /// Locks the pair where a key of this hash belongs, following moved pairs.
@@ -438,6 +456,13 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
         Ok(())
     }
+}
+
+/// The first slot of a pair, groups aside, that a key of this hash may be in.
+fn likely(shape: &Shape, header: &Header, hash: Hash, odd: bool) -> Option<usize> {
+    let base = (1u32 << shape.base_slots()) - 1;
+    let slots = header.matching(hash.fingerprint()) & header.occupied() & shape.home_mask(odd) & base;
+    (slots != 0).then_some(slots.trailing_zeros() as usize)
 }
 
 /// The slot of a pair, groups aside, that a key of this parity gets.
