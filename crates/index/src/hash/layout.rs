@@ -300,6 +300,12 @@ impl Header {
         bytes_equal(&self.fingerprints, byte)
     }
 
+    /// Of these slots, as bits, those that a record of the hash may be in.
+    #[inline(always)]
+    pub fn candidates(&self, hash: Hash, among: u32) -> u32 {
+        self.matching(hash.fingerprint()) & self.occupied() & among
+    }
+
     /// Occupied slots, as bits.
     #[inline(always)]
     pub fn occupied(&self) -> u32 {

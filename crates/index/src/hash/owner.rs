@@ -461,7 +461,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 /// The first slot of a pair, groups aside, that a key of this hash may be in.
 fn likely(shape: &Shape, header: &Header, hash: Hash, odd: bool) -> Option<usize> {
     let base = (1u32 << shape.base_slots()) - 1;
-    let slots = header.matching(hash.fingerprint()) & header.occupied() & shape.home_mask(odd) & base;
+    let slots = header.candidates(hash, shape.home_mask(odd) & base);
     (slots != 0).then_some(slots.trailing_zeros() as usize)
 }
 

@@ -106,7 +106,7 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 
     /// Slots that the hash's records may be in.
     fn candidates(&self) -> u32 {
-        self.header.matching(self.hash.fingerprint()) & self.header.occupied() & self.mask
+        self.header.candidates(self.hash, self.mask)
     }
 
     /// The records in these slots.

@@ -194,7 +194,7 @@ impl Search {
             return self.next_table(geometry);
         }
         let mask = table.shape.home_mask(self.odd);
-        self.candidates = header.matching(self.hash.fingerprint()) & header.occupied() & mask;
+        self.candidates = header.candidates(self.hash, mask);
         (self.indicator, self.groups) = (header.indicator, header.groups);
         self.digest = fold(0, header.indicator);
         self.pending = None;
