@@ -79,7 +79,12 @@ impl<Q> Orders<Q> {
 
     /// The next question that waits.
     pub fn next(&self) -> Option<Ask> {
-        self.asks.lock().pop_front()
+        self.next_unless(|_| false)
+    }
+
+    /// The next question, unless it is to wait longer.
+    pub fn next_unless(&self, waits: impl Fn(&Ask) -> bool) -> Option<Ask> {
+        self.asks.lock().pop_front_if(|ask| !waits(ask))
     }
 
     fn reign(&self) -> Option<Arc<Reign<Q>>> {
@@ -187,5 +192,25 @@ impl<T: Transport> Peer<T> {
             self.talk = Some(self.way.talk()?);
         }
         Ok(self.talk.as_mut().expect("it was just begun"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::Term;
+
+    use super::*;
+
+    #[test]
+    fn a_question_that_is_to_wait_stays_and_so_does_what_is_behind_it() {
+        let (orders, term) = (Orders::<()>::default(), Term::new(2, NodeId(1)));
+        let (serves, stand) = (Ask::Serves { term, since: Nanos(0) }, Ask::Stand { term });
+        let waits = |ask: &Ask| *ask == stand;
+        [&serves, &stand, &serves].into_iter().for_each(|ask| orders.ask(ask.clone()));
+        assert_eq!(orders.next_unless(waits), Some(serves.clone()));
+        assert_eq!(orders.next_unless(waits), None);
+        assert_eq!(orders.next(), Some(stand.clone()));
+        assert_eq!(orders.next_unless(waits), Some(serves));
+        assert_eq!(orders.next(), None);
     }
 }

@@ -150,6 +150,8 @@ fn bring<T: Transport>(
 fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), Mute> {
     let term = push.reign.term;
     let mut told = false;
+    // What it is asked when this reign is over: that is said afterwards, and waits until then.
+    let later = |ask: &Ask| matches!(ask, Ask::Stand { term: of } if *of == term);
     loop {
         if let Some(served) = push.reign.served().filter(|_| !told) {
             let since = now().since(served);
@@ -157,7 +159,7 @@ fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Res
             told = true;
         }
         push.serve_releases()?;
-        while let Some(ask) = peer.orders.next() {
+        while let Some(ask) = peer.orders.next_unless(later) {
             // What this node asked before it led has no meaning any more.
             if matches!(ask, Ask::Members { .. }) && ask.term() == term {
                 peer.talk()?.ask(&ask)?;
