@@ -20,6 +20,7 @@ use crate::clock::Moment;
 use crate::collect::Relocated;
 use crate::engine::Hand;
 use crate::evict::Cursor;
+use crate::gentle::Gentle;
 use crate::group::Releases;
 use crate::replicate::{Pumped, Replicator};
 use crate::shared::{Phase, Shared};
@@ -56,6 +57,8 @@ const FRUITLESS: u32 = 16;
 /// However much memory is free, segments are collected below this live share, in percent: what a replica has
 /// to look at when its leader is lost, and a follower ahead of that, shall not be mostly dead.
 const COLLECT_LEAST: u32 = 8;
+/// A group moves live entries gently until less than so much of its memory is left.
+const HURRY_SHARE: u64 = 8;
 /// Sleep while followers are awaited.
 const REPLICATING: Duration = Duration::from_micros(200);
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
@@ -85,6 +88,7 @@ pub(crate) struct Housekeeper<Q> {
 struct Together<Q> {
     replicator: Replicator<Q, Mapped>,
     releases: Arc<Releases>,
+    gentle: Gentle,
     /// Segments whose followers are still to be asked.
     leaving: Vec<Leaving>,
 }
@@ -127,10 +131,17 @@ impl<Q: QueuePair> Housekeeper<Q> {
     ) -> Housekeeper<Q> {
         let collector = Collector::new(shared.engine.store.clone());
         let now = shared.moment().now;
+        let gentle = Gentle::new(now, shared.engine.csn());
+        let group = group.map(|(replicator, releases)| Together {
+            replicator,
+            releases,
+            gentle,
+            leaving: Vec::new(),
+        });
         Housekeeper {
             shared,
             hand,
-            group: group.map(|(replicator, releases)| Together { replicator, releases, leaving: Vec::new() }),
+            group,
             collector,
             expiry: Cursor::default(),
             eviction: Cursor::default(),
@@ -231,12 +242,21 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     fn collect(&mut self, moment: Moment) -> bool {
         let percent = self.worth_collecting();
+        let hurries = self.leaves_less_than(HURRY_SHARE);
+        if let Some(group) = &mut self.group {
+            group.gentle.fill(moment.now, self.shared.engine.csn(), percent);
+        }
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
             if self.hand.stream.as_ref().is_some_and(Stream::is_full) {
                 return false;
             }
-            match self.collector.next_work(moment.now, percent) {
+            let moves = hurries || self.group.as_ref().is_none_or(|group| group.gentle.is_due());
+            let work = match moves {
+                true => self.collector.next_work(moment.now, percent),
+                false => self.collector.free(moment.now),
+            };
+            match work {
                 Work::Idle(next) => {
                     // What waits in quarantine will be freed.
                     if next.is_some() {
@@ -253,6 +273,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
                 }
                 Work::Move { place, csn } => {
                     let Housekeeper { shared, hand, .. } = self;
+                    self.group.iter_mut().for_each(|group| group.gentle.spend());
                     let moved = match shared.engine.later {
                         Some(_) => shared.engine.relocate_later(hand, moment, (place, csn), &shared.sessions),
                         None => shared.engine.relocate(hand, moment, place, csn),
@@ -302,9 +323,14 @@ impl<Q: QueuePair> Housekeeper<Q> {
     }
 
     fn is_short(&self) -> bool {
+        self.leaves_less_than(SHORT_SHARE)
+    }
+
+    /// Whether less than that part of the memory is left, or fewer than three segments.
+    fn leaves_less_than(&self, part: u64) -> bool {
         let budget = &self.shared.engine.budget;
         let left = budget.limit().saturating_sub(budget.used());
-        left < (budget.limit() / SHORT_SHARE).max(SHORT_BYTES)
+        left < (budget.limit() / part).max(SHORT_BYTES)
     }
 
     /// Evicts a little where collection alone gives nothing back. Random items going thin all segments out

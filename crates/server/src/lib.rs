@@ -22,6 +22,7 @@ mod evict;
 mod execute;
 mod expire;
 mod findings;
+mod gentle;
 mod get;
 mod group;
 mod hall;

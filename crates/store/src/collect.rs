@@ -86,14 +86,9 @@ impl<M: OwnedWords> Collector<M> {
     /// entries of sealed segments whose live share is below `threshold` percent (lowest first; any worth it
     /// when memory is short) are named one by one.
     pub fn next_work(&mut self, now: Nanos, threshold: u32) -> Work {
-        self.store.bury(now);
-        let mut freed = 0;
-        if self.store.options.ask_release {
-            if let Some(work) = self.store.offer_one(now) {
-                return work;
-            }
-        } else {
-            freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+        let work = self.free(now);
+        if matches!(work, Work::Release { .. }) {
+            return work;
         }
         if let Some(walk) = self.walk {
             return self.step(walk, now);
@@ -106,6 +101,21 @@ impl<M: OwnedWords> Collector<M> {
                 return self.step(walk, now);
             }
             self.scan_at = now + SCAN_EVERY;
+        }
+        work
+    }
+
+    /// The next piece of work of those that move nothing: dead segments enter quarantine, and those past it
+    /// are freed or named.
+    pub fn free(&mut self, now: Nanos) -> Work {
+        self.store.bury(now);
+        let mut freed = 0;
+        if self.store.options.ask_release {
+            if let Some(work) = self.store.offer_one(now) {
+                return work;
+            }
+        } else {
+            freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
         }
         if freed > 0 { Work::Again } else { Work::Idle(self.store.next_release()) }
     }

@@ -1,0 +1,85 @@
+//! How many live entries a leader moves out of nearly dead segments while there is no need to hurry.
+//!
+//! Where all keys are written equally often, all segments are nearly dead at the same time. A burst of moves
+//! would hold up writes, and leave followers behind that look at what is new here (`group/node/pace.rs`): if
+//! their leader were lost then, the next one had to look at all of it while nobody is served.
+
+use longarm_base::{Csn, Nanos};
+
+/// Moves in a second, whatever is written.
+const LEAST: u64 = 1_000;
+/// So many times what gives back as much room as is written.
+const AHEAD: u64 = 2;
+/// Moves that may be made up for.
+const SAVED_MOST: u64 = 4_096;
+const SECOND: u64 = 1_000_000_000;
+
+/// What may be moved now.
+pub(crate) struct Gentle {
+    /// When it was filled up last, and what was written then.
+    at: Nanos,
+    csn: Csn,
+    /// Moves that may be made, in billionths.
+    saved: u64,
+}
+
+impl Gentle {
+    pub fn new(now: Nanos, csn: Csn) -> Gentle {
+        Gentle { at: now, csn, saved: SAVED_MOST * SECOND }
+    }
+
+    /// Time has passed, and more was written. Where segments are collected that are `percent` alive,
+    /// `percent / (100 - percent)` of them is moved for each that dies.
+    pub fn fill(&mut self, now: Nanos, csn: Csn, percent: u32) {
+        let percent = u64::from(percent.min(99));
+        let each = AHEAD * SECOND * percent / (100 - percent);
+        let (passed, written) = (now.since(self.at).0, csn.0.saturating_sub(self.csn.0));
+        let more = LEAST.saturating_mul(passed).saturating_add(each.saturating_mul(written));
+        self.saved = self.saved.saturating_add(more).min(SAVED_MOST * SECOND);
+        (self.at, self.csn) = (now, csn);
+    }
+
+    /// Whether one more may be moved.
+    pub fn is_due(&self) -> bool {
+        self.saved >= SECOND
+    }
+
+    /// One was moved.
+    pub fn spend(&mut self) {
+        self.saved = self.saved.saturating_sub(SECOND);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spend(gentle: &mut Gentle) -> u64 {
+        let mut moves = 0;
+        while gentle.is_due() {
+            gentle.spend();
+            moves += 1;
+        }
+        moves
+    }
+
+    #[test]
+    fn moves_follow_time_and_what_is_written() {
+        let mut gentle = Gentle::new(Nanos(0), Csn(5));
+        assert_eq!(spend(&mut gentle), SAVED_MOST);
+        gentle.fill(Nanos(SECOND / 2), Csn(5), 8);
+        assert_eq!(spend(&mut gentle), LEAST / 2);
+        // Half alive: one is moved for each that dies, and twice that may be.
+        gentle.fill(Nanos(SECOND / 2), Csn(105), 50);
+        assert_eq!(spend(&mut gentle), 200);
+        gentle.fill(Nanos(SECOND / 2), Csn(1105), 8);
+        assert_eq!(spend(&mut gentle), 2 * 1000 * 8 / 92);
+    }
+
+    #[test]
+    fn nothing_is_too_much_and_nothing_is_saved_for_ever() {
+        let mut gentle = Gentle::new(Nanos(0), Csn(0));
+        gentle.fill(Nanos(u64::MAX), Csn(u64::MAX), u32::MAX);
+        assert_eq!(spend(&mut gentle), SAVED_MOST);
+    }
+}
