@@ -26,7 +26,7 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("ShareStripes", "group-pauses", "0..100"),
     ("ForgetClaims", "group-landing", "15..200"),
     ("NoDrain", "group-landing", "300..700"),
-    ("KeepGone", "group-all", "25..100"),
+    ("KeepGone", "group-ends-all", "25..60"),
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
     ("NoDrift", "group-pauses", "0..100"),
