@@ -1,12 +1,13 @@
 //! Where a replica keeps what it promised: a promise that a crash forgets is none (VERIFY L2, M1).
 
 use std::fs::{File, OpenOptions, rename};
-use std::io::{Error, ErrorKind, Read, Write};
+use std::io::{Error, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use longarm_base::Term;
 use longarm_memory::SumKey;
-use longarm_wire::Members;
+use longarm_wire::{ADDRESS_MAX, MEMBERS_MAX, Members};
 
 /// What survives a crash of the process, and of the machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -32,8 +33,18 @@ pub trait Vault: Send + Sync {
 /// Key of the file's checksum: it guards against damage, not against people.
 const SUM_KEY: u64 = 0x7072_6F6D_6973_6573;
 
-/// A file with one line: `longarm-promise 2 TERM BOOT MEMBERS CHECKSUM`, the members as their bytes in
-/// hexadecimal. Without any it is `longarm-promise 1 TERM BOOT CHECKSUM`, as it once was.
+/// Room for one copy of the line, in bytes: a whole number of blocks of any file system.
+const COPY: usize = 32 << 10;
+const _: () = assert!(COPY > 2 * MEMBERS_MAX * (ADDRESS_MAX + 32) + 256);
+
+/// A file with the same line twice, each at the begin of 32 KiB: `longarm-promise 2 TERM BOOT MEMBERS
+/// CHECKSUM`, the members as their bytes in hexadecimal. Without any it is `longarm-promise 1 TERM BOOT
+/// CHECKSUM`. What follows a line is of no meaning.
+///
+/// A promise is what a group without a leader waits for, twice. So the file is made once, and then written in
+/// place: no file system has to write more than these bytes, while to replace a file by another it waits for
+/// its journal, and that for whatever else was written. Of a crash while one copy is written the other tells;
+/// the first is the younger one.
 #[derive(Debug)]
 pub struct FileVault {
     path: PathBuf,
@@ -53,6 +64,19 @@ impl FileVault {
     fn named(dir: &Path, name: &str) -> std::io::Result<FileVault> {
         std::fs::create_dir_all(dir)?;
         Ok(FileVault { path: dir.join(name) })
+    }
+
+    /// The whole file, which appears at once.
+    fn make(&self, line: &str) -> std::io::Result<()> {
+        let fresh = self.path.with_extension("new");
+        let mut file = File::create(&fresh)?;
+        // No holes: a block that is there already is written without the journal.
+        let copy = format!("{line:\n<COPY$}");
+        file.write_all(copy.repeat(2).as_bytes())?;
+        file.sync_all()?;
+        rename(&fresh, &self.path)?;
+        // The rename itself is on disk only when the directory is.
+        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
     }
 
     fn line(promise: &Promise) -> String {
@@ -90,11 +114,14 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 impl Vault for FileVault {
     fn load(&self) -> std::io::Result<Option<Promise>> {
-        let mut text = String::new();
-        match File::open(&self.path) {
-            Ok(mut file) => file.read_to_string(&mut text)?,
+        let bytes = match std::fs::read(&self.path) {
+            Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
+        };
+        let line = |copy: &[u8]| {
+            let end = copy.iter().position(|&byte| byte == b'\n')?;
+            FileVault::parse(std::str::from_utf8(&copy[..=end]).ok()?)
         };
         let damaged = || {
             let text = format!(
@@ -104,17 +131,23 @@ impl Vault for FileVault {
             );
             Error::new(ErrorKind::InvalidData, text)
         };
-        FileVault::parse(&text).map(Some).ok_or_else(damaged)
+        // One copy alone is how it once was.
+        bytes.chunks(COPY).find_map(line).map(Some).ok_or_else(damaged)
     }
 
     fn store(&self, promise: &Promise) -> std::io::Result<()> {
-        let fresh = self.path.with_extension("new");
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&fresh)?;
-        file.write_all(FileVault::line(promise).as_bytes())?;
-        file.sync_all()?;
-        rename(&fresh, &self.path)?;
-        // The rename itself is on disk only when the directory is.
-        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        let line = FileVault::line(promise);
+        match OpenOptions::new().write(true).open(&self.path) {
+            Ok(file) if file.metadata()?.len() == 2 * COPY as u64 => {
+                // The second when the first is surely there.
+                [0, COPY].into_iter().try_for_each(|at| {
+                    file.write_all_at(line.as_bytes(), at as u64)?;
+                    file.sync_data()
+                })
+            }
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => self.make(&line),
+        }
     }
 }
 
@@ -126,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_promise_is_found_again_and_damage_is_named() {
+    fn a_promise_is_found_again() {
         let dir = tempfile::tempdir().expect("a directory");
         let vault = FileVault::open(&dir.path().join("node")).expect("a vault");
         assert_eq!(vault.load().expect("empty"), None);
@@ -141,13 +174,57 @@ mod tests {
         of_group(7).store(&Promise { boot: 3, ..Promise::default() }).expect("stored");
         assert_eq!(of_group(8).load().expect("empty"), None, "each group has its own");
         assert_eq!(of_group(7).load().expect("there").map(|promise| promise.boot), Some(3));
-        let path = dir.path().join("node/promise");
-        let text = std::fs::read_to_string(&path).expect("text");
+    }
+
+    #[test]
+    fn a_copy_that_is_damaged_is_made_up_for_by_the_other() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let vault = FileVault::open(dir.path()).expect("a vault");
+        let path = dir.path().join("promise");
+        let promise = |boot| Promise { term: Term::new(2, NodeId(3)), boot, ..Promise::default() };
+        let (old, new) = (FileVault::line(&promise(12)), FileVault::line(&promise(13)));
+        let write = |at: usize, text: &str| {
+            let file = OpenOptions::new().write(true).open(&path).expect("the file");
+            file.write_all_at(text.as_bytes(), at as u64).expect("written");
+        };
+        vault.store(&promise(12)).expect("stored");
+        // A crash while it is written: the first copy, or the second.
+        for cut in 0..=new.len() {
+            write(0, &old);
+            write(0, &new[..cut]);
+            let found = vault.load().expect("there").expect("a promise");
+            assert!(found.boot == 12 || cut > 0 && found.boot == 13, "{cut} bytes");
+        }
+        for cut in 0..new.len() {
+            write(COPY, &old);
+            write(COPY, &new[..cut]);
+            assert_eq!(vault.load().expect("there"), Some(promise(13)), "{cut} bytes");
+        }
+        write(0, &new.replace(" 13 ", " 14 "));
+        write(COPY, &old);
+        assert_eq!(vault.load().expect("the other"), Some(promise(12)));
+        write(COPY, &old.replace(" 12 ", " 14 "));
+        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
+        // And is whole again.
+        vault.store(&promise(15)).expect("stored");
+        assert_eq!(vault.load().expect("there"), Some(promise(15)));
+    }
+
+    #[test]
+    fn a_file_with_one_line_is_read_and_a_part_of_it_is_not() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let vault = FileVault::open(dir.path()).expect("a vault");
+        let path = dir.path().join("promise");
+        let promise = Promise { boot: 12, ..Promise::default() };
+        let text = FileVault::line(&promise);
+        std::fs::write(&path, &text).expect("written");
+        assert_eq!(vault.load().expect("there"), Some(promise.clone()));
+        vault.store(&promise).expect("stored");
+        assert_eq!(std::fs::metadata(&path).expect("the file").len(), 2 * COPY as u64);
+        assert_eq!(vault.load().expect("there"), Some(promise));
         for cut in 0..text.len() {
             std::fs::write(&path, &text[..cut]).expect("written");
             assert!(vault.load().is_err(), "{cut} bytes");
         }
-        std::fs::write(&path, text.replace(" 12 ", " 13 ")).expect("written");
-        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
     }
 }
