@@ -22,16 +22,16 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("DropTombstones", "group-all", "300..800"),
     ("MoveAnyway", "group-all", "0..100"),
     ("ResetCsn", "group-pauses", "0..100"),
-    ("NoCut", "group-landing", "0..100"),
+    ("NoCut", "group-landing", "0..50"),
     ("ShareStripes", "group-pauses", "0..100"),
-    ("ForgetClaims", "group-landing", "15..200"),
-    ("NoDrain", "group-landing", "300..700"),
+    ("ForgetClaims", "group-landing", "0..50"),
+    ("NoDrain", "group-landing", "90..300"),
     ("KeepGone", "group-ends-all", "25..60"),
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
     ("NoDrift", "group-pauses", "0..100"),
-    ("OldMembers", "group-landing", "40..300"),
-    ("AgreeAlone", "group-landing", "70..300"),
+    ("OldMembers", "group-landing", "95..300"),
+    ("AgreeAlone", "group-landing", "145..300"),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -18,7 +18,7 @@ pub struct Scenario {
     pub about: &'static str,
     /// Lines of a READ and parts of a WRITE at moments of their own, losses, slow ways.
     pub weather: bool,
-    /// With weather: WRITEs complete up to a millisecond before all of them is visible.
+    /// With weather: WRITEs complete up to four milliseconds before all of them is visible.
     pub lands_late: bool,
     /// CPUs stand still, up to several leases; NICs answer.
     pub pauses: bool,
@@ -338,7 +338,7 @@ impl Plan {
 }
 
 fn draw_weather(lands_late: bool, chance: &mut Chance) -> Weather {
-    let spread = if lands_late { 1_000_000 } else { 30_000 };
+    let spread = if lands_late { 4_000_000 } else { 30_000 };
     let least = Nanos(500 + chance.below(5_000));
     Weather {
         delay: (least, least + nanos(chance, 20_000)),
