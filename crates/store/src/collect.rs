@@ -86,8 +86,8 @@ impl<M: OwnedWords> Collector<M> {
     /// entries of sealed segments whose live share is below `threshold` percent (lowest first; any worth it
     /// when memory is short) are named one by one.
     pub fn next_work(&mut self, now: Nanos, threshold: u32) -> Work {
-        let work = self.free(now);
-        if matches!(work, Work::Release { .. }) {
+        let freed = self.free_some(now);
+        if let Some(work @ Work::Release { .. }) = freed {
             return work;
         }
         if let Some(walk) = self.walk {
@@ -102,22 +102,27 @@ impl<M: OwnedWords> Collector<M> {
             }
             self.scan_at = now + SCAN_EVERY;
         }
-        work
+        freed.unwrap_or_else(|| self.idle())
     }
 
     /// The next piece of work of those that move nothing: dead segments enter quarantine, and those past it
     /// are freed or named.
     pub fn free(&mut self, now: Nanos) -> Work {
+        self.free_some(now).unwrap_or_else(|| self.idle())
+    }
+
+    /// `None` if there is nothing of that now.
+    fn free_some(&self, now: Nanos) -> Option<Work> {
         self.store.bury(now);
-        let mut freed = 0;
         if self.store.options.ask_release {
-            if let Some(work) = self.store.offer_one(now) {
-                return work;
-            }
-        } else {
-            freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+            return self.store.offer_one(now);
         }
-        if freed > 0 { Work::Again } else { Work::Idle(self.store.next_release()) }
+        let freed = (0..RELEASES).take_while(|_| self.store.release_one(now)).count();
+        (freed > 0).then_some(Work::Again)
+    }
+
+    fn idle(&self) -> Work {
+        Work::Idle(self.store.next_release())
     }
 
     /// There was no room for the copy of the entry that the last [`Work::Move`] named: its segment is left
