@@ -16,27 +16,26 @@ const SECOND: u64 = 1_000_000_000;
 
 /// What may be moved now.
 pub(crate) struct Gentle {
-    /// When it was filled up last, and what was written then.
-    at: Nanos,
+    /// What was written when it was filled up last.
     csn: Csn,
     /// Moves that may be made, in billionths.
     saved: u64,
 }
 
 impl Gentle {
-    pub fn new(now: Nanos, csn: Csn) -> Gentle {
-        Gentle { at: now, csn, saved: SAVED_MOST * SECOND }
+    pub fn new(csn: Csn) -> Gentle {
+        Gentle { csn, saved: SAVED_MOST * SECOND }
     }
 
-    /// Time has passed, and more was written. Where segments are collected that are `percent` alive,
+    /// So much time has passed, and more was written. Where segments are collected that are `percent` alive,
     /// `percent / (100 - percent)` of them is moved for each that dies.
-    pub fn fill(&mut self, now: Nanos, csn: Csn, percent: u32) {
+    pub fn fill(&mut self, passed: Nanos, csn: Csn, percent: u32) {
         let percent = u64::from(percent.min(99));
         let each = AHEAD * SECOND * percent / (100 - percent);
-        let (passed, written) = (now.since(self.at).0, csn.0.saturating_sub(self.csn.0));
-        let more = LEAST.saturating_mul(passed).saturating_add(each.saturating_mul(written));
+        let written = csn.0.saturating_sub(self.csn.0);
+        let more = LEAST.saturating_mul(passed.0).saturating_add(each.saturating_mul(written));
         self.saved = self.saved.saturating_add(more).min(SAVED_MOST * SECOND);
-        (self.at, self.csn) = (now, csn);
+        self.csn = csn;
     }
 
     /// Whether one more may be moved.
@@ -65,20 +64,20 @@ mod tests {
 
     #[test]
     fn moves_follow_time_and_what_is_written() {
-        let mut gentle = Gentle::new(Nanos(0), Csn(5));
+        let mut gentle = Gentle::new(Csn(5));
         assert_eq!(spend(&mut gentle), SAVED_MOST);
         gentle.fill(Nanos(SECOND / 2), Csn(5), 8);
         assert_eq!(spend(&mut gentle), LEAST / 2);
         // Half alive: one is moved for each that dies, and twice that may be.
-        gentle.fill(Nanos(SECOND / 2), Csn(105), 50);
+        gentle.fill(Nanos(0), Csn(105), 50);
         assert_eq!(spend(&mut gentle), 200);
-        gentle.fill(Nanos(SECOND / 2), Csn(1105), 8);
+        gentle.fill(Nanos(0), Csn(1105), 8);
         assert_eq!(spend(&mut gentle), 2 * 1000 * 8 / 92);
     }
 
     #[test]
     fn nothing_is_too_much_and_nothing_is_saved_for_ever() {
-        let mut gentle = Gentle::new(Nanos(0), Csn(0));
+        let mut gentle = Gentle::new(Csn(0));
         gentle.fill(Nanos(u64::MAX), Csn(u64::MAX), u32::MAX);
         assert_eq!(spend(&mut gentle), SAVED_MOST);
     }

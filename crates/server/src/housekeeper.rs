@@ -131,7 +131,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
     ) -> Housekeeper<Q> {
         let collector = Collector::new(shared.engine.store.clone());
         let now = shared.moment().now;
-        let gentle = Gentle::new(now, shared.engine.csn());
+        let gentle = Gentle::new(shared.engine.csn());
         let group = group.map(|(replicator, releases)| Together {
             replicator,
             releases,
@@ -244,7 +244,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
         let percent = self.worth_collecting();
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
-            group.gentle.fill(moment.now, self.shared.engine.csn(), percent);
+            group.gentle.fill(moment.now.since(self.last_pass), self.shared.engine.csn(), percent);
         }
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
