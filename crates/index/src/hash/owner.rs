@@ -458,17 +458,20 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 }
 
+/// Slots of a pair, groups aside, for keys of this parity, as bits.
+fn home_base(shape: &Shape, odd: bool) -> u32 {
+    shape.home_mask(odd) & ((1u32 << shape.base_slots()) - 1)
+}
+
 /// The first slot of a pair, groups aside, that a key of this hash may be in.
 fn likely(shape: &Shape, header: &Header, hash: Hash, odd: bool) -> Option<usize> {
-    let base = (1u32 << shape.base_slots()) - 1;
-    let slots = header.candidates(hash, shape.home_mask(odd) & base);
+    let slots = header.candidates(hash, home_base(shape, odd));
     (slots != 0).then_some(slots.trailing_zeros() as usize)
 }
 
 /// The slot of a pair, groups aside, that a key of this parity gets.
 fn first_free(shape: &Shape, header: &Header, odd: bool) -> Option<usize> {
-    let base = (1u32 << shape.base_slots()) - 1;
-    let free = shape.home_mask(odd) & base & !header.occupied();
+    let free = home_base(shape, odd) & !header.occupied();
     let slot = if odd { 31u32.checked_sub(free.leading_zeros())? } else { free.trailing_zeros() };
     (free != 0).then_some(slot as usize)
 }
