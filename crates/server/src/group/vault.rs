@@ -158,13 +158,17 @@ mod tests {
 
     use super::*;
 
+    fn told() -> Members {
+        let member = MemberAt { node: NodeId(3), address: "tcp://h\u{f6}st:1 2".into() };
+        Members { term: Term::new(2, NodeId(1)), changed: true, list: vec![member] }
+    }
+
     #[test]
     fn a_promise_is_found_again() {
         let dir = tempfile::tempdir().expect("a directory");
         let vault = FileVault::open(&dir.path().join("node")).expect("a vault");
         assert_eq!(vault.load().expect("empty"), None);
-        let member = MemberAt { node: NodeId(3), address: "tcp://h\u{f6}st:1 2".into() };
-        let told = Members { term: Term::new(2, NodeId(1)), changed: true, list: vec![member] };
+        let told = told();
         for (counter, members) in [(1, &told), (7, &Members::default()), (u32::MAX, &told)] {
             let promise = Promise { term: Term::new(counter, NodeId(3)), boot: 12, members: members.clone() };
             vault.store(&promise).expect("stored");
@@ -215,7 +219,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let vault = FileVault::open(dir.path()).expect("a vault");
         let path = dir.path().join("promise");
-        let promise = Promise { boot: 12, ..Promise::default() };
+        let promise = Promise { boot: 12, members: told(), ..Promise::default() };
         let text = FileVault::line(&promise);
         std::fs::write(&path, &text).expect("written");
         assert_eq!(vault.load().expect("there"), Some(promise.clone()));
@@ -226,5 +230,7 @@ mod tests {
             std::fs::write(&path, &text[..cut]).expect("written");
             assert!(vault.load().is_err(), "{cut} bytes");
         }
+        std::fs::write(&path, text.replace(" 12 ", " 13 ")).expect("written");
+        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
     }
 }
