@@ -20,7 +20,8 @@ use crate::engine::Engine;
 use crate::options::Eviction;
 use crate::session::Recall;
 
-const LIMIT: u64 = 64 << 20;
+/// Terms that end before anything is freed each leave segments that are hardly begun.
+const LIMIT: u64 = 256 << 20;
 const PAGE: usize = 4096;
 
 fn term(counter: u32) -> Term {

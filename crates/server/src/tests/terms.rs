@@ -18,7 +18,8 @@ use crate::engine::{Engine, Hand, Outcome};
 use crate::findings::Findings;
 use crate::session::{Recall, Sessions};
 
-const LIMIT: u64 = 64 << 20;
+/// Terms that end before anything is freed each leave segments that are hardly begun.
+const LIMIT: u64 = 256 << 20;
 
 /// A leader without followers, threads and clock.
 pub struct Leader {
