@@ -59,19 +59,33 @@ pub fn survey(
     let mut found: Vec<Vec<Whole>> = vec![Vec::new(); floors.len()];
     let mut bytes = Vec::new();
     for segment in geometry.table..geometry.segments {
-        let Ok(line) = Line::read(memory, sums, segment) else { continue };
+        let Some(line) = claimed(memory, sums, (geometry, segment), term) else { continue };
         let stream = line.stream as usize;
-        let Some(&floor) = floors.get(stream).filter(|_| line.term == term) else { continue };
-        if extent(memory, sums, geometry, segment, &line).is_some() {
-            let from = settled.rooms_below((segment, &line), floor);
-            rooms(memory, sums, (segment, &line, from), floor, &mut bytes, &mut found[stream]);
-        }
+        let Some(&floor) = floors.get(stream) else { continue };
+        let from = settled.rooms_below((segment, &line), floor);
+        rooms(memory, sums, (segment, &line, from), floor, &mut bytes, &mut found[stream]);
     }
     let mut survey = Survey::default();
     for (entries, &floor) in found.into_iter().zip(floors) {
         survey.streams.push(judge(entries, floor, &mut survey.csn));
     }
     Ok(survey)
+}
+
+/// Where the whole entries of `term` lie in a segment, or in the run that begins there, in that order: those
+/// at or beyond their stream's floor, and all of streams that have none.
+pub fn segment_entries(
+    memory: &dyn Words,
+    sums: &SumKey,
+    (geometry, segment): (Geometry, u32),
+    term: Term,
+    floors: &[u64],
+) -> Vec<EntryPlace> {
+    let Some(line) = claimed(memory, sums, (geometry, segment), term) else { return Vec::new() };
+    let floor = floors.get(line.stream as usize).copied().unwrap_or(0);
+    let mut found = Vec::new();
+    rooms(memory, sums, (segment, &line, 0), floor, &mut Vec::new(), &mut found);
+    found.into_iter().map(|whole| whole.place).collect()
 }
 
 /// Shows every whole entry that lies where its stream has claimed, superseded or not. An error if the arena
@@ -110,6 +124,17 @@ struct Whole {
     position: u64,
     place: EntryPlace,
     csn: Csn,
+}
+
+/// The line of a segment, or of the run that begins there, that a stream of `term` has claimed.
+fn claimed(
+    memory: &dyn Words,
+    sums: &SumKey,
+    (geometry, segment): (Geometry, u32),
+    term: Term,
+) -> Option<Line> {
+    let line = Line::read(memory, sums, segment).ok().filter(|line| line.term == term)?;
+    extent(memory, sums, geometry, segment, &line).map(|_| line)
 }
 
 /// Adds the whole entries of a segment or run, from a room on, whose position is at least `floor`.

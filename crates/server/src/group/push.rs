@@ -23,17 +23,17 @@ use std::time::Duration;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Mutant, Nanos, Term};
 use longarm_fabric::{QueuePair, Transport};
-use longarm_host::now;
 use longarm_host::observe::{Event as Told, observe};
+use longarm_host::{now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
-use longarm_store::segment::layout::{line_at, segment_at};
+use longarm_store::segment::layout::{line_at, segment_at, segment_of};
 use longarm_store::segment::{Geometry, Line, State, freed_line, run_length};
-use longarm_store::{EntryPlace, Settled};
+use longarm_store::{EntryPlace, segment_entries};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::OWN_HEADER;
-use super::look::{Look, Seen};
+use super::look::Seen;
 use super::peer::Peer;
 use super::reign::{Follower, Reign};
 use super::talk::{Bulk, Mute, Worth};
@@ -42,6 +42,12 @@ use super::talk::{Bulk, Mute, Worth};
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes copied out of the arena at a time.
 const PIECE: u64 = 1 << 20;
+/// Whoever pushes what clients do not wait for rests so many times as long as it worked, once it worked for
+/// so long, and so long at most: cores and memory are theirs. On as many cores as threads that serve, it
+/// would drive two of those onto one, where they do a third of what they did.
+const RESTS: u64 = 3;
+const WORK: Nanos = Nanos::from_micros(500);
+const REST_MOST: Nanos = Nanos::from_millis(6);
 
 /// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the reign is over, or when
 /// something failed.
@@ -73,7 +79,9 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     reign.hearts.put((link(), follower.clone()));
     reign.releases.join(peer.node);
     let patience = peer.patience;
-    let mut push = Push { reign, follower: &follower, bulk: &mut bulk, worth: &worth, patience };
+    let counts = !matches!(held, Held::Nothing);
+    let mut push =
+        Push { reign, follower: &follower, bulk: &mut bulk, worth: &worth, patience, counts, rested: now() };
     let ended = bring(peer, &mut push, (held, links)).and_then(|()| keep(peer, &mut push));
     follower.let_go();
     reign.releases.leave(peer.node);
@@ -94,6 +102,10 @@ struct Push<'a, 'w, Q> {
     bulk: &'a mut Bulk<'w, Q>,
     worth: Worth<'w>,
     patience: Nanos,
+    /// What it holds counts already, in this term or an older one.
+    counts: bool,
+    /// When this thread rested last.
+    rested: Nanos,
 }
 
 /// `links`: a connection for each stream.
@@ -214,9 +226,28 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             let until = self.until();
             self.bulk.write(ARENA_REGION, from + at, &bytes, until)?;
             self.reign.set_pushed(now());
+            self.rest();
             at += size;
         }
         Ok(())
+    }
+
+    /// Leaves time to those who are served meanwhile.
+    fn rest(&mut self) {
+        let worked = now().since(self.rested);
+        if worked < WORK || !self.is_spare() {
+            return;
+        }
+        sleep(Duration::from_nanos((worked.0 * RESTS).min(REST_MOST.0)));
+        self.rested = now();
+    }
+
+    /// Whether clients are served, and writes committed, without this follower.
+    fn is_spare(&self) -> bool {
+        // Acquire: pairs with the store in `bring`.
+        let is_synced = |follower: &&Arc<Follower>| follower.synced.load(Ordering::Acquire);
+        let with = 1 + self.reign.followers.lock().iter().filter(is_synced).count();
+        self.reign.served().is_some() && with > self.reign.members.list.len() / 2
     }
 
     fn geometry(&self) -> Geometry {
@@ -265,10 +296,13 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         // Behind a gap too: what is missing was reclaimed.
         let missing = |seen: &&Seen| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
         // Its segment may have been freed since, and used again; not any more, as we are asked now.
-        let still =
-            |seen: &&Seen| self.line((seen.place.offset / SEGMENT_BYTES) as u32).term == self.reign.base;
-        let places = tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
-        self.entries(places)
+        let still = |seen: &&Seen| self.line(segment_of(seen.place.offset)).term == self.reign.base;
+        let mut places: Vec<_> =
+            tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
+        places.sort_unstable_by_key(|place| place.offset);
+        let together =
+            |one: &EntryPlace, next: &EntryPlace| segment_of(one.offset) == segment_of(next.offset);
+        places.chunk_by(together).try_for_each(|places| self.entries(places))
     }
 
     /// All entries of a term's streams from these positions on, as they are found in the arena.
@@ -276,21 +310,31 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         if from.is_empty() {
             return Ok(());
         }
-        let memory = (self.memory(), self.reign.shared.engine.store.sums());
-        let look = Look::new(memory, term, from.to_vec(), &Settled::default());
-        self.entries(look.entries().map(|seen| seen.place).collect())
+        let geometry = self.geometry();
+        for segment in geometry.table..geometry.segments {
+            let sums = self.reign.shared.engine.store.sums();
+            let places = segment_entries(self.memory(), sums, (geometry, segment), term, from);
+            self.entries(&places)?;
+            if !self.counts {
+                self.serve_releases()?;
+            }
+        }
+        Ok(())
     }
 
-    fn entries(&mut self, mut places: Vec<EntryPlace>) -> Result<(), Mute> {
-        places.sort_unstable_by_key(|place| place.offset);
-        let mut claimed = None;
-        for place in places {
-            // Its claim may be younger than the table that was sent. It is not over: we are asked before.
-            let segment = (place.offset / SEGMENT_BYTES) as u32;
-            if claimed.replace(segment) != Some(segment) && !Mutant::ForgetClaims.is_on() {
-                self.copy(line_at(segment), u64::from(run_length(self.memory(), segment)) * LINE)?;
-            }
-            self.copy(place.offset, u64::from(place.len).next_multiple_of(8))?;
+    /// Entries of one segment, in the order in which they lie there.
+    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), Mute> {
+        let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
+        // Its claim may be younger than the table that was sent. It is not over: we are asked before.
+        if !Mutant::ForgetClaims.is_on() {
+            self.copy(line_at(segment), u64::from(run_length(self.memory(), segment)) * LINE)?;
+        }
+        let end = |place: &EntryPlace| place.offset + u64::from(place.len).next_multiple_of(8);
+        // Between which no line lies.
+        let adjoin = |one: &EntryPlace, next: &EntryPlace| end(one).next_multiple_of(LINE) == next.offset;
+        for together in places.chunk_by(adjoin) {
+            let (first, last) = (together[0], together[together.len() - 1]);
+            self.copy(first.offset, end(&last) - first.offset)?;
         }
         Ok(())
     }

@@ -120,6 +120,15 @@ proptest! {
         prop_assert_eq!(&found.streams[..], &wanted[..]);
         let tails: BTreeSet<EntryPlace> =
             wanted.iter().flat_map(|stream| stream.tail.iter().map(|(_, place)| *place)).collect();
+        // What is looked at segment by segment is the same.
+        let geometry = Geometry::read(&memory, &sums()).expect("a header");
+        let apart: Vec<_> = (geometry.table..geometry.segments)
+            .flat_map(|segment| segment_entries(&memory, &sums(), (geometry, segment), TERM, &floors))
+            .collect();
+        let all = wanted.iter().flat_map(|stream| stream.tail.iter().chain(&stream.beyond));
+        let all: BTreeSet<_> = all.map(|(_, place)| *place).collect();
+        prop_assert!(apart.is_sorted_by_key(|place| place.offset));
+        prop_assert_eq!((apart.len(), BTreeSet::from_iter(apart)), (all.len(), all));
         let tail = whole.iter().filter(|entry| tails.contains(&entry.place));
         prop_assert_eq!(found.csn, tail.map(|entry| entry.csn).max().unwrap_or(Csn::NONE));
         // Voided, they are gone for good: for the next survey, and for a store that takes over.
@@ -161,6 +170,13 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     assert_eq!(one.streams[0].tail[3], (3, written[6].place));
     let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0], &Settled::default());
     assert!(matches!(none, Err(LineError::Arena(_))), "{none:?}");
+    // Segment by segment, of streams that have no floor all is shown.
+    let geometry = Geometry::read(&arena, &sums()).expect("a header");
+    let shown = |term, floors: &[u64]| -> usize {
+        let all = geometry.table..geometry.segments;
+        all.map(|segment| segment_entries(&arena, &sums(), (geometry, segment), term, floors).len()).sum()
+    };
+    assert_eq!((shown(TERM, &[7]), shown(TERM, &[7, 4]), shown(OLD, &[])), (3 + 10, 3 + 6, 0));
 }
 
 /// A store that takes over gives a run back unless all of its lines are there; so it does not count here.
