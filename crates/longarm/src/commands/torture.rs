@@ -28,7 +28,7 @@ pub const ABOUT: &str = "Start a group, kill, stop and cut off its replicas, and
                   come back; then the log of the run is kept. Gaps are the longest time without an answer to \
                   a client that does nothing but PUT (GET), from a fault until all replicas are in sync.")]
 pub struct Args {
-    /// Over shared memory, over TCP through relays that can be cut, or over RDMA
+    /// Over shared memory, over TCP (through relays if something is to be cut), or over RDMA
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
     pub transport: Transport,
 
@@ -144,10 +144,18 @@ fn kept(failure: Failure, torture: &mut Torture) -> Failure {
 }
 
 fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
-    let (over, cuts) = match args.transport {
-        Transport::Shm => (Over::Shm, &[][..]),
-        Transport::Tcp => (Over::Tcp, Kind::OF_A_NETWORK),
-        Transport::Verbs => (Over::Verbs(devices(args)?), Kind::OF_A_BRIDGE),
+    let cuts = match args.transport {
+        Transport::Shm => &[][..],
+        Transport::Tcp => Kind::OF_A_NETWORK,
+        Transport::Verbs => Kind::OF_A_BRIDGE,
+    };
+    let kinds = if args.only.is_empty() { [Kind::ON_ONE_MACHINE, cuts].concat() } else { args.only.clone() };
+    let over = match args.transport {
+        Transport::Shm => Over::Shm,
+        // What hands bytes on takes as much of the machine as the group.
+        Transport::Tcp if kinds.iter().any(|kind| cuts.contains(kind)) => Over::Relays,
+        Transport::Tcp => Over::Tcp,
+        Transport::Verbs => Over::Verbs(devices(args)?),
     };
     if let Some(kind) =
         args.only.iter().find(|kind| Kind::OF_A_NETWORK.contains(kind) && !cuts.contains(kind))
@@ -155,14 +163,13 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         let text = format!("{}: there is no network to cut like this over {}", kind.what(), over.name());
         return Err(Failure::new(Exit::Usage, text).hint("add --transport tcp"));
     }
-    let all = || [Kind::ON_ONE_MACHINE, cuts].concat();
     Ok(Options {
         over,
         time: args.time,
         replicas: args.replicas,
         clients: args.clients.into(),
         seed: args.seed,
-        kinds: if args.only.is_empty() { all() } else { args.only.clone() },
+        kinds,
         timing: args.times.timing(),
         memory: args.replica_memory + (args.items * 512).next_multiple_of(64 << 20),
         workers: args.replica_workers,

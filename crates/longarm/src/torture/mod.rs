@@ -92,8 +92,10 @@ impl Bounds {
 pub enum Over {
     /// By shared memory.
     Shm,
-    /// By TCP, through relays.
+    /// By TCP.
     Tcp,
+    /// By TCP, through relays that can be cut.
+    Relays,
     /// By RDMA: the device of each replica, and where it listens.
     Verbs(Vec<(String, Address)>),
 }
@@ -103,7 +105,8 @@ impl Over {
     pub fn name(&self) -> &'static str {
         match self {
             Over::Shm => "shm",
-            Over::Tcp => "tcp, through relays",
+            Over::Tcp => "tcp",
+            Over::Relays => "tcp, through relays",
             Over::Verbs(_) => "verbs",
         }
     }
@@ -186,9 +189,14 @@ impl Torture {
                 (replicas, Cables::None, addresses)
             }
             Over::Tcp => {
+                plan.listen = Some(local(&free_ports(options.replicas)?));
+                let replicas = Replicas::draw(plan)?;
+                let addresses = replicas.addresses();
+                (replicas, Cables::None, addresses)
+            }
+            Over::Relays => {
                 let ports = free_ports(options.replicas)?;
-                let listen = |port: &u16| Address::Tcp(format!("127.0.0.1:{port}"));
-                plan.listen = Some(ports.iter().map(listen).collect());
+                plan.listen = Some(local(&ports));
                 let (mut replicas, network) = (Replicas::draw(plan)?, Network::new(options.replicas));
                 let addresses = lay(&network, &mut replicas, &ports)?;
                 (replicas, Cables::Relays(network), addresses)
@@ -499,6 +507,11 @@ impl Torture {
         let journal = self.replicas.journal();
         (journal.last(), journal.path().to_path_buf())
     }
+}
+
+/// Addresses of this machine alone.
+fn local(ports: &[u16]) -> Vec<Address> {
+    ports.iter().map(|port| Address::Tcp(format!("127.0.0.1:{port}"))).collect()
 }
 
 /// Lays a way to each replica. Gives their addresses for all others.
