@@ -25,13 +25,13 @@ const MUTANTS: &[(&str, &str, &str)] = &[
     ("NoCut", "group-landing", "0..50"),
     ("ShareStripes", "group-pauses", "0..100"),
     ("ForgetClaims", "group-landing", "0..50"),
-    ("NoDrain", "group-landing", "90..300"),
-    ("KeepGone", "group-ends-all", "25..60"),
+    ("NoDrain", "group-landing", "150..300"),
+    ("KeepGone", "group-all", "0..60"),
     ("ForgetPromise", "group-crashes", "0..20"),
     ("ReportInside", "group-pauses", "0..50"),
     ("NoDrift", "group-pauses", "0..100"),
-    ("OldMembers", "group-landing", "95..300"),
-    ("AgreeAlone", "group-landing", "145..300"),
+    ("OldMembers", "group-landing", "175..300"),
+    ("AgreeAlone", "group-landing", "0..20"),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

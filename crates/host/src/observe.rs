@@ -50,6 +50,13 @@ pub enum Event {
         /// The replicas of the group, in this term.
         members: Vec<NodeId>,
     },
+    /// It is on disk which replicas a leader wants the group to have, or has (M14).
+    Kept {
+        /// The leader's term.
+        term: Term,
+        /// Who they are.
+        members: Vec<NodeId>,
+    },
     /// A leader has it from majorities that the group's replicas are others from its next term on (M14).
     Agreed {
         /// The leader's term.

@@ -21,8 +21,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longarm_base::{Mutant, Term};
+use longarm_host::observe::WATCHED;
 use longarm_index::control::Control;
-use longarm_index::hash::{Owner, SlotKind};
+use longarm_index::hash::{Found, Owner, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
@@ -183,6 +184,22 @@ impl<M: OwnedWords> Built<M> {
     }
 }
 
+impl<M: OwnedWords> Built<M> {
+    /// Whether nothing in the index stands in the segment any more.
+    fn check_over(&self, at: u32) {
+        let geometry = self.index.geometry();
+        let tables = geometry.live().enumerate();
+        let pairs = tables.flat_map(|(table, is)| (0..is.pairs).map(move |pair| (table, pair)));
+        for pair in pairs.filter_map(|(table, pair)| self.index.lock_nth(table, pair)) {
+            let stays = |found: &Found| found.entry().is_some_and(|entry| segment_of(entry.offset) == at);
+            assert!(
+                !pair.all().iter().any(stays),
+                "the index names what segment {at} held before it was over"
+            );
+        }
+    }
+}
+
 impl<M: OwnedWords> Watch for Built<M> {
     fn ahead(&mut self, entry: &Entry<'_>) {
         self.soon.announce(&self.index, entry.key);
@@ -233,6 +250,9 @@ impl<M: OwnedWords> Watch for Built<M> {
         }
         if segment.others {
             self.found.forget(|place| segment_of(place.offset) == at);
+        }
+        if WATCHED {
+            self.check_over(at);
         }
     }
 }

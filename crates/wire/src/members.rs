@@ -60,6 +60,11 @@ impl Members {
         self.list.iter().any(|member| member.node == node)
     }
 
+    /// The nodes on which they are.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        self.list.iter().map(|member| member.node).collect()
+    }
+
     /// The bytes of them.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(24 + 40 * self.list.len()));

@@ -1,9 +1,10 @@
 //! M14: from one term that serves to the next the replicas of the group are the same, or one more, or one
-//! less; and once majorities of both sets have agreed, the next term has the new one.
+//! less; and once majorities of both sets have it on disk, the next term has the new one, which counts as agreed
+//! on no earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use longarm_base::Term;
+use longarm_base::{NodeId, Term};
 use longarm_host::observe::Event;
 
 use super::book::Book;
@@ -13,9 +14,42 @@ use super::{Rules, Seen};
 pub(super) struct Agreements {
     /// By term: the replicas that the next one has.
     agreed: BTreeMap<Term, BTreeSet<u32>>,
+    /// By term and the replicas that it, or the next one, has: who has them on disk.
+    kept: BTreeMap<(Term, BTreeSet<u32>), BTreeSet<u32>>,
+}
+
+fn numbers(nodes: &[NodeId]) -> BTreeSet<u32> {
+    nodes.iter().map(|node| u32::from(node.0)).collect()
 }
 
 impl Agreements {
+    fn agree(&mut self, term: Term, members: &[NodeId], book: &Book) -> Result<(), String> {
+        let next = numbers(members);
+        let by = self.kept.entry((term, next.clone())).or_default();
+        let with = by.intersection(&next).count();
+        if !book.is_majority(term, by.iter().copied()) || with <= next.len() / 2 {
+            return Err(format!(
+                "M14: term {term} agrees on replicas {next:?}, which only {by:?} have on disk"
+            ));
+        }
+        match self.agreed.insert(term, next) {
+            None => Ok(()),
+            Some(first) => Err(format!("M14: term {term} agrees twice, first on {first:?}")),
+        }
+    }
+
+    /// Whoever knows of a set that was agreed on helps nobody to lead who does not.
+    fn installs(&self, term: Term, members: &[NodeId]) -> Result<(), String> {
+        let Some((&older, agreed)) = self.agreed.range(..term).next_back() else { return Ok(()) };
+        // Sets that were on disk later may be agreed on by now, or come to be.
+        let later = self.kept.keys().any(|&(kept, _)| kept > older && kept < term);
+        let is = numbers(members);
+        if later || *agreed == is {
+            return Ok(());
+        }
+        Err(format!("M14: term {older} agreed on replicas {agreed:?}, and term {term} begins with {is:?}"))
+    }
+
     fn served(&self, term: Term, book: &Book) -> Result<(), String> {
         let mut before = book.reigns.range(..term).filter(|(_, reign)| reign.served);
         let (Some((&older, last)), Some(reign)) = (before.next_back(), book.reigns.get(&term)) else {
@@ -38,13 +72,12 @@ impl Agreements {
 impl Rules for Agreements {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         match seen.event {
-            Event::Agreed { term, members } => {
-                let members = members.iter().map(|node| u32::from(node.0)).collect();
-                match self.agreed.insert(*term, members) {
-                    None => Ok(()),
-                    Some(first) => Err(format!("M14: term {term} agrees twice, first on {first:?}")),
-                }
+            Event::Kept { term, members } => {
+                self.kept.entry((*term, numbers(members))).or_default().insert(seen.node);
+                Ok(())
             }
+            Event::Agreed { term, members } => self.agree(*term, members, book),
+            Event::Installing { term, members, .. } => self.installs(*term, members),
             Event::Served { term, .. } => self.served(*term, book),
             _ => Ok(()),
         }

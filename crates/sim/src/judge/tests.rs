@@ -100,6 +100,20 @@ impl Log {
         self.on(machine, Event::Committed { stream: 0, below, by })
     }
 
+    /// They have it on disk that these are to be the replicas.
+    fn kept(&mut self, members: &[u8], by: &[u32]) -> &mut Log {
+        for &machine in by {
+            let members = members.iter().map(|&node| NodeId(node)).collect();
+            self.on(machine, Event::Kept { term: term(1, 0), members });
+        }
+        self
+    }
+
+    fn agreed(&mut self, members: &[u8]) -> &mut Log {
+        let members = members.iter().map(|&node| NodeId(node)).collect();
+        self.on(0, Event::Agreed { term: term(1, 0), members })
+    }
+
     fn applied(&mut self, machine: u32, position: u64) -> &mut Log {
         self.on(machine, Event::Applied { stream: 0, position })
     }
@@ -342,8 +356,7 @@ fn m14_replicas_change_one_at_a_time_and_as_was_agreed() {
     let after = |agreed: Option<&[u8]>, next: &[u8]| {
         let mut log = Log::serving();
         if let Some(agreed) = agreed {
-            let members = agreed.iter().map(|&node| NodeId(node)).collect();
-            log.on(0, Event::Agreed { term: term(1, 0), members });
+            log.kept(agreed, &[0, 1, 2]).agreed(agreed);
         }
         log.of(next).report(2, term(2, 0), term(1, 0), &[0]).install(term(2, 0), term(1, 0), &[0]);
         log.on(2, Event::Adopted { term: term(2, 0) }).serve(term(2, 0));
@@ -357,6 +370,22 @@ fn m14_replicas_change_one_at_a_time_and_as_was_agreed() {
     after(Some(&[0, 2]), &[0, 1, 2]).breaks("M14");
     after(None, &[0, 1, 2, 3, 4]).breaks("M14");
     after(None, &[0, 1, 3]).breaks("M14");
+}
+
+#[test]
+fn m14_replicas_are_agreed_on_once_majorities_of_both_sets_have_them_on_disk() {
+    let on_disk = |next: &[u8], by: &[u32]| {
+        let mut log = Log::serving();
+        log.kept(next, by).agreed(next);
+        log
+    };
+    let (more, fewer) = (&[0, 1, 2, 3], &[0, 2]);
+    on_disk(more, &[0, 1, 3]).is_sound();
+    on_disk(more, &[0, 1]).breaks("M14");
+    on_disk(more, &[0]).breaks("M14");
+    on_disk(fewer, &[0, 2]).is_sound();
+    on_disk(fewer, &[0, 1]).breaks("M14");
+    Log::serving().kept(more, &[0, 1, 2]).agreed(fewer).breaks("M14");
 }
 
 #[test]

@@ -118,10 +118,7 @@ impl<T: Transport> Node<T> {
 
     /// The next term has these replicas.
     pub(super) fn agreed(&mut self, members: Members) {
-        observe(|| {
-            let nodes = members.list.iter().map(|member| member.node).collect();
-            Seen::Agreed { term: members.term, members: nodes }
-        });
+        observe(|| Seen::Agreed { term: members.term, members: members.nodes() });
         let names: Vec<_> = members.list.iter().map(|member| member.node.to_string()).collect();
         self.log(&format!("agreed: the replicas are {} from the next term on", names.join(", ")));
         if let Some(hand_over) = &mut self.hand_over {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use longarm_base::{NodeId, Term};
 use longarm_fabric::{Address, Transport};
 use longarm_host::Thread;
+use longarm_host::observe::{Event as Seen, observe};
 use longarm_replica::{Event, Machine};
 use longarm_wire::{MemberAt, Members};
 
@@ -42,7 +43,11 @@ impl<T: Transport> Node<T> {
     pub(super) fn keep(&mut self, members: Members) -> Event {
         let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
         match self.group_options.vault.store(&promise) {
-            Ok(()) => Event::Kept(promise.members),
+            Ok(()) => {
+                let members = &promise.members;
+                observe(|| Seen::Kept { term: members.term, members: members.nodes() });
+                Event::Kept(promise.members)
+            }
             Err(error) => {
                 self.log(&format!("who the replicas are cannot be kept: {error}"));
                 Event::Unkept
