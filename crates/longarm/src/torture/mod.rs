@@ -173,7 +173,7 @@ impl Drop for Torture {
 impl Torture {
     /// A group that is in sync, and nobody asks anything of it yet.
     pub fn begin(options: Options, config: &Config) -> Result<Torture, Failure> {
-        let mut plan = Plan {
+        let plan = Plan {
             name: "torture",
             timing: options.timing,
             listen: None,
@@ -182,33 +182,7 @@ impl Torture {
             memory: options.memory,
             workers: options.workers,
         };
-        let (replicas, cables, addresses) = match &options.over {
-            Over::Shm => {
-                let replicas = Replicas::draw(plan)?;
-                let addresses = replicas.addresses();
-                (replicas, Cables::None, addresses)
-            }
-            Over::Tcp => {
-                plan.listen = Some(local(&free_ports(options.replicas)?));
-                let replicas = Replicas::draw(plan)?;
-                let addresses = replicas.addresses();
-                (replicas, Cables::None, addresses)
-            }
-            Over::Relays => {
-                let ports = free_ports(options.replicas)?;
-                plan.listen = Some(local(&ports));
-                let (mut replicas, network) = (Replicas::draw(plan)?, Network::new(options.replicas));
-                let addresses = lay(&network, &mut replicas, &ports)?;
-                (replicas, Cables::Relays(network), addresses)
-            }
-            Over::Verbs(devices) => {
-                let (names, addresses): (Vec<_>, Vec<_>) = devices.iter().cloned().unzip();
-                let bridge = Bridge::of(&names)?;
-                bridge.mend()?;
-                (plan.listen, plan.devices) = (Some(addresses.clone()), names);
-                (Replicas::draw(plan)?, Cables::Bridge(bridge), addresses)
-            }
-        };
+        let (replicas, cables, addresses) = connected(&options.over, plan)?;
         let bounds = Bounds::of(&options.timing);
         let mut config = config.clone();
         (config.cluster, config.secret_file) = (None, None);
@@ -506,6 +480,38 @@ impl Torture {
         self.replicas.keep_files();
         let journal = self.replicas.journal();
         (journal.last(), journal.path().to_path_buf())
+    }
+}
+
+/// Replicas that are to be started, what can be cut between them, and where clients reach them.
+fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Vec<Address>), Failure> {
+    match over {
+        Over::Shm => {
+            let replicas = Replicas::draw(plan)?;
+            let addresses = replicas.addresses();
+            Ok((replicas, Cables::None, addresses))
+        }
+        Over::Tcp => {
+            plan.listen = Some(local(&free_ports(plan.count)?));
+            let replicas = Replicas::draw(plan)?;
+            let addresses = replicas.addresses();
+            Ok((replicas, Cables::None, addresses))
+        }
+        Over::Relays => {
+            let ports = free_ports(plan.count)?;
+            plan.listen = Some(local(&ports));
+            let network = Network::new(plan.count);
+            let mut replicas = Replicas::draw(plan)?;
+            let addresses = lay(&network, &mut replicas, &ports)?;
+            Ok((replicas, Cables::Relays(network), addresses))
+        }
+        Over::Verbs(devices) => {
+            let (names, addresses): (Vec<_>, Vec<_>) = devices.iter().cloned().unzip();
+            let bridge = Bridge::of(&names)?;
+            bridge.mend()?;
+            (plan.listen, plan.devices) = (Some(addresses.clone()), names);
+            Ok((Replicas::draw(plan)?, Cables::Bridge(bridge), addresses))
+        }
     }
 }
 

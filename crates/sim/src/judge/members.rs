@@ -1,6 +1,6 @@
 //! M14: from one term that serves to the next the replicas of the group are the same, or one more, or one
-//! less; and once majorities of both sets have it on disk, the next term has the new one, which counts as agreed
-//! on no earlier.
+//! less; and once majorities of both sets have it on disk, the next term has the new one, which counts as
+//! agreed on no earlier.
 
 use std::collections::{BTreeMap, BTreeSet};
 
