@@ -182,9 +182,7 @@ impl<M: OwnedWords> Built<M> {
         drop(pair);
         there.into_iter().for_each(|there| self.supersede(there));
     }
-}
 
-impl<M: OwnedWords> Built<M> {
     /// Whether nothing in the index stands in the segment any more.
     fn check_over(&self, at: u32) {
         let geometry = self.index.geometry();

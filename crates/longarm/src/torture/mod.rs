@@ -486,13 +486,10 @@ impl Torture {
 /// Replicas that are to be started, what can be cut between them, and where clients reach them.
 fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Vec<Address>), Failure> {
     match over {
-        Over::Shm => {
-            let replicas = Replicas::draw(plan)?;
-            let addresses = replicas.addresses();
-            Ok((replicas, Cables::None, addresses))
-        }
-        Over::Tcp => {
-            plan.listen = Some(local(&free_ports(plan.count)?));
+        Over::Shm | Over::Tcp => {
+            if *over == Over::Tcp {
+                plan.listen = Some(local(&free_ports(plan.count)?));
+            }
             let replicas = Replicas::draw(plan)?;
             let addresses = replicas.addresses();
             Ok((replicas, Cables::None, addresses))

@@ -142,8 +142,8 @@ impl<Q: QueuePair> Link<Q> {
         if self.sent.len() >= UNANSWERED {
             return self.follower.let_go();
         }
-        // Acquire: what it was synced with is there before its floors say so.
-        let synced = self.follower.synced.load(std::sync::atomic::Ordering::Acquire);
+        // What it was synced with is there before its floors say so.
+        let synced = self.follower.is_synced();
         let floors = if synced { self.follower.next_floors() } else { Vec::new() };
         let bytes = page::heartbeat(beat, told, &floors);
         let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };

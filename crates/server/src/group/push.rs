@@ -9,7 +9,7 @@
 //! (3) *Table*, then *content* of older terms; and all of it has landed (not merely completed: streams write
 //!     to the same lines, over connections of their own) before
 //! (4) *Attach*: each stream sends to it from its present end on, claims first. What a stream wrote before is
-//! (5) pushed here, entry by entry. Entries never change, so it does not matter what else sends the same.
+//! (5) pushed here, segment by segment. Entries never change, so it does not matter what else sends the same.
 //! (6) *Adopt*: it holds the start set and all of this term that it may ever be counted for; it counts once
 //!     its floors say so.
 //!     Until then a follower whose memory counts goes on counting for what it held. What is pushed keeps
@@ -86,8 +86,7 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     follower.let_go();
     reign.releases.leave(peer.node);
     reign.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
-    // Acquire: pairs with the store in `bring`, which was this thread's.
-    if follower.synced.load(Ordering::Acquire) {
+    if follower.is_synced() {
         // What it acknowledged stays there, whatever becomes of the connection.
         reign.left.lock().insert(peer.node, follower.next_floors());
         peer.events.push(Event::Lost(peer.node));
@@ -244,9 +243,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
 
     /// Whether clients are served, and writes committed, without this follower.
     fn is_spare(&self) -> bool {
-        // Acquire: pairs with the store in `bring`.
-        let is_synced = |follower: &&Arc<Follower>| follower.synced.load(Ordering::Acquire);
-        let with = 1 + self.reign.followers.lock().iter().filter(is_synced).count();
+        let with = 1 + self.reign.followers.lock().iter().filter(|follower| follower.is_synced()).count();
         self.reign.served().is_some() && with > self.reign.members.list.len() / 2
     }
 
@@ -376,8 +373,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// floors must say so: or a survey would find a gap where they were, and end there. It learns of the
     /// count last: who knows of fewer than another may not lead (`gather.rs`).
     fn serve_releases(&mut self) -> Result<(), Mute> {
-        // Acquire: pairs with the store in `bring`, which was this thread's.
-        let synced = self.follower.synced.load(Ordering::Acquire);
+        let synced = self.follower.is_synced();
         // What the heart has told it, which is what it has acknowledged, a heartbeat later.
         let floors: Vec<u64> = self.follower.floors().collect();
         let has =

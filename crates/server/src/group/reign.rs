@@ -92,10 +92,15 @@ impl Follower {
         };
         FollowerStats {
             node: self.node.0,
-            // Acquire: pairs with the store of who synced it.
-            synced: self.synced.load(Ordering::Acquire),
+            synced: self.is_synced(),
             lag: self.attachments.iter().zip(&later.progress).map(lag).sum(),
         }
+    }
+
+    /// Whether it has said that it is synced.
+    pub fn is_synced(&self) -> bool {
+        // Acquire: what it was synced with is there; pairs with the store of who synced it.
+        self.synced.load(Ordering::Acquire)
     }
 
     pub fn is_gone(&self) -> bool {
