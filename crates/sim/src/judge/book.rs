@@ -36,6 +36,17 @@ pub(super) struct Reign {
     pub streams: BTreeMap<u16, Stream>,
 }
 
+/// The machines of nodes.
+pub(super) fn numbers(nodes: &[NodeId]) -> BTreeSet<u32> {
+    nodes.iter().map(|node| u32::from(node.0)).collect()
+}
+
+/// Whether these are a majority of those replicas.
+pub(super) fn is_majority_of(members: &BTreeSet<u32>, nodes: impl Iterator<Item = u32>) -> bool {
+    let those: BTreeSet<u32> = nodes.filter(|node| members.contains(node)).collect();
+    those.len() > members.len() / 2
+}
+
 /// The book.
 #[derive(Clone, Debug)]
 pub(super) struct Book {
@@ -60,8 +71,7 @@ impl Book {
     /// Whether these are a majority of the replicas that a term has.
     pub fn is_majority(&self, term: Term, nodes: impl Iterator<Item = u32>) -> bool {
         let Some(Reign { members, .. }) = self.reigns.get(&term) else { return false };
-        let those: BTreeSet<u32> = nodes.filter(|node| members.contains(node)).collect();
-        those.len() > members.len() / 2
+        is_majority_of(members, nodes)
     }
 
     /// Whether the leader of a term and these followers are a majority.
@@ -82,7 +92,7 @@ impl Book {
                 self.leading.remove(&node);
             }
             Event::Installing { term, base, cuts, mixed, members } => {
-                let members = members.iter().map(|node| u32::from(node.0)).collect();
+                let members = numbers(members);
                 let (base, cuts, mixed, streams) = (*base, cuts.clone(), *mixed, BTreeMap::new());
                 let reign = Reign { members, base, cuts, mixed, served: false, streams };
                 if u32::from(term.node().0) != node || self.reigns.insert(*term, reign).is_some() {

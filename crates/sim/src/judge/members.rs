@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longarm_base::{NodeId, Term};
 use longarm_host::observe::Event;
 
-use super::book::Book;
+use super::book::{Book, is_majority_of, numbers};
 use super::{Rules, Seen};
 
 #[derive(Debug, Default)]
@@ -18,16 +18,12 @@ pub(super) struct Agreements {
     kept: BTreeMap<(Term, BTreeSet<u32>), BTreeSet<u32>>,
 }
 
-fn numbers(nodes: &[NodeId]) -> BTreeSet<u32> {
-    nodes.iter().map(|node| u32::from(node.0)).collect()
-}
-
 impl Agreements {
     fn agree(&mut self, term: Term, members: &[NodeId], book: &Book) -> Result<(), String> {
         let next = numbers(members);
         let by = self.kept.entry((term, next.clone())).or_default();
-        let with = by.intersection(&next).count();
-        if !book.is_majority(term, by.iter().copied()) || with <= next.len() / 2 {
+        let have = || by.iter().copied();
+        if !book.is_majority(term, have()) || !is_majority_of(&next, have()) {
             return Err(format!(
                 "M14: term {term} agrees on replicas {next:?}, which only {by:?} have on disk"
             ));
