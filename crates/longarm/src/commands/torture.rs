@@ -20,13 +20,14 @@ use crate::output::{Exit, Failure, Output};
 use crate::torture::{Bounds, Kind, Options, Over, Torture};
 
 /// What it does.
-pub const ABOUT: &str = "Start a group, kill, stop and cut off its replicas, and judge what clients saw";
+pub const ABOUT: &str = "Start groups, kill, stop and cut off their replicas, and judge what clients saw";
 
 /// Its arguments.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 6 if an answer cannot be explained, a write is lost or service does not \
                   come back; then the log of the run is kept. Gaps are the longest time without an answer to \
-                  a client that does nothing but PUT (GET), from a fault until all replicas are in sync.")]
+                  a client that does nothing but PUT (GET), from a fault until all replicas are in sync; of \
+                  several groups, that of the one that waited longest.")]
 pub struct Args {
     /// Over shared memory, over TCP (through relays if something is to be cut), or over RDMA
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
@@ -40,11 +41,15 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub time: Duration,
 
-    /// Replicas of the group
+    /// Nodes, each of which has a replica of every group
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u8).range(3..=9))]
     pub replicas: u8,
 
-    /// Clients that do everything, beside one that PUTs and one that GETs
+    /// Groups; keys are placed in them by hash
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u8).range(1..=16))]
+    pub groups: u8,
+
+    /// Clients that do everything, beside one a group that PUTs and one that GETs
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u16).range(0..=256))]
     pub clients: u16,
 
@@ -60,11 +65,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub items: u64,
 
-    /// Memory of a replica, beside that for --items
+    /// Memory of a replica of one group, beside that for --items
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = size)]
     pub replica_memory: u64,
 
-    /// Threads of a replica that execute writes
+    /// Threads of a replica of one group that execute writes
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = value_parser!(u8).range(1..=64))]
     pub replica_workers: u8,
 
@@ -77,6 +82,8 @@ pub struct Args {
     pub times: Times,
 }
 
+/// Most threads of a node that execute writes.
+const WORKERS_MAX: u16 = 64;
 /// The first replica's port on its device, over RDMA.
 const PORT: u16 = 7301;
 
@@ -163,10 +170,17 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         let text = format!("{}: there is no network to cut like this over {}", kind.what(), over.name());
         return Err(Failure::new(Exit::Usage, text).hint("add --transport tcp"));
     }
+    if u16::from(args.replica_workers) * u16::from(args.groups) > WORKERS_MAX {
+        let (workers, groups) = (args.replica_workers, args.groups);
+        let text =
+            format!("--replica-workers {workers} of each of --groups {groups}: a node has {WORKERS_MAX}");
+        return Err(Failure::new(Exit::Usage, text).hint("name fewer of the one or of the other"));
+    }
     Ok(Options {
         over,
         time: args.time,
         replicas: args.replicas,
+        groups: args.groups,
         clients: args.clients.into(),
         seed: args.seed,
         kinds,
@@ -203,12 +217,16 @@ fn head(args: &Args, transport: &str) -> String {
     let bounds = Bounds::of(&args.times.timing());
     let times = [lease, heartbeat, suspect, election].map(|time| show_duration(*time));
     let [lease, heartbeat, suspect, election] = times;
+    let shape = match args.groups {
+        1 => format!("{} replicas", args.replicas),
+        groups => format!("{} nodes with replicas of {groups} groups", args.replicas),
+    };
     format!(
-        "{} replicas over {transport}, {} clients and 2 probes, seed {}; lease {lease}, heartbeat \
+        "{shape} over {transport}, {} clients and {} probes, seed {}; lease {lease}, heartbeat \
          {heartbeat}, suspect {suspect}, election {election}; bounds: service {} s after a fault, in sync \
          {} s",
-        args.replicas,
         args.clients,
+        2 * args.groups,
         args.seed,
         bounds.service.0 / 1_000_000_000,
         bounds.sync.0 / 1_000_000_000

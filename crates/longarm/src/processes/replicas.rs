@@ -1,4 +1,5 @@
-//! The replicas of a group, each a process: started, sent signals, and ended with this process.
+//! The nodes of a cluster, each a process with a replica of every group: started, sent signals, and ended
+//! with this process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -13,25 +14,27 @@ use super::{Directory, Journal, end, server};
 use crate::cluster::Cluster;
 use crate::output::{Exit, Failure};
 
-/// What a group is to be.
+/// What they are to be.
 pub struct Plan {
     /// Names its directory.
     pub name: &'static str,
     /// Its times.
     pub timing: Timing,
-    /// Where each replica listens, numbered from 1; `None` for sockets in the group's directory.
+    /// Where each replica listens, numbered from 1; `None` for sockets in a directory of theirs.
     pub listen: Option<Vec<Address>>,
     /// The RDMA device of each; none where there is no need.
     pub devices: Vec<String>,
-    /// How many replicas there are.
+    /// How many there are.
     pub count: u8,
+    /// How many groups, all with a replica on each.
+    pub groups: u8,
     /// Bytes of memory of each.
     pub memory: u64,
     /// Threads of each that execute writes.
     pub workers: u8,
 }
 
-/// A group of processes.
+/// Such processes.
 pub struct Replicas {
     // Dropped in this order: processes end before their files go.
     nodes: Vec<Node>,
@@ -83,8 +86,8 @@ impl Replicas {
             None => Address::Shm(directory.path().join(format!("s{number}"))),
         };
         let member = |number| Member { node: NodeId(number), address: address(number) };
-        let cluster =
-            Cluster::draw((1..=plan.count).map(member).collect(), (1, plan.count.into()), plan.timing)?;
+        let shape = (plan.groups.into(), plan.count.into());
+        let cluster = Cluster::draw((1..=plan.count).map(member).collect(), shape, plan.timing)?;
         cluster.create(&directory.path().join("group.toml"))?;
         let node = |member: &Member| Node {
             number: member.node,
@@ -106,11 +109,6 @@ impl Replicas {
     /// The group, with the addresses where replicas listen.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
-    }
-
-    /// Those addresses.
-    pub fn addresses(&self) -> Vec<Address> {
-        self.cluster.nodes.iter().map(|node| node.address.clone()).collect()
     }
 
     /// Its file.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::Nanos;
-use longarm_client::{Address, Any, Client, Csn, Error, Options, Put};
+use longarm_client::{Any, Client, ClusterClient, Csn, Error, Options, Put};
 use longarm_history::counters::Count;
 use longarm_history::{Action, History, Operation, Outcome, Value};
 use longarm_host::{now, sleep};
 
-use super::stage::{COUNTERS, HOT, KEYS, Probe, Stage};
+use super::names::{COUNTERS, Names};
+use super::stage::{Probe, Stage};
 use crate::commands::demo::data::{Numbers, fill, judge};
 
 /// Longest pause of a client between two operations: many clients share few cores, and the history is to fit
@@ -23,28 +24,21 @@ const RETRY: Duration = Duration::from_millis(5);
 /// One operation in so many is the last of its client: another session takes its place.
 const NEW_SESSION: u64 = 1_000;
 
-/// How clients reach the group.
+/// How clients reach the groups.
 #[derive(Clone)]
 pub struct Way {
     /// Settings of the transports.
     pub transport: Any,
-    /// Where the replicas are for clients.
-    pub addresses: Vec<Address>,
+    /// Names of keys, and where the groups that have them are for clients.
+    pub names: Names,
     /// Bounds and login.
     pub options: Options,
 }
 
 impl Way {
-    /// A client, however long it takes; `None` if everybody is to end.
-    pub fn connect(&self, stage: &Stage) -> Option<Client> {
-        while !stage.is_over() {
-            let options = self.options.clone();
-            match Client::connect_group_over(self.transport.clone(), &self.addresses, options) {
-                Ok(client) => return Some(client),
-                Err(_) => sleep(RETRY),
-            }
-        }
-        None
+    /// A client that connects when it must.
+    fn client(&self) -> ClusterClient {
+        ClusterClient::over(self.transport.clone(), self.names.topology().clone(), self.options.clone())
     }
 }
 
@@ -63,9 +57,9 @@ pub struct Notes {
 pub struct Worker {
     /// Its number, from 1 on.
     pub number: u32,
-    /// What it does all the time, or `None` for everything.
-    pub probe: Option<Probe>,
-    /// How it reaches the group.
+    /// What it does all the time, and in which group, or `None` for everything.
+    pub probe: Option<(Probe, usize)>,
+    /// How it reaches the groups.
     pub way: Way,
     /// What it shares with others.
     pub stage: Arc<Stage>,
@@ -80,27 +74,23 @@ impl Worker {
     /// Works until everybody is to end.
     pub fn run(mut self) -> Notes {
         let mut notes = Notes::default();
-        let (mut client, mut written) = (None, 0);
+        let (mut client, mut written) = (self.way.client(), 0);
         // What it saw last of each key of the round: conditions are about that.
         let (mut seen, mut round) = (HashMap::new(), 0);
         while !self.stage.is_over() {
-            if client.is_none() {
-                client = self.way.connect(&self.stage);
-            }
-            let Some(connected) = &mut client else { break };
             if round != self.stage.round() {
                 round = self.stage.round();
                 seen.clear();
             }
             if self.probe.is_none() && self.chance.below(8) == 0 {
-                self.count(connected, round, &mut notes);
+                self.count(&mut client, round, &mut notes);
             } else {
                 written += 1;
                 let value = Value(u64::from(self.number) << 40 | written);
-                self.operate(connected, (round, value), &mut seen, &mut notes);
+                self.operate(&mut client, (round, value), &mut seen, &mut notes);
             }
             if self.probe.is_none() && self.chance.below(NEW_SESSION) == 0 {
-                client = None;
+                client = self.way.client();
             }
             sleep(self.pause());
         }
@@ -114,24 +104,31 @@ impl Worker {
         }
     }
 
-    fn draw_key(&mut self) -> u32 {
-        match self.probe {
-            Some(_) => KEYS - 1,
-            None if self.chance.below(2) == 0 => self.chance.below(HOT.into()) as u32,
-            None => HOT + self.chance.below(u64::from(KEYS - HOT - 1)) as u32,
+    /// The client of the group that has a key; `None` if it is not connected, and could not be. Nothing was
+    /// asked then.
+    fn reach<'a>(&self, client: &'a mut ClusterClient, key: &[u8]) -> Option<&'a mut Client> {
+        let reached = client.group_of(key);
+        if reached.is_err() {
+            sleep(RETRY);
         }
+        reached.ok()
     }
 
     fn operate(
         &mut self,
-        client: &mut Client,
+        client: &mut ClusterClient,
         (round, new): (u32, Value),
         seen: &mut HashMap<u32, (Value, Csn)>,
         notes: &mut Notes,
     ) {
-        let key = round * KEYS + self.draw_key();
+        let key = match self.probe {
+            Some((_, group)) => self.way.names.of_probes(round, group),
+            None => self.way.names.draw(round, &mut self.chance),
+        };
+        let name = self.way.names.key(key);
+        let Some(client) = self.reach(client, &name) else { return };
         let before = seen.get(&key).copied();
-        let action = match (self.probe, self.chance.below(10), before) {
+        let action = match (self.probe.map(|(probe, _)| probe), self.chance.below(10), before) {
             (Some(Probe::Put), ..) => Action::Put(new),
             (Some(Probe::Get), ..) | (None, 0..4, _) => Action::Get,
             (None, 4..7, _) => Action::Put(new),
@@ -140,7 +137,7 @@ impl Worker {
             _ => Action::PutIfAbsent(new),
         };
         let call = now();
-        let answer = self.act(client, key, action, before);
+        let answer = self.act(client, (key, &name), action, before);
         let end = now();
         let Some((outcome, version)) = answer else {
             notes.refused += 1;
@@ -148,7 +145,7 @@ impl Worker {
             return;
         };
         if let (Some(probe), false) = (self.probe, outcome == Outcome::InDoubt) {
-            self.stage.answered(probe, call, end);
+            self.stage.answered(probe, (call, end));
         }
         let operation = Operation { client: self.number, key, action, outcome, call, end, version };
         match operation.named() {
@@ -162,23 +159,22 @@ impl Worker {
     fn act(
         &self,
         client: &mut Client,
-        number: u32,
+        (number, key): (u32, &[u8]),
         action: Action,
         seen: Option<(Value, Csn)>,
     ) -> Option<Answer> {
-        let key = key(number);
         let result = match action {
-            Action::Get => client.get_versioned(&key).map(|got| self.found(number, got)),
+            Action::Get => client.get_versioned(key).map(|got| self.found(number, got)),
             Action::Put(value) => {
-                client.put(&key, &bytes(number, value)).map(|version| (Outcome::Done, Some(version)))
+                client.put(key, &bytes(number, value)).map(|version| (Outcome::Done, Some(version)))
             }
-            Action::PutIfAbsent(value) => client.put_if_absent(&key, &bytes(number, value)).map(conditional),
+            Action::PutIfAbsent(value) => client.put_if_absent(key, &bytes(number, value)).map(conditional),
             Action::Replace { new, .. } => {
                 let (_, version) = seen.expect("replaced is what was seen");
-                client.compare_and_set(&key, version, &bytes(number, new)).map(conditional)
+                client.compare_and_set(key, version, &bytes(number, new)).map(conditional)
             }
             Action::Delete => {
-                client.delete(&key).map(|was| (if was { Outcome::Done } else { Outcome::Absent }, None))
+                client.delete(key).map(|was| (if was { Outcome::Done } else { Outcome::Absent }, None))
             }
         };
         result.or_else(|error| self.unanswered(&error).then_some((Outcome::InDoubt, None)).ok_or(())).ok()
@@ -203,7 +199,7 @@ impl Worker {
         match judge(number.into(), &bytes, len_of, &mut Vec::new()) {
             Ok(value) => (Outcome::Found(Value(value)), Some(version)),
             Err(why) => {
-                let name = String::from_utf8_lossy(&key(number)).into_owned();
+                let name = String::from_utf8_lossy(&self.way.names.key(number)).into_owned();
                 self.stage.fail(format!("client {}: the value of {name} {why}", self.number));
                 // A value that nobody wrote: the judges see it, too.
                 (Outcome::Found(Value(u64::MAX)), Some(version))
@@ -211,10 +207,12 @@ impl Worker {
         }
     }
 
-    fn count(&mut self, client: &mut Client, round: u32, notes: &mut Notes) {
+    fn count(&mut self, client: &mut ClusterClient, round: u32, notes: &mut Notes) {
         let number = round * COUNTERS + self.chance.below(COUNTERS.into()) as u32;
         let adds = self.chance.below(4) != 0;
-        let (key, call) = (counter(number), now());
+        let key = self.way.names.counter(number);
+        let Some(client) = self.reach(client, &key) else { return };
+        let call = now();
         let told = if adds {
             client.increment(&key, 1).map(|sum| sum as u64)
         } else {
@@ -238,15 +236,6 @@ impl Worker {
             u64::MAX
         })
     }
-}
-
-/// The name of a key.
-fn key(number: u32) -> Vec<u8> {
-    format!("torture/{number}").into_bytes()
-}
-
-fn counter(number: u32) -> Vec<u8> {
-    format!("torture/counter/{number}").into_bytes()
 }
 
 /// Most values fit a slot, some are long, few go in pieces.
@@ -275,22 +264,21 @@ fn conditional(put: Put) -> Answer {
 /// Gets every key and counter of all rounds once more, when all is well again: what was acknowledged must be
 /// there.
 pub fn look_at_all(way: &Way, stage: &Arc<Stage>) -> Result<(Vec<Operation>, Vec<Count>), Error> {
-    let (transport, options) = (way.transport.clone(), way.options.clone());
-    let mut client = Client::connect_group_over(transport, &way.addresses, options)?;
-    let number = u32::MAX;
+    let (mut client, names) = (way.client(), &way.names);
+    let (number, rounds) = (u32::MAX, stage.round() + 1);
     let (way, chance) = (way.clone(), Numbers(0));
     let looker = Worker { number, probe: None, way, stage: stage.clone(), chance };
     let (mut left, mut counts) = (Vec::new(), Vec::new());
-    for name in 0..(stage.round() + 1) * KEYS {
+    for key in 0..rounds * names.a_round() {
         let call = now();
-        let (outcome, version) = looker.found(name, client.get_versioned(&key(name))?);
+        let (outcome, version) = looker.found(key, client.get_versioned(&names.key(key))?);
         let (client, action, end) = (number, Action::Get, now());
-        left.push(Operation { client, key: name, action, outcome, call, end, version });
+        left.push(Operation { client, key, action, outcome, call, end, version });
     }
-    for name in 0..(stage.round() + 1) * COUNTERS {
+    for key in 0..rounds * COUNTERS {
         let call = now();
-        let told = client.get(&counter(name))?.map_or(0, |digits| looker.parse(&digits));
-        let (client, key, adds, told, end) = (number, name, false, Some(told), now());
+        let told = client.get(&names.counter(key))?.map_or(0, |digits| looker.parse(&digits));
+        let (client, adds, told, end) = (number, false, Some(told), now());
         counts.push(Count { client, key, adds, told, call, end });
     }
     Ok((left, counts))

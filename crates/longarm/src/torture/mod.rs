@@ -1,8 +1,9 @@
-//! A group of replicas as processes, struck by one fault after the other, while clients note what they see.
+//! Groups of replicas as processes, struck by one fault after the other, while clients note what they see.
 //!
-//! [`fault`] is what can happen, [`relay`] a network whose cables can be pulled, [`bridge`] one of RDMA
-//! devices, [`client`] who notes, [`stage`] what the threads share, [`held`] what processes hold, [`report`]
-//! what came of it.
+//! [`fault`] is what can happen, [`over`] how processes reach each other: [`relay`] is a network whose
+//! cables can be pulled, [`bridge`] one of RDMA devices; [`client`] is who notes, [`names`] of which keys,
+//! [`stage`] what the threads share, [`held`] what processes hold, [`report`] what came of it. Every process
+//! has a replica of every group.
 //!
 //! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
 //! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
@@ -12,12 +13,13 @@ mod bridge;
 mod client;
 mod fault;
 mod held;
+mod names;
+mod over;
 mod relay;
 mod report;
 mod stage;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,10 +27,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId};
-use longarm_fabric::Address;
 use longarm_history::counters::Count;
 use longarm_host::{now, sleep};
-use longarm_server::{Member, Timing};
+use longarm_server::Timing;
 
 use crate::commands::cluster::status::{self, Standing};
 use crate::commands::connect;
@@ -36,12 +37,14 @@ use crate::commands::demo::data::Numbers;
 use crate::config::Config;
 use crate::output::{Exit, Failure};
 use crate::processes::{Plan, Replicas};
-use bridge::Bridge;
 use client::{Notes, Way, Worker, look_at_all};
 pub use fault::Kind;
 use fault::{Cables, Fault};
 use held::{Held, Watch};
-use relay::{Network, free_ports};
+use names::Names;
+pub use over::Over;
+use over::connected;
+use report::Takeover;
 pub use report::{Report, Struck};
 use stage::{Probe, Stage};
 
@@ -54,7 +57,7 @@ const DOWN_MAX: Nanos = Nanos::from_millis(600);
 const REST_MAX: Nanos = Nanos::from_millis(400);
 /// How long the same keys are used.
 const ROUND: Nanos = Nanos::from_millis(2_000);
-/// What a replica may hold beyond the memory that it, and over shm all of its group, were given.
+/// What a replica of one group may hold beyond the memory that it, and over shm all of its group, were given.
 const SPARE: Held = Held { memory: 256 << 20, descriptors: 512, threads: 128 };
 
 /// How long things may take, at the times of the group: who grants it long elections has a slow machine.
@@ -87,31 +90,6 @@ impl Bounds {
     }
 }
 
-/// How processes reach each other.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Over {
-    /// By shared memory.
-    Shm,
-    /// By TCP.
-    Tcp,
-    /// By TCP, through relays that can be cut.
-    Relays,
-    /// By RDMA: the device of each replica, and where it listens.
-    Verbs(Vec<(String, Address)>),
-}
-
-impl Over {
-    /// For people.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Over::Shm => "shm",
-            Over::Tcp => "tcp",
-            Over::Relays => "tcp, through relays",
-            Over::Verbs(_) => "verbs",
-        }
-    }
-}
-
 /// What a run is to be.
 pub struct Options {
     /// How processes reach each other.
@@ -120,17 +98,19 @@ pub struct Options {
     pub time: Duration,
     /// How many replicas.
     pub replicas: u8,
-    /// How many clients do everything, beside the two probes.
+    /// How many groups.
+    pub groups: u8,
+    /// How many clients do everything, beside two probes a group.
     pub clients: u32,
     /// Decides which faults strike, when and whom; not what comes of it.
     pub seed: u64,
     /// Faults to draw from.
     pub kinds: Vec<Kind>,
-    /// Times of the group.
+    /// Times of each group.
     pub timing: Timing,
-    /// Bytes of memory of a replica.
+    /// Bytes of memory of a replica of one group.
     pub memory: u64,
-    /// Threads of a replica that execute writes.
+    /// Threads of a replica of one group that execute writes.
     pub workers: u8,
     /// The user wants an end.
     pub stop: Arc<AtomicBool>,
@@ -146,7 +126,7 @@ pub struct Torture {
     way: Way,
     cables: Cables,
     replicas: Replicas,
-    /// Settings of whoever asks how the group stands.
+    /// Settings of whoever asks how the groups stand.
     config: Config,
     chance: Numbers,
     /// Replicas that do not run, and when they are to be started.
@@ -171,7 +151,7 @@ impl Drop for Torture {
 }
 
 impl Torture {
-    /// A group that is in sync, and nobody asks anything of it yet.
+    /// Groups that are in sync, and nobody asks anything of them yet.
     pub fn begin(options: Options, config: &Config) -> Result<Torture, Failure> {
         let plan = Plan {
             name: "torture",
@@ -179,25 +159,27 @@ impl Torture {
             listen: None,
             devices: Vec::new(),
             count: options.replicas,
-            memory: options.memory,
-            workers: options.workers,
+            groups: options.groups,
+            memory: options.memory * u64::from(options.groups),
+            workers: options.workers * options.groups,
         };
-        let (replicas, cables, addresses) = connected(&options.over, plan)?;
+        let (replicas, cables, topology) = connected(&options.over, plan)?;
         let bounds = Bounds::of(&options.timing);
         let mut config = config.clone();
         (config.cluster, config.secret_file) = (None, None);
         config.timeout = bounds.answer;
         let way = Way {
             transport: connect::transport(&config)?,
-            addresses,
+            names: Names::new(topology),
             options: connect::options(&config, "longarm torture")?,
         };
+        let stage = Arc::new(Stage::new(options.groups.into()));
         let (chance, round) = (Numbers(options.seed), now());
         let mut torture = Torture {
             options,
             bounds,
             clients: Vec::new(),
-            stage: Arc::default(),
+            stage,
             way,
             cables,
             replicas,
@@ -218,7 +200,7 @@ impl Torture {
         Ok(torture)
     }
 
-    /// Settings of a client of the group, as it stands.
+    /// Settings of a client of the groups, as they stand.
     pub fn config(&self) -> Config {
         let mut config = self.config.clone();
         config.cluster = Some(self.replicas.file());
@@ -247,8 +229,9 @@ impl Torture {
     }
 
     fn start_clients(&mut self) -> Result<(), Failure> {
-        let probes = [Some(Probe::Put), Some(Probe::Get)];
-        let roles = probes.into_iter().chain((0..self.options.clients).map(|_| None));
+        let groups = 0..usize::from(self.options.groups);
+        let probes = groups.flat_map(|group| [Some((Probe::Put, group)), Some((Probe::Get, group))]);
+        let roles = probes.chain((0..self.options.clients).map(|_| None));
         for (number, probe) in (1..).zip(roles) {
             let mut way = self.way.clone();
             way.options.name = format!("torture {number}");
@@ -268,9 +251,11 @@ impl Torture {
 
     /// One fault, from its beginning until all is well again.
     fn strike(&mut self, began: Nanos) -> Result<Struck, Failure> {
-        let standing = self.recover(now())?;
-        let (leader, before) = standing.leader.expect("recovered");
-        let followers: Vec<NodeId> = standing.in_sync.into_iter().filter(|node| *node != leader).collect();
+        let before = self.recover(now())?;
+        let group = self.chance.below(before.len() as u64) as usize;
+        let (leader, _) = before[group].leader.as_ref().expect("recovered");
+        let (leader, in_sync) = (*leader, before[group].in_sync.iter().copied());
+        let followers: Vec<NodeId> = in_sync.filter(|node| *node != leader).collect();
         let times = [self.options.timing.promise, self.options.timing.suspect];
         let [lease, suspect] = times.map(|time| Duration::from_nanos(time.0));
         let kinds = &self.options.kinds;
@@ -284,21 +269,30 @@ impl Torture {
         fault.heal(&mut self.replicas, &self.cables)?;
         let over = now();
         self.replicas.journal().note("fault", "is over");
-        let standing = self.recover(over)?;
+        let after = self.recover(over)?;
         let well = now();
-        let (new, stats) = standing.leader.expect("recovered");
-        let took_over = stats["term"] != before["term"];
+        let takeovers = (0..).zip(before.iter().zip(&after)).filter_map(|(group, (before, after))| {
+            let ((_, before), (node, stats)) = (before.leader.as_ref()?, after.leader.as_ref()?);
+            let (group, how) = (self.if_several(group), stats["takeover"].clone());
+            (stats["term"] != before["term"]).then_some(Takeover { group, node: *node, how })
+        });
         let struck = Struck {
+            group: self.if_several(group),
             fault,
             at: at.since(began),
             lasted: over.since(at),
             put: self.stage.gap(Probe::Put, at, well),
             get: self.stage.gap(Probe::Get, at, well),
             in_sync: self.whole.since(over),
-            takeover: took_over.then(|| (new, stats["takeover"].clone())),
+            takeovers: takeovers.collect(),
         };
         self.replicas.journal().note("fault", &format!("is overcome: {}", struck.to_text()));
         Ok(struck)
+    }
+
+    /// The number of a group, if there is more than one.
+    fn if_several(&self, group: usize) -> Option<usize> {
+        (self.options.groups > 1).then_some(group)
     }
 
     /// Lets time pass, and sees to the processes.
@@ -363,19 +357,19 @@ impl Torture {
         Ok(())
     }
 
-    /// Waits until all replicas are in sync and, if there are clients, both probes work, since `over`.
-    fn recover(&mut self, over: Nanos) -> Result<Standing, Failure> {
+    /// Waits until all replicas are in sync and, if there are clients, all probes work, since `over`.
+    fn recover(&mut self, over: Nanos) -> Result<Vec<Standing>, Failure> {
         let mut before = false;
         loop {
             self.pass(LOOK_AT_GROUP)?;
-            let standing = status::look(self.replicas.cluster(), &self.config)?;
-            let whole = standing.leader.is_some()
-                && standing.in_sync.len() == usize::from(self.options.replicas)
-                && self.down.is_empty()
-                && self.told.is_empty();
+            let standings = status::look(self.replicas.cluster(), &self.config)?;
+            let all = usize::from(self.options.replicas);
+            let is_whole = |group: &Standing| group.leader.is_some() && group.in_sync.len() == all;
+            let broken = standings.iter().position(|group| !is_whole(group));
+            let whole = broken.is_none() && self.down.is_empty() && self.told.is_empty();
             let (asked, waited) = (!self.clients.is_empty(), now().since(over));
-            let works = |probe: Probe| !asked || self.stage.works_since(probe, over);
-            let serves = works(Probe::Put) && works(Probe::Get);
+            let silent = if asked { self.stage.silent_since(over) } else { Vec::new() };
+            let serves = silent.is_empty();
             // A leader may not have noticed yet whom it lost: it is believed the second time.
             if whole && before && serves {
                 self.lost.clear();
@@ -384,7 +378,7 @@ impl Torture {
                         self.watch.look(pid);
                     }
                 });
-                return Ok(standing);
+                return Ok(standings);
             }
             if whole && !before {
                 self.whole = now();
@@ -395,16 +389,19 @@ impl Torture {
             }
             let Bounds { service, sync, .. } = self.bounds;
             if !serves && waited > service {
-                let text = format!("no service within {} ms after a fault", service.0 / 1_000_000);
+                let groups: Vec<usize> = silent.iter().map(|group| group + 1).collect();
+                let text = format!(
+                    "no service within {} ms after a fault, of groups {groups:?}",
+                    service.0 / 1_000_000
+                );
                 return Err(Failure::new(Exit::Corrupt, text));
             }
             if waited > sync {
-                let text = format!(
-                    "not in sync within {} s after a fault: only {:?} are, led by {:?}",
-                    sync.0 / 1_000_000_000,
-                    standing.in_sync,
-                    standing.leader
-                );
+                let how = broken.map_or("some do not run".into(), |group| {
+                    let Standing { in_sync, leader } = &standings[group];
+                    format!("of group {} only {in_sync:?} are, led by {leader:?}", group + 1)
+                });
+                let text = format!("not in sync within {} s after a fault: {how}", sync.0 / 1_000_000_000);
                 return Err(Failure::new(Exit::Corrupt, text));
             }
         }
@@ -471,8 +468,12 @@ impl Torture {
     fn beyond(&self) -> Option<String> {
         // Over shm a leader maps the memory of all.
         let shares = if self.options.over == Over::Shm { u64::from(self.options.replicas) } else { 1 };
-        let memory = shares * self.options.memory + SPARE.memory;
-        self.watch.beyond(Held { memory, ..SPARE })
+        let groups = u64::from(self.options.groups);
+        self.watch.beyond(Held {
+            memory: groups * (shares * self.options.memory + SPARE.memory),
+            descriptors: groups * SPARE.descriptors,
+            threads: groups * SPARE.threads,
+        })
     }
 
     /// The files of the run stay. Gives the end of its log, and where that is.
@@ -481,55 +482,4 @@ impl Torture {
         let journal = self.replicas.journal();
         (journal.last(), journal.path().to_path_buf())
     }
-}
-
-/// Replicas that are to be started, what can be cut between them, and where clients reach them.
-fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Vec<Address>), Failure> {
-    match over {
-        Over::Shm | Over::Tcp => {
-            if *over == Over::Tcp {
-                plan.listen = Some(local(&free_ports(plan.count)?));
-            }
-            let replicas = Replicas::draw(plan)?;
-            let addresses = replicas.addresses();
-            Ok((replicas, Cables::None, addresses))
-        }
-        Over::Relays => {
-            let ports = free_ports(plan.count)?;
-            plan.listen = Some(local(&ports));
-            let network = Network::new(plan.count);
-            let mut replicas = Replicas::draw(plan)?;
-            let addresses = lay(&network, &mut replicas, &ports)?;
-            Ok((replicas, Cables::Relays(network), addresses))
-        }
-        Over::Verbs(devices) => {
-            let (names, addresses): (Vec<_>, Vec<_>) = devices.iter().cloned().unzip();
-            let bridge = Bridge::of(&names)?;
-            bridge.mend()?;
-            (plan.listen, plan.devices) = (Some(addresses.clone()), names);
-            Ok((Replicas::draw(plan)?, Cables::Bridge(bridge), addresses))
-        }
-    }
-}
-
-/// Addresses of this machine alone.
-fn local(ports: &[u16]) -> Vec<Address> {
-    ports.iter().map(|port| Address::Tcp(format!("127.0.0.1:{port}"))).collect()
-}
-
-/// Lays a way to each replica. Gives their addresses for all others.
-fn lay(network: &Network, replicas: &mut Replicas, ports: &[u16]) -> Result<Vec<Address>, Failure> {
-    let own = replicas.cluster().nodes.clone();
-    let way = |(member, port): (&Member, &u16)| {
-        let at = network.way(member.node.0, SocketAddr::from(([127, 0, 0, 1], *port)))?;
-        Ok(Member { address: Address::Tcp(at.to_string()), ..member.clone() })
-    };
-    let seen: Vec<Member> = own.iter().zip(ports).map(way).collect::<Result<_, Failure>>()?;
-    for (at, member) in own.iter().enumerate() {
-        let mut members = seen.clone();
-        // It listens where it is.
-        members[at] = member.clone();
-        replicas.see_others_at(member.node, members)?;
-    }
-    Ok(seen.into_iter().map(|member| member.address).collect())
 }

@@ -14,23 +14,41 @@ use crate::human;
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
 const SEARCH: u64 = 100_000;
 
+/// Another leader of a group.
+#[derive(Clone, Debug)]
+pub struct Takeover {
+    /// The number of the group, from 0 on; `None` if there is one only.
+    pub group: Option<usize>,
+    /// Who leads it.
+    pub node: NodeId,
+    /// How it came to.
+    pub how: Value,
+}
+
+/// `group 2, ` or nothing.
+fn named(group: Option<usize>) -> String {
+    group.map_or(String::new(), |group| format!("group {}, ", group + 1))
+}
+
 /// A fault that was overcome.
 #[derive(Clone, Debug)]
 pub struct Struck {
+    /// The number of the group whose leader was struck, or follower; `None` if there is one only.
+    pub group: Option<usize>,
     /// What, and whom.
     pub fault: Fault,
     /// When, since the first.
     pub at: Nanos,
     /// How long it lasted.
     pub lasted: Nanos,
-    /// The longest time without an answer to the client that PUTs, until all was well again.
+    /// The longest time without an answer to a client that PUTs, until all was well again.
     pub put: Nanos,
     /// The same for GETs.
     pub get: Nanos,
     /// From its end until all replicas were in sync.
     pub in_sync: Nanos,
-    /// Who took over, if somebody did, and how.
-    pub takeover: Option<(NodeId, Value)>,
+    /// Who took over.
+    pub takeovers: Vec<Takeover>,
 }
 
 fn ms(time: Nanos) -> String {
@@ -42,30 +60,35 @@ impl Struck {
     pub fn to_text(&self) -> String {
         let Fault { kind, leader, follower, .. } = self.fault;
         let mut text = format!(
-            "{:>6.1} s  {} (leader {leader}, follower {follower}",
+            "{:>6.1} s  {} ({}leader {leader}, follower {follower}",
             self.at.0 as f64 / 1e9,
-            kind.what()
+            kind.what(),
+            named(self.group)
         );
         if self.lasted > Nanos::from_millis(1) {
             text.push_str(&format!(", for {}", human::time(Duration::from_nanos(self.lasted.0))));
         }
         let (put, get, in_sync) = (ms(self.put), ms(self.get), ms(self.in_sync));
         text.push_str(&format!("): no PUT for {put}, no GET for {get}, in sync {in_sync} after"));
-        if let Some((node, how)) = &self.takeover {
-            text.push_str(&format!("; node {node} leads, {}", steps(how)));
+        for Takeover { group, node, how } in &self.takeovers {
+            text.push_str(&format!("; {}node {node} leads, {}", named(*group), steps(how)));
         }
         text
     }
 
     /// For scripts.
     pub fn to_json(&self) -> Value {
+        let takeovers = self.takeovers.iter().map(|one| {
+            let group = one.group.unwrap_or(0) + 1;
+            json!({ "group": group, "leader": one.node.0, "steps": one.how })
+        });
         json!({
             "fault": format!("{:?}", self.fault.kind), "at_us": self.at.0 / 1000,
+            "group": self.group.unwrap_or(0) + 1,
             "leader": self.fault.leader.0, "follower": self.fault.follower.0,
             "lasted_us": self.lasted.0 / 1000, "put_gap_us": self.put.0 / 1000,
             "get_gap_us": self.get.0 / 1000, "in_sync_us": self.in_sync.0 / 1000,
-            "new_leader": self.takeover.as_ref().map(|(node, _)| node.0),
-            "takeover": self.takeover.as_ref().map(|(_, how)| how.clone()),
+            "takeovers": takeovers.collect::<Vec<_>>(),
         })
     }
 }
@@ -213,12 +236,12 @@ impl Report {
             .struck
             .iter()
             .filter(killed)
-            .filter_map(|struck| struck.takeover.as_ref().map(|(_, how)| how))
+            .flat_map(|struck| struck.takeovers.iter().map(|takeover| &takeover.how))
             .collect();
         if how.is_empty() {
             return String::new();
         }
-        let mut text = format!("take-overs of {} killed leaders, ms (p50, p99, max):\n", how.len());
+        let mut text = format!("{} take-overs from killed leaders, ms (p50, p99, max):\n", how.len());
         for (name, shown) in STEPS {
             let spread = spread(how.iter().map(|how| how[name].as_u64().unwrap_or(0)).collect());
             let [p50, p99, max] = spread.map(|us| us as f64 / 1e3);

@@ -5,14 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use longarm_base::Nanos;
 use longarm_host::Mutex;
 
-/// Keys of one round: some that everybody wants, and others.
-pub const HOT: u32 = 4;
-const COLD: u32 = 200;
-/// The last one is the probes'.
-pub const KEYS: u32 = HOT + COLD + 1;
-/// Counters of one round.
-pub const COUNTERS: u32 = 2;
-
 /// A client that does one thing all the time, to see when it works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probe {
@@ -22,18 +14,43 @@ pub enum Probe {
     Get = 1,
 }
 
-/// What is shared.
+/// To one client, each when it came.
 #[derive(Default)]
+struct Answers {
+    all: Vec<Nanos>,
+    /// When the last one was asked for.
+    asked: Nanos,
+}
+
+impl Answers {
+    fn gap(&self, from: Nanos, to: Nanos) -> Option<Nanos> {
+        let first = self.all.partition_point(|end| *end < from).saturating_sub(1);
+        let touching = self.all[first..].windows(2).take_while(|pair| pair[0] <= to);
+        touching.map(|pair| pair[1].since(pair[0])).max()
+    }
+}
+
+/// What is shared.
 pub struct Stage {
     ended: AtomicBool,
-    /// Keys are of a round, so that the history of each is short enough to be searched.
+    /// Which keys are used.
     round: AtomicU32,
-    /// When each probe had its answers, and when it had asked for the last of them.
-    answers: [Mutex<(Vec<Nanos>, Nanos)>; 2],
+    /// To the probes of each group.
+    answers: Vec<[Mutex<Answers>; 2]>,
     failures: Mutex<Vec<String>>,
 }
 
 impl Stage {
+    /// For clients of so many groups.
+    pub fn new(groups: usize) -> Stage {
+        Stage {
+            ended: AtomicBool::default(),
+            round: AtomicU32::default(),
+            answers: (0..groups).map(|_| Default::default()).collect(),
+            failures: Mutex::default(),
+        }
+    }
+
     /// Everybody is to end.
     pub fn end(&self) {
         // Relaxed: a flag to end; histories are read after the threads were joined.
@@ -58,24 +75,24 @@ impl Stage {
         self.round.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A probe had an answer.
-    pub fn answered(&self, probe: Probe, call: Nanos, end: Nanos) {
-        let mut answers = self.answers[probe as usize].lock();
-        answers.0.push(end);
-        answers.1 = call;
+    /// A probe of a group had an answer.
+    pub fn answered(&self, (probe, group): (Probe, usize), (call, end): (Nanos, Nanos)) {
+        let mut answers = self.answers[group][probe as usize].lock();
+        answers.all.push(end);
+        answers.asked = call;
     }
 
-    /// Whether a probe asked after `since` and had its answer.
-    pub fn works_since(&self, probe: Probe, since: Nanos) -> bool {
-        self.answers[probe as usize].lock().1 > since
+    /// The groups of which a probe has had no answer to what it asked after `since`.
+    pub fn silent_since(&self, since: Nanos) -> Vec<usize> {
+        let silent = |group: &usize| self.answers[*group].iter().any(|answers| answers.lock().asked <= since);
+        (0..self.answers.len()).filter(silent).collect()
     }
 
-    /// The longest time without an answer to a probe that touches the time from `from` to `to`.
+    /// The longest time without an answer to such a probe, of whichever group, that touches the time from
+    /// `from` to `to`.
     pub fn gap(&self, probe: Probe, from: Nanos, to: Nanos) -> Nanos {
-        let answers = self.answers[probe as usize].lock();
-        let first = answers.0.partition_point(|end| *end < from).saturating_sub(1);
-        let touching = answers.0[first..].windows(2).take_while(|pair| pair[0] <= to);
-        touching.map(|pair| pair[1].since(pair[0])).max().unwrap_or(Nanos(0))
+        let gaps = self.answers.iter().filter_map(|group| group[probe as usize].lock().gap(from, to));
+        gaps.max().unwrap_or(Nanos(0))
     }
 
     /// Something that must not be.
@@ -95,14 +112,23 @@ mod tests {
 
     #[test]
     fn a_gap_is_the_longest_that_touches_the_time() {
-        let stage = Stage::default();
+        let stage = Stage::new(2);
         for end in [10, 20, 95, 100, 110, 300] {
-            stage.answered(Probe::Get, Nanos(end - 1), Nanos(end));
+            stage.answered((Probe::Get, 1), (Nanos(end - 1), Nanos(end)));
         }
         assert_eq!(stage.gap(Probe::Get, Nanos(30), Nanos(97)), Nanos(75), "begun before");
         assert_eq!(stage.gap(Probe::Get, Nanos(96), Nanos(105)), Nanos(10), "ended after");
         assert_eq!(stage.gap(Probe::Get, Nanos(111), Nanos(112)), Nanos(190), "around");
         assert_eq!(stage.gap(Probe::Put, Nanos(0), Nanos(500)), Nanos(0), "of the other");
-        assert!(stage.works_since(Probe::Get, Nanos(298)) && !stage.works_since(Probe::Get, Nanos(299)));
+        stage.answered((Probe::Put, 1), (Nanos(400), Nanos(401)));
+        assert_eq!(stage.silent_since(Nanos(298)), [0], "nobody answers there");
+        assert_eq!(stage.silent_since(Nanos(299)), [0, 1], "GETs have none");
+        stage.answered((Probe::Get, 0), (Nanos(1), Nanos(60)));
+        stage.answered((Probe::Get, 0), (Nanos(61), Nanos(290)));
+        assert_eq!(
+            stage.gap(Probe::Get, Nanos(96), Nanos(105)),
+            Nanos(230),
+            "of the group that waited longest"
+        );
     }
 }

@@ -137,7 +137,7 @@ fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
 }
 
 #[test]
-fn a_group_that_is_tortured_answers_for_all() {
+fn groups_that_are_tortured_answer_for_all() {
     let directory = TempDir::new().expect("a directory");
     let run = |args: &[&str]| {
         let mut command = program();
@@ -148,10 +148,13 @@ fn a_group_that_is_tortured_answers_for_all() {
     let (_, err, code) = run(&["--only", "cut-leader"]);
     assert!(code == 2 && err.contains("no network to cut") && err.contains("--transport tcp"), "{err}");
     let times = ["--suspect", "500ms", "--election", "2s"];
-    for transport in ["shm", "tcp"] {
+    let (_, err, code) = run(&["--groups", "16", "--replica-workers", "5"]);
+    assert!(code == 2 && err.contains("a node has 64"), "{err}");
+    for (transport, groups) in [("shm", "2"), ("tcp", "1")] {
         let kinds = ["--only", "kill-leader", "--only", "stop-follower", "--clients", "2"];
         let (out, err, code) =
-            run(&[&["--transport", transport, "--time", "3s"], &kinds[..], &times[..]].concat());
+            run(&[&["--transport", transport, "--groups", groups, "--time", "3s"], &kinds[..], &times]
+                .concat());
         assert_eq!(code, 0, "{out} {err}");
         assert!(out.contains("PASSED: every answer is explained"), "{out}");
     }

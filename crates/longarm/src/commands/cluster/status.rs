@@ -75,16 +75,9 @@ pub struct Standing {
     pub in_sync: Vec<NodeId>,
 }
 
-/// Looks how the first group of a cluster stands.
-pub fn look(cluster: &Cluster, config: &Config) -> Result<Standing, Failure> {
-    let looked = look_at_all(cluster, config)?;
-    let first = looked.first().expect("a cluster has a group");
-    let rows = first.rows();
-    let synced = rows.iter().filter(|row| row["in_sync"] == true);
-    Ok(Standing {
-        in_sync: synced.filter_map(|row| row["node"].as_u64()).map(|node| NodeId(node as u8)).collect(),
-        leader: first.leader().map(|(node, stats)| (node, stats.clone())),
-    })
+/// Looks how each group of a cluster stands.
+pub fn look(cluster: &Cluster, config: &Config) -> Result<Vec<Standing>, Failure> {
+    Ok(look_at_all(cluster, config)?.iter().map(Looked::standing).collect())
 }
 
 fn look_at_all<'a>(cluster: &'a Cluster, config: &Config) -> Result<Vec<Looked<'a>>, Failure> {
@@ -154,6 +147,15 @@ impl Looked<'_> {
             _ => None,
         });
         leads.max_by_key(|(_, stats)| term_of(stats))
+    }
+
+    fn standing(&self) -> Standing {
+        let rows = self.rows();
+        let synced = rows.iter().filter(|row| row["in_sync"] == true);
+        Standing {
+            in_sync: synced.filter_map(|row| row["node"].as_u64()).map(|node| NodeId(node as u8)).collect(),
+            leader: self.leader().map(|(node, stats)| (node, stats.clone())),
+        }
     }
 
     /// One object a replica, in the order of the nodes.

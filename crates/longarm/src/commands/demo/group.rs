@@ -132,6 +132,7 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
         listen: None,
         devices: Vec::new(),
         count: COUNT,
+        groups: 1,
         memory: MEMORY,
         workers: 1,
     })?;
@@ -250,7 +251,8 @@ impl Act<'_> {
         let began = Instant::now();
         loop {
             self.goes_on()?;
-            let standing = status::look(self.replicas.cluster(), &self.asks)?;
+            let mut standings = status::look(self.replicas.cluster(), &self.asks)?;
+            let standing = standings.pop().expect("a cluster has a group");
             if good(&standing)
                 && let Some(leader) = standing.leader
             {

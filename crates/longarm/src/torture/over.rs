@@ -1,0 +1,92 @@
+//! How processes reach each other, and what can be cut between them.
+
+use std::net::SocketAddr;
+
+use longarm_client::Topology;
+use longarm_fabric::Address;
+use longarm_server::Member;
+
+use super::bridge::Bridge;
+use super::fault::Cables;
+use super::relay::{Network, free_ports};
+use crate::cluster::Cluster;
+use crate::output::Failure;
+use crate::processes::{Plan, Replicas};
+
+/// How processes reach each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// By shared memory.
+    Shm,
+    /// By TCP.
+    Tcp,
+    /// By TCP, through relays that can be cut.
+    Relays,
+    /// By RDMA: the device of each replica, and where it listens.
+    Verbs(Vec<(String, Address)>),
+}
+
+impl Over {
+    /// For people.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Over::Shm => "shm",
+            Over::Tcp => "tcp",
+            Over::Relays => "tcp, through relays",
+            Over::Verbs(_) => "verbs",
+        }
+    }
+}
+
+/// Replicas that are to be started, what can be cut between them, and where clients reach them.
+pub fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Topology), Failure> {
+    match over {
+        Over::Shm | Over::Tcp => {
+            if *over == Over::Tcp {
+                plan.listen = Some(local(&free_ports(plan.count)?));
+            }
+            let replicas = Replicas::draw(plan)?;
+            let topology = replicas.cluster().topology();
+            Ok((replicas, Cables::None, topology))
+        }
+        Over::Relays => {
+            let ports = free_ports(plan.count)?;
+            plan.listen = Some(local(&ports));
+            let network = Network::new(plan.count);
+            let mut replicas = Replicas::draw(plan)?;
+            let topology = lay(&network, &mut replicas, &ports)?;
+            Ok((replicas, Cables::Relays(network), topology))
+        }
+        Over::Verbs(devices) => {
+            let (names, addresses): (Vec<_>, Vec<_>) = devices.iter().cloned().unzip();
+            let bridge = Bridge::of(&names)?;
+            bridge.mend()?;
+            (plan.listen, plan.devices) = (Some(addresses), names);
+            let replicas = Replicas::draw(plan)?;
+            let topology = replicas.cluster().topology();
+            Ok((replicas, Cables::Bridge(bridge), topology))
+        }
+    }
+}
+
+/// Addresses of this machine alone.
+fn local(ports: &[u16]) -> Vec<Address> {
+    ports.iter().map(|port| Address::Tcp(format!("127.0.0.1:{port}"))).collect()
+}
+
+/// Lays a way to each replica. Gives their groups as all others are to find them.
+fn lay(network: &Network, replicas: &mut Replicas, ports: &[u16]) -> Result<Topology, Failure> {
+    let own = replicas.cluster().nodes.clone();
+    let way = |(member, port): (&Member, &u16)| {
+        let at = network.way(member.node.0, SocketAddr::from(([127, 0, 0, 1], *port)))?;
+        Ok(Member { address: Address::Tcp(at.to_string()), ..member.clone() })
+    };
+    let seen: Vec<Member> = own.iter().zip(ports).map(way).collect::<Result<_, Failure>>()?;
+    for (at, member) in own.iter().enumerate() {
+        let mut members = seen.clone();
+        // It listens where it is.
+        members[at] = member.clone();
+        replicas.see_others_at(member.node, members)?;
+    }
+    Ok(Cluster { nodes: seen, ..replicas.cluster().clone() }.topology())
+}
