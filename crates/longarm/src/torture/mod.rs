@@ -1,7 +1,8 @@
 //! Groups of replicas as processes, struck by one fault after the other, while clients note what they see.
 //!
 //! [`fault`] is what can happen, [`over`] how processes reach each other: [`relay`] is a network whose
-//! cables can be pulled, [`bridge`] one of RDMA devices; [`client`] is who notes, [`names`] of which keys,
+//! cables can be pulled, [`bridge`] one of RDMA devices; [`who`] made a connection the kernel says.
+//! [`client`] is who notes, [`names`] of which keys,
 //! [`stage`] what the threads share, [`held`] what processes hold, [`report`] what came of it. Every process
 //! has a replica of every group.
 //!
@@ -18,6 +19,7 @@ mod over;
 mod relay;
 mod report;
 mod stage;
+mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

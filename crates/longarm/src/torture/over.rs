@@ -52,7 +52,7 @@ pub fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Topol
         Over::Relays => {
             let ports = free_ports(plan.count)?;
             plan.listen = Some(local(&ports));
-            let network = Network::new(plan.count);
+            let network = Network::new(plan.count)?;
             let mut replicas = Replicas::draw(plan)?;
             let topology = lay(&network, &mut replicas, &ports)?;
             Ok((replicas, Cables::Relays(network), topology))

@@ -1,19 +1,20 @@
 //! The network between processes on one machine, with cables that can be pulled.
 //!
-//! Everybody reaches a node through a listener that hands on what comes, byte for byte. Who connected, the
-//! kernel says: which process has the socket at the other end. So nobody needs to be root, and each direction
-//! between two parties can be cut for itself. What is cut is held, and goes on when the cut is mended, as
-//! TCP's retransmission would have it; a reset drops it.
+//! Everybody reaches a node through a listener that hands on what comes, byte for byte, once the kernel has
+//! said who connected ([`super::who`]). So each direction between two parties can be cut for itself. What is
+//! cut is held, and goes on when the cut is mended, as TCP's retransmission would have it; a reset drops it.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use longarm_host::Mutex;
 
+use super::who::Sockets;
 use crate::output::{Exit, Failure};
 
 /// Bytes handed on at once.
@@ -22,18 +23,28 @@ const PIECE: usize = 64 << 10;
 const LOOK: Duration = Duration::from_millis(1);
 /// Bound on reaching the process behind a relay.
 const CONNECT: Duration = Duration::from_secs(1);
+/// Most connections of which it is not known yet who made them; more wait to be accepted.
+const UNKNOWN_MAX: usize = 1024;
 
 /// Whose bytes they are: a node's number, or 0 for all clients.
 pub type Party = u8;
 
 /// All relays of a run.
 pub struct Network {
-    parties: usize,
     listening: Mutex<Vec<SocketAddr>>,
+    arrivals: SyncSender<Arrival>,
     shared: Arc<Shared>,
 }
 
+/// A connection that was made to a relay.
+struct Arrival {
+    near: TcpStream,
+    /// To whom, and where that is.
+    to: (Party, SocketAddr),
+}
+
 struct Shared {
+    parties: usize,
     /// By sender and receiver.
     cut: Vec<AtomicBool>,
     /// Processes of the nodes; all others are clients.
@@ -56,13 +67,17 @@ fn system(what: &str, error: &std::io::Error) -> Failure {
 
 impl Network {
     /// For nodes 1 to `nodes`, and clients.
-    pub fn new(nodes: u8) -> Network {
+    pub fn new(nodes: u8) -> Result<Network, Failure> {
         let parties = usize::from(nodes) + 1;
         let cut = (0..parties * parties).map(|_| AtomicBool::new(false)).collect();
         let (number, ended) = (AtomicU64::new(0), AtomicBool::new(false));
         let (processes, open) = (Mutex::default(), Mutex::default());
-        let shared = Arc::new(Shared { cut, processes, open, number, ended });
-        Network { parties, listening: Mutex::default(), shared }
+        let shared = Arc::new(Shared { parties, cut, processes, open, number, ended });
+        let (arrivals, arrived) = sync_channel(UNKNOWN_MAX);
+        let known = shared.clone();
+        let thread = std::thread::Builder::new().name("relay-who".into());
+        thread.spawn(move || known.serve(&arrived)).map_err(|error| system("have a thread", &error))?;
+        Ok(Network { listening: Mutex::default(), arrivals, shared })
     }
 
     /// A node has this process now.
@@ -74,7 +89,7 @@ impl Network {
     pub fn way(&self, to: Party, target: SocketAddr) -> Result<SocketAddr, Failure> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| system("listen", &error))?;
         let address = listener.local_addr().map_err(|error| system("say where it listens", &error))?;
-        let (shared, parties) = (self.shared.clone(), self.parties);
+        let (shared, arrivals) = (self.shared.clone(), self.arrivals.clone());
         let accept = move || {
             for near in listener.incoming() {
                 // Acquire: pairs with the Release in `drop`.
@@ -82,7 +97,11 @@ impl Network {
                     return;
                 }
                 // A connection that fails is one that its maker makes again.
-                let _ = near.and_then(|near| shared.join(to, parties, near, target));
+                if let Ok(near) = near
+                    && arrivals.send(Arrival { near, to: (to, target) }).is_err()
+                {
+                    return;
+                }
             }
         };
         self.listening.lock().push(address);
@@ -93,7 +112,7 @@ impl Network {
     /// Cuts, or mends, what one party says to another.
     pub fn cut(&self, (from, to): (Party, Party), cut: bool) {
         // Relaxed: a flag; what is under way when it changes may be either.
-        self.shared.cut[usize::from(from) * self.parties + usize::from(to)].store(cut, Ordering::Relaxed);
+        self.shared.cut[self.shared.way(from, to)].store(cut, Ordering::Relaxed);
     }
 
     /// Mends everything.
@@ -120,6 +139,10 @@ impl Drop for Network {
 }
 
 impl Shared {
+    fn way(&self, from: Party, to: Party) -> usize {
+        usize::from(from) * self.parties + usize::from(to)
+    }
+
     fn end(&self, which: impl Fn((Party, Party)) -> bool) {
         for line in self.open.lock().values().filter(|line| which(line.between)) {
             for end in [&line.near, &line.far] {
@@ -129,75 +152,66 @@ impl Shared {
         }
     }
 
+    /// Lays lines for connections, of as many at once as there are, until there can be no more.
+    fn serve(self: &Arc<Shared>, arrived: &Receiver<Arrival>) {
+        while let Ok(first) = arrived.recv() {
+            let arrivals: Vec<Arrival> = std::iter::once(first).chain(arrived.try_iter()).collect();
+            let processes = self.processes.lock().clone();
+            let Ok(sockets) = Sockets::look(&processes) else { continue };
+            for Arrival { near, to } in arrivals {
+                let ports = near.peer_addr().and_then(|peer| Ok((peer.port(), near.local_addr()?.port())));
+                let from = ports.ok().and_then(|(port, other)| sockets.party(port, other));
+                let Some(from) = from else { continue };
+                let shared = self.clone();
+                let thread = std::thread::Builder::new().name("relay".into());
+                // One that fails is one that its maker makes again.
+                let _ = thread.spawn(move || shared.join(from, to, near));
+            }
+        }
+    }
+
     fn join(
         self: &Arc<Shared>,
-        to: Party,
-        parties: usize,
+        from: Party,
+        (to, target): (Party, SocketAddr),
         near: TcpStream,
-        target: SocketAddr,
     ) -> std::io::Result<()> {
-        let from = self.party_at(near.peer_addr()?.port(), near.local_addr()?.port())?;
         let far = TcpStream::connect_timeout(&target, CONNECT)?;
         for end in [&near, &far] {
             end.set_nodelay(true)?;
         }
-        let at = |from: Party, to: Party| usize::from(from) * parties + usize::from(to);
         // Relaxed: a number that nobody else has.
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let line = Line { between: (from, to), near: near.try_clone()?, far: far.try_clone()? };
         self.open.lock().insert(number, line);
-        self.hand_on((number, at(from, to)), near.try_clone()?, far.try_clone()?)?;
-        self.hand_on((number, at(to, from)), far, near)
+        let (there, back) = (self.way(from, to), self.way(to, from));
+        let (shared, ends) = (self.clone(), (far.try_clone()?, near.try_clone()?));
+        let thread = std::thread::Builder::new().name("relay".into());
+        thread.spawn(move || shared.hand_on((number, back), ends))?;
+        self.hand_on((number, there), (near, far));
+        Ok(())
     }
 
-    /// Whose socket it is that is bound to `port` and connected to `other`.
-    fn party_at(&self, port: u16, other: u16) -> std::io::Result<Party> {
-        let sockets = std::fs::read_to_string("/proc/net/tcp")?;
-        let (near, far) = (format!(":{port:04X}"), format!(":{other:04X}"));
-        // sl, local, remote, state, queues, timer, retransmissions, uid, timeout, inode.
-        let socket = sockets.lines().find_map(|line| {
-            let fields: Vec<&str> = line.split_whitespace().collect();
-            let ours = fields.get(1)?.ends_with(&near) && fields.get(2)?.ends_with(&far);
-            if ours { fields.get(9).map(|inode| format!("socket:[{inode}]")) } else { None }
-        });
-        let Some(socket) = socket else { return Err(std::io::ErrorKind::NotConnected.into()) };
-        let processes = self.processes.lock().clone();
-        let has = |process: u32| {
-            let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
-            open.filter_map(|entry| std::fs::read_link(entry.path()).ok())
-                .any(|link| link.to_str() == Some(&socket))
-        };
-        Ok(processes.into_iter().find(|(_, process)| has(*process)).map_or(0, |(node, _)| node))
-    }
-
-    fn hand_on(
-        self: &Arc<Shared>,
-        (number, cut): (u64, usize),
-        mut from: TcpStream,
-        mut to: TcpStream,
-    ) -> std::io::Result<()> {
-        let shared = self.clone();
-        let body = move || {
-            let mut bytes = vec![0; PIECE];
-            // Relaxed: as in `cut`.
-            let hold = || {
-                while shared.cut[cut].load(Ordering::Relaxed) && !shared.ended.load(Ordering::Relaxed) {
-                    std::thread::park_timeout(LOOK);
-                }
-            };
-            while let Ok(len @ 1..) = from.read(&mut bytes) {
-                hold();
-                if to.write_all(&bytes[..len]).is_err() {
-                    break;
-                }
+    /// Until one of the two ends it.
+    fn hand_on(&self, (number, cut): (u64, usize), (mut from, mut to): (TcpStream, TcpStream)) {
+        let mut bytes = vec![0; PIECE];
+        // Relaxed: as in `cut`.
+        let hold = || {
+            while self.cut[cut].load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
+                std::thread::park_timeout(LOOK);
             }
-            // Also that it ended is not told while the way is cut.
-            hold();
-            let _ = to.shutdown(Shutdown::Both);
-            let _ = from.shutdown(Shutdown::Both);
-            shared.open.lock().remove(&number);
         };
-        std::thread::Builder::new().name("relay".into()).spawn(body).map(|_| ())
+        while let Ok(len @ 1..) = from.read(&mut bytes) {
+            hold();
+            if to.write_all(&bytes[..len]).is_err() {
+                break;
+            }
+        }
+        // Also that it ended is not told while the way is cut.
+        hold();
+        let _ = to.shutdown(Shutdown::Both);
+        let _ = from.shutdown(Shutdown::Both);
+        self.open.lock().remove(&number);
     }
 }
 
@@ -244,7 +258,7 @@ mod tests {
 
     #[test]
     fn who_is_no_node_is_a_client() {
-        let network = Network::new(2);
+        let network = Network::new(2).expect("a network");
         network.learn(1, 1);
         let way = network.way(2, echo()).expect("a way");
         let mut stream = TcpStream::connect(way).expect("connected");
@@ -258,7 +272,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_comes_later_and_what_is_reset_never() {
-        let network = Network::new(2);
+        let network = Network::new(2).expect("a network");
         network.learn(1, std::process::id());
         let way = network.way(2, echo()).expect("a way");
         let mut stream = TcpStream::connect(way).expect("connected");
