@@ -41,23 +41,26 @@ impl StartSet {
     }
 }
 
-/// The start set of `term`, from the leader's own report and those of others; `None` if the leader is not
-/// among the replicas of the highest sync term: it may not lead now.
+/// The start set of `term`, from the leader's own report and those of others.
+///
+/// # Errors
+/// The leader may not lead now; one who may, by these reports. It is not among the replicas of the highest
+/// sync term, or one of these let go of segments that it did not: newer entries made them needless, and
+/// whoever has them still may hold the old without the new (a delete, say, that is stored nowhere any more).
 pub(crate) fn start_set(
     term: Term,
     (me, own): (NodeId, &Report),
     others: &[(NodeId, Report)],
-) -> Option<StartSet> {
+) -> Result<StartSet, NodeId> {
+    let any = Mutant::GatherAny.is_on();
+    let rank = |report: &Report| (if any { Term::ZERO } else { report.sync }, report.reclaimed);
+    if let Some((node, best)) = others.iter().max_by_key(|(_, report)| rank(report))
+        && rank(best) > rank(own)
+    {
+        return Err(*node);
+    }
     let base = others.iter().map(|(_, report)| report.sync).fold(own.sync, Term::max);
-    if own.sync != base && !Mutant::GatherAny.is_on() {
-        return None;
-    }
-    let of_base = || others.iter().filter(|(_, report)| report.sync == base || Mutant::GatherAny.is_on());
-    // What one of them let go of, newer entries made needless; whoever did not may hold the old without the
-    // new (a delete, say, that is stored nowhere any more).
-    if of_base().any(|(_, report)| report.reclaimed > own.reclaimed) {
-        return None;
-    }
+    let of_base = || others.iter().filter(|(_, report)| report.sync == base || any);
     let streams = of_base().map(|(_, report)| report.streams.len()).fold(own.streams.len(), usize::max);
     let own: Vec<_> =
         (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
@@ -68,7 +71,7 @@ pub(crate) fn start_set(
             _ => best,
         })
     };
-    Some(StartSet { term, base, cuts: (0..streams).map(cut).collect(), own, mixed: false })
+    Ok(StartSet { term, base, cuts: (0..streams).map(cut).collect(), own, mixed: false })
 }
 
 #[cfg(test)]
@@ -92,8 +95,11 @@ mod tests {
         assert_eq!(set.own.len(), 3);
         let mut other = report(3, &[2]);
         other.reclaimed = 1;
-        assert_eq!(start_set(term, (NodeId(1), &own), &[(NodeId(2), other)]), None);
-        let behind = report(2, &[4]);
-        assert_eq!(start_set(term, (NodeId(1), &behind), &others), None);
+        let [one, two] = [(NodeId(2), other), (NodeId(3), report(3, &[4]))];
+        assert_eq!(start_set(term, (NodeId(1), &own), &[one.clone(), two.clone()]), Err(NodeId(2)));
+        assert_eq!(start_set(term, (NodeId(1), &own), &[two, one]), Err(NodeId(2)));
+        let mut behind = report(2, &[4]);
+        behind.reclaimed = 9;
+        assert_eq!(start_set(term, (NodeId(1), &behind), &others), Err(NodeId(2)), "of another sync term");
     }
 }

@@ -478,16 +478,15 @@ impl Machine {
             return;
         }
         match start_set(self.promised, (me, own), reports) {
-            Some(start) => {
+            Ok(start) => {
                 let start = StartSet { mixed: self.mixed, ..start };
                 self.role = Role::Installing { start: start.clone() };
                 todo.push(Action::Install(start));
             }
-            // One of those of the highest sync term is to stand. They rest for an election, having reported;
-            // and so do others, which may not lead either and could stand before them again and again.
-            None => {
-                let highest = reports.iter().max_by_key(|(_, report)| report.sync);
-                todo.extend(highest.map(|&(node, _)| Action::Ask(node, Ask::Stand { term: self.promised })));
+            // One who may lead is to stand. It rests for an election, having reported; and so do others,
+            // which may not lead either and could stand before it again and again.
+            Err(node) => {
+                todo.push(Action::Ask(node, Ask::Stand { term: self.promised }));
                 self.rest(self.timing.election + self.timing.suspect, now);
             }
         }

@@ -200,6 +200,32 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
 
+/// Of four replicas of one sync term one had let go of segments, so only it could lead (the simulator,
+/// `group-changes-all`, seed 61060). The two others that were left asked each other to stand, for ever.
+#[test]
+fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
+    let (mine, sync) = (term(2, NodeId(0)), term(1, LEADER));
+    let report = |reclaimed| Report { sync, reclaimed, streams: Vec::new() };
+    for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
+        let four = (NodeId(0), members(&[0, 1, 2, 3]));
+        let mut machine = Machine::new(four, TIMING, sync, Some(sync), 7, ms(0));
+        tell(&mut machine, ms(500), Event::Tick(Beat::default()));
+        for node in [LEADER, OTHER] {
+            tell(&mut machine, ms(500), Event::Answered(node, Answer::Canvassed { term: mine, yes: true }));
+        }
+        tell(&mut machine, ms(500), Event::Promised(mine));
+        tell(&mut machine, ms(501), Event::Tick(Beat::default()));
+        tell(&mut machine, ms(501), Event::Surveyed(report(0)));
+        let reports =
+            |node| Answer::Report { term: mine, report: report(if node == LEADER { 109 } else { 0 }) };
+        assert_eq!(tell(&mut machine, ms(501), Event::Answered(first, reports(first))), []);
+        assert_eq!(
+            tell(&mut machine, ms(501), Event::Answered(second, reports(second))),
+            [Action::Ask(LEADER, Ask::Stand { term: mine })]
+        );
+    }
+}
+
 /// Where only the third of three sync terms could lead, the two others took turns to stand, each having
 /// rested as long as the third.
 #[test]
