@@ -14,6 +14,7 @@ use super::demo::data::small_item;
 use super::load::send::{Sender, Sending};
 use super::value::{duration, size};
 use crate::config::Config;
+use crate::config::check::WORKERS_MAX;
 use crate::config::units::show_duration;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
@@ -82,8 +83,6 @@ pub struct Args {
     pub times: Times,
 }
 
-/// Most threads of a node that execute writes.
-const WORKERS_MAX: u16 = 64;
 /// The first replica's port on its device, over RDMA.
 const PORT: u16 = 7301;
 
@@ -170,7 +169,7 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         let text = format!("{}: there is no network to cut like this over {}", kind.what(), over.name());
         return Err(Failure::new(Exit::Usage, text).hint("add --transport tcp"));
     }
-    if u16::from(args.replica_workers) * u16::from(args.groups) > WORKERS_MAX {
+    if usize::from(args.replica_workers) * usize::from(args.groups) > WORKERS_MAX {
         let (workers, groups) = (args.replica_workers, args.groups);
         let text =
             format!("--replica-workers {workers} of each of --groups {groups}: a node has {WORKERS_MAX}");

@@ -13,7 +13,8 @@ use super::{Config, Eviction};
 pub const MEMORY_MIN: u64 = 16 << 20;
 const RING_MIN: u64 = 16 << 10;
 const RING_MAX: u64 = 64 << 20;
-const WORKERS_MAX: usize = 64;
+/// Most threads of a server that execute writes.
+pub const WORKERS_MAX: usize = 64;
 const LEASE_MIN_MS: u128 = 1;
 const LEASE_MAX_MS: u128 = 60_000;
 const SPIN_US_MAX: u64 = 1_000_000;
