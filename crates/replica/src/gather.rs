@@ -53,13 +53,15 @@ pub(crate) fn start_set(
     others: &[(NodeId, Report)],
 ) -> Result<StartSet, NodeId> {
     let any = Mutant::GatherAny.is_on();
-    let rank = |report: &Report| (if any { Term::ZERO } else { report.sync }, report.reclaimed);
+    let rank = |report: &Report| (report.sync, report.reclaimed);
     if let Some((node, best)) = others.iter().max_by_key(|(_, report)| rank(report))
         && rank(best) > rank(own)
+        && !any
     {
         return Err(*node);
     }
-    let base = others.iter().map(|(_, report)| report.sync).fold(own.sync, Term::max);
+    // Nobody's is higher.
+    let base = own.sync;
     let of_base = || others.iter().filter(|(_, report)| report.sync == base || any);
     let streams = of_base().map(|(_, report)| report.streams.len()).fold(own.streams.len(), usize::max);
     let own: Vec<_> =
