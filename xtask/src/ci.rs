@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::{optimised, rdma};
+use crate::builds::{QUICKLY_BUILT, as_from_shell};
+use crate::rdma;
 
 /// One named check.
 struct Step {
@@ -42,7 +43,7 @@ const STEPS: &[Step] = &[
     Step {
         // The crates whose races and copies look different when optimised.
         more: &["-p=longarm-memory", "-p=longarm-store", "-p=longarm-index", "-p=longarm-fabric"],
-        env: optimised::QUICKLY_BUILT,
+        env: QUICKLY_BUILT,
         ..cargo("release", &["test", "--release", "--no-fail-fast"])
     },
     // What CI has of the specifications: all mutants, and instances that take seconds.
@@ -97,7 +98,7 @@ fn without<'a>(args: &[&'a str]) -> Result<Vec<&'a str>, String> {
 /// Runs one step; its stdout is shown and searched for the test harness's result lines.
 fn execute(root: &Path, step: &Step) -> Result<Outcome, String> {
     let start = Instant::now();
-    let mut child = Command::new(step.program)
+    let mut child = as_from_shell(step.program)
         .args(step.args)
         .args(step.more)
         .envs(step.env.iter().copied())

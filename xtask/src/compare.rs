@@ -2,7 +2,8 @@
 //! all started for it and ended after it, all in memory. What follows goes to `longarm bench`.
 
 use std::path::Path;
-use std::process::Command;
+
+use crate::builds::cargo;
 
 /// With what speaks to etcd, which the program that ships has not.
 const BUILD: &[&str] = &["run", "--quiet", "--release", "--package", "longarm", "--features", "etcd", "--"];
@@ -22,7 +23,7 @@ const BENCH: &[&str] = &[
 
 /// Measures; `Ok(true)` if every answer was right.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
-    let mut command = Command::new("cargo");
+    let mut command = cargo();
     command.args(BUILD).args(BENCH).args(args).current_dir(root);
     let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
     Ok(status.success())

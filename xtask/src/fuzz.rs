@@ -6,6 +6,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::builds::as_from_shell;
+
 /// Longest input: every target does a bounded amount of work with it.
 const INPUT_MAX: &str = "-max_len=4096";
 const SECONDS: u64 = 60;
@@ -77,7 +79,7 @@ fn parse<'a>(args: &[&str], all: &'a [String]) -> Result<(Vec<&'a str>, u64), St
 
 /// `rustup run nightly`: a plain `+nightly` is only known to rustup's own cargo.
 fn nightly(program: &str) -> Command {
-    let mut command = Command::new("rustup");
+    let mut command = as_from_shell("rustup");
     command.args(["run", "nightly", program]).env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
     command
 }

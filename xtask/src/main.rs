@@ -1,10 +1,10 @@
 //! `cargo x`: the checks of the workspace in one program. `cargo x help` lists them.
 
 mod bindings;
+mod builds;
 mod ci;
 mod compare;
 mod fuzz;
-mod optimised;
 mod rdma;
 mod sim;
 mod soak;

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Instant;
 
+use crate::builds::cargo;
+
 /// Packages with such tests, and which of their tests those are (the rest runs everywhere).
 const SUITES: &[Suite] = &[
     Suite { package: "longarm-ibverbs", program: "device", filter: "" },
@@ -82,7 +84,7 @@ fn verdict(status: ExitStatus) -> String {
 
 /// Builds all suites; what cargo says of it.
 fn build(root: &Path) -> Result<String, String> {
-    let mut command = Command::new("cargo");
+    let mut command = cargo();
     command.args(["test", "--no-run", "--lib"]).args(CHOICE);
     for suite in SUITES.iter().filter(|suite| !suite.program.starts_with("longarm_")) {
         command.args(["--test", suite.program]);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::optimised::quickly_built;
+use crate::builds::{cargo, quickly_built};
 
 /// Seeds of each scenario that CI always runs, and how many new ones: about three minutes on two cores.
 const FIXED: &str = "0..14";
@@ -49,8 +49,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     }
 }
 
-fn cargo(root: &Path) -> Command {
-    let mut command = Command::new("cargo");
+fn simulator(root: &Path) -> Command {
+    let mut command = cargo();
     command.args(["run", "--quiet", "--release", "--package", "longarm-sim"]).current_dir(root);
     command
 }
@@ -60,13 +60,13 @@ fn status(command: &mut Command) -> Result<bool, String> {
 }
 
 fn simulate(root: &Path, args: &[&str]) -> Result<bool, String> {
-    status(cargo(root).arg("--").args(args))
+    status(simulator(root).arg("--").args(args))
 }
 
 /// The simulator with this fault, or with none. Of its own, so that nothing that ships is ever linked with
 /// faults; built in a hurry.
 fn with_mutants(root: &Path, mutant: &str) -> Command {
-    let mut command = cargo(root);
+    let mut command = simulator(root);
     command.args(["--features", "mutants", "--target-dir", "target/mutants", "--"]);
     quickly_built(&mut command).env("LONGARM_MUTANT", mutant);
     command

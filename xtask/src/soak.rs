@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::builds::cargo;
+
 /// Client processes at once: half of them read, half of them also write.
 const CLIENTS: usize = 4;
 /// The first part of the run, after which memory must not grow.
@@ -41,8 +43,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
         ["--seconds", n] => n.parse::<u64>().map_err(|_| format!("{n} is no number of seconds"))?,
         _ => return Err("usage: cargo x soak [--seconds N]".into()),
     };
-    let built =
-        Command::new("cargo").args(["build", "--release", "-p", "longarm"]).current_dir(root).status();
+    let built = cargo().args(["build", "--release", "-p", "longarm"]).current_dir(root).status();
     if !built.map_err(|e| format!("cargo: {e}"))?.success() {
         return Ok(false);
     }

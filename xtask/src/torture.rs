@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::optimised::quickly_built;
+use crate::builds::{cargo, quickly_built};
 use crate::rdma::in_machine;
 
 /// How long CI does it, over each transport.
@@ -30,11 +30,11 @@ const MARGIN: u32 = 600;
 
 /// Runs it; `Ok(true)` if every answer was explained. `--ci`: a short one over each transport.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
-    let mut cargo = Command::new("cargo");
+    let mut build = cargo();
     if args == ["--ci"] {
-        quickly_built(&mut cargo);
+        quickly_built(&mut build);
     }
-    let built = cargo.args(["build", "--release", "-p", "longarm"]).current_dir(root).status();
+    let built = build.args(["build", "--release", "-p", "longarm"]).current_dir(root).status();
     if !built.map_err(|error| format!("cannot run cargo: {error}"))?.success() {
         return Ok(false);
     }
