@@ -1,16 +1,12 @@
 //! How other programs are called that build: cargo above all.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Optimised builds for checks, nearly as fast as those that ship, are made in half the time when cargo is
 /// told this.
 pub const QUICKLY_BUILT: &[(&str, &str)] =
     &[("CARGO_PROFILE_RELEASE_LTO", "off"), ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")];
-
-/// Tells this cargo.
-pub fn quickly_built(command: &mut Command) -> &mut Command {
-    command.envs(QUICKLY_BUILT.iter().copied())
-}
 
 /// A program, called as a shell would: without what `cargo run` told us of our own package. Build scripts
 /// look at that (`ring` does), so a build by us and one by hand would each undo the other.
@@ -28,6 +24,22 @@ pub fn as_from_shell(program: &str) -> Command {
 /// That, of cargo.
 pub fn cargo() -> Command {
     as_from_shell("cargo")
+}
+
+/// Runs cargo; whether it was content.
+pub fn status(cargo: &mut Command) -> Result<bool, String> {
+    Ok(cargo.status().map_err(|error| format!("cannot run cargo: {error}"))?.success())
+}
+
+/// Builds the program, optimised, with these variables; where it is, if it builds.
+pub fn longarm(root: &Path, env: &[(&str, &str)]) -> Result<Option<PathBuf>, String> {
+    let mut build = cargo();
+    build.args(["build", "--release", "-p", "longarm"]).envs(env.iter().copied()).current_dir(root);
+    if !status(&mut build)? {
+        return Ok(None);
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    Ok(Some(target.join("release/longarm")))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::builds::cargo;
+use crate::builds::{cargo, status};
 
 /// With what speaks to etcd, which the program that ships has not.
 const BUILD: &[&str] = &["run", "--quiet", "--release", "--package", "longarm", "--features", "etcd", "--"];
@@ -23,8 +23,5 @@ const BENCH: &[&str] = &[
 
 /// Measures; `Ok(true)` if every answer was right.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
-    let mut command = cargo();
-    command.args(BUILD).args(BENCH).args(args).current_dir(root);
-    let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
-    Ok(status.success())
+    status(cargo().args(BUILD).args(BENCH).args(args).current_dir(root))
 }

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::builds::as_from_shell;
+use crate::builds::{as_from_shell, status};
 
 /// Longest input: every target does a bounded amount of work with it.
 const INPUT_MAX: &str = "-max_len=4096";
@@ -108,8 +108,7 @@ fn build(fuzz: &Path, host: &str, chosen: &[&str]) -> Result<PathBuf, String> {
         command.args(["--bin", name]);
     }
     command.env("RUSTFLAGS", RUSTFLAGS).env_remove("CARGO_ENCODED_RUSTFLAGS");
-    let status = command.status().map_err(|error| format!("cannot run cargo: {error}"))?;
-    if !status.success() {
+    if !status(&mut command)? {
         return Err("the fuzz targets do not build (they need a C++ compiler for libFuzzer)".into());
     }
     // A relative directory is one below the folder that cargo ran in.

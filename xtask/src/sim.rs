@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::builds::{cargo, quickly_built};
+use crate::builds::{QUICKLY_BUILT, cargo, status};
 
 /// Seeds of each scenario that CI always runs, and how many new ones: about three minutes on two cores.
 const FIXED: &str = "0..14";
@@ -55,10 +55,6 @@ fn simulator(root: &Path) -> Command {
     command
 }
 
-fn status(command: &mut Command) -> Result<bool, String> {
-    Ok(command.status().map_err(|error| format!("cannot run cargo: {error}"))?.success())
-}
-
 fn simulate(root: &Path, args: &[&str]) -> Result<bool, String> {
     status(simulator(root).arg("--").args(args))
 }
@@ -68,7 +64,7 @@ fn simulate(root: &Path, args: &[&str]) -> Result<bool, String> {
 fn with_mutants(root: &Path, mutant: &str) -> Command {
     let mut command = simulator(root);
     command.args(["--features", "mutants", "--target-dir", "target/mutants", "--"]);
-    quickly_built(&mut command).env("LONGARM_MUTANT", mutant);
+    command.envs(QUICKLY_BUILT.iter().copied()).env("LONGARM_MUTANT", mutant);
     command
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::builds::cargo;
+use crate::builds;
 
 /// Client processes at once: half of them read, half of them also write.
 const CLIENTS: usize = 4;
@@ -43,12 +43,8 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
         ["--seconds", n] => n.parse::<u64>().map_err(|_| format!("{n} is no number of seconds"))?,
         _ => return Err("usage: cargo x soak [--seconds N]".into()),
     };
-    let built = cargo().args(["build", "--release", "-p", "longarm"]).current_dir(root).status();
-    if !built.map_err(|e| format!("cargo: {e}"))?.success() {
-        return Ok(false);
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    soak(&target.join("release/longarm"), Duration::from_secs(seconds.max(20)))
+    let Some(program) = builds::longarm(root, &[])? else { return Ok(false) };
+    soak(&program, Duration::from_secs(seconds.max(20)))
 }
 
 fn soak(longarm: &Path, time: Duration) -> Result<bool, String> {

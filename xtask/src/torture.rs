@@ -2,10 +2,10 @@
 //! see (`longarm torture`, optimised). `--seconds N` is how long; what else follows goes to that program.
 //! Over verbs it happens in a virtual machine with RDMA devices, at times that such a machine can keep.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use crate::builds::{cargo, quickly_built};
+use crate::builds::{QUICKLY_BUILT, longarm};
 use crate::rdma::in_machine;
 
 /// How long CI does it, over each transport.
@@ -30,17 +30,10 @@ const MARGIN: u32 = 600;
 
 /// Runs it; `Ok(true)` if every answer was explained. `--ci`: a short one over each transport.
 pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
-    let mut build = cargo();
-    if args == ["--ci"] {
-        quickly_built(&mut build);
-    }
-    let built = build.args(["build", "--release", "-p", "longarm"]).current_dir(root).status();
-    if !built.map_err(|error| format!("cannot run cargo: {error}"))?.success() {
-        return Ok(false);
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
+    let env = if args == ["--ci"] { QUICKLY_BUILT } else { &[] };
+    let Some(program) = longarm(root, env)? else { return Ok(false) };
     let torture = |args: &[String]| -> Result<bool, String> {
-        let status = Command::new(target.join("release/longarm")).arg("torture").args(args).status();
+        let status = Command::new(&program).arg("torture").args(args).status();
         Ok(status.map_err(|error| format!("cannot run longarm: {error}"))?.success())
     };
     if let ["--ci"] = args {
@@ -54,7 +47,6 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     let words = translated(args)?;
     if words.windows(2).any(|pair| pair == ["--transport", "verbs"]) {
         let (seconds, words) = emulated(words)?;
-        let program = target.join("release/longarm");
         let script =
             format!("LONGARM_VERBS_DEVICE=rxe0 exec '{}' torture {}", program.display(), words.join(" "));
         return Ok(in_machine(seconds + MARGIN, &script)?.success());
