@@ -300,7 +300,11 @@ impl Arena {
             // A survey names places of whole entries only.
             if let Ok(found) = survey(memory, self.store.sums(), Term::ZERO, &[0, 3], &Settled::default()) {
                 for stream in &found.streams {
-                    let places = stream.tail.iter().map(|(_, place)| place).chain(&stream.beyond);
+                    let places = stream
+                        .tail
+                        .iter()
+                        .map(|(_, place)| place)
+                        .chain(stream.beyond.iter().map(|(_, place)| place));
                     for EntryPlace { offset, .. } in places {
                         assert!(self.known.contains_key(offset) || made.contains(offset), "{offset:#x}");
                     }

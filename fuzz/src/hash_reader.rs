@@ -8,9 +8,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longarm_base::{Csn, Nanos, UnixMillis};
-use longarm_index::control::geometry;
-use longarm_index::control::layout::{GEOMETRY, GEOMETRY_WORDS};
+use longarm_base::{Csn, UnixMillis};
+use longarm_index::control::layout::{GEOMETRY, GEOMETRY_WORDS, MAGIC, beat};
+use longarm_index::control::{HEARTBEAT_PLACE, geometry};
 use longarm_index::hash::{
     Discipline, Entries, EntryRef, Geometry, Look, Moved, Options, Owner, Record, Search, SlotKind, Step,
     Table, items, verify,
@@ -154,6 +154,15 @@ fn search(
     let mut read_at = 0;
     for _ in 0..READS_MAX {
         match step {
+            // The epoch, which has grown or not.
+            Step::Read(place) if place == HEARTBEAT_PLACE => {
+                let mut line = [0; 64];
+                let epoch = geometry.epoch + u64::from(input.u8() & 1);
+                line[beat::MAGIC as usize..][..8].copy_from_slice(&MAGIC.to_le_bytes());
+                line[beat::EPOCH as usize..][..8].copy_from_slice(&epoch.to_le_bytes());
+                step = search.feed(key, &line, geometry, &SumKey::new(SUMS));
+                assert_eq!(step, if epoch == geometry.epoch { Step::Absent } else { Step::Stale });
+            }
             Step::Read(place) => {
                 let inside = place.end().is_some_and(|end| end <= memory.bytes());
                 assert!(inside && place.offset.is_multiple_of(8) && place.len.is_multiple_of(8), "{place:?}");
@@ -181,7 +190,7 @@ fn search(
                 assert!(again.is_some_and(same), "a repeat GET sees something else: {again:?}");
                 return step;
             }
-            Step::Entry { .. } | Step::Absent | Step::Torn | Step::Stale => return step,
+            Step::Entry { .. } | Step::Absent | Step::Ask | Step::Torn | Step::Stale => return step,
         }
     }
     panic!("a search without an end: {:?}", search.table(geometry));
@@ -216,6 +225,9 @@ impl Entries for Book {
     fn hash_of(&self, _: EntryRef, csn: Csn, hash: &HashKey) -> Option<Hash> {
         self.0.lock().expect("book").get(&csn.0).map(|key| hash.hash(key))
     }
+    fn key_of(&self, _: EntryRef, csn: Csn) -> Option<Vec<u8>> {
+        self.0.lock().expect("book").get(&csn.0).cloned()
+    }
 }
 
 thread_local! {
@@ -234,8 +246,15 @@ thread_local! {
 fn bed(kind: SlotKind, discipline: Discipline) -> Bed {
     let (memory, book) = (Arc::new(Flat::new(BED)), Book::default());
     let (expected_items, found_items) = (1, 0);
-    let options =
-        Options { slots: kind, discipline, expected_items, found_items, hash_key: 7, places: false };
+    let options = Options {
+        slots: kind,
+        discipline,
+        expected_items,
+        found_items,
+        populate: true,
+        hash_key: 7,
+        places: false,
+    };
     let budget = Arc::new(Budget::new(BED));
     let owner = Owner::create(memory.clone(), book.clone(), SumKey::new(SUMS), budget, options, |_| {});
     let owner = owner.expect("room for the first table");
@@ -272,7 +291,7 @@ fn bed(kind: SlotKind, discipline: Discipline) -> Bed {
     }
     owner.grow().expect("room for another table");
     let pairs = owner.geometry().live().next().expect("a table").pairs;
-    assert_eq!(owner.move_some(pairs / 2, Nanos(0)), Moved::More);
+    assert_eq!(owner.move_some(pairs / 2), Moved::More);
     let image = memory.copy(0, BED as usize);
     let mut bed = Bed { memory, image, geometry: owner.geometry(), items: Vec::new() };
     items.iter_mut().for_each(|item| item.at = bed.slot_of(item));

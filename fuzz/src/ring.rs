@@ -244,14 +244,29 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
         }
         2 => {
             let name = String::from_utf8_lossy(key).into_owned();
-            Hello { session: input.u64(), ring_bytes: input.u64(), group: input.u64(), name }.encode()
+            let (session, ring_bytes, group) = (input.u64(), input.u64(), input.u64());
+            let (fresh, since) = (input.u64(), input.u64());
+            Hello { session, ring_bytes, group, fresh, since, name }.encode()
         }
         _ => {
             let mut word = || input.u64();
             let (boot, sum_key, stamp, lease) = (word(), word(), word(), word());
             let (read_bound, ring_bytes, pid, group) = (word(), word(), word(), word());
-            let wants_hints = 0;
-            Welcome { boot, sum_key, stamp, lease, read_bound, ring_bytes, pid, wants_hints, group }.encode()
+            let (csn, keep_sessions, wants_hints) = (word(), word(), 0);
+            Welcome {
+                boot,
+                sum_key,
+                stamp,
+                lease,
+                read_bound,
+                ring_bytes,
+                pid,
+                wants_hints,
+                group,
+                csn,
+                keep_sessions,
+            }
+            .encode()
         }
     };
     let at = input.below(bytes.len().min(48) as u64) as usize;

@@ -1,8 +1,9 @@
 //! `cargo x sim`: runs seeds of the simulator, optimised. What follows goes to it: `--seeds 0..1000
-//! --scenario pauses`. `--mutants` builds faults in, one at a time, and demands that each is found.
+//! --scenario pauses`. `--mutants` builds faults in, one at a time, and demands that each is found, by the
+//! simulator or by the test that is named for it.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::builds::{QUICKLY_BUILT, cargo, status};
@@ -11,27 +12,75 @@ use crate::builds::{QUICKLY_BUILT, cargo, status};
 const FIXED: &str = "0..14";
 const FRESH: u64 = 6;
 
-/// Faults (`longarm_base::Mutant`), the scenario that finds them, and within which seeds.
-const MUTANTS: &[(&str, &str, &str)] = &[
-    ("NoDedupe", "group-cuts", "0..300"),
-    ("TrustSuperseded", "calm", "0..20"),
-    ("CountUnsynced", "group-pauses", "0..1000"),
-    ("GatherAny", "group-pauses", "0..300"),
-    ("NoFence", "group-pauses", "0..300"),
-    ("NoLease", "group-pauses", "0..500"),
-    ("DropTombstones", "group-all", "300..800"),
-    ("MoveAnyway", "group-all", "0..100"),
-    ("ResetCsn", "group-pauses", "0..100"),
-    ("NoCut", "group-landing", "0..50"),
-    ("ShareStripes", "group-pauses", "0..100"),
-    ("ForgetClaims", "group-landing", "0..50"),
-    ("NoDrain", "group-landing", "150..300"),
-    ("KeepGone", "group-all", "0..60"),
-    ("ForgetPromise", "group-crashes", "0..20"),
-    ("ReportInside", "group-pauses", "0..50"),
-    ("NoDrift", "group-pauses", "0..100"),
-    ("OldMembers", "group-landing", "175..300"),
-    ("AgreeAlone", "group-landing", "0..20"),
+/// What finds a fault that was built in.
+enum Finder {
+    /// The simulator: in this scenario, within these seeds.
+    Sim(&'static str, &'static str),
+    /// A test of a package, by its full name.
+    Test(&'static str, &'static str),
+}
+
+use Finder::{Sim, Test};
+
+/// Faults (`longarm_base::Mutant`), and what finds each.
+const MUTANTS: &[(&str, Finder)] = &[
+    ("NoDedupe", Sim("group-cuts", "0..300")),
+    ("TrustSuperseded", Sim("calm", "0..20")),
+    ("CountUnsynced", Sim("group-pauses", "0..1000")),
+    ("GatherAny", Sim("group-pauses", "0..300")),
+    ("NoFence", Sim("group-pauses", "0..300")),
+    ("NoLease", Sim("group-pauses", "0..500")),
+    ("DropTombstones", Sim("group-all", "300..800")),
+    ("MoveAnyway", Sim("group-all", "0..100")),
+    ("ResetCsn", Sim("group-pauses", "0..100")),
+    ("NoCut", Sim("group-landing", "30..80")),
+    ("ShareStripes", Sim("group-pauses", "0..100")),
+    ("ForgetClaims", Sim("group-landing", "10..60")),
+    (
+        "NoDrain",
+        Test("longarm-server", "group::inbound::tests::what_is_pushed_has_landed_once_it_is_flushed"),
+    ),
+    ("KeepGone", Sim("group-all", "0..60")),
+    ("ForgetPromise", Sim("group-crashes", "0..20")),
+    ("ReportInside", Sim("group-pauses", "0..50")),
+    ("NoDrift", Sim("group-pauses", "0..100")),
+    ("OldMembers", Sim("group-changes-all", "0..40")),
+    ("AgreeAlone", Sim("group-landing", "0..20")),
+    ("MoveFirst", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
+    ("LeaveSlots", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
+    (
+        "MoveTwice",
+        Test("longarm-server", "tests::ahead::what_was_collected_while_the_leader_waited_is_there"),
+    ),
+    (
+        "FoundAnyway",
+        Test("longarm-replica", "machine::tests::blank::it_founds_when_all_have_twice_promised_nothing"),
+    ),
+    ("NoSync", Test("longarm-server", "group::vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
+    (
+        "KeepWriters",
+        Test("longarm-server", "group::inbound::tests::a_leader_that_begins_anew_has_no_older_writers"),
+    ),
+    (
+        "NoEntering",
+        Test("longarm-server", "group::inbound::tests::entering::a_fence_waits_for_who_is_being_let_in"),
+    ),
+    (
+        "RaiseFloors",
+        Test("longarm-server", "group::reign::tests::a_follower_is_told_no_floors_before_it_is_synced"),
+    ),
+    (
+        "ReleaseEarly",
+        Test(
+            "longarm-server",
+            "group::reign::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
+        ),
+    ),
+    ("UntoldCount", Sim("group-slow", "0..20")),
+    ("KeepUncut", Test("longarm-server", "group::look::tests::a_stream_that_has_no_cut_is_void")),
+    ("LookFirst", Test("longarm-server", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
+    ("StableHigh", Test("longarm-server", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
+    ("CountGone", Sim("group-crashes", "20..100")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.
@@ -42,9 +91,12 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
             let fresh = format!("{}..{}", now << 10, (now << 10) + FRESH);
             // One build for all, and mutants say nothing if the program that has none is not sound.
             let sound = |seeds| status(with_mutants(root, "none").args(["--seeds", seeds]));
-            Ok(sound(FIXED)? && sound(&fresh)? && mutants(root)?)
+            Ok(sound(FIXED)? && sound(&fresh)? && mutants(root, &[])?)
         }
-        ["--mutants"] => Ok(status(with_mutants(root, "none").args(["--seeds", "0..5"]))? && mutants(root)?),
+        ["--mutants"] => {
+            Ok(status(with_mutants(root, "none").args(["--seeds", "0..5"]))? && mutants(root, &[])?)
+        }
+        ["--mutants", only @ ..] => mutants(root, only),
         args => simulate(root, args),
     }
 }
@@ -68,21 +120,59 @@ fn with_mutants(root: &Path, mutant: &str) -> Command {
     command
 }
 
-/// Every mutant must be found, by a program that finds nothing without one.
-fn mutants(root: &Path) -> Result<bool, String> {
+/// A test with this fault, or with none.
+fn test_with(root: &Path, (package, name): (&str, &str), mutant: &str) -> Command {
+    let mut command = cargo();
+    command.args(["test", "--quiet", "--release", "--target-dir", "target/mutants", "--package", package]);
+    command.args(["--lib", "--features", "longarm-base/mutants", "--", "--exact", name]).current_dir(root);
+    command.envs(QUICKLY_BUILT.iter().copied()).env("LONGARM_MUTANT", mutant);
+    command
+}
+
+/// Every mutant must be found, or each of those that are named.
+fn mutants(root: &Path, only: &[&str]) -> Result<bool, String> {
+    if let Some(unknown) = only.iter().find(|only| MUTANTS.iter().all(|(mutant, _)| mutant != *only)) {
+        return Err(format!("no mutant is called {unknown}: see crates/base/src/mutant.rs"));
+    }
     let mut all = true;
-    for &(mutant, scenario, seeds) in MUTANTS {
-        let mut command = with_mutants(root, mutant);
-        command.args(["--stop", "--scenario", scenario, "--seeds", seeds, "--reduce", "0"]);
-        let output = command.stderr(Stdio::null()).output();
-        let output = output.map_err(|error| format!("cannot run cargo: {error}"))?;
-        let (survived, said) = (output.status.success(), String::from_utf8_lossy(&output.stdout));
-        let found = said.lines().find_map(|line| line.split_once(" seed ")).map_or("", |(_, found)| found);
-        let verdict = if survived { "SURVIVED".into() } else { format!("seed {found}") };
-        println!("{mutant:16} {scenario:13} {seeds:8} {verdict}");
-        all &= !survived;
+    for (mutant, finder) in MUTANTS.iter().filter(|(mutant, _)| only.is_empty() || only.contains(mutant)) {
+        let (how, verdict) = match finder {
+            Sim(scenario, seeds) => {
+                (format!("{scenario} {seeds}"), simulated(root, mutant, scenario, seeds)?)
+            }
+            Test(package, name) => (format!("{package} {name}"), tested(root, mutant, (package, name))?),
+        };
+        println!("{mutant:18} {how:40} {}", verdict.as_deref().unwrap_or("SURVIVED"));
+        all &= verdict.is_some();
     }
     Ok(all)
+}
+
+/// How the simulator found it, if it did.
+fn simulated(root: &Path, mutant: &str, scenario: &str, seeds: &str) -> Result<Option<String>, String> {
+    let mut command = with_mutants(root, mutant);
+    command.args(["--stop", "--scenario", scenario, "--seeds", seeds, "--reduce", "0"]);
+    let output = output(command.stderr(Stdio::null()))?;
+    let said = String::from_utf8_lossy(&output.stdout);
+    let found = said.lines().find_map(|line| line.split_once(" seed ")).map_or("", |(_, found)| found);
+    Ok((!output.status.success()).then(|| format!("seed {found}")))
+}
+
+/// How a test found it, if it did. The test must be there, and find nothing where there is no fault.
+fn tested(root: &Path, mutant: &str, test: (&str, &str)) -> Result<Option<String>, String> {
+    let run = |mutant, result: &str| -> Result<bool, String> {
+        let output = output(&mut test_with(root, test, mutant))?;
+        Ok(String::from_utf8_lossy(&output.stdout).contains(result))
+    };
+    let (package, name) = test;
+    if !run("none", "test result: ok. 1 passed")? {
+        return Err(format!("{package} has no test {name} that passes where there is no fault"));
+    }
+    Ok(run(mutant, "test result: FAILED. 0 passed; 1 failed")?.then(|| "the test fails".into()))
+}
+
+fn output(cargo: &mut Command) -> Result<Output, String> {
+    cargo.output().map_err(|error| format!("cannot run cargo: {error}"))
 }
 
 #[test]

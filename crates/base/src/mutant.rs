@@ -1,7 +1,8 @@
 //! Faults that tests build in on purpose: a check that no fault can fail shows nothing.
 //!
 //! Without the feature `mutants` there are none, and the compiler knows it. With it, `LONGARM_MUTANT` names
-//! the one that this process has. `cargo x sim --mutants` runs each until the simulator finds it out.
+//! the one that this process has. `cargo x sim --mutants` demands that the simulator, or a test named there,
+//! finds each out.
 
 /// A fault, named after the hole in the papers' protocols that it opens.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +46,34 @@ pub enum Mutant {
     OldMembers,
     /// Other replicas are agreed on as soon as one has kept that (M14).
     AgreeAlone,
+    /// A pair has MOVED before its records stand in the next table (C5).
+    MoveFirst,
+    /// The slots of a pair that has MOVED are not wiped, so who remembers one goes on finding its record.
+    LeaveSlots,
+    /// An entry is moved again while its first copy waits for acknowledgements.
+    MoveTwice,
+    /// A replica whose disk says nothing takes that for its first start (L2, decision 18).
+    FoundAnyway,
+    /// What a replica promised is not yet on disk when it says so (L2).
+    NoSync,
+    /// A leader that syncs a follower anew finds its own older connections there (M1).
+    KeepWriters,
+    /// The fence does not wait for whoever is being let in (M1).
+    NoEntering,
+    /// The heart tells a follower floors of its own term before it holds that term's start set.
+    RaiseFloors,
+    /// A follower lets go of a segment before it has what made that needless.
+    ReleaseEarly,
+    /// A follower that lets go of segments is not told of their count.
+    UntoldCount,
+    /// Streams that nobody reported are not cut (L16).
+    KeepUncut,
+    /// The copy of a moved entry has its place after the look at the slot only (rule DraftFirst).
+    LookFirst,
+    /// The stable point is as high as the lowest write under way (M10).
+    StableHigh,
+    /// A follower that is gone goes on counting as synced while it is synced anew (L1).
+    CountGone,
 }
 
 impl Mutant {

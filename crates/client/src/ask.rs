@@ -6,6 +6,7 @@ use longarm_memory::Hash;
 use longarm_wire::{Request, RequestKind};
 
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::pipeline::Reply;
 
@@ -15,7 +16,12 @@ const HINTS: usize = 32;
 impl<T: Transport> Client<T> {
     /// A round trip through a worker, which anchors the lease.
     pub fn ping(&mut self) -> Result<(), Error> {
-        let ticket = self.post(Request::new(RequestKind::Ping, self.next_operation))?;
+        self.ping_within(&self.deadline())
+    }
+
+    /// The same as a part of another operation.
+    pub(crate) fn ping_within(&mut self, deadline: &Deadline) -> Result<(), Error> {
+        let ticket = self.post(Request::new(RequestKind::Ping, self.next_operation), deadline)?;
         self.wait(ticket).map(|_| ()).map_err(|error| self.unanswered(error))
     }
 
@@ -25,8 +31,10 @@ impl<T: Transport> Client<T> {
         let operation = self.next_operation;
         let Some(link) = &mut self.link else { return };
         let request = Request::new(RequestKind::Ping, operation);
+        // Before it is sent: the answer's stamp may be taken as soon as somebody sees it.
+        let sent = now();
         if link.mailbox.send(&mut link.qp, &[&request.header()]).is_ok() {
-            link.sent_at.push_back((operation, now()));
+            link.sent_at.push_back((operation, sent));
             link.qp.ring();
             self.next_operation += 1;
         }
@@ -34,7 +42,7 @@ impl<T: Transport> Client<T> {
 
     /// The server's statistics, as JSON.
     pub fn stats(&mut self) -> Result<String, Error> {
-        let ticket = self.post(Request::new(RequestKind::Stats, self.next_operation))?;
+        let ticket = self.post(Request::new(RequestKind::Stats, self.next_operation), &self.deadline())?;
         match self.wait(ticket).map_err(|error| self.unanswered(error))? {
             Reply::Text(text) => Ok(text),
             other => Err(Error::Protocol(format!("statistics came as {other:?}"))),

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use longarm_base::Nanos;
+use longarm_base::{Csn, Nanos};
 use longarm_fabric::{Address, Any, QueuePair, SetupError, Transport};
 use longarm_host::now;
 use longarm_wire::is_elsewhere;
 
 use crate::cache::Cache;
+use crate::deadline::{Deadline, Earlier};
 use crate::error::Error;
-use crate::link::{Counters, Link, Trouble};
+use crate::link::{Coming, Counters, Link, Trouble};
 use crate::multi_get::Batch;
 use crate::options::Options;
 use crate::pipeline::{InFlight, Reply, Ticket};
@@ -42,8 +43,7 @@ pub struct Client<T: Transport = Any> {
     pub(crate) cache: Cache,
     pub(crate) large: Vec<u8>,
     pub(crate) batch: Batch,
-    /// The clock when the last operation's READs were judged; zero if the next must read it.
-    pub(crate) began: Nanos,
+    pub(crate) earlier: Earlier,
     pub(crate) hint_in: u32,
     pub(crate) hints: Vec<u8>,
 }
@@ -80,9 +80,10 @@ impl<T: Transport> Client<T> {
         let [session] = drawn?;
         let mut targets = Targets::new(addresses, options.connect_timeout);
         let deadline = now() + Nanos(options.connect_timeout.as_nanos() as u64);
+        let coming = Coming { session, fresh: 1, since: Csn::NONE };
         let (link, begun) = loop {
             let begun = now();
-            match Link::connect(&transport, targets.current(), (&options, targets.limit()), session) {
+            match Link::connect(&transport, targets.current(), (&options, targets.limit()), coming) {
                 Ok(link) => break (link, begun),
                 Err(error) => {
                     let elsewhere = options.follow
@@ -114,7 +115,7 @@ impl<T: Transport> Client<T> {
             cache: Cache::new(entries),
             large: Vec::new(),
             batch: Batch::default(),
-            began: Nanos(0),
+            earlier: Earlier::default(),
             hint_in: options.hint_every * u32::from(link.welcome.wants_hints != 0),
             hints: Vec::new(),
             link: Some(link),
@@ -156,9 +157,9 @@ impl<T: Transport> Client<T> {
         self.open.len()
     }
 
-    pub(crate) fn deadline(&self) -> Nanos {
-        let base = if self.began == Nanos(0) { now() } else { self.began };
-        base + Nanos(self.options.timeout.as_nanos() as u64)
+    /// That of an operation which begins.
+    pub(crate) fn deadline(&self) -> Deadline {
+        Deadline::within(self.options.timeout)
     }
 
     pub(crate) fn link(&mut self) -> Result<&mut Link<T::Qp>, Error> {
@@ -201,8 +202,7 @@ impl<T: Transport> Client<T> {
     /// Deals with trouble: connects again where that helps and the deadline allows, and sends again what has
     /// no answer.
     #[cold]
-    pub(crate) fn recover(&mut self, trouble: Trouble, deadline: Nanos) -> Result<(), Error> {
-        self.began = Nanos(0);
+    pub(crate) fn recover(&mut self, trouble: Trouble, deadline: &Deadline) -> Result<(), Error> {
         let reason = match trouble {
             Trouble::Broken(reason) => reason,
             trouble => return Err(self.failed(trouble)),
@@ -216,16 +216,19 @@ impl<T: Transport> Client<T> {
         }
         self.cache.clear();
         let lost = now();
+        let since = self.open.front().map_or(Csn::NONE, |oldest| oldest.since);
+        let coming = Coming { session: self.session, fresh: self.next_operation, since };
+        deadline.end(lost);
         loop {
             let (options, begun) = ((&self.options, self.targets.limit()), now());
-            match Link::connect(&self.transport, self.targets.current(), options, self.session) {
+            match Link::connect(&self.transport, self.targets.current(), options, coming) {
                 Ok(link) => {
                     self.targets.reached(now().since(begun));
                     self.counters.reconnects += 1;
                     self.adopt(link);
                     return Ok(());
                 }
-                Err(error) if now() >= deadline => {
+                Err(error) if deadline.is_over(now()) => {
                     self.targets.failed(&error);
                     let reason = format!("{reason}; then: {error}");
                     return Err(Error::Lost { address: self.address().to_string(), reason });
@@ -242,7 +245,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// Takes a new connection into use: the same server, and the next leader of its group, get the unanswered
-    /// requests again; another one cannot know them.
+    /// requests again, unless their time is over; another one cannot know them.
     fn adopt(&mut self, link: Link<T::Qp>) {
         self.hint_in = self.options.hint_every * u32::from(link.welcome.wants_hints != 0);
         let of_group = link.welcome.group != 0 && link.welcome.group == self.group;
@@ -250,17 +253,18 @@ impl<T: Transport> Client<T> {
         self.group = link.welcome.group;
         self.boot = link.welcome.boot;
         self.link = Some(link);
-        if !same {
-            let lost = "the server lost its memory before it answered";
-            for request in std::mem::take(&mut self.open) {
-                if !request.abandoned {
-                    let outcome = Err(Error::InDoubt(lost.into()));
-                    self.finished.push_back((Ticket(request.operation), outcome));
-                }
+        let (mut open, time) = (std::mem::take(&mut self.open), now());
+        // What is late is not repeated: the server may not remember it any more.
+        open.retain(|request| {
+            let late = time >= request.deadline;
+            if !request.abandoned && (late || !same) {
+                let lost = "the server lost its memory before it answered";
+                let why = if same { "there was no connection before its timeout" } else { lost };
+                let outcome = Err(Error::InDoubt(why.into()));
+                self.finished.push_back((Ticket(request.operation), outcome));
             }
-            return;
-        }
-        let open = std::mem::take(&mut self.open);
+            same && !late && !request.abandoned
+        });
         for request in &open {
             let link = self.link.as_mut().expect("just connected");
             link.sent_at.push_back((request.operation, now()));

@@ -5,6 +5,19 @@ use std::time::Duration;
 use longarm_fabric::SetupError;
 
 /// Why an operation has no result.
+///
+/// What a write that ended with one has done, and whether to repeat it:
+///
+/// | error | the write |
+/// |---|---|
+/// | [`InDoubt`](Error::InDoubt) | has happened, or not, or may yet: read the key to see |
+/// | [`Protocol`](Error::Protocol) | the same: an answer came, and cannot be understood |
+/// | all others | has not happened, and will not |
+///
+/// [`is_in_doubt`](Error::is_in_doubt) tells them apart. Of those that have not happened, what is refused for
+/// good is the caller's to mend ([`KeyLength`](Error::KeyLength), [`ValueLength`](Error::ValueLength),
+/// [`NotANumber`](Error::NotANumber), [`Overflow`](Error::Overflow), [`Invalid`](Error::Invalid)); the rest
+/// may be tried again as they are. A condition that does not hold is no error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -37,6 +50,13 @@ pub enum Error {
             or turn eviction on"
     )]
     OutOfMemory,
+    /// The index has no slot for one more key like this: too many have nearly the same hash, which does not
+    /// happen by chance. Nothing was stored.
+    #[error(
+        "too many keys have nearly the same hash as this one; nothing was stored. Somebody chose them so:
+            delete them, or take another key"
+    )]
+    Crowded,
     /// The server is shutting down; nothing was done.
     #[error("the server is shutting down; nothing was done")]
     Closing,
@@ -55,8 +75,9 @@ pub enum Error {
     /// The request makes no sense to the server; nothing was done.
     #[error("the server refused the request: {0}")]
     Invalid(&'static str),
-    /// READs of a key kept tearing, or its index pair kept changing, for the whole timeout.
-    #[error("the key changed under every one of {0} reads")]
+    /// Of a read alone: so many tries, each of which found the key changing or the connection broken, fit
+    /// into the timeout. Not for a key that is written often: after a few dozen tries a GET asks the server.
+    #[error("the key could not be read in {0} tries")]
     Contended(u32),
     /// What the server sent or shows is not this protocol.
     #[error("protocol error: {0}")]
@@ -64,4 +85,26 @@ pub enum Error {
     /// As many requests are in flight as may be: poll first.
     #[error("too many requests in flight: poll for answers first")]
     Full,
+}
+
+impl Error {
+    /// Whether a write that ended with this may have happened, or may yet. If not, it has not and will not.
+    pub fn is_in_doubt(&self) -> bool {
+        match self {
+            Error::InDoubt(_) | Error::Protocol(_) => true,
+            Error::Connect(_)
+            | Error::Lost { .. }
+            | Error::Unresponsive { .. }
+            | Error::OutOfMemory
+            | Error::Crowded
+            | Error::Closing
+            | Error::KeyLength(_)
+            | Error::ValueLength(_)
+            | Error::NotANumber
+            | Error::Overflow
+            | Error::Invalid(_)
+            | Error::Contended(_)
+            | Error::Full => false,
+        }
+    }
 }

@@ -8,6 +8,7 @@ use longarm_wire::{Request, RequestKind};
 
 use crate::cache::Located;
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, Want};
@@ -22,6 +23,7 @@ pub(crate) const PATIENT_TRIES: u32 = 8;
 pub(crate) enum Attempt<R> {
     Value(R),
     Missing,
+    Ask,
     Again,
 }
 
@@ -58,15 +60,16 @@ impl<T: Transport> Client<T> {
         show: impl FnOnce(&[u8], Csn) -> R,
     ) -> Result<Option<R>, Error> {
         check_key(key)?;
-        let deadline = self.deadline();
+        let deadline = &self.deadline();
         let mut show = Some(show);
         for tries in 0..RETRIES_MAX {
             let shown = |value: &[u8], csn| (show.take().expect("a value is shown once"))(value, csn);
             match self.try_get(key, deadline, shown) {
                 Ok(Attempt::Value(value)) => return Ok(Some(value)),
                 Ok(Attempt::Missing) => return Ok(None),
-                Ok(Attempt::Again) if tries > READ_TRIES => return self.get_served(key, &mut show),
-                Err(Trouble::NoLease) => return self.get_served(key, &mut show),
+                Ok(Attempt::Ask) => return self.get_served(key, deadline, &mut show),
+                Ok(Attempt::Again) if tries > READ_TRIES => return self.get_served(key, deadline, &mut show),
+                Err(Trouble::NoLease) => return self.get_served(key, deadline, &mut show),
                 Ok(Attempt::Again) if tries > PATIENT_TRIES => {
                     // Somebody writes faster than we read: let them, briefly.
                     let waited = self.link()?.wait_a_little(deadline);
@@ -82,7 +85,7 @@ impl<T: Transport> Client<T> {
     fn try_get<R>(
         &mut self,
         key: &[u8],
-        deadline: Nanos,
+        deadline: &Deadline,
         show: impl FnOnce(&[u8], Csn) -> R,
     ) -> Result<Attempt<R>, Trouble> {
         let begin = self.ensure_lease(deadline)?;
@@ -110,11 +113,10 @@ impl<T: Transport> Client<T> {
                     // A large value is whole by its checksum; only its lease is of time.
                     let begin = if whole { end } else { begin };
                     if !link.trusted(begin, end) {
-                        self.began = Nanos(0);
                         return Ok(Attempt::Again);
                     }
-                    self.began = end;
-                    if expiry.expired(link.unix_now(end)) {
+                    self.earlier.leave(end);
+                    if link.is_over(expiry, end)? {
                         return Ok(Attempt::Missing);
                     }
                     let bytes = if whole {
@@ -127,20 +129,21 @@ impl<T: Transport> Client<T> {
                     return Ok(Attempt::Value(value));
                 }
                 Want::Miss => {
-                    // What was remembered is no more: to read it again, as long as it was, would only lose
-                    // time.
+                    // What was remembered is no more: to read it again in its length would only lose time.
                     if located.is_some() {
                         cache.forget(hash);
                     }
                     let end = now();
-                    let counts = link.trusted(begin, end);
-                    self.began = if counts { end } else { Nanos(0) };
-                    return Ok(if counts { Attempt::Missing } else { Attempt::Again });
+                    if !link.trusted(begin, end) {
+                        return Ok(Attempt::Again);
+                    }
+                    self.earlier.leave(end);
+                    return Ok(Attempt::Missing);
                 }
-                Want::Again => {
-                    link.counters.torn += 1;
+                Want::Ask | Want::Again => {
                     cache.forget(hash);
-                    return Ok(Attempt::Again);
+                    link.counters.torn += u64::from(want == Want::Again);
+                    return Ok(if want == Want::Ask { Attempt::Ask } else { Attempt::Again });
                 }
                 Want::Refresh => {
                     link.look_at_heartbeat(deadline)?;
@@ -171,10 +174,8 @@ impl<T: Transport> Client<T> {
 
     /// A valid lease, and the moment from which READs count.
     #[inline]
-    pub(crate) fn ensure_lease(&mut self, deadline: Nanos) -> Result<Nanos, Trouble> {
-        // The last reading of the clock serves as the beginning where calls follow each other: it is only
-        // earlier.
-        let mut begin = if self.began == Nanos(0) { now() } else { self.began };
+    pub(crate) fn ensure_lease(&mut self, deadline: &Deadline) -> Result<Nanos, Trouble> {
+        let mut begin = self.earlier.take();
         if self.connected()?.should_renew(begin) {
             begin = self.renew(deadline)?;
         }
@@ -186,12 +187,12 @@ impl<T: Transport> Client<T> {
     pub(crate) fn get_served<R, F: FnOnce(&[u8], Csn) -> R>(
         &mut self,
         key: &[u8],
+        deadline: &Deadline,
         show: &mut Option<F>,
     ) -> Result<Option<R>, Error> {
-        self.began = Nanos(0);
         let mut request = Request::new(RequestKind::Get, self.next_operation);
         request.key = key;
-        let ticket = self.post(request)?;
+        let ticket = self.post(request, deadline)?;
         let outcome = self.wait(ticket);
         if let Some(link) = &mut self.link {
             link.counters.served += 1;
@@ -206,7 +207,7 @@ impl<T: Transport> Client<T> {
 
     /// Looks at the heartbeat until the lease is valid, and sees to it that its anchor stays young; gives up
     /// in favour of the server where that takes too long.
-    fn renew(&mut self, deadline: Nanos) -> Result<Nanos, Trouble> {
+    fn renew(&mut self, deadline: &Deadline) -> Result<Nanos, Trouble> {
         let patience = now() + self.connected()?.patience();
         let mut asked = false;
         loop {
@@ -222,7 +223,7 @@ impl<T: Transport> Client<T> {
             }
             // A loose anchor (a slow connect), or a server that makes no progress: an answer tells which.
             if !asked {
-                self.ping().map_err(|error| match error {
+                self.ping_within(deadline).map_err(|error| match error {
                     Error::Lost { reason, .. } => Trouble::Lost(reason),
                     _ => Trouble::Unresponsive,
                 })?;

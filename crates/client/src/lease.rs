@@ -15,7 +15,7 @@ use longarm_base::limits::DRIFT_PPM;
 use longarm_base::{Mutant, Nanos};
 
 /// Two clocks drift apart by at most one part in so many: one may be fast by [`DRIFT_PPM`], the other slow.
-const DRIFT: i128 = 1_000_000 / (2 * DRIFT_PPM as i128) - 1;
+pub(crate) const DRIFT: u64 = 1_000_000 / (2 * DRIFT_PPM) - 1;
 /// A new anchor is wanted when the old one has cost one part in so many of the lease.
 const LOOSE: u64 = 8;
 
@@ -48,7 +48,7 @@ impl Lease {
             return;
         }
         let candidate = i128::from(sent.0) - i128::from(stamp.0);
-        let kept = self.offset.map(|offset| offset - i128::from(sent.since(self.anchored).0) / DRIFT);
+        let kept = self.offset.map(|offset| offset - i128::from(sent.since(self.anchored).0 / DRIFT));
         if kept.is_none_or(|kept| candidate > kept) {
             self.offset = Some(candidate);
             self.anchored = sent;
@@ -57,17 +57,19 @@ impl Lease {
 
     /// The server was alive at `stamp` of its clock; `now` is the client's.
     pub(crate) fn observe(&mut self, stamp: Nanos, now: Nanos) {
-        let Some(offset) = self.offset else { return };
-        let drift = if self.exact || Mutant::NoDrift.is_on() {
-            0
-        } else {
-            i128::from(now.since(self.anchored).0) / DRIFT
-        };
-        let length = i128::from(self.length.0) * (DRIFT - 1) / DRIFT;
-        let end = i128::from(stamp.0) + offset - drift + length;
-        let end = Nanos(u64::try_from(end.max(0)).unwrap_or(u64::MAX));
+        let Some(earliest) = self.earliest(stamp, now) else { return };
+        let end = earliest + Nanos(self.length.0 / DRIFT * (DRIFT - 1));
         // A stamp from the future of the bound is a broken clock: it earns no more than a fresh one.
         self.end = self.end.max(end).min(now + self.length);
+    }
+
+    /// The client's clock when `stamp` was taken said this, or more, as far as is known at `now`; `None`
+    /// until anchored.
+    pub(crate) fn earliest(&self, stamp: Nanos, now: Nanos) -> Option<Nanos> {
+        let drift =
+            if self.exact || Mutant::NoDrift.is_on() { 0 } else { now.since(self.anchored).0 / DRIFT };
+        let earliest = i128::from(stamp.0) + self.offset? - i128::from(drift);
+        Some(Nanos(u64::try_from(earliest.max(0)).unwrap_or(u64::MAX)))
     }
 
     /// When trust ends, as far as it was renewed.
@@ -77,7 +79,7 @@ impl Lease {
 
     /// Whether to ask the server for an answer, which anchors the lease anew: once in a lease at most.
     pub(crate) fn wants_anchor(&mut self, now: Nanos) -> bool {
-        let lost = now.since(self.anchored).0 / DRIFT as u64;
+        let lost = now.since(self.anchored).0 / DRIFT;
         let wanted = !self.exact && lost > self.length.0 / LOOSE && now.since(self.wanted) > self.length;
         if wanted {
             self.wanted = now;

@@ -22,8 +22,10 @@
 
 mod ask;
 mod cache;
+mod calendar;
 mod client;
 mod cluster;
+mod deadline;
 mod error;
 mod get;
 mod lease;
@@ -42,11 +44,13 @@ pub use client::Client;
 pub use cluster::ClusterClient;
 pub use error::Error;
 pub use link::Counters;
-pub use longarm_base::Csn;
-pub use longarm_fabric::{Address, Any, Login};
+pub use longarm_base::{Csn, UnixMillis};
+pub use longarm_cluster::FileError;
+pub use longarm_fabric::tcp::{Identity, Tcp, Tls};
+pub use longarm_fabric::{Address, Any, Login, SetupError, Transport};
 pub use longarm_wire::Condition;
 pub use options::Options;
-pub use pipeline::{Reply, Ticket};
+pub use pipeline::{IN_FLIGHT_MAX, Reply, Ticket};
 pub use raw::{Raw, RawRegion};
 pub use topology::{GroupAt, Topology};
 pub use walk::Item;

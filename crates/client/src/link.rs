@@ -18,6 +18,8 @@ use longarm_index::hash::{Geometry, Look};
 use longarm_memory::{Backing, HashKey, Region, RegionOptions, SumKey};
 use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Status, Welcome};
 
+use crate::calendar::{Calendar, Over};
+use crate::deadline::Deadline;
 use crate::lease::Lease;
 use crate::lookup::View;
 use crate::options::Options;
@@ -47,7 +49,8 @@ pub(crate) enum Trouble {
     Late,
     /// The server makes no progress.
     Unresponsive,
-    /// The server answers, but no READ completes within a lease: an overloaded machine, or a slow network.
+    /// The server can answer what READs cannot: none completes within a lease (an overloaded machine, or a
+    /// slow network), or an item is about to be gone.
     NoLease,
 }
 
@@ -93,6 +96,24 @@ pub(crate) struct Answer {
     pub(crate) value: Vec<u8>,
 }
 
+/// What a client says of its session when it connects.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coming {
+    pub(crate) session: u64,
+    /// The first operation that was sent to nobody yet.
+    pub(crate) fresh: u64,
+    /// What has no answer got a higher version than this one, if it was executed.
+    pub(crate) since: Csn,
+}
+
+impl Coming {
+    fn hello(self, options: &Options, ring_bytes: u64) -> Vec<u8> {
+        let Coming { session, fresh, since: Csn(since) } = self;
+        let (group, name) = (options.group, options.name.clone());
+        Hello { session, ring_bytes, group, fresh, since, name }.encode()
+    }
+}
+
 pub(crate) struct Link<Q> {
     pub(crate) qp: Q,
     pub(crate) mailbox: Mailbox,
@@ -104,8 +125,7 @@ pub(crate) struct Link<Q> {
     lease: Lease,
     index_bytes: u64,
     arena_bytes: u64,
-    unix: UnixMillis,
-    unix_seen: Nanos,
+    calendar: Calendar,
     done: Completions,
     /// When the server's side last did something that we waited for, or the wait began.
     heard: Nanos,
@@ -114,7 +134,22 @@ pub(crate) struct Link<Q> {
     pub(crate) answers: VecDeque<Answer>,
     /// When the oldest request without an answer was sent: the anchor of the lease.
     pub(crate) sent_at: VecDeque<(u64, Nanos)>,
+    /// The highest version that the server told: what is sent now gets a higher one.
+    pub(crate) seen: Csn,
     pub(crate) counters: Counters,
+}
+
+/// A request is repeated until its timeout is over: the server must remember it so long, also if its clock is
+/// fast and ours slow.
+fn check_timeout(timeout: Duration, remembers: Duration) -> Result<(), SetupError> {
+    let drift = timeout / (1_000_000 / (2 * limits::DRIFT_PPM as u32) - 1);
+    if timeout + drift <= remembers {
+        return Ok(());
+    }
+    Err(SetupError::Refused(format!(
+        "a timeout of {timeout:?}: the server remembers what came of a request for {remembers:?}, and the \
+         client repeats it for as long as its timeout; choose a shorter one"
+    )))
 }
 
 impl<Q: QueuePair> Link<Q> {
@@ -123,15 +158,14 @@ impl<Q: QueuePair> Link<Q> {
         transport: &T,
         address: &Address,
         (options, limit): (&Options, Duration),
-        session: u64,
+        coming: Coming,
     ) -> Result<Link<Q>, SetupError> {
         let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
         let ring =
             RegionOptions { name: "longarm-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&ring)?);
-        let hello = Hello { session, ring_bytes, group: options.group, name: options.name.clone() }.encode();
         let request = ConnectRequest {
-            hello: &hello,
+            hello: &coming.hello(options, ring_bytes),
             grants: vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }],
             landing: LANDING,
             login: options.login.clone(),
@@ -142,6 +176,7 @@ impl<Q: QueuePair> Link<Q> {
         let answered = now();
         let welcome =
             Welcome::decode(&connected.welcome).map_err(|bad| SetupError::Protocol(bad.to_string()))?;
+        check_timeout(options.timeout, Duration::from_nanos(welcome.keep_sessions))?;
         let granted = |id| {
             let found = connected.qp.granted().iter().find(|granted| granted.id == id);
             found
@@ -175,17 +210,17 @@ impl<Q: QueuePair> Link<Q> {
             lease,
             index_bytes,
             arena_bytes,
-            unix: UnixMillis(0),
-            unix_seen: Nanos(0),
+            calendar: Calendar::default(),
             done: Completions::new(limits::QUEUE_DEPTH),
             heard: answered,
             reads_open: 0,
             failed: None,
             answers: VecDeque::new(),
             sent_at: VecDeque::new(),
+            seen: Csn(welcome.csn),
             counters: Counters::default(),
         };
-        let deadline = answered + Nanos(limit.as_nanos() as u64);
+        let deadline = &Deadline::at(answered + Nanos(limit.as_nanos() as u64));
         link.look_at_heartbeat(deadline).map_err(|trouble| trouble.at_setup(address))?;
         Ok(link)
     }
@@ -204,7 +239,7 @@ impl<Q: QueuePair> Link<Q> {
 
     /// One READ, complete on return.
     #[inline(always)]
-    pub(crate) fn read(&mut self, from: Place, into: u32, deadline: Nanos) -> Result<(), Trouble> {
+    pub(crate) fn read(&mut self, from: Place, into: u32, deadline: &Deadline) -> Result<(), Trouble> {
         if self.qp.read_now(from, into) {
             self.counters.reads += 1;
             return Ok(());
@@ -216,7 +251,7 @@ impl<Q: QueuePair> Link<Q> {
     /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it. Where requests in flight hold the queue,
     /// or READs its window, it waits until some are complete.
     #[inline]
-    pub(crate) fn post_read(&mut self, from: Place, into: u32, deadline: Nanos) -> Result<(), Trouble> {
+    pub(crate) fn post_read(&mut self, from: Place, into: u32, deadline: &Deadline) -> Result<(), Trouble> {
         self.counters.reads += 1;
         if self.reads_open == 0 && self.in_group() {
             self.heard = now();
@@ -240,7 +275,7 @@ impl<Q: QueuePair> Link<Q> {
 
     /// Rings the doorbell and waits until every READ posted is complete.
     #[inline]
-    pub(crate) fn finish_reads(&mut self, deadline: Nanos) -> Result<(), Trouble> {
+    pub(crate) fn finish_reads(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
         if self.reads_open == 0 {
             return Ok(());
         }
@@ -290,12 +325,12 @@ impl<Q: QueuePair> Link<Q> {
     }
 
     /// Sleeps until something happens, for at most a millisecond, and looks at the deadline.
-    pub(crate) fn wait_a_little(&mut self, deadline: Nanos) -> Result<(), Trouble> {
+    pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
         if let Err(reason) = self.qp.state() {
             return Err(Trouble::Broken(reason.to_string()));
         }
         let time = now();
-        if time >= deadline {
+        if deadline.is_over(time) {
             return Err(Trouble::Late);
         }
         if self.in_group() && time.since(self.heard) > self.silence() {
@@ -363,6 +398,7 @@ impl<Q: QueuePair> Link<Q> {
                 break;
             }
         }
+        self.seen = self.seen.max(response.csn);
         self.answers.push_back(Answer {
             status: response.status,
             operation: response.operation,
@@ -401,14 +437,23 @@ impl<Q: QueuePair> Link<Q> {
         self.lease.valid(now)
     }
 
-    /// The server's unix clock now, as far as the last heartbeat tells.
-    #[inline(always)]
+    /// The server's calendar now, or a little earlier.
     pub(crate) fn unix_now(&self, now: Nanos) -> UnixMillis {
-        UnixMillis(self.unix.0 + now.since(self.unix_seen).0 / 1_000_000)
+        self.calendar.least(now)
+    }
+
+    /// Whether an item with this expiry is gone, by the server's calendar; an error if only the server knows.
+    #[inline(always)]
+    pub(crate) fn is_over(&self, expiry: UnixMillis, now: Nanos) -> Result<bool, Trouble> {
+        match self.calendar.is_over(expiry, now) {
+            Over::No => Ok(false),
+            Over::Yes => Ok(true),
+            Over::Unsure => Err(Trouble::NoLease),
+        }
     }
 
     /// READs the heartbeat, renews the lease by it, and follows a changed geometry.
-    pub(crate) fn look_at_heartbeat(&mut self, deadline: Nanos) -> Result<(), Trouble> {
+    pub(crate) fn look_at_heartbeat(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
         self.counters.renewals += 1;
         let begin = now();
         self.post_read(HEARTBEAT_PLACE, CONTROL_AT, deadline)?;
@@ -430,16 +475,13 @@ impl<Q: QueuePair> Link<Q> {
         if end.since(begin).0 <= self.welcome.read_bound / 2 {
             self.lease.observe(beat.stamp, end);
             observe(|| Event::Trusted { boot: beat.boot, end: self.lease.end() });
-            if beat.unix.0 > self.unix.0 {
-                self.unix = beat.unix;
-                self.unix_seen = end;
-            }
+            self.calendar.observe(beat.unix, self.lease.earliest(beat.stamp, end), end);
         }
         Ok(())
     }
 
     /// READs the geometry record until it verifies and is at least of this epoch.
-    fn fetch_geometry(&mut self, epoch: u64, deadline: Nanos) -> Result<(), Trouble> {
+    fn fetch_geometry(&mut self, epoch: u64, deadline: &Deadline) -> Result<(), Trouble> {
         for _ in 0..limits::RETRIES_MAX {
             self.counters.geometries += 1;
             self.post_read(GEOMETRY_PLACE, CONTROL_AT + 64, deadline)?;
@@ -463,7 +505,7 @@ impl<Q: QueuePair> Link<Q> {
         offset: u64,
         len: u32,
         into: &mut Vec<u8>,
-        deadline: Nanos,
+        deadline: &Deadline,
     ) -> Result<(), Trouble> {
         into.clear();
         into.reserve(len as usize);

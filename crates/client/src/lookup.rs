@@ -22,6 +22,8 @@ pub(crate) enum Want {
     Large { entry: EntryRef },
     /// No such key.
     Miss,
+    /// The server alone can tell.
+    Ask,
     /// The bytes were of different moments, or the memory was reused: start again.
     Again,
     /// The geometry is out of date: refresh it, then start again.
@@ -177,6 +179,7 @@ impl Lookup {
                 self.entry_place(entry, view)
             }
             Step::Absent => Want::Miss,
+            Step::Ask => Want::Ask,
             Step::Torn => Want::Again,
             Step::Stale => Want::Refresh,
         }

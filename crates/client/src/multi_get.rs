@@ -6,6 +6,7 @@ use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
 use crate::link::{BATCH, Link, Trouble};
@@ -20,7 +21,8 @@ const GROUP: usize = 8;
 pub(crate) struct Batch {
     /// Those without an answer, by number.
     pub(crate) rest: Vec<usize>,
-    /// Of them, those whose values are so long, or change so often, that they are got one by one.
+    /// Of them, those whose values are so long, or change so often, that they are got one by one, and those
+    /// that the server must be asked for.
     pub(crate) large: Vec<usize>,
     flights: Vec<Flight>,
     /// READs under way.
@@ -56,7 +58,7 @@ fn begin_reads<Q: QueuePair>(
     link: &mut Link<Q>,
     flights: &mut [Flight],
     first: usize,
-    deadline: Nanos,
+    deadline: &Deadline,
 ) -> Result<usize, Trouble> {
     let mut begun = 0;
     for (i, flight) in flights.iter_mut().enumerate() {
@@ -73,6 +75,8 @@ fn begin_reads<Q: QueuePair>(
 
 impl<T: Transport> Client<T> {
     /// Looks up all keys, pipelined, and shows each value (or `None`) with its key's number, in any order.
+    /// None is shown twice. If it ends with an error, what was shown is right, and of those that were not
+    /// shown nothing is known: they may be asked for again.
     pub fn multi_get(
         &mut self,
         keys: &[impl AsRef<[u8]>],
@@ -91,7 +95,7 @@ impl<T: Transport> Client<T> {
         mut numbers: impl Iterator<Item = usize>,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) -> Result<(), Error> {
-        let deadline = self.deadline();
+        let deadline = &self.deadline();
         let mut batch = std::mem::take(&mut self.batch);
         let mut outcome = Ok(());
         while outcome.is_ok() && batch.load(&mut numbers) {
@@ -107,7 +111,7 @@ impl<T: Transport> Client<T> {
         &mut self,
         keys: &[impl AsRef<[u8]>],
         batch: &mut Batch,
-        deadline: Nanos,
+        deadline: &Deadline,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) -> Result<(), Error> {
         batch.large.clear();
@@ -143,7 +147,7 @@ impl<T: Transport> Client<T> {
         &mut self,
         keys: &[impl AsRef<[u8]>],
         batch: &mut Batch,
-        deadline: Nanos,
+        deadline: &Deadline,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) -> Result<(), Trouble> {
         self.begin_batch(keys, batch, deadline)?;
@@ -158,7 +162,7 @@ impl<T: Transport> Client<T> {
         &mut self,
         keys: &[impl AsRef<[u8]>],
         batch: &mut Batch,
-        deadline: Nanos,
+        deadline: &Deadline,
     ) -> Result<(), Trouble> {
         batch.begin = self.ensure_lease(deadline)?;
         let Client { link, cache, .. } = self;
@@ -183,7 +187,7 @@ impl<T: Transport> Client<T> {
         &mut self,
         keys: &[impl AsRef<[u8]>],
         batch: &mut Batch,
-        deadline: Nanos,
+        deadline: &Deadline,
     ) -> Result<(), Trouble> {
         let link = self.connected()?;
         link.finish_reads(deadline)?;
@@ -208,12 +212,14 @@ impl<T: Transport> Client<T> {
     pub(crate) fn end_batch(
         &mut self,
         batch: &mut Batch,
-        deadline: Nanos,
+        deadline: &Deadline,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) -> Result<(), Trouble> {
         let end = now();
         let counts = self.connected()?.trusted(batch.begin, end);
-        self.began = if counts { end } else { Nanos(0) };
+        if counts {
+            self.earlier.leave(end);
+        }
         self.settle(batch, (end, counts), show);
         if batch.flights.iter().any(|flight| flight.want == Want::Refresh) {
             self.connected()?.look_at_heartbeat(deadline)?;
@@ -233,8 +239,12 @@ impl<T: Transport> Client<T> {
         for (i, flight) in flights.iter().enumerate() {
             let link = self.link.as_mut().expect("READs had a link");
             match flight.want {
-                Want::Hit { expiry, .. } if counts && expiry.expired(link.unix_now(end)) => {
+                Want::Hit { expiry, .. } if counts && matches!(link.is_over(expiry, end), Ok(true)) => {
                     show(flight.key, None)
+                }
+                // Alone it is asked for.
+                Want::Hit { expiry, .. } if counts && link.is_over(expiry, end).is_err() => {
+                    large.push(flight.key);
                 }
                 Want::Hit { csn, at, len, .. } if counts => {
                     show(flight.key, Some((link.qp.landing(Link::<T::Qp>::slot(i) + at, len), csn)));
@@ -242,7 +252,7 @@ impl<T: Transport> Client<T> {
                     self.found(&flight.lookup, before);
                 }
                 Want::Miss if counts => show(flight.key, None),
-                Want::Large { .. } => large.push(flight.key),
+                Want::Large { .. } | Want::Ask => large.push(flight.key),
                 other => {
                     link.counters.torn += u64::from(other == Want::Again);
                     self.cache.forget(flight.lookup.hash());

@@ -5,16 +5,20 @@
 //! from its records. What is still unanswered at the deadline, or belongs to a server that lost its memory,
 //! is in doubt.
 
-use longarm_base::limits::{QUEUE_DEPTH, VALUE_MAX};
+use longarm_base::limits::QUEUE_DEPTH;
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{PostError, QueuePair, Transport};
 use longarm_host::now;
 use longarm_wire::{Request, RequestKind, Status};
 
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::get::check_key;
 use crate::link::{Answer, Link, Trouble};
+use crate::write::check;
+
+/// Most requests of one client that have no answer yet.
+pub const IN_FLIGHT_MAX: usize = QUEUE_DEPTH / 2;
 
 /// Names a submitted request until its answer was polled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -43,44 +47,67 @@ pub(crate) struct InFlight {
     pub(crate) operation: u64,
     kind: RequestKind,
     pub(crate) message: Vec<u8>,
-    deadline: Nanos,
+    pub(crate) deadline: Nanos,
+    /// The highest version that the server had told before it was sent: it got a higher one, if any.
+    pub(crate) since: Csn,
     pub(crate) abandoned: bool,
 }
 
 impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
-    /// At most 256 may be open: then [`Error::Full`]. The doorbell rings by itself on poll and wait.
+    /// At most [`IN_FLIGHT_MAX`] may be open: then [`Error::Full`], until one of them is answered. Those
+    /// that a blocking call gave up as in doubt are open, too. The doorbell rings by itself on poll and wait.
     pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<Ticket, Error> {
-        check_key(request.key)?;
-        if request.value.len() > VALUE_MAX {
-            return Err(Error::ValueLength(request.value.len()));
+        check(request)?;
+        // Only then is anything asked of the connection: most who submit poll, too.
+        if self.open.len() >= IN_FLIGHT_MAX {
+            self.go_on();
+            // What nobody fetches has a limit as well.
+            if self.finished.len() >= IN_FLIGHT_MAX {
+                return Err(Error::Full);
+            }
         }
-        self.post(request.to_wire(self.next_operation))
+        self.send(request.to_wire(self.next_operation), &self.deadline())
     }
 
-    pub(crate) fn post(&mut self, request: Request<'_>) -> Result<Ticket, Error> {
-        if let Some(link) = self.link.as_mut().filter(|link| link.in_group() && self.open.is_empty()) {
-            link.listen();
+    /// Sends a request that the caller waits for: it waits also for its place among those that are open.
+    pub(crate) fn post(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<Ticket, Error> {
+        if self.open.len() >= IN_FLIGHT_MAX {
+            self.listen();
+            self.go_on();
         }
-        if self.open.len() >= QUEUE_DEPTH / 2 {
+        while self.open.len() >= IN_FLIGHT_MAX {
+            let waited = self.connected().and_then(|link| link.wait_a_little(deadline));
+            waited.or_else(|trouble| self.recover(trouble, deadline))?;
+            self.go_on();
+        }
+        self.send(request, deadline)
+    }
+
+    fn send(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<Ticket, Error> {
+        if self.open.len() >= IN_FLIGHT_MAX {
             return Err(Error::Full);
         }
-        let deadline = self.deadline();
+        // Its answer is some microseconds away: a GET behind it reads the clock itself.
+        self.earlier.forget();
         let mut message = self.spare.pop().unwrap_or_default();
         message.clear();
         message.extend_from_slice(&request.header());
         message.extend_from_slice(request.key);
         message.extend_from_slice(request.value);
-        loop {
+        self.listen();
+        let sent = loop {
             if self.link.is_none() {
                 self.recover(Trouble::Broken("not connected".into()), deadline)?;
             }
             let link = self.link.as_mut().expect("connected");
+            // Before it is sent: the stamp of its answer may be taken as soon as somebody sees it.
+            let sent = now();
             match link.mailbox.send(&mut link.qp, &[&message]) {
                 Ok(()) => {
                     link.counters.requests += 1;
-                    link.sent_at.push_back((request.operation, now()));
-                    break;
+                    link.sent_at.push_back((request.operation, sent));
+                    break sent;
                 }
                 Err(PostError::Full) => {
                     link.qp.ring();
@@ -96,11 +123,20 @@ impl<T: Transport> Client<T> {
                     self.recover(trouble, deadline)?;
                 }
             }
-        }
+        };
         self.next_operation = self.next_operation.max(request.operation + 1);
-        let (operation, kind) = (request.operation, request.kind);
-        self.open.push_back(InFlight { operation, kind, message, deadline, abandoned: false });
+        let (operation, kind, deadline) = (request.operation, request.kind, deadline.end(sent));
+        let since = self.link.as_ref().map_or(Csn::NONE, |link| link.seen);
+        self.open.push_back(InFlight { operation, kind, message, deadline, since, abandoned: false });
         Ok(Ticket(operation))
+    }
+
+    /// A wait for a leader begins, unless one is under way.
+    fn listen(&mut self) {
+        let waits = self.open.iter().any(|open| !open.abandoned);
+        if let Some(link) = self.link.as_mut().filter(|link| link.in_group() && !waits) {
+            link.listen();
+        }
     }
 
     /// The outcome of some request, if one is there. Never blocks.
@@ -183,12 +219,13 @@ impl<T: Transport> Client<T> {
     }
 
     fn await_recovery(&mut self, trouble: Trouble, deadline: Nanos, ticket: Ticket) -> Result<(), Error> {
-        self.recover(trouble, deadline).map_err(|error| match error {
-            Error::Lost { reason, .. } => {
-                self.open.retain(|open| open.operation != ticket.0);
-                Error::InDoubt(reason)
+        // It was sent: whatever keeps its answer away, nobody knows what came of it.
+        self.recover(trouble, &Deadline::at(deadline)).map_err(|error| {
+            self.open.retain(|open| open.operation != ticket.0);
+            match error {
+                Error::Lost { reason, .. } => Error::InDoubt(reason),
+                other => Error::InDoubt(other.to_string()),
             }
-            other => other,
         })
     }
 
@@ -199,7 +236,7 @@ impl<T: Transport> Client<T> {
             return None;
         }
         link.listen();
-        match link.look_at_heartbeat(time + link.silence()) {
+        match link.look_at_heartbeat(&Deadline::at(time + link.silence())) {
             Err(Trouble::Late) => Some(Trouble::Broken("the leader shows no sign of life".into())),
             Err(trouble) => Some(trouble),
             Ok(()) if link.has_lease(now()) => None,
@@ -233,13 +270,16 @@ fn outcome(kind: RequestKind, answer: Answer) -> Result<Reply, Error> {
         Status::Ok if kind == RequestKind::Stats => {
             Ok(Reply::Text(String::from_utf8_lossy(&answer.value).into_owned()))
         }
-        Status::Ok if kind == RequestKind::Get => Ok(Reply::Value(answer.value, answer.csn)),
+        Status::Ok if matches!(kind, RequestKind::Get | RequestKind::Spilled) => {
+            Ok(Reply::Value(answer.value, answer.csn))
+        }
         Status::Ok => Ok(Reply::Done(answer.csn)),
         Status::NotFound => Ok(Reply::NotFound),
         Status::Mismatch => Ok(Reply::Mismatch((answer.csn != Csn::NONE).then_some(answer.csn))),
         Status::NotANumber => Err(Error::NotANumber),
         Status::Overflow => Err(Error::Overflow),
         Status::OutOfMemory => Err(Error::OutOfMemory),
+        Status::Crowded => Err(Error::Crowded),
         Status::Closing => Err(Error::Closing),
         Status::Forgotten => Err(Error::InDoubt("the server no longer remembers this operation".into())),
         Status::Invalid => Err(Error::Invalid("a limit is exceeded")),

@@ -12,7 +12,7 @@ use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longarm_base::limits::READ_MAX;
-use longarm_base::{Nanos, Place, RegionId, UnixMillis};
+use longarm_base::{Place, RegionId, UnixMillis};
 use longarm_fabric::{Address, QueuePair, Transport};
 use longarm_host::now;
 use longarm_index::hash::Geometry;
@@ -78,8 +78,7 @@ impl<T: Transport> Client<T> {
 
     /// The server's clock in Unix milliseconds, which judges expiry, as its last heartbeat seen tells.
     pub fn server_unix(&mut self) -> Result<UnixMillis, Error> {
-        self.began = Nanos(0);
-        let deadline = self.deadline();
+        let deadline = &self.deadline();
         if let Err(trouble) = self.ensure_lease(deadline) {
             self.recover(trouble, deadline)?;
         }
@@ -96,8 +95,7 @@ impl<'c, T: Transport> Raw<'c, T> {
     /// The tables in use now, as the control page says.
     pub fn geometry(&self) -> Result<Geometry, Error> {
         let client = &mut *self.lock().client;
-        client.began = Nanos(0);
-        let deadline = client.deadline();
+        let deadline = &client.deadline();
         let looked =
             client.connected().and_then(|link| link.look_at_heartbeat(deadline).map(|()| link.geometry));
         looked.map_err(|trouble| client.failed(trouble))
@@ -166,8 +164,7 @@ impl<T: Transport> Shared<'_, T> {
     }
 
     fn try_read(&mut self, id: RegionId, at: u64, into: &mut [u8]) -> Result<(), Trouble> {
-        self.client.began = Nanos(0);
-        let deadline = self.client.deadline();
+        let deadline = &self.client.deadline();
         let link = self.client.connected()?;
         // The landing slots lie side by side: together they hold the longest READ.
         let landing = Link::<T::Qp>::slot(0);

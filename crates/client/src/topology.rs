@@ -6,7 +6,10 @@
 //! keys that meet in a group do not meet in its buckets. Frozen: another hash would look for keys where they
 //! are not.
 
-use longarm_fabric::Address;
+use std::path::Path;
+
+use longarm_cluster::{Cluster, FileError};
+use longarm_fabric::{Address, Member};
 use longarm_memory::HashKey;
 
 /// The groups of a cluster: where they are, and which keys they have.
@@ -36,6 +39,12 @@ impl Topology {
         Topology { place: HashKey::new(place_key), groups }
     }
 
+    /// The cluster whose file this is: the one that its nodes and the program's commands have. Of its keys
+    /// none is kept but that which places keys.
+    pub fn read(file: impl AsRef<Path>) -> Result<Topology, FileError> {
+        Cluster::read(file.as_ref()).map(|cluster| Topology::from(&cluster))
+    }
+
     /// One server, or the replicas of one group, whichever it is.
     pub fn of_one(addresses: Vec<Address>) -> Topology {
         Topology::new(0, vec![GroupAt { id: 0, addresses }])
@@ -53,6 +62,17 @@ impl Topology {
             1 => 0,
             count => self.place.hash(key).below(count as u64) as usize,
         }
+    }
+}
+
+impl From<&Cluster> for Topology {
+    fn from(cluster: &Cluster) -> Topology {
+        let address = |node: Member| node.address;
+        let groups = cluster.groups.iter().map(|group| GroupAt {
+            id: group.id,
+            addresses: cluster.members_of(group).into_iter().map(address).collect(),
+        });
+        Topology::new(cluster.place_key, groups.collect())
     }
 }
 
@@ -103,6 +123,30 @@ mod tests {
         // Five standard deviations of 200,000 and 12,500 throws at a fifth.
         assert!(all.iter().all(|&n| n.abs_diff(40_000) < 900), "{all:?}");
         assert!(met.iter().all(|&n| n.abs_diff(2_500) < 230), "{met:?}");
+    }
+
+    #[test]
+    fn a_cluster_is_read_from_its_file() {
+        let text = "format = 2\nplace_key = \"00000000000000aa\"\n\
+            [timing]\nlease = \"100ms\"\nheartbeat = \"5ms\"\nsuspect = \"200ms\"\nelection = \"1s\"\n\
+            [[node]]\nnumber = 1\naddress = \"tcp://a:1\"\n[[node]]\nnumber = 2\naddress = \"tcp://b:2\"\n\
+            [[group]]\nid = \"0000000000000007\"\nsum_key = \"0123456789abcdef\"\n\
+            hash_key = \"0000000000000000\"\nreplicas = [2, 1]\n";
+        let path = std::env::temp_dir().join(format!("longarm-topology-{}.toml", std::process::id()));
+        std::fs::write(&path, text).expect("written");
+        let topology = Topology::read(&path).expect("a cluster");
+        std::fs::write(&path, text.replace("[2, 1]", "[2, 3]")).expect("written");
+        let wrong = Topology::read(&path).expect_err("there is no node 3").to_string();
+        std::fs::remove_file(&path).expect("removed");
+        let missing = Topology::read(&path).expect_err("there is no file");
+        let addresses = ["tcp://b:2", "tcp://a:1"].map(|text| text.parse().expect("an address"));
+        assert_eq!(topology.groups(), [GroupAt { id: 7, addresses: addresses.to_vec() }]);
+        assert!(
+            !format!("{topology:?}").contains(&0x0123_4567_89ab_cdefu64.to_string()),
+            "a key of the nodes"
+        );
+        assert!(wrong.contains("node 3 is not of the cluster"), "{wrong}");
+        assert!(matches!(missing, FileError::Unreadable { .. }), "{missing}");
     }
 
     #[test]

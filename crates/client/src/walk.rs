@@ -1,18 +1,22 @@
 //! All items of a live server, read one-sidedly pair by pair: for dumps and inspection.
 //!
 //! The walk promises what a SCAN of Redis does: an item that is there throughout is seen, one that comes or
-//! goes meanwhile may be. An item may be seen twice if the index grows during the walk.
+//! goes meanwhile may be. An item may be seen twice if the index grows during the walk, or if it stands
+//! beside it.
 
-use longarm_base::{Csn, Nanos, Place, UnixMillis};
+use longarm_base::{Csn, Place, UnixMillis};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{EntryRef, Record, Table, items};
 use longarm_memory::Words;
 use longarm_store::object;
+use longarm_wire::{Request, RequestKind, SpilledKey};
 
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
+use crate::pipeline::Reply;
 
 /// One item of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,18 +55,51 @@ impl Words for Window {
 impl<T: Transport> Client<T> {
     /// Calls `each` with every item; stops early when it returns `false`.
     pub fn walk(&mut self, mut each: impl FnMut(Item) -> bool) -> Result<(), Error> {
+        // Before and after the tables: an item may get a slot meanwhile, or lose it.
+        if self.walk_spilled(&mut each)? && self.walk_tables(&mut each)? {
+            self.walk_spilled(&mut each)?;
+        }
+        Ok(())
+    }
+
+    /// Items that stand beside the tables, which the server lists. `false` if it was stopped.
+    fn walk_spilled(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<bool, Error> {
+        let mut last = Vec::new();
+        loop {
+            let mut request = Request::new(RequestKind::Spilled, self.next_operation);
+            request.value = &last;
+            let deadline = self.deadline();
+            let ticket = self.post(request, &deadline)?;
+            let list = match self.wait(ticket).map_err(|error| self.unanswered(error))? {
+                Reply::Value(list, _) => list,
+                other => return Err(Error::Protocol(format!("a list of keys came as {other:?}"))),
+            };
+            let keys = SpilledKey::decode_all(&list).map_err(|bad| Error::Protocol(bad.to_string()))?;
+            let Some(end) = keys.last() else { return Ok(true) };
+            last = end.key.to_vec();
+            for SpilledKey { key, expiry } in keys {
+                if let Some((value, csn)) = self.get_versioned(key)?
+                    && !each(Item { key: key.to_vec(), value, csn, expiry })
+                {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn walk_tables(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<bool, Error> {
         let mut at = 0;
         loop {
-            let deadline = self.deadline();
+            let deadline = &self.deadline();
             if let Err(trouble) = self.ensure_lease(deadline).map(|_| ()) {
                 self.recover(trouble, deadline)?;
             }
             let live: Vec<Table> = self.link()?.geometry.live().copied().collect();
-            let Some(table) = live.get(at) else { return Ok(()) };
+            let Some(table) = live.get(at) else { return Ok(true) };
             for pair in 0..table.pairs {
                 for item in self.pair_items(table, pair)? {
                     if !each(item) {
-                        return Ok(());
+                        return Ok(false);
                     }
                 }
             }
@@ -71,7 +108,7 @@ impl<T: Transport> Client<T> {
     }
 
     fn pair_items(&mut self, table: &Table, pair: u64) -> Result<Vec<Item>, Error> {
-        let deadline = self.deadline();
+        let deadline = &self.deadline();
         let mut problem = String::new();
         for _ in 0..longarm_base::limits::RETRIES_MAX {
             match self.try_pair(table, pair, deadline) {
@@ -92,7 +129,7 @@ impl<T: Transport> Client<T> {
         &mut self,
         table: &Table,
         pair: u64,
-        deadline: Nanos,
+        deadline: &Deadline,
     ) -> Result<Result<Vec<Item>, String>, Trouble> {
         let link = self.connected()?;
         let size = table.shape.pair_bytes() as u32;
@@ -139,7 +176,7 @@ impl<T: Transport> Client<T> {
         table: &Table,
         pair: u64,
         header: &longarm_index::hash::layout::Header,
-        deadline: Nanos,
+        deadline: &Deadline,
     ) -> Result<Window, Trouble> {
         let base = table.shape.base_slots();
         let mut window = Window { at: 0, bytes: Vec::new() };
@@ -177,7 +214,7 @@ impl<T: Transport> Client<T> {
         &mut self,
         entry: EntryRef,
         bytes: &'b mut Vec<u8>,
-        deadline: Nanos,
+        deadline: &Deadline,
     ) -> Result<Result<object::Entry<'b>, String>, Trouble> {
         let link = self.connected()?;
         let arena = link.view().arena_bytes;

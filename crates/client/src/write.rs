@@ -4,11 +4,13 @@
 use std::time::Duration;
 
 use longarm_base::Csn;
+use longarm_base::limits::VALUE_MAX;
 use longarm_fabric::Transport;
 use longarm_wire::{Condition, Request, RequestKind};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::get::check_key;
 use crate::pipeline::Reply;
 
 /// A write, ready to be submitted.
@@ -110,6 +112,11 @@ impl<T: Transport> Client<T> {
         self.conditional(&Write::put(key, value).if_absent())
     }
 
+    /// Stores a value that is gone after `ttl`, if the key is not there.
+    pub fn put_if_absent_for(&mut self, key: &[u8], value: &[u8], ttl: Duration) -> Result<Put, Error> {
+        self.conditional(&Write::put(key, value).if_absent().ttl(ttl))
+    }
+
     /// Stores a value if the key has this version.
     pub fn compare_and_set(&mut self, key: &[u8], version: Csn, value: &[u8]) -> Result<Put, Error> {
         self.conditional(&Write::put(key, value).if_version(version))
@@ -117,17 +124,32 @@ impl<T: Transport> Client<T> {
 
     /// Removes a key; `false` if it was not there.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(self.delete_versioned(key)?.is_some())
+    }
+
+    /// Removes a key, and returns the version of its removal; `None` if it was not there.
+    pub fn delete_versioned(&mut self, key: &[u8]) -> Result<Option<Csn>, Error> {
         match self.write(&Write::delete(key))? {
-            Reply::Done(_) => Ok(true),
-            Reply::NotFound => Ok(false),
+            Reply::Done(csn) => Ok(Some(csn)),
+            Reply::NotFound => Ok(None),
             other => Err(unexpected(&other)),
         }
     }
 
+    /// Removes a key if it has this version.
+    pub fn compare_and_delete(&mut self, key: &[u8], version: Csn) -> Result<Put, Error> {
+        self.conditional(&Write::delete(key).if_version(version))
+    }
+
     /// Adds to a decimal number and returns the sum.
     pub fn increment(&mut self, key: &[u8], by: i64) -> Result<i64, Error> {
+        Ok(self.increment_versioned(key, by)?.0)
+    }
+
+    /// The same, and the version of the sum.
+    pub fn increment_versioned(&mut self, key: &[u8], by: i64) -> Result<(i64, Csn), Error> {
         match self.write(&Write::increment(key, by))? {
-            Reply::Number(number, _) => Ok(number),
+            Reply::Number(number, csn) => Ok((number, csn)),
             other => Err(unexpected(&other)),
         }
     }
@@ -144,9 +166,8 @@ impl<T: Transport> Client<T> {
 
     /// Sends any write and waits for its outcome.
     pub fn write(&mut self, write: &Write<'_>) -> Result<Reply, Error> {
-        // The answer is some microseconds away: the next GET must read the clock itself.
-        self.began = longarm_base::Nanos(0);
-        let ticket = self.submit(write)?;
+        check(write)?;
+        let ticket = self.post(write.to_wire(self.next_operation), &self.deadline())?;
         self.wait(ticket)
     }
 
@@ -158,6 +179,12 @@ impl<T: Transport> Client<T> {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+/// Limits that need no server.
+pub(crate) fn check(write: &Write<'_>) -> Result<(), Error> {
+    check_key(write.key)?;
+    if write.value.len() > VALUE_MAX { Err(Error::ValueLength(write.value.len())) } else { Ok(()) }
 }
 
 fn unexpected(reply: &Reply) -> Error {

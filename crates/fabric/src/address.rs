@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use longarm_base::NodeId;
+
 /// Address of a listener, with its transport.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
@@ -15,6 +17,15 @@ pub enum Address {
     Verbs(String),
     /// A name in a simulated network.
     Sim(String),
+}
+
+/// A node's name and where it listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Member {
+    /// Its name.
+    pub node: NodeId,
+    /// Where the others, and clients, find it.
+    pub address: Address,
 }
 
 impl Address {

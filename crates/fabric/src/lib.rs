@@ -24,7 +24,7 @@ mod stream;
 pub mod tcp;
 pub mod verbs;
 
-pub use address::Address;
+pub use address::{Address, Member};
 pub use any::{Any, AnyIncoming, AnyListener, AnyQp};
 pub use channel::Channel;
 pub use contract::*;

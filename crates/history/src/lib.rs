@@ -12,6 +12,11 @@
 //! was acknowledged is still there at the end. [`Evidence`] asks all of them. [`counters`] judges additions.
 //!
 //! An operation without an answer is in doubt: it may have taken effect at any time after its call, or never.
+//!
+//! A value with a time to live is judged as if somebody removed it when that is over, at a time between two
+//! bounds ([`Operation::expiry`]). So it may not be gone before them, be there after them, or be there again.
+//! A write that asks for a version is judged when it arrives: it may still replace a value whose time is over
+//! before it takes effect.
 #![forbid(unsafe_code)]
 
 pub mod counters;

@@ -19,7 +19,7 @@ fn violation(rule: &'static str, guilty: &[&Operation]) -> Result<(), Violation>
 
 /// What was acknowledged and changed something.
 fn acknowledged(operations: &[Operation]) -> impl Iterator<Item = &Operation> {
-    operations.iter().filter(|operation| operation.outcome == Outcome::Done)
+    operations.iter().filter(|operation| operation.outcome == Outcome::Done && operation.expires().is_none())
 }
 
 fn newest_is_left(operations: &[Operation], left: &Operation, value: Value) -> Result<(), Violation> {
@@ -28,6 +28,10 @@ fn newest_is_left(operations: &[Operation], left: &Operation, value: Value) -> R
     };
     if writer.version.zip(left.version).is_some_and(|(written, left)| written != left) {
         return violation("what is left has another version than it was written under", &[writer, left]);
+    }
+    let its = |operation: &&Operation| operation.expires() == Some(value) && operation.end < left.call;
+    if let Some(expiry) = operations.iter().find(its) {
+        return violation("what is left is there after its time was over", &[expiry, left]);
     }
     for other in acknowledged(operations) {
         let newer = other.version.zip(left.version).is_some_and(|(other, left)| other > left);
@@ -40,7 +44,14 @@ fn newest_is_left(operations: &[Operation], left: &Operation, value: Value) -> R
 }
 
 fn all_was_removed(operations: &[Operation], left: &Operation) -> Result<(), Violation> {
-    let removed = operations.iter().filter(|operation| operation.removed()).map(|removal| removal.end).max();
+    let ended = |value| operations.iter().find(|operation| operation.wrote() == Some(value)).map(|o| o.end);
+    let removed = |operation: &Operation| match operation.expires() {
+        // It took away itself, and what it had replaced.
+        Some(value) if operation.call <= left.end => ended(value),
+        Some(_) => None,
+        None => operation.removed().then_some(operation.end),
+    };
+    let removed = operations.iter().filter_map(removed).max();
     for write in acknowledged(operations).filter(|operation| operation.wrote().is_some()) {
         if removed.is_none_or(|removed| removed < write.call) {
             return violation(

@@ -24,6 +24,8 @@ pub enum Action {
     },
     /// Let nothing be there.
     Delete,
+    /// No client's: the time of this value is over ([`Operation::expiry`]). If it is there, it goes.
+    Expire(Value),
 }
 
 /// What was answered.
@@ -67,7 +69,7 @@ impl Operation {
             (_, Outcome::Refused | Outcome::Absent) => None,
             (Action::Put(value) | Action::PutIfAbsent(value), _) => Some(value),
             (Action::Replace { new, .. }, _) => Some(new),
-            (Action::Get | Action::Delete, _) => None,
+            (Action::Get | Action::Delete | Action::Expire(_), _) => None,
         }
     }
 
@@ -83,6 +85,25 @@ impl Operation {
     /// Whether it removed something, or may have.
     pub fn removed(&self) -> bool {
         self.action == Action::Delete && matches!(self.outcome, Outcome::Done | Outcome::InDoubt)
+    }
+
+    /// The end of what it wrote with a time to live: at some time between this much of it less `early` and
+    /// more `late`, by the clock of the history, the value is gone for everybody, if nobody replaced it.
+    /// `None` for whoever wrote nothing. To be pushed beside the write.
+    pub fn expiry(&self, ttl: Nanos, (early, late): (Nanos, Nanos)) -> Option<Operation> {
+        let value = self.wrote()?;
+        // A write in doubt may take effect at any time, and so the time of its value be over at any.
+        let outcome = if self.in_doubt() { Outcome::InDoubt } else { Outcome::Done };
+        let (call, end) = (self.call + (ttl - early), self.end + ttl + late);
+        Some(Operation { action: Action::Expire(value), outcome, call, end, version: None, ..self.clone() })
+    }
+
+    /// The value whose time is over.
+    pub fn expires(&self) -> Option<Value> {
+        match self.action {
+            Action::Expire(value) => Some(value),
+            _ => None,
+        }
     }
 
     /// Whether no answer came.

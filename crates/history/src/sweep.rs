@@ -14,7 +14,9 @@ pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
     let versions = one_version_a_value(operations)?;
     versions_ascend(operations, &versions)?;
     found_was_written(operations, &writers)?;
-    absent_was_removed(operations)
+    found_in_its_time(operations)?;
+    gone_stays_gone(operations)?;
+    absent_was_removed(operations, &writers)
 }
 
 fn violation<T>(rule: &'static str, guilty: &[&Operation]) -> Result<T, Violation> {
@@ -108,18 +110,88 @@ fn found_was_written(
     Ok(())
 }
 
+/// Nothing is found after its time.
+fn found_in_its_time(operations: &[Operation]) -> Result<(), Violation> {
+    let over: BTreeMap<Value, &Operation> =
+        operations.iter().filter_map(|operation| Some((operation.expires()?, operation))).collect();
+    for operation in operations {
+        let Outcome::Found(value) = operation.outcome else { continue };
+        if let Some(expiry) = over.get(&value).filter(|expiry| expiry.end < operation.call) {
+            return violation("a value after its time was over", &[expiry, operation]);
+        }
+    }
+    Ok(())
+}
+
+fn finds_nothing(operation: &Operation) -> bool {
+    operation.outcome == Outcome::Absent
+        || matches!((operation.action, operation.outcome), (Action::PutIfAbsent(_), Outcome::Done))
+}
+
+/// A value is written once: where somebody found nothing after it was there, nobody finds it later.
+fn gone_stays_gone(operations: &[Operation]) -> Result<(), Violation> {
+    // By value: when it surely was there first, and who found it last.
+    let mut known: BTreeMap<Value, (Nanos, Option<&Operation>)> = BTreeMap::new();
+    for operation in operations {
+        let found = match operation.outcome {
+            Outcome::Found(value) => Some(value),
+            _ => None,
+        };
+        let Some(value) = found.or_else(|| operation.wrote()) else { continue };
+        let (first, last) = known.entry(value).or_insert((NEVER, None));
+        *first = operation.end.min(*first);
+        if found.is_some() {
+            // They are in the order of their calls.
+            *last = Some(operation);
+        }
+    }
+    let nothing: Vec<&Operation> = operations.iter().filter(|operation| finds_nothing(operation)).collect();
+    // From each of them on, the one that ended first.
+    let mut earliest = nothing.clone();
+    for at in (1..earliest.len()).rev() {
+        if earliest[at].end < earliest[at - 1].end {
+            earliest[at - 1] = earliest[at];
+        }
+    }
+    for (first, last) in known.into_values() {
+        let after = nothing.partition_point(|operation| operation.call <= first);
+        if let (Some(gone), Some(last)) = (earliest.get(after), last)
+            && gone.end < last.call
+        {
+            return violation("a value is there again after it was gone", &[gone, last]);
+        }
+    }
+    Ok(())
+}
+
 /// Who finds nothing after a value was seen needs somebody who may have removed it.
-fn absent_was_removed(operations: &[Operation]) -> Result<(), Violation> {
+fn absent_was_removed(
+    operations: &[Operation],
+    writers: &BTreeMap<Value, &Operation>,
+) -> Result<(), Violation> {
     let sees = |operation: &&Operation| {
         matches!(operation.outcome, Outcome::Found(_)) || operation.wrote().is_some() && !operation.in_doubt()
     };
     let mut seen: Vec<&Operation> = operations.iter().filter(sees).collect();
     seen.sort_by_key(|operation| operation.end);
     let (mut seen, mut last_call) = (seen.into_iter().peekable(), None::<&Operation>);
+    let mut found: BTreeMap<Value, Nanos> = BTreeMap::new();
+    for operation in operations {
+        if let Outcome::Found(value) = operation.outcome {
+            found.insert(value, operation.call);
+        }
+    }
+    let last_seen = |value: Value| found.get(&value).copied().unwrap_or_default();
     // Of the removals up to each, in the order of their calls: the latest end.
     let mut removals: Vec<(Nanos, Nanos)> = Vec::new();
-    for removal in operations.iter().filter(|operation| operation.removed()) {
-        let latest = removals.last().map_or(removal.end, |&(_, latest)| latest.max(removal.end));
+    for removal in operations.iter() {
+        // A value whose time is over takes away itself, and what it had replaced.
+        let end = match removal.expires() {
+            Some(value) => writers.get(&value).map_or(NEVER, |writer| writer.end).max(last_seen(value)),
+            None if removal.removed() => removal.end,
+            None => continue,
+        };
+        let latest = removals.last().map_or(end, |&(_, latest)| latest.max(end));
         removals.push((removal.call, latest));
     }
     for operation in operations {
@@ -129,9 +201,7 @@ fn absent_was_removed(operations: &[Operation]) -> Result<(), Violation> {
                 last_call = Some(earlier);
             }
         }
-        let finds_nothing = operation.outcome == Outcome::Absent
-            || matches!((operation.action, operation.outcome), (Action::PutIfAbsent(_), Outcome::Done));
-        let (true, Some(there)) = (finds_nothing, last_call) else { continue };
+        let (true, Some(there)) = (finds_nothing(operation), last_call) else { continue };
         let called = removals.partition_point(|&(call, _)| call <= operation.end);
         if called.checked_sub(1).is_none_or(|last| removals[last].1 < there.call) {
             return violation("nothing is there, and nobody removed what was", &[there, operation]);

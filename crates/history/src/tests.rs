@@ -1,4 +1,5 @@
 mod evidence;
+mod expiry;
 mod mutations;
 
 use longarm_base::{Csn, Nanos};

@@ -5,12 +5,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::world::entered;
 
-/// The monotonic clock (`CLOCK_MONOTONIC`): the same for all processes of a machine, never compared between
-/// machines.
+/// The monotonic clock (`CLOCK_BOOTTIME`): the same for all processes of a machine, never compared between
+/// machines. It goes on while the machine is suspended, as the clocks of others do: a lease or a promise ends
+/// meanwhile. `CLOCK_MONOTONIC`, which sleeps are bounded by, stands still then: they last longer, no more.
 #[inline]
 pub fn now() -> Nanos {
     match entered() {
-        None => read(ClockId::Monotonic),
+        None => read(ClockId::Boottime),
         Some(world) => world.now(),
     }
 }

@@ -156,6 +156,13 @@ pub enum Event {
         /// How many.
         reclaimed: u64,
     },
+    /// A follower that counts let go of segments, so many in all, and the leader is about to rely on that.
+    LetGo {
+        /// The follower.
+        node: NodeId,
+        /// How many it let go of.
+        reclaimed: u64,
+    },
     /// A leader applied an entry.
     Applied {
         /// Which stream.
@@ -170,12 +177,19 @@ pub enum Event {
         /// [`Csn::NONE`] if they find none.
         csn: Csn,
     },
+    /// A leader answers a request by what it just saw, and no entry of its own.
+    Answered,
     /// A client was told that the write at this position is done (M5).
     Acknowledged {
         /// Which stream.
         stream: u16,
         /// Its position.
         position: u64,
+    },
+    /// A machine has come to a step of what it does: a world may have it stand still, or be lost, there.
+    Reached {
+        /// Which.
+        step: Step,
     },
     /// Bytes that another machine had sent landed in memory.
     Landed {
@@ -186,6 +200,69 @@ pub enum Event {
         /// Which region of the receiver.
         region: RegionId,
     },
+}
+
+/// Where a replica is between two things that others rely on in this order. What other events say already
+/// is not said again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A candidate fetched an entry that others have.
+    Fetched,
+    /// A candidate has the entries of the start set, and voided all others.
+    Completed,
+    /// A candidate built its index.
+    Restored,
+    /// A follower made its memory ready to be written by a new leader, and has not said so.
+    Prepared,
+    /// A leader asks this follower from now on before segments are freed.
+    Joined,
+    /// A follower was given the segment table.
+    Table,
+    /// A follower was given another segment of what it lacks.
+    Content,
+    /// All of that has landed there.
+    Landed,
+    /// The streams send to a follower.
+    Attached,
+    /// A follower was given what the streams had written before.
+    Pushed,
+    /// A follower said that it is in sync, and its floors do not say so yet.
+    Synced,
+    /// Segments that are to be freed are free at a follower, which was not told of their count.
+    LetGo,
+    /// All followers let go of a segment, and it is free at the leader.
+    Freed,
+    /// A set of replicas is about to go to disk.
+    Keeping,
+    /// A leader that hands over takes no more writes.
+    Draining,
+}
+
+impl Step {
+    /// All of them.
+    pub const ALL: [Step; 15] = [
+        Step::Fetched,
+        Step::Completed,
+        Step::Restored,
+        Step::Prepared,
+        Step::Joined,
+        Step::Table,
+        Step::Content,
+        Step::Landed,
+        Step::Attached,
+        Step::Pushed,
+        Step::Synced,
+        Step::LetGo,
+        Step::Freed,
+        Step::Keeping,
+        Step::Draining,
+    ];
+}
+
+/// This machine has come to a step.
+#[inline(always)]
+pub fn reach(step: Step) {
+    observe(|| Event::Reached { step });
 }
 
 /// Whether anybody can be told anything.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use longarm_base::UnixMillis;
+
 /// Digits in groups of three.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
@@ -56,6 +58,28 @@ pub fn key(key: &[u8]) -> String {
     if key.len() > SHOWN { format!("\"{text}...\" ({} bytes)", key.len()) } else { format!("\"{text}\"") }
 }
 
+/// A moment of UTC as RFC 3339 has it, with milliseconds: `2026-01-31T12:00:00.000Z`.
+pub fn moment(at: UnixMillis) -> String {
+    let (days, ms) = (at.0 / 86_400_000, at.0 % 86_400_000);
+    let (year, month, day) = date(days);
+    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1000 % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
+}
+
+/// Year, month and day, so many days after the first of January 1970. Years are taken to begin with March:
+/// then the day that comes every four years is the last of its year, and months have lengths of one rule.
+fn date(days: u64) -> (u64, u64, u64) {
+    // From the first of March of the year 0 on.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (era * 400 + year + u64::from(month <= 2), month, day)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +95,20 @@ mod tests {
         assert_eq!(time(Duration::from_millis(12)), "12 ms");
         assert_eq!(rate(10, Duration::from_secs(2)), "5/s");
         assert_eq!(key(b"a\nb"), "\"a\\nb\"");
+    }
+
+    #[test]
+    fn moments_are_those_of_the_calendar() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (951_868_800_000, "2000-03-01T00:00:00.000Z"),
+            (1_735_689_599_001, "2024-12-31T23:59:59.001Z"),
+            (1_709_251_200_000, "2024-03-01T00:00:00.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+        ] {
+            assert_eq!(moment(UnixMillis(ms)), text);
+        }
     }
 }

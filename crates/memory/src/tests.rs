@@ -161,6 +161,23 @@ fn populating_changes_no_byte_and_takes_whole_blocks() {
 }
 
 #[test]
+fn no_key_is_weak() {
+    for key in [0, 1, 2, 3, 1 << 63, u64::MAX] {
+        let key = SumKey::new(key);
+        let sums: Vec<_> =
+            (0..64u64).flat_map(|i| [key.sum(i * 64, b"same"), key.sum(0, &i.to_le_bytes())]).collect();
+        for bit in 0..64 {
+            let set = sums.iter().filter(|sum| **sum >> bit & 1 == 1).count();
+            assert!((32..96).contains(&set), "{} of {} have bit {bit} set", set, sums.len());
+        }
+        let mut once = sums.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), sums.len());
+    }
+}
+
+#[test]
 fn checksums_depend_on_key_place_and_every_bit() {
     let key = SumKey::new(11);
     let bytes = [3u8; 56];

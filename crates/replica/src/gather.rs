@@ -27,6 +27,8 @@ pub struct StartSet {
     pub base: Term,
     /// The streams of the base term.
     pub cuts: Vec<Cut>,
+    /// The highest calendar of a leader that any of them was told, in unix milliseconds.
+    pub unix: u64,
     /// What the new leader itself holds of them.
     pub own: Vec<Extent>,
     /// What the new leader holds of the terms before the base is a mixture: nobody else's start set.
@@ -64,6 +66,7 @@ pub(crate) fn start_set(
     let base = own.sync;
     let of_base = || others.iter().filter(|(_, report)| report.sync == base || any);
     let streams = of_base().map(|(_, report)| report.streams.len()).fold(own.streams.len(), usize::max);
+    let unix = others.iter().map(|(_, report)| report.unix).fold(own.unix, u64::max);
     let own: Vec<_> =
         (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
     let cut = |stream: usize| {
@@ -73,7 +76,7 @@ pub(crate) fn start_set(
             _ => best,
         })
     };
-    Ok(StartSet { term, base, cuts: (0..streams).map(cut).collect(), own, mixed: false })
+    Ok(StartSet { term, base, cuts: (0..streams).map(cut).collect(), unix, own, mixed: false })
 }
 
 #[cfg(test)]
@@ -82,7 +85,7 @@ mod tests {
 
     fn report(sync: u32, lens: &[u64]) -> Report {
         let streams = lens.iter().map(|&len| Extent { floor: 0, len }).collect();
-        Report { sync: Term::new(sync, NodeId(0)), reclaimed: 0, streams }
+        Report { sync: Term::new(sync, NodeId(0)), reclaimed: 0, unix: 0, streams }
     }
 
     #[test]
@@ -95,6 +98,13 @@ mod tests {
         assert_eq!(cuts, [(4, 1), (7, 2), (1, 2)]);
         assert_eq!(set.base, Term::new(3, NodeId(0)));
         assert_eq!(set.own.len(), 3);
+        let [mut early, mut late] = [report(3, &[]), report(2, &[])];
+        (early.unix, late.unix) = (70, 90);
+        let others = [(NodeId(2), early.clone()), (NodeId(3), late)];
+        let set = start_set(term, (NodeId(1), &own), &others).expect("it is of the base");
+        assert_eq!(set.unix, 90, "of whatever term: all calendars are one after the other");
+        let set = start_set(term, (NodeId(1), &early), &[]).expect("it is of the base");
+        assert_eq!(set.unix, 70, "its own counts");
         let mut other = report(3, &[2]);
         other.reclaimed = 1;
         let [one, two] = [(NodeId(2), other), (NodeId(3), report(3, &[4]))];

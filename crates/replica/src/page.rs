@@ -5,7 +5,8 @@
 //!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
 //!  8  stable point: the csn up to which everything is applied or aborted
 //! 16  items in the index of that leader, about: how large a next one should be made; zero if unknown
-//! 24  zeroes
+//! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown
+//! 32  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
 //! then a line of
 //!  0  released: the packed term of a leader that has ended its lease, to hand over
@@ -24,6 +25,8 @@ pub const BEAT: u64 = 0;
 pub const STABLE: u64 = 8;
 /// Offset of the number of items.
 pub const ITEMS: u64 = 16;
+/// Offset of the leader's calendar.
+pub const UNIX: u64 = 24;
 /// Offset of the floors.
 pub const FLOORS: u64 = 64;
 /// Offset of the word that releases a promise.
@@ -39,11 +42,24 @@ pub const fn floor_at(stream: usize) -> u64 {
 }
 
 /// The bytes of a heartbeat, from [`BEAT`] on; with the floors of all streams, once the follower is synced.
-pub fn heartbeat(beat: Beat, (stable, items): (u64, u64), floors: &[u64]) -> Vec<u8> {
-    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - ITEMS) / 8 - 1 };
-    let words =
-        [beat.0, stable, items].into_iter().chain((0..zeroes).map(|_| 0)).chain(floors.iter().copied());
+pub fn heartbeat(beat: Beat, told: Told, floors: &[u64]) -> Vec<u8> {
+    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - UNIX) / 8 - 1 };
+    let words = [beat.0, told.stable, told.items, told.unix]
+        .into_iter()
+        .chain((0..zeroes).map(|_| 0))
+        .chain(floors.iter().copied());
     words.flat_map(u64::to_le_bytes).collect()
+}
+
+/// What a heartbeat tells every follower.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    /// The stable point.
+    pub stable: u64,
+    /// Items in the leader's index, about.
+    pub items: u64,
+    /// The leader's calendar now, in unix milliseconds.
+    pub unix: u64,
 }
 
 const NUMBER_BITS: u32 = 24;
@@ -63,6 +79,14 @@ impl Beat {
     pub const fn term(self) -> Option<Term> {
         if self.0 == 0 { None } else { Term::from_bits(self.0 >> NUMBER_BITS) }
     }
+
+    /// How many heartbeats later than `older` it is, which another one of the same term was.
+    pub fn since(self, older: Beat) -> Option<u64> {
+        let numbers = (1 << NUMBER_BITS) - 1;
+        let number = |beat: Beat| beat.0 % (1 << NUMBER_BITS);
+        let later = (number(self) + numbers).checked_sub(number(older))? % numbers;
+        (self.term().is_some() && self.term() == older.term() && later > 0).then_some(later)
+    }
 }
 
 const _: () = {
@@ -81,10 +105,11 @@ mod tests {
         let word = |bytes: &[u8], at: u64| {
             u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("a word"))
         };
-        assert_eq!(heartbeat(beat, (5, 6), &[]).len(), 24, "of one that is not synced: its floors stay");
+        let told = Told { stable: 5, items: 6, unix: 7 };
+        assert_eq!(heartbeat(beat, told, &[]).len(), 32, "of one that is not synced: its floors stay");
         let most: Vec<u64> = (100..100 + longarm_wire::STREAMS_MAX as u64).collect();
-        let bytes = heartbeat(beat, (5, 6), &most);
-        assert_eq!([BEAT, STABLE, ITEMS].map(|at| word(&bytes, at)), [beat.0, 5, 6]);
+        let bytes = heartbeat(beat, told, &most);
+        assert_eq!([BEAT, STABLE, ITEMS, UNIX].map(|at| word(&bytes, at)), [beat.0, 5, 6, 7]);
         assert!((0..most.len()).all(|stream| word(&bytes, floor_at(stream)) == most[stream]));
         assert!(bytes.len() as u64 <= RELEASED && RECLAIMED + 8 <= BYTES);
     }
@@ -97,6 +122,9 @@ mod tests {
             let beat = Beat::new(term, number);
             assert_ne!(beat, before);
             assert_eq!(beat.term(), Some(term));
+            assert_eq!(beat.since(beat), None);
+            assert_eq!(Beat::new(term, number + 3).since(beat), Some(3));
+            assert_eq!(Beat::new(Term::new(4, NodeId(2)), number + 3).since(beat), None);
             before = beat;
         }
         assert_eq!(Beat::default().term(), None);

@@ -3,12 +3,16 @@
 use longarm_base::Nanos;
 use longarm_base::limits::DRIFT_PPM;
 
+/// A leader is suspected after so many times the usual silence, whatever was learnt.
+const PATIENCE: u64 = 5;
+
 /// Times of a group; all of its replicas have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// Between two heartbeats.
     pub heartbeat: Nanos,
-    /// Without a heartbeat for so long, the leader is suspected.
+    /// Without a heartbeat for so long, the leader is suspected; later, if leaders that lived on were silent
+    /// for long ([`patience`](Self::patience)).
     pub suspect: Nanos,
     /// D: no report within this time after a heartbeat was seen.
     pub promise: Nanos,
@@ -21,6 +25,11 @@ impl Timing {
     pub fn with_promise(self, promise: Nanos) -> Timing {
         let spare = self.election.since(self.promise);
         Timing { promise, election: promise + spare, ..self }
+    }
+
+    /// However long leaders were silent, whoever is silent for so long is suspected.
+    pub fn patience(&self) -> Nanos {
+        Nanos(self.suspect.0.saturating_mul(PATIENCE)).min(self.election)
     }
 
     /// The leader's share of a promise of D: what has passed of it on a clock that runs fast, seen from one

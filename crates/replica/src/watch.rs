@@ -9,11 +9,18 @@
 //! (4) *Taken back.* A leader that hands over has ended its lease, and all that rests on it, before it takes
 //!     back what it was promised (rules ReleaseAfter and ReleaseOwn). What older leaders were promised is
 //!     over by then, since it served; a younger one's promise stands.
+//! (5) *Suspicion* ends no promise, it only has others asked. How long a leader may be silent follows from
+//!     how long leaders that lived on were: on a busy machine that is longer than anybody would set.
 
 use longarm_base::{Mutant, Nanos, Term};
 
 use crate::Timing;
 use crate::page::Beat;
+
+/// A leader is suspected when it has been silent for so many times its longest silence of late.
+const SILENCES: u64 = 2;
+/// Half of the longest silence is forgotten in this time.
+const FADES: Nanos = Nanos::from_millis(30_000);
 
 /// What a replica saw of its leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,17 +31,20 @@ pub struct Watch {
     to: Term,
     /// That was taken back.
     released: bool,
+    /// The longest silence of a leader that lived on, and when it ended.
+    silence: (Nanos, Nanos),
 }
 
 impl Watch {
     /// A replica that starts at `now`, and had promised `promised` before.
     pub fn new(promised: Term, now: Nanos) -> Watch {
-        Watch { beat: Beat::default(), changed: now, to: promised, released: false }
+        Watch { beat: Beat::default(), changed: now, to: promised, released: false, silence: (Nanos(0), now) }
     }
 
     /// What the heartbeat word says at `now`.
-    pub fn look(&mut self, beat: Beat, now: Nanos) {
+    pub fn look(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
         if beat != self.beat {
+            self.learn(beat, timing, now);
             self.beat = beat;
             self.touch(beat.term().unwrap_or_default(), now);
         }
@@ -59,7 +69,31 @@ impl Watch {
 
     /// Whether the leader may be gone.
     pub fn suspects(&self, timing: &Timing, now: Nanos) -> bool {
-        now.since(self.changed) > timing.suspect
+        now.since(self.changed) > self.patience(timing, now)
+    }
+
+    /// How long the leader may be silent before it is suspected.
+    fn patience(&self, timing: &Timing, now: Nanos) -> Nanos {
+        let learnt = Nanos(self.longest(now).0.saturating_mul(SILENCES));
+        learnt.min(timing.patience()).max(timing.suspect)
+    }
+
+    /// The longest silence of late.
+    fn longest(&self, now: Nanos) -> Nanos {
+        let (longest, ended) = self.silence;
+        let halvings = now.since(ended).0 / FADES.0;
+        Nanos(longest.0.checked_shr(halvings.min(u64::from(u32::MAX)) as u32).unwrap_or(0))
+    }
+
+    /// A heartbeat is seen for the first time. Others may have come since the last look, which this replica
+    /// made late: their times are not the leader's silence.
+    fn learn(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
+        let Some(beats) = beat.since(self.beat) else { return };
+        let unseen = timing.heartbeat.0.saturating_mul(beats - 1);
+        let silence = Nanos(now.since(self.changed).0.saturating_sub(unseen));
+        if silence >= self.longest(now) {
+            self.silence = (silence, now);
+        }
     }
 
     /// The leader of `term` has ended its lease and all that rests on it. Whether that is news.
@@ -82,19 +116,55 @@ mod tests {
             Timing { heartbeat: Nanos(1), suspect: Nanos(3), promise: Nanos(10), election: Nanos(20) };
         let term = |counter| Term::new(counter, NodeId(1));
         let mut watch = Watch::new(term(2), Nanos(100));
-        watch.look(Beat::new(term(3), 1), Nanos(101));
+        watch.look(Beat::new(term(3), 1), &timing, Nanos(101));
         watch.release(term(2));
         assert!(!watch.is_free(&timing, Nanos(102)), "an older leader's word");
         watch.release(term(3));
         assert!(watch.is_free(&timing, Nanos(102)) && !watch.suspects(&timing, Nanos(102)));
-        watch.look(Beat::new(term(3), 1), Nanos(103));
+        watch.look(Beat::new(term(3), 1), &timing, Nanos(103));
         assert!(watch.is_free(&timing, Nanos(103)), "nothing new");
-        watch.look(Beat::new(term(3), 2), Nanos(103));
+        watch.look(Beat::new(term(3), 2), &timing, Nanos(103));
         assert!(!watch.is_free(&timing, Nanos(103)), "a heartbeat that was on its way");
         watch.release(term(3));
         watch.touch(term(4), Nanos(104));
         watch.release(term(3));
         assert!(!watch.is_free(&timing, Nanos(105)), "a younger leader was heard of");
-        assert!(watch.suspects(&timing, Nanos(108)) && watch.is_free(&timing, Nanos(115)));
+        assert!(watch.suspects(&timing, Nanos(109)) && watch.is_free(&timing, Nanos(115)));
+    }
+
+    #[test]
+    fn a_leader_may_be_silent_for_longer_where_leaders_are() {
+        let ms = Nanos::from_millis;
+        let timing = Timing { heartbeat: ms(5), suspect: ms(30), promise: ms(40), election: ms(1_000) };
+        let term = Term::new(3, NodeId(1));
+        let (mut watch, mut number, mut now) = (Watch::new(term, ms(0)), 1, ms(0));
+        let mut beats = |watch: &mut Watch, more: u64, silence: u64| {
+            now = now + ms(silence);
+            number += more;
+            watch.look(Beat::new(term, number), &timing, now);
+            now
+        };
+        let patience = |watch: &Watch, now: Nanos| {
+            let is_late = |silence: &u64| watch.suspects(&timing, now + ms(*silence));
+            (0..10_000).find(is_late).expect("no leader is waited for without a bound") - 1
+        };
+        beats(&mut watch, 1, 5);
+        let mut seen = beats(&mut watch, 1, 5);
+        assert_eq!(patience(&watch, seen), 30);
+        seen = beats(&mut watch, 1, 25);
+        assert_eq!(patience(&watch, seen), 50);
+        // It was this replica that was late: eleven came.
+        seen = beats(&mut watch, 11, 60);
+        assert_eq!(patience(&watch, seen), 50);
+        // It was suspected, and lived on.
+        seen = beats(&mut watch, 1, 60);
+        assert_eq!(patience(&watch, seen), 120);
+        seen = beats(&mut watch, 1, 700);
+        assert_eq!(patience(&watch, seen), 150, "there is a bound");
+        // A younger leader was not silent: it was not there.
+        watch.look(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
+        assert_eq!(watch.longest(seen + ms(29_999)), ms(700));
+        assert_eq!(watch.longest(seen + ms(30_000)), ms(350));
+        assert_eq!(watch.longest(seen + ms(10_000_000)), Nanos(0));
     }
 }

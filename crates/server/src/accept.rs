@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use longarm_base::Csn;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
-use longarm_host::Pause;
+use longarm_host::{Pause, now};
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 use longarm_wire::{Bad, Hello, MESSAGE_MAX, PeerHello, RING_REGION, Welcome};
 
 use crate::connection::Connection;
 use crate::hall::{Lobby, Serving};
 use crate::options::{Eviction, RING_MAX};
+use crate::seldom::Seldom;
+use crate::session::Coming;
 use crate::shared::{Client, Seat};
 use crate::worker::Desk;
 
@@ -30,6 +33,8 @@ pub(crate) struct Acceptor<L: Listener> {
     pub listener: L,
     pub lobby: Arc<Lobby<L::Qp>>,
     pub pause: Arc<Pause>,
+    /// Who did not get in.
+    pub refused: Seldom,
 }
 
 impl<L: Listener> Acceptor<L> {
@@ -38,7 +43,10 @@ impl<L: Listener> Acceptor<L> {
         while !self.lobby.is_closed() {
             let incoming = self.listener.accept(KNOCK);
             for failure in self.listener.failures() {
-                self.lobby.log(&format!("a client did not get in: {failure}"));
+                self.refuse(&format!("a client did not get in: {failure}"));
+            }
+            if let Some(count) = self.refused.withheld(now()) {
+                self.lobby.log(&format!("{count} more did not get in"));
             }
             match incoming {
                 Ok(Some(incoming)) if self.lobby.is_closed() => incoming.reject("the server is closing"),
@@ -52,13 +60,21 @@ impl<L: Listener> Acceptor<L> {
         }
     }
 
-    fn admit(&self, incoming: L::Incoming) {
+    fn refuse(&mut self, line: &str) {
+        match self.refused.admit(now()) {
+            None => {}
+            Some(0) => self.lobby.log(line),
+            Some(count) => self.lobby.log(&format!("{count} more did not get in; {line}")),
+        }
+    }
+
+    fn admit(&mut self, incoming: L::Incoming) {
         let knock = Knock::decode(incoming.hello()).map_err(|bad| bad.to_string());
         let found = knock.and_then(|knock| Ok((self.lobby.hall(knock.group())?, knock)));
         let (hall, knock) = match found {
             Ok(found) => found,
             Err(reason) => {
-                self.lobby.log(&format!("{} refused: {reason}", incoming.peer().name));
+                self.refuse(&format!("{} refused: {reason}", incoming.peer().name));
                 return incoming.reject(&reason);
             }
         };
@@ -134,7 +150,8 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         let desk = self.least_loaded();
         let welcome = self.welcome_text().encode();
         // The old connection of the same client is fenced before the client can know that this one stands.
-        let (session, generation) = self.shared.sessions.open(hello.session);
+        let coming = Coming { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
+        let (session, generation) = self.shared.sessions.open(coming);
         let grants = self.grants(&ring);
         let accepted = incoming.accept(&welcome, grants, LANDING, &desk.channel);
         let opened = accepted.and_then(|qp| Ok((mailbox(&qp, hello, ring.memory().clone())?, qp)));
@@ -172,6 +189,8 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             pid: u64::from(std::process::id()),
             wants_hints: u64::from(options.eviction == Eviction::Lru),
             group: options.groups.first().map_or(0, |group| group.id),
+            csn: self.shared.engine.csn().0,
+            keep_sessions: options.keep_sessions.as_nanos() as u64,
         }
     }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use longarm_base::{Mutant, Term};
 use longarm_host::observe::WATCHED;
 use longarm_index::control::Control;
-use longarm_index::hash::{Found, Owner, SlotKind};
+use longarm_index::hash::{Found, NoRoom, Owner, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
@@ -158,7 +158,17 @@ impl<M: OwnedWords> Built<M> {
         }
         let record = record_of(self.slots, place, entry, hash);
         let mut pair = self.index.lock(hash);
-        let Some(found) = pair.find(entry.key) else { return pair.insert(&record).is_ok() };
+        let Some(found) = pair.find(entry.key) else {
+            return match pair.insert(&record) {
+                Ok(()) => true,
+                Err(NoRoom::Table) => false,
+                // More room for all would not help these keys, as like as not.
+                Err(NoRoom::Pair) => {
+                    pair.spill(entry.key, &record);
+                    true
+                }
+            };
+        };
         let there = found.entry().expect("in a group every item stands in the arena");
         let (csn, there) = (found.record().csn(), self.arena.place(there));
         let newer = csn < entry.csn || (csn == entry.csn && self.is_older_copy(there, entry));

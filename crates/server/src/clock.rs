@@ -15,7 +15,9 @@ pub(crate) struct Moment {
 }
 
 /// Both clocks, tied together once: the unix clock here is its value at the start and what has passed since,
-/// so it never jumps, and an item's time to live is true whatever happens to the system's date.
+/// so it never jumps, and an item's time to live is true whatever happens to the system's date. In a group it
+/// goes on from where that of the last leader was, should this system's be behind: so nothing comes back that
+/// was gone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start: Nanos,
@@ -23,8 +25,9 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub fn start() -> Clock {
-        Clock { start: now(), unix: unix() }
+    /// At `least`, or later.
+    pub fn start(least: UnixMillis) -> Clock {
+        Clock { start: now(), unix: unix().max(least) }
     }
 
     #[inline]
@@ -42,4 +45,18 @@ impl Clock {
 pub(crate) fn process_cpu() -> Nanos {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_calendar_goes_on_from_that_of_leaders_before() {
+        let behind = UnixMillis(unix().0 + 1_000_000_000);
+        let clock = Clock::start(behind);
+        let first = clock.moment().unix;
+        assert!(first >= behind && first.0 < behind.0 + 100_000);
+        assert!(Clock::start(UnixMillis(0)).moment().unix < behind, "the system's, where that is ahead");
+    }
 }

@@ -19,7 +19,7 @@ use crate::stream::{Change, Written};
 pub(crate) enum Relocated {
     /// The entry is elsewhere now, or gone.
     Done,
-    /// Somebody replaced it first.
+    /// Somebody replaced it first, or a copy of it is on its way already.
     Lost,
     /// There is no room for the copy.
     Full,
@@ -39,10 +39,16 @@ impl<M: OwnedWords> Engine<M> {
         (place, csn): (EntryPlace, Csn),
         sessions: &Sessions,
     ) -> Relocated {
+        // Collection comes by again while followers are slow. Of two copies the younger would lose.
+        let is_moving = hand.stream.as_ref().is_some_and(|stream| stream.is_moving(place));
+        if is_moving && !Mutant::MoveTwice.is_on() {
+            return Relocated::Lost;
+        }
         let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
         let (draft, change) = match entry.kind {
             Kind::Put | Kind::Move => {
-                let draft = hand.writer.draft_move(&entry);
+                let late = Mutant::LookFirst.is_on();
+                let draft = (!late).then(|| hand.writer.draft_move(&entry));
                 let hash = self.hash(entry.key);
                 let pair = self.index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
@@ -50,13 +56,15 @@ impl<M: OwnedWords> Engine<M> {
                 if !names(&found, csn, place) || self.current(&found, moment).gone {
                     return Relocated::Lost;
                 }
-                (draft, Change::Move { hash, from: place })
+                (draft.unwrap_or_else(|| hand.writer.draft_move(&entry)), Change::Move { hash, from: place })
             }
             Kind::Tombstone if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() => {
+                let hash = self.hash(entry.key);
+                self.later.iter().for_each(|later| later.deletes.forget(hash, csn));
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
-            Kind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation)) => {
+            Kind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation, csn)) => {
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }

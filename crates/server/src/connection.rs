@@ -84,6 +84,10 @@ enum Late {
     Stats {
         operation: u64,
     },
+    Spilled {
+        operation: u64,
+        after: Box<[u8]>,
+    },
 }
 
 /// A client's connection, owned by one worker.
@@ -94,7 +98,7 @@ pub(crate) struct Connection<Q> {
     done: Completions,
     next: usize,
     late: VecDeque<Late>,
-    /// Until when the write in the mailbox may wait for memory, if it does.
+    /// Until when the request in the mailbox may wait, if it does.
     stalled: Option<Nanos>,
     session: Arc<Mutex<Session>>,
     generation: u64,
@@ -199,7 +203,7 @@ impl<Q: QueuePair> Connection<Q> {
         Ok(if progress || !self.owes() { Turn::Busy } else { Turn::Waiting })
     }
 
-    /// Executes the message in the mailbox and answers it. `false` if it waits for memory; then it is still
+    /// Executes the message in the mailbox and answers it. `false` if it waits (`stalled`); then it is still
     /// there.
     #[inline]
     fn handle(
@@ -220,7 +224,7 @@ impl<Q: QueuePair> Connection<Q> {
         }
         let request = Request::decode(message)?;
         let (kind, operation) = (request.kind, request.operation);
-        if owes_answers && matches!(kind, RequestKind::Get | RequestKind::Stats) {
+        if owes_answers && matches!(kind, RequestKind::Get | RequestKind::Stats | RequestKind::Spilled) {
             self.wait_to_read()?;
         } else {
             let executed = execute(context, session, &mut self.stalled, moment, &request);
@@ -229,6 +233,8 @@ impl<Q: QueuePair> Connection<Q> {
             }
             self.answer(context, moment, operation, executed)?;
         }
+        // However it came out, nothing in the mailbox waits any more.
+        self.stalled = None;
         context.pulse.count(kind);
         // Relaxed: a counter with one writer.
         self.client.requests.store(self.client.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
@@ -297,12 +303,13 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    /// The GET or STATS in the mailbox is executed when there is room for what it says.
+    /// The question in the mailbox is executed when there is room for what it says.
     fn wait_to_read(&mut self) -> Result<(), Fault> {
         let request = Request::decode(self.mailbox.message())?;
         let operation = request.operation;
         let late = match request.kind {
             RequestKind::Get => Late::Get { operation, key: request.key.into() },
+            RequestKind::Spilled => Late::Spilled { operation, after: request.value.into() },
             _ => Late::Stats { operation },
         };
         self.push_late(late)
@@ -346,6 +353,7 @@ impl<Q: QueuePair> Connection<Q> {
                 if !context.shared.may_tell() {
                     return Ok(false);
                 }
+                observe(|| Event::Answered);
                 let sent = self.send_with(moment, *operation, outcome, context.hand.value())?;
                 context.hand.shrink();
                 Ok(sent)
@@ -353,6 +361,11 @@ impl<Q: QueuePair> Connection<Q> {
             Late::Stats { operation } => {
                 let text = context.shared.stats().to_json();
                 self.send_with(moment, *operation, Outcome::of(Status::Ok), &text)
+            }
+            Late::Spilled { operation, after } => {
+                let list = context.shared.engine.spilled(after, moment);
+                let tells = context.shared.may_tell();
+                Ok(tells && self.send_with(moment, *operation, Outcome::of(Status::Ok), &list)?)
             }
         }
     }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
-use longarm_index::hash::{self, Discipline, Found, Owner, Pair, Record, SlotKind};
+use longarm_index::hash::{self, Discipline, Found, NoRoom, Owner, Pair, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::{EntryPlace, Store, StoreOptions, Writer};
 use longarm_wire::{Condition, Status};
@@ -69,6 +69,8 @@ pub(crate) enum Short {
     Refused,
     /// There is memory, but another write of the key is under way, or the lease is not there now.
     Busy,
+    /// Its pair of the index takes no more keys.
+    Crowded,
 }
 
 /// What one thread brings along: its writer, and buffers it reuses.
@@ -109,6 +111,7 @@ pub(crate) struct Counts {
     pub expired: AtomicU64,
     pub refused: AtomicU64,
     pub moved: AtomicU64,
+    pub held_back: AtomicU64,
 }
 
 /// How to build an engine.
@@ -194,7 +197,11 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         let arena = Arena { memory: store.memory().clone() };
         let found_items = options.found_items.min(store.adopted_rooms());
         let room = EngineOptions { found_items, ..options };
+        // What an arena holds that others filled leaves an index its room.
+        let charged = if options.term.is_some() { budget.used() } else { 0 };
+        budget.give(charged);
         let index = index_of((index, arena), control, sums, budget.clone(), &room)?;
+        budget.take_anyway(charged);
         Ok(Engine::over(index, store, budget, options))
     }
 
@@ -206,11 +213,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
     ) -> Result<(Engine<M>, Findings), StartError> {
         let Ahead { settled, built } = ahead;
         let budget = built.budget.clone();
-        // What the arena holds is charged first: the limit is for it, and the index is there.
-        let charged = budget.used();
-        budget.give(charged);
         let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options)?;
-        budget.take_anyway(charged);
         store.presume(&settled, |segment| built.live(segment));
         Ok((Engine::over(built.index, store, budget, options), built.found))
     }
@@ -358,10 +361,11 @@ impl<M: OwnedWords> Engine<M> {
     pub(crate) fn make_room(&self, hash: Hash, moment: Moment) -> Result<(), Short> {
         // The moves that the growth began are the housekeeper's to finish.
         self.relief.poke();
-        match self.index.make_room(hash, moment.now) {
+        match self.index.make_room(hash) {
             Ok(()) => Ok(()),
-            Err(hash::Full) if self.evict_near(hash) => Ok(()),
-            Err(hash::Full) => Err(self.short(moment)),
+            Err(_) if self.evict_near(hash) => Ok(()),
+            Err(NoRoom::Pair) => Err(Short::Crowded),
+            Err(NoRoom::Table) => Err(self.short(moment)),
         }
     }
 

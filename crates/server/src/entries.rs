@@ -33,11 +33,6 @@ impl<M: OwnedWords> Arena<M> {
         Some(look(&bytes[..key]))
     }
 
-    /// Key of the entry, if it is of this version.
-    pub fn key(&self, entry: EntryRef, csn: Csn) -> Option<Vec<u8>> {
-        self.with_key(entry, csn, <[u8]>::to_vec)
-    }
-
     /// Length of the value of the entry that a slot names.
     pub fn value_len(&self, entry: EntryRef, csn: Csn) -> usize {
         match self.header(entry.offset, csn) {
@@ -79,5 +74,9 @@ impl<M: OwnedWords> Entries for Arena<M> {
 
     fn hash_of(&self, entry: EntryRef, csn: Csn, hash: &HashKey) -> Option<Hash> {
         self.with_key(entry, csn, |key| hash.hash(key))
+    }
+
+    fn key_of(&self, entry: EntryRef, csn: Csn) -> Option<Vec<u8>> {
+        self.with_key(entry, csn, <[u8]>::to_vec)
     }
 }

@@ -9,7 +9,6 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use longarm_base::limits::PAIR_SLOTS_MAX;
 use longarm_index::hash::{Entries, Geometry, Record};
 use longarm_memory::{Hash, OwnedWords};
 
@@ -104,7 +103,6 @@ impl<M: OwnedWords> Engine<M> {
         let all = pair.all();
         let (idle, used): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|found| !marks.take(self.hash_of(&found.record())));
-        debug_assert!(idle.len() + used.len() <= PAIR_SLOTS_MAX);
         for found in idle.iter().chain(&used) {
             room = self.has_room(&mut pair);
             if room {

@@ -43,7 +43,8 @@ pub(crate) enum Executed {
     Text(Vec<u8>),
 }
 
-/// Executes a request. `stalled` is until when it may wait for memory, once it does.
+/// Executes a request. `stalled` is until when it may wait, once it does; whoever keeps it ends it, once what
+/// came of the request is anything but [`Executed::Wait`].
 #[inline]
 pub(crate) fn execute(
     context: &mut Context<'_>,
@@ -63,7 +64,15 @@ pub(crate) fn execute(
         RequestKind::Ping if !closing => Executed::Answer(Outcome::of(Status::Ok)),
         RequestKind::Get if !closing => {
             let outcome = engine.get(context.hand, moment, request);
-            if context.shared.may_tell() { Executed::Value(outcome) } else { wait_to_tell(stalled) }
+            if !context.shared.may_tell() {
+                return wait_to_tell(stalled);
+            }
+            observe(|| Event::Answered);
+            Executed::Value(outcome)
+        }
+        RequestKind::Spilled if !closing => {
+            let list = engine.spilled(request.value, moment);
+            if context.shared.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
         }
         RequestKind::Stats if !closing => Executed::Text(context.shared.stats().to_json()),
         _ => once(context, session, stalled, moment, (request, closing)),
@@ -112,6 +121,7 @@ fn once(
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(Short::Busy) => return wait_to_tell(stalled),
+        Err(Short::Crowded) => Outcome::of(Status::Crowded),
         Err(short) => {
             // A wait for something else has no bound of its own; this one begins now.
             let bound = moment.now + engine.options.quarantine + MEMORY_WAIT;
@@ -127,10 +137,12 @@ fn once(
     };
     let at = written(context.hand, before);
     // What was judged by what is here, and left no entry, holds only under the lease.
-    if at.is_none() && !context.shared.may_tell() {
-        return wait_to_tell(stalled);
+    if at.is_none() {
+        if !context.shared.may_tell() {
+            return wait_to_tell(stalled);
+        }
+        observe(|| Event::Answered);
     }
-    *stalled = None;
     if operation != 0 {
         tell(session, operation, outcome);
         session.record(operation, outcome, at);

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use longarm_index::hash::{Found, Record};
+use longarm_index::hash::{Entries, Found, Record};
 use longarm_memory::OwnedWords;
 
 use crate::clock::Moment;
@@ -54,7 +54,7 @@ impl<M: OwnedWords> Engine<M> {
         let over = |found: &Found| self.current(found, moment).gone;
         let key = |found: Found| match found.record() {
             Record::Inline { key, .. } => Some(key.to_vec()),
-            Record::Entry { csn, entry, .. } => self.arena.key(entry, csn),
+            Record::Entry { csn, entry, .. } => self.arena.key_of(entry, csn),
         };
         pair.all().into_iter().filter(over).filter_map(key).collect()
     }

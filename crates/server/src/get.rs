@@ -4,10 +4,13 @@ use longarm_base::{Csn, UnixMillis};
 use longarm_index::hash::Record;
 use longarm_memory::OwnedWords;
 use longarm_store::EntryPlace;
-use longarm_wire::{Request, Status};
+use longarm_wire::{Request, SpilledKey, Status};
 
 use crate::clock::Moment;
 use crate::engine::{ATTEMPTS, Engine, Hand, Outcome};
+
+/// Keys in one answer, in bytes.
+const SPILLED_BYTES: usize = 16 << 10;
 
 impl<M: OwnedWords> Engine<M> {
     /// The value is left in [`Hand::value`]; `number` is the time to live that is left.
@@ -39,6 +42,20 @@ impl<M: OwnedWords> Engine<M> {
         }
         // Writers of this key came between every time; the last look is under the lock.
         self.get_locked(hand, moment, request)
+    }
+
+    /// Keys of items that stand beside the index, for who walks over all: those that come after one, or the
+    /// first if that is empty. With each, how long it has to live.
+    pub(crate) fn spilled(&self, after: &[u8], moment: Moment) -> Vec<u8> {
+        let last = (!after.is_empty()).then_some(after);
+        let mut list = Vec::new();
+        for key in self.index.spilled_keys(last, SPILLED_BYTES) {
+            let pair = self.index.lock(self.hash(&key));
+            let expiry =
+                pair.find(&key).map_or(UnixMillis::NEVER, |found| self.current(&found, moment).expiry);
+            SpilledKey { key: &key, expiry }.encode(&mut list);
+        }
+        list
     }
 
     fn get_locked(&self, hand: &mut Hand<M>, moment: Moment, request: &Request<'_>) -> Outcome {

@@ -12,6 +12,7 @@ use longarm_base::Nanos;
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_fabric::QueuePair;
 use longarm_host::Pause;
+use longarm_host::observe::{Step, reach};
 use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
@@ -189,8 +190,11 @@ impl<Q: QueuePair> Housekeeper<Q> {
         };
         let pumped = group.replicator.pump(stream);
         group.part(shared, hand);
-        for segment in group.releases.take_free() {
+        let free = |segment| {
             shared.engine.store.released(segment);
+            reach(Step::Freed);
+        };
+        if group.releases.free(free) {
             self.last_gain = moment.now;
         }
         match shared.engine.apply_committed(hand, moment) {
@@ -207,7 +211,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
         let more = [growing, collecting, evicting, self.expire(moment)];
         if moment.now.since(self.last_forget) >= FORGET_EVERY {
             self.last_forget = moment.now;
-            self.shared.sessions.forget(moment.now);
+            self.shared.sessions.forget(moment.now, self.shared.engine.csn());
         }
         self.last_pass = moment.now;
         let more = more.contains(&true);
@@ -226,7 +230,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
         }
         let mut more = false;
         for _ in 0..MOVES_A_PASS {
-            match index.move_some(MOVE_PAIRS, moment.now) {
+            match index.move_some(MOVE_PAIRS) {
                 Moved::More => more = true,
                 Moved::Idle | Moved::Blocked => {
                     more = false;
@@ -242,6 +246,8 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     fn collect(&mut self, moment: Moment) -> bool {
         let percent = self.worth_collecting();
+        let engine = &self.shared.engine;
+        engine.later.iter().for_each(|later| later.deletes.sort_some(|key| engine.hash(key)));
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
             group.gentle.fill(moment.now.since(self.last_pass), self.shared.engine.csn(), percent);
@@ -269,7 +275,10 @@ impl<Q: QueuePair> Housekeeper<Q> {
                     let Some(group) = &mut self.group else {
                         unreachable!("this store frees without asking")
                     };
-                    group.leaving.push(Leaving { segment, unsaved: Some(0), until: 0 });
+                    match self.shared.engine.unaccounted(segment) {
+                        None => group.leaving.push(Leaving { segment, unsaved: Some(0), until: 0 }),
+                        Some(missing) => self.shared.hold_back(segment, &missing),
+                    }
                 }
                 Work::Move { place, csn } => {
                     let Housekeeper { shared, hand, .. } = self;

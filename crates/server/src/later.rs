@@ -6,20 +6,22 @@
 //! (2) Every write is an entry, also a delete (a tombstone) and what would fit into a slot: followers have
 //!     entries only.
 //! (3) The csn is drawn and the entry finished without a step between that could fail.
-//! (4) Applying cannot fail: what it needs of the index it takes beyond the memory limit, if it must.
+//! (4) Applying cannot fail: what it needs of the index it takes beyond the memory limit, if it must. A new
+//!     key of which it is known that its pair takes no more is refused when it is judged (decision 17).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, Mutant, Nanos, UnixMillis};
 use longarm_host::observe::{Event, observe};
-use longarm_index::hash::Table;
+use longarm_index::hash::{NoRoom, Table};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Session};
 use longarm_wire::{Condition, Request, RequestKind, Status};
 
+use crate::account::Deletes;
 use crate::clock::Moment;
-use crate::engine::{Current, Engine, Hand, Outcome, Short, holds};
+use crate::engine::{ATTEMPTS, Current, Engine, Hand, Outcome, Short, holds};
 use crate::increment::{DIGITS_MAX, decimal, parse};
 use crate::newest::names;
 use crate::stream::{Change, Progress, Stream, Written};
@@ -36,6 +38,8 @@ pub(crate) struct Later {
     pub stripes: Stripes,
     /// By stream.
     pub progress: Vec<Arc<Progress>>,
+    /// What was deleted, and may explain an entry that no slot names.
+    pub deletes: Deletes,
     /// When the leader's lease ends, in nanoseconds of the monotonic clock.
     lease: AtomicU64,
 }
@@ -43,7 +47,7 @@ pub(crate) struct Later {
 impl Later {
     pub fn new(streams: u16) -> Later {
         let progress = (0..streams).map(|_| Arc::default()).collect();
-        Later { stripes: Stripes::default(), progress, lease: AtomicU64::new(0) }
+        Later { stripes: Stripes::default(), progress, deletes: Deletes::default(), lease: AtomicU64::new(0) }
     }
 
     /// The lease lasts until then.
@@ -66,7 +70,7 @@ impl Later {
 }
 
 /// What a request wants, after it was judged.
-enum Judged<'a> {
+pub(crate) enum Judged<'a> {
     /// Nothing is written.
     Answer(Outcome),
     /// The key gets this value.
@@ -112,7 +116,10 @@ impl<M: OwnedWords> Engine<M> {
         let mut text = [0; DIGITS_MAX];
         let judged = match blind {
             true => self.judge_blind(moment, request),
-            false => self.judge(bytes, &mut text, moment, (request, hash)),
+            false => {
+                let live = self.live_item(hash, request.key, moment);
+                self.judge((bytes, &mut text), moment, request, live)?
+            }
         };
         let meta = |kind: Kind, expiry| {
             let meta = EntryMeta::of(kind).expiring(expiry);
@@ -120,6 +127,7 @@ impl<M: OwnedWords> Engine<M> {
         };
         let (drafted, change, number) = match judged {
             Judged::Answer(outcome) => return Ok(Err(outcome)),
+            Judged::Store { .. } if !self.has_place(request.key, hash) => return Err(Short::Crowded),
             Judged::Store { value, expiry, number } => {
                 let drafted = writer.draft(request.key, value, meta(Kind::Put, expiry));
                 (drafted, Change::Store { hash, stripe }, number)
@@ -153,6 +161,25 @@ impl<M: OwnedWords> Engine<M> {
         csn
     }
 
+    /// Whether the key is there, or a slot for it can be had; where the memory limit is in the way, that is
+    /// for the arena to say. Writes under way may take the last one: they find another place (`newest.rs`).
+    fn has_place(&self, key: &[u8], hash: Hash) -> bool {
+        self.index
+            .is_tight(hash)
+            .then(|| {
+                (0..ATTEMPTS).find_map(|_| {
+                    let mut pair = self.index.lock(hash);
+                    if pair.find(key).is_some() || pair.reserve(None).is_ok() {
+                        return Some(true);
+                    }
+                    drop(pair);
+                    self.index.make_room(hash).err().map(|no_room| no_room == NoRoom::Table)
+                })
+            })
+            .flatten()
+            .unwrap_or(true)
+    }
+
     fn judge_blind<'a>(&self, moment: Moment, request: &Request<'a>) -> Judged<'a> {
         match self.expiry_in(request.ttl_ms, moment) {
             Some(expiry) => Judged::Store { value: request.value, expiry, number: 0 },
@@ -160,26 +187,24 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Looks at what is there and says what the request makes of it. The stripe is held alone.
-    fn judge<'a>(
+    /// Says what the request makes of the item that was found. The stripe is held alone, so that item is
+    /// still the newest; collection may have moved it since it was found, and its room may be used again.
+    /// Then it is to be looked for anew ([`Short::Busy`]).
+    pub(crate) fn judge<'a>(
         &self,
-        bytes: &'a mut Vec<u8>,
-        text: &'a mut [u8; DIGITS_MAX],
+        (bytes, text): (&'a mut Vec<u8>, &'a mut [u8; DIGITS_MAX]),
         moment: Moment,
-        (request, hash): (&Request<'a>, Hash),
-    ) -> Judged<'a> {
+        request: &Request<'a>,
+        live: Option<Current>,
+    ) -> Result<Judged<'a>, Short> {
         let answer = |status| Judged::Answer(Outcome::of(status));
-        let live = self.live_item(hash, request.key, moment);
         let csn = live.map_or(Csn::NONE, |live| live.csn);
         let kept = live.map_or(UnixMillis::NEVER, |live| live.expiry);
         let value = |bytes: &'a mut Vec<u8>| {
             let place = live.and_then(|live| live.place).expect("an item of a group is an entry");
-            match self.store.read(place, csn, bytes) {
-                Ok(entry) => entry.value,
-                Err(e) => panic!("a slot names {place:?} of csn {csn:?}: {e}"),
-            }
+            self.store.read(place, csn, bytes).map(|entry| entry.value).map_err(|_| Short::Busy)
         };
-        match request.kind {
+        Ok(match request.kind {
             RequestKind::Put if !holds(request.condition, request.argument, csn) => {
                 Judged::Answer(Outcome::mismatch(csn))
             }
@@ -190,9 +215,9 @@ impl<M: OwnedWords> Engine<M> {
             RequestKind::Increment => {
                 let before = match live {
                     None => Some(0),
-                    Some(_) => parse(value(bytes)),
+                    Some(_) => parse(value(bytes)?),
                 };
-                let Some(before) = before else { return answer(Status::NotANumber) };
+                let Some(before) = before else { return Ok(answer(Status::NotANumber)) };
                 match before.checked_add(request.argument as i64) {
                     None => answer(Status::Overflow),
                     Some(after) => Judged::Store { value: decimal(after, text), expiry: kept, number: after },
@@ -206,14 +231,14 @@ impl<M: OwnedWords> Engine<M> {
             _ if !holds(request.condition, request.argument, csn) => Judged::Answer(Outcome::mismatch(csn)),
             RequestKind::Delete => Judged::Remove,
             _ => match self.expiry_in(request.ttl_ms, moment) {
-                Some(expiry) => Judged::Store { value: value(bytes), expiry, number: 0 },
+                Some(expiry) => Judged::Store { value: value(bytes)?, expiry, number: 0 },
                 None => answer(Status::Invalid),
             },
-        }
+        })
     }
 
     /// What is known of a key's item, if it has one that is not over.
-    fn live_item(&self, hash: Hash, key: &[u8], moment: Moment) -> Option<Current> {
+    pub(crate) fn live_item(&self, hash: Hash, key: &[u8], moment: Moment) -> Option<Current> {
         let pair = self.index.lock(hash);
         let found = pair.find(key)?;
         Some(self.current(&found, moment)).filter(|current| !current.gone)
@@ -231,7 +256,12 @@ impl<M: OwnedWords> Engine<M> {
             let pair = self.index.lock(hash);
             pair.find(key).is_some_and(|found| self.current(&found, moment).gone)
         };
-        let draft = if gone { hand.writer.draft(key, &[], EntryMeta::TOMBSTONE).ok() } else { None };
+        let mut delete = || {
+            // As other deletes: it gives memory back.
+            let drafted = hand.writer.draft(key, &[], EntryMeta::TOMBSTONE);
+            drafted.or_else(|_| hand.writer.draft_kept(key, &[], EntryMeta::TOMBSTONE)).ok()
+        };
+        let draft = if gone { delete() } else { None };
         let Some(draft) = draft else {
             later.stripes.leave(stripe);
             return !gone;
@@ -249,9 +279,7 @@ impl<M: OwnedWords> Engine<M> {
         while let Some(written) = hand.stream.as_ref().and_then(Stream::next_to_apply) {
             let table = newest.get_or_insert_with(|| self.index.newest());
             hand.stream.iter().for_each(|stream| self.prefetch(table, stream));
-            if !self.apply(&mut hand.bytes, moment, &written) {
-                break;
-            }
+            self.apply(&mut hand.bytes, moment, &written);
             hand.stream.as_mut().expect("it had one just now").set_applied();
             applied += 1;
         }
@@ -274,21 +302,19 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// `false` if the index has no room yet.
-    fn apply(&self, bytes: &mut Vec<u8>, moment: Moment, written: &Written) -> bool {
+    fn apply(&self, bytes: &mut Vec<u8>, moment: Moment, written: &Written) {
         let Written { place, csn, change } = *written;
         match change {
             Change::Store { hash, stripe } => {
                 let entry = self.own_entry(bytes, place, csn);
-                if !self.set_newest(moment, (place, &entry), hash) {
-                    return false;
-                }
+                self.set_newest(moment, (place, &entry), hash);
                 self.show(entry.key, hash);
                 self.leave(stripe);
                 self.mark(hash);
             }
             Change::Remove { hash, stripe } => {
                 let entry = self.own_entry(bytes, place, csn);
+                self.later.iter().for_each(|later| later.deletes.note(hash, csn));
                 self.remove_older((entry.key, hash), csn);
                 self.show(entry.key, hash);
                 self.leave(stripe);
@@ -317,7 +343,6 @@ impl<M: OwnedWords> Engine<M> {
                 self.store.supersede(from, replaced);
             }
         }
-        true
     }
 
     /// Tells a simulated world what readers find of a key.
@@ -348,6 +373,9 @@ impl<M: OwnedWords> Engine<M> {
         // announced itself (`Stream::announce`).
         let counter = self.csn();
         let later = self.later.iter().flat_map(|later| &later.progress);
-        later.filter_map(|progress| progress.low()).fold(counter, |stable, low| stable.min(Csn(low.0 - 1)))
+        let below = u64::from(!Mutant::StableHigh.is_on());
+        later
+            .filter_map(|progress| progress.low())
+            .fold(counter, |stable, low| stable.min(Csn(low.0 - below)))
     }
 }

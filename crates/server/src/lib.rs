@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+mod account;
 mod ahead;
 mod clock;
 mod collect;
@@ -41,6 +42,7 @@ mod regions;
 mod replicate;
 mod restore;
 mod saved;
+mod seldom;
 mod session;
 mod shared;
 mod soon;
@@ -56,9 +58,8 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use group::{
-    Changed, FileVault, GroupOptions, Held, Member, Moved, Operator, OrderError, Promise, Vault,
-};
+pub use group::{Changed, FileVault, GroupOptions, Held, Moved, Operator, OrderError, Promise, Vault};
+pub use longarm_fabric::Member;
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};
 pub use options::{Eviction, Log, Pages, ServerOptions, StartError};

@@ -19,25 +19,22 @@ impl<M: OwnedWords> Engine<M> {
         record_of(self.options.slots, place, entry, hash)
     }
 
-    /// The key has this entry's value, unless it has a newer one, or a younger copy of the same. `false` if
-    /// the index has no room, not even beyond the memory limit.
-    pub(crate) fn set_newest(
-        &self,
-        moment: Moment,
-        (place, entry): (EntryPlace, &Entry<'_>),
-        hash: Hash,
-    ) -> bool {
+    /// The key has this entry's value, unless it has a newer one, or a younger copy of the same. That cannot
+    /// fail: what has no slot, not even beyond the memory limit, stands beside the table.
+    pub(crate) fn set_newest(&self, moment: Moment, (place, entry): (EntryPlace, &Entry<'_>), hash: Hash) {
         let record = self.record_of(place, entry, hash);
+        let mut spills = false;
         loop {
             let mut pair = self.index.lock(hash);
             let Some(found) = pair.find(entry.key) else {
                 if pair.insert(&record).is_ok() {
-                    return true;
+                    return;
+                }
+                if spills {
+                    return pair.spill(entry.key, &record);
                 }
                 drop(pair);
-                if self.index.make_room_anyway(hash, moment.now).is_err() {
-                    return false;
-                }
+                spills = self.index.make_room_anyway(hash).is_err();
                 continue;
             };
             let current = self.current(&found, moment);
@@ -49,14 +46,14 @@ impl<M: OwnedWords> Engine<M> {
                 // A write that was drawn later and came sooner: ours was the key's value just before it.
                 drop(pair);
                 self.store.supersede(place, entry.csn);
-                return true;
+                return;
             }
             if let Some(old) = current.place {
                 self.store.supersede(old, current.csn);
             }
             let switched = pair.replace(&found, &record);
             assert!(switched.is_ok(), "a record that is replaced in place needs no room");
-            return true;
+            return;
         }
     }
 

@@ -25,7 +25,7 @@ impl<M: OwnedWords> Engine<M> {
     ) -> Option<u64> {
         let mut stuck = None;
         self.store.visit(segment, from, &mut |place, entry| {
-            let asked = |by: &longarm_store::Session| sessions.may_ask(by.id, by.operation);
+            let asked = |by: &longarm_store::Session| sessions.may_ask(by.id, by.operation, entry.csn);
             let Some(by) = entry.session.filter(asked).filter(|_| entry.kind != Kind::Noop) else {
                 return true;
             };

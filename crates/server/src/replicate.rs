@@ -13,15 +13,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use longarm_base::NodeId;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_base::{Mutant, NodeId};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
 use longarm_host::Pause;
 use longarm_host::observe::{Event, observe};
-use longarm_memory::OwnedWords;
+use longarm_memory::{OwnedWords, SumKey};
 use longarm_replica::{Gate, Group};
 use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{claim_number, run_length};
+use longarm_store::segment::{claim_number, run_length, whole_line};
 use longarm_wire::ARENA_REGION;
 
 use crate::inbox::Inbox;
@@ -134,6 +134,7 @@ pub(crate) enum Pumped {
 /// All followers of a stream.
 pub(crate) struct Replicator<Q, M> {
     memory: M,
+    sums: SumKey,
     arrivals: Arc<Arrivals<Q>>,
     gate: Gate,
     followers: Vec<Outgoing<Q>>,
@@ -142,9 +143,10 @@ pub(crate) struct Replicator<Q, M> {
 }
 
 impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
-    pub fn new(memory: M, group: Group, arrivals: Arc<Arrivals<Q>>) -> Replicator<Q, M> {
+    pub fn new((memory, sums): (M, SumKey), group: Group, arrivals: Arc<Arrivals<Q>>) -> Replicator<Q, M> {
         Replicator {
             memory,
+            sums,
             arrivals,
             gate: Gate::new(group),
             followers: Vec::new(),
@@ -160,11 +162,11 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         while at < self.followers.len() {
             let follower = &mut self.followers[at];
             let alive = follower.is_alive(stream)
-                && follower.send(&self.memory, stream, &mut self.scratch, &mut moved)
+                && follower.send((&self.memory, &self.sums), stream, &mut self.scratch, &mut moved)
                 && follower.poll(&mut self.done, &mut moved);
             if !alive {
                 let gone = self.followers.swap_remove(at);
-                self.gate.set_synced(gone.attachment.node, false);
+                self.gate.set_synced(gone.attachment.node, Mutant::CountGone.is_on());
                 gone.attachment.let_go();
                 moved = true;
                 continue;
@@ -244,7 +246,7 @@ impl<Q: QueuePair> Outgoing<Q> {
     /// Posts what is new, as far as there is room. `false` if the connection is gone.
     fn send<M: OwnedWords>(
         &mut self,
-        memory: &M,
+        (memory, sums): (&M, &SumKey),
         stream: &Stream,
         scratch: &mut Vec<u8>,
         moved: &mut bool,
@@ -254,7 +256,7 @@ impl<Q: QueuePair> Outgoing<Q> {
             if self.posted == stream.written() || self.claiming.is_some() {
                 break true;
             }
-            match self.send_next(memory, stream, scratch) {
+            match self.send_next((memory, sums), stream, scratch) {
                 Ok(true) => any = true,
                 Ok(false) | Err(PostError::Full) => break true,
                 Err(_) => break false,
@@ -270,7 +272,7 @@ impl<Q: QueuePair> Outgoing<Q> {
     /// Posts one WRITE. `Ok(false)` if a claim must complete first.
     fn send_next<M: OwnedWords>(
         &mut self,
-        memory: &M,
+        (memory, sums): (&M, &SumKey),
         stream: &Stream,
         scratch: &mut Vec<u8>,
     ) -> Result<bool, PostError> {
@@ -278,8 +280,7 @@ impl<Q: QueuePair> Outgoing<Q> {
         let segment = (first.place.offset / SEGMENT_BYTES) as u32;
         let claim = claim_number(memory, segment);
         if self.claimed[segment as usize] != claim {
-            self.send_claim(memory, segment, claim, scratch)?;
-            return Ok(true);
+            return self.send_claim((memory, sums), segment, claim, scratch);
         }
         let (from, len) = (first.place.offset, u64::from(first.place.len).next_multiple_of(8));
         if len > WRITE_MAX as u64 {
@@ -324,21 +325,23 @@ impl<Q: QueuePair> Outgoing<Q> {
         Ok(())
     }
 
-    /// Claims the segment, or the run, there.
+    /// Claims the segment, or the run, there. `Ok(false)` if its lines are being changed: later.
     fn send_claim<M: OwnedWords>(
         &mut self,
-        memory: &M,
+        (memory, sums): (&M, &SumKey),
         segment: u32,
         claim: u64,
         scratch: &mut Vec<u8>,
-    ) -> Result<(), PostError> {
-        let run = run_length(memory, segment);
-        scratch.resize((u64::from(run) * LINE) as usize, 0);
-        memory.copy_out(line_at(segment), scratch);
+    ) -> Result<bool, PostError> {
+        scratch.clear();
+        for line in segment..segment + run_length(memory, segment) {
+            let Some(line) = whole_line(memory, sums, line) else { return Ok(false) };
+            scratch.extend_from_slice(&line);
+        }
         let op = Op::Write { region: ARENA_REGION, offset: line_at(segment), bytes: scratch };
         self.qp.post(op, Ticket(CLAIM | u64::from(segment)))?;
         self.claiming = Some((segment, claim));
-        Ok(())
+        Ok(true)
     }
 
     /// Takes completions. `false` if the connection is gone.

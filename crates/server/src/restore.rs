@@ -75,6 +75,10 @@ impl<M: OwnedWords> Engine<M> {
         for At { csn, place, .. } in spare {
             self.store.supersede(place, csn);
         }
+        if let Some(later) = &self.later {
+            later.deletes.found(found.deleted);
+        }
+        self.store.bury_unread();
         sessions.restore(found.sessions, moment.now);
         if found.expires {
             // Relaxed: only spares work while it is false; nobody serves yet.
@@ -128,8 +132,7 @@ impl<M: OwnedWords> Visit for Part<'_, M> {
                 self.spare.push(At::of(place, entry));
                 return;
             }
-            let fits = self.engine.set_newest(self.moment, (place, entry), hash);
-            assert!(fits, "the index of a start set does not fit its region");
+            self.engine.set_newest(self.moment, (place, entry), hash);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use longarm_base::{Nanos, RegionId, Term};
+use longarm_base::{Nanos, RegionId, Term, UnixMillis};
 use longarm_fabric::{Grant, Rights};
 use longarm_host::{Mutex, random};
 use longarm_index::control::{CONTROL_REGION, Control};
@@ -13,6 +13,7 @@ use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 use longarm_wire::ARENA_REGION;
 
+use crate::account::Unaccounted;
 use crate::ahead::Ahead;
 use crate::clock::{Clock, Moment};
 use crate::engine::{Engine, EngineOptions};
@@ -141,16 +142,17 @@ impl Shared {
         (sum_key, hash_key): (u64, u64),
     ) -> Result<Shared, StartError> {
         let engine = engine(&options, &lent, sum_key, engine_options(&options, hash_key, None))?;
-        Ok(Shared::new(options, lent, boot, sum_key, engine))
+        Ok(Shared::new((options, Clock::start(UnixMillis(0))), lent, boot, sum_key, engine))
     }
 
-    /// Of a group's leader, over the start set of its term, in which so many items are to be expected; what
-    /// was restored of it ahead, if anything was.
+    /// Of a group's leader, over the start set of its term, in which so many items are to be expected, from a
+    /// calendar on that is no earlier than leaders before it had; what was restored of it ahead, if anything
+    /// was.
     pub fn of_term(
         options: ServerOptions,
         lent: Arc<Lent>,
         (sum_key, hash_key): (u64, u64),
-        (term, items): (Term, u64),
+        (term, items, least): (Term, u64, UnixMillis),
         ahead: Option<Ahead<Mapped>>,
     ) -> Result<Shared, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
@@ -164,13 +166,13 @@ impl Shared {
                 (engine(&options, &lent, sum_key, engine_options)?, Findings::default())
             }
         };
-        let shared = Shared::new(options, lent, boot, sum_key, engine);
+        let shared = Shared::new((options, Clock::start(least)), lent, boot, sum_key, engine);
         shared.engine.restore(&shared.sessions, shared.moment(), found);
         Ok(shared)
     }
 
     fn new(
-        options: ServerOptions,
+        (options, clock): (ServerOptions, Clock),
         lent: Arc<Lent>,
         boot: u64,
         sum_key: u64,
@@ -182,7 +184,7 @@ impl Shared {
             sessions: Sessions::new(2 * options.max_clients, keep),
             pulses: (0..options.workers).map(|_| Arc::new(Pulse::default())).collect(),
             options,
-            clock: Clock::start(),
+            clock,
             engine,
             control,
             lent,
@@ -286,6 +288,18 @@ impl Shared {
 
     pub fn clients(&self) -> Vec<Arc<Client>> {
         self.clients.lock().values().cloned().collect()
+    }
+
+    /// A segment stays, because something in it is not accounted for. Keys may be secret: their hash is told.
+    pub fn hold_back(&self, segment: u32, missing: &Unaccounted) {
+        // Relaxed: a counter.
+        self.engine.counts.held_back.fetch_add(1, Ordering::Relaxed);
+        let (hash, csn) = (self.engine.hash(&missing.key).0, missing.csn.0);
+        self.log(&format!(
+            "segment {segment} is dead by the counts, but it holds version {csn} of the key with hash \
+             {hash:016x}, which the index does not know and nothing replaced: it is kept everywhere. This is \
+             a fault of Longarm: please report it with this log, and have another replica lead"
+        ));
     }
 
     /// `true` the first time only: a limit that was reached is logged once.

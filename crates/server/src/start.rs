@@ -15,6 +15,7 @@ use crate::hall::{Hall, Lobby, Serving};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
 use crate::saved::Saved;
+use crate::seldom::Seldom;
 use crate::shared::{Lent, Shared};
 use crate::staff::{Staff, spawn};
 use crate::stats::Stats;
@@ -177,7 +178,12 @@ impl Doors {
         let closing = lobby.clone();
         self.close = Some(Box::new(move || closing.close()));
         for listener in listeners {
-            let acceptor = Acceptor { listener, lobby: lobby.clone(), pause: self.pause.clone() };
+            let acceptor = Acceptor {
+                listener,
+                lobby: lobby.clone(),
+                pause: self.pause.clone(),
+                refused: Seldom::default(),
+            };
             self.threads.push(spawn("longarm-admit", move || acceptor.run())?);
         }
         Ok(())

@@ -63,6 +63,9 @@ pub struct StoreStats {
     pub quarantined: u32,
     /// Entries that collection moved.
     pub moved: u64,
+    /// Dead segments that are kept although memory is wanted, because they hold what nothing explains: a
+    /// fault of Longarm, which the log describes.
+    pub held_back: u64,
 }
 
 /// A replica's part in its group.
@@ -80,6 +83,8 @@ pub struct GroupStats {
     pub sync: Option<String>,
     /// Replicas of the group.
     pub replicas: usize,
+    /// Their names.
+    pub members: Vec<u8>,
     /// On the leader: how much longer its lease lasts, in microseconds.
     pub lease_us: Option<u64>,
     /// On the leader: how it came to lead.
@@ -271,6 +276,7 @@ impl Shared {
             sealed: counters.sealed,
             quarantined: counters.quarantined,
             moved: read(&self.engine.counts.moved),
+            held_back: read(&self.engine.counts.held_back),
         }
     }
 }

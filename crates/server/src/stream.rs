@@ -4,10 +4,13 @@
 //! (1) Positions count from zero in each term; what was written below `written` is whole in the arena.
 //! (2) Entries are applied in order of position, and only once they are committed.
 //! (3) An answer goes out when its position is applied: [`Progress::is_applied`], from any thread.
-//! (4) `low` is at most the csn of each entry that is written and not applied, from before that csn is drawn:
+//! (4) An entry that is being moved is not moved again before the copy is applied ([`Stream::is_moving`]). So
+//!     of the copies of a version the youngest is the one that counts, whoever puts that together from the
+//!     arena (`newest.rs`).
+//! (5) `low` is at most the csn of each entry that is written and not applied, from before that csn is drawn:
 //!     the stable point is what is below all of them (VERIFY M9, M10).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,6 +55,14 @@ impl Change {
                 Some(hash)
             }
             Change::Replace { .. } => None,
+        }
+    }
+
+    /// Where the entry stands that it copies.
+    fn from(self) -> Option<EntryPlace> {
+        match self {
+            Change::Move { from, .. } | Change::Replace { from, .. } => Some(from),
+            Change::Store { .. } | Change::Remove { .. } => None,
         }
     }
 
@@ -107,7 +118,7 @@ impl Progress {
 
     /// At most the csn of each entry under way; `None` if there is none.
     pub fn low(&self) -> Option<Csn> {
-        // Acquire: read after the csn counter, see (4).
+        // Acquire: read after the csn counter, see (5).
         match self.low.load(Ordering::Acquire) {
             0 => None,
             low => Some(Csn(low)),
@@ -126,11 +137,14 @@ pub(crate) struct Stream {
     applied: u64,
     /// All below are committed, as the gate says.
     pub committed: u64,
+    /// Where the entries stand that it copies and that no applied copy has replaced yet.
+    moving: BTreeSet<u64>,
 }
 
 impl Stream {
     pub fn new(number: u16, progress: Arc<Progress>) -> Stream {
-        Stream { number, progress, kept: VecDeque::new(), first: 0, applied: 0, committed: 0 }
+        let (kept, moving) = Default::default();
+        Stream { number, progress, kept, first: 0, applied: 0, committed: 0, moving }
     }
 
     /// All positions below this are written.
@@ -155,7 +169,7 @@ impl Stream {
     pub fn announce(&self, counter: Csn) {
         // Relaxed: only this thread stores it.
         if self.progress.low.load(Ordering::Relaxed) == 0 {
-            // Release: before the draw, which is an AcqRel step of the counter; see (4).
+            // Release: before the draw, which is an AcqRel step of the counter; see (5).
             self.progress.low.store(counter.0 + 1, Ordering::Release);
         }
     }
@@ -168,10 +182,18 @@ impl Stream {
             let Written { csn, change, .. } = written;
             Event::Wrote { stream: self.number, position, csn, write: change.write() }
         });
+        if let Some(from) = written.change.from() {
+            self.moving.insert(from.offset);
+        }
         self.kept.push_back(written);
         // Release: the entry is whole; pairs with `Progress::written`.
         self.progress.written.store(position + 1, Ordering::Release);
         position
+    }
+
+    /// Whether a copy of the entry there is written and not applied yet.
+    pub fn is_moving(&self, place: EntryPlace) -> bool {
+        self.moving.contains(&place.offset)
     }
 
     /// The entry at a position that is kept.
@@ -197,6 +219,9 @@ impl Stream {
     #[inline]
     pub fn set_applied(&mut self) {
         observe(|| Event::Applied { stream: self.number, position: self.applied });
+        if let Some(from) = self.at(self.applied).and_then(|applied| applied.change.from()) {
+            self.moving.remove(&from.offset);
+        }
         self.applied += 1;
         // Moves keep their csn, and are no writes under way.
         let left = (self.applied..self.written()).filter_map(|position| self.at(position));

@@ -2,6 +2,7 @@
 
 use longarm_base::Nanos;
 
+use crate::traps::{Blow, Point};
 use crate::world::Chance;
 
 /// Something that goes wrong at some time.
@@ -35,6 +36,33 @@ pub enum What {
         from: bool,
         /// For how long.
         time: Nanos,
+    },
+    /// Whoever leads the first group is cut off from all other servers, both ways; clients reach it.
+    Strand {
+        /// This one it reaches, if it is another.
+        but: Option<u32>,
+        /// For how long.
+        time: Nanos,
+    },
+    /// What goes to or from a server, from or to others, takes longer.
+    Slow {
+        /// The server.
+        server: u32,
+        /// From and to whom.
+        others: Vec<u32>,
+        /// How much longer each way takes.
+        by: Nanos,
+        /// For how long.
+        time: Nanos,
+    },
+    /// Whichever replica comes to a point next, after so many others, is struck there.
+    Trap {
+        /// Where.
+        point: Point,
+        /// How many others.
+        passes: u32,
+        /// What strikes it.
+        blow: Blow,
     },
     /// No fault: an operator wants another replica to lead, unless an order of his is under way.
     Move {
@@ -87,7 +115,18 @@ pub struct Strength {
     pub changes: bool,
     /// Whether replicas are told to end.
     pub ends: bool,
+    /// A leader is stranded for less than this; zero: none is.
+    pub strand: Nanos,
+    /// Ways are slower by less than this; zero: none is.
+    pub slow: Nanos,
+    /// Whether there are traps.
+    pub traps: bool,
 }
+
+/// Slow ways are slow for less than this.
+const SLOW: u64 = 300_000_000;
+/// Others that pass a trap before it springs are fewer.
+const PASSES: u64 = 6;
 
 /// A crashed replica is down for less than this.
 const DOWN: u64 = 40_000_000;
@@ -101,6 +140,8 @@ impl Strength {
     pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut Chance) -> Vec<Fault> {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
+        let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
+        let kinds = kinds.into_iter().chain([strands, slow, self.traps]).collect::<Vec<_>>();
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
         while !kinds.is_empty() {
@@ -114,11 +155,17 @@ impl Strength {
                 2 => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
                 3 => What::Move { to: any(0, servers, chance), rest: Nanos(chance.below(REST)) },
                 4 => What::Change { node: any(0, servers, chance), rest: Nanos(chance.below(REST / 4)) },
-                _ => What::End {
+                5 => What::End {
                     server: any(0, servers, chance),
                     within: Nanos(chance.below(END)),
                     time: Nanos(chance.below(DOWN)),
                 },
+                6 => {
+                    let but = chance.once_in(2).then(|| any(0, servers, chance));
+                    What::Strand { but, time: Nanos(chance.below(self.strand.0)) }
+                }
+                7 => self.draw_slow((servers, clients), chance),
+                _ => self.draw_trap(chance),
             };
             faults.push(Fault { at, what });
         }
@@ -130,18 +177,36 @@ impl Strength {
         What::Pause { whom, time: Nanos(chance.below(self.pause.0)) }
     }
 
-    /// Between a server and a client, two servers, or a server and all others.
-    fn draw_cut(self, (servers, clients): (u32, u32), chance: &mut Chance) -> What {
-        let server = any(0, servers, chance);
-        let others: Vec<u32> = match chance.below(3) {
-            0 if servers > 1 => (0..servers).collect(),
-            1 if servers > 1 => vec![(server + 1 + any(0, servers, chance)) % servers],
-            _ => vec![any(servers, clients, chance)],
-        };
-        let others = others.into_iter().filter(|&other| other != server).collect();
+    fn draw_cut(self, machines: (u32, u32), chance: &mut Chance) -> What {
+        let (server, others) = draw_ways(machines, chance);
         let (to, from) = (chance.below(3) != 0, chance.below(3) != 0);
         What::Cut { server, others, to: to || !from, from, time: Nanos(chance.below(self.cut.0)) }
     }
+
+    fn draw_slow(self, machines: (u32, u32), chance: &mut Chance) -> What {
+        let (server, others) = draw_ways(machines, chance);
+        What::Slow { server, others, by: Nanos(chance.below(self.slow.0)), time: Nanos(chance.below(SLOW)) }
+    }
+
+    fn draw_trap(self, chance: &mut Chance) -> What {
+        let (point, passes) = (Point::draw(chance), chance.below(PASSES) as u32);
+        let blow = match self.crashes && !chance.once_in(4) {
+            true => Blow::Crash(Nanos(chance.below(DOWN))),
+            false => Blow::Pause(Nanos(chance.below(DOWN))),
+        };
+        What::Trap { point, passes, blow }
+    }
+}
+
+/// Between a server and a client, two servers, or a server and all others.
+fn draw_ways((servers, clients): (u32, u32), chance: &mut Chance) -> (u32, Vec<u32>) {
+    let server = any(0, servers, chance);
+    let others: Vec<u32> = match chance.below(3) {
+        0 if servers > 1 => (0..servers).collect(),
+        1 if servers > 1 => vec![(server + 1 + any(0, servers, chance)) % servers],
+        _ => vec![any(servers, clients, chance)],
+    };
+    (server, others.into_iter().filter(|&other| other != server).collect())
 }
 
 /// Any of so many machines from the first one on.
@@ -164,6 +229,17 @@ impl std::fmt::Display for Fault {
             What::End { server, within, time } => {
                 let (within, time) = (millis(*within), millis(*time));
                 write!(f, "node {server} is told to end, within {within:.1} ms, and is down for {time:.1} ms")
+            }
+            What::Strand { but, time } => {
+                let but = but.map_or_else(String::new, |but| format!(" but node {but}"));
+                write!(f, "whoever leads reaches no other server{but}, for {:.1} ms", millis(*time))
+            }
+            What::Slow { server, others, by, time } => {
+                let (by, time) = (millis(*by), millis(*time));
+                write!(f, "node {server} <-> {others:?} is slower by {by:.3} ms, for {time:.1} ms")
+            }
+            What::Trap { point, passes, blow } => {
+                write!(f, "{blow:?} at {point:?}, after {passes} others")
             }
             What::Cut { server, others, to, from, time } => {
                 let way = match (to, from) {

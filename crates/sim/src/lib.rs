@@ -13,6 +13,7 @@ pub mod replicas;
 pub mod run;
 pub mod scenario;
 pub mod timeline;
+pub mod traps;
 mod workload;
 pub mod world;
 

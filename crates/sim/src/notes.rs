@@ -12,6 +12,8 @@ use crate::faults::Fault;
 pub enum Note {
     /// A fault struck.
     Fault(Fault),
+    /// A trap struck this replica.
+    Sprung(u32, Fault),
     /// A replica that had crashed is there again, without its memory.
     Up(u32),
     /// No faults from now on.

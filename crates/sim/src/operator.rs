@@ -56,9 +56,14 @@ pub(crate) fn tools(sim: &Sim, group: u64, members: Vec<Member>) -> Tools {
 }
 
 impl Orders {
+    /// Whether he waits for what comes of an order, or rests after it.
+    pub fn is_open(&self) -> bool {
+        self.open
+    }
+
     /// Whether he gives this one.
     pub fn may_give(&self, order: Order) -> bool {
-        !self.open && (self.changes < CHANGES_MAX || !order.changes())
+        !self.is_open() && (self.changes < CHANGES_MAX || !order.changes())
     }
 
     /// The nodes that he wants to be replicas, and that may be by now.

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Csn, Nanos, NodeId, Term};
 use longarm_client::{GroupAt, Topology};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
@@ -59,6 +59,8 @@ pub struct Servers {
     pub addresses: Vec<Address>,
     founders: usize,
     groups: u32,
+    /// Every second node has a worker more.
+    pub uneven: bool,
     options: ServerOptions,
     timing: Timing,
     /// By node and group.
@@ -80,6 +82,9 @@ enum End {
 /// Looks at what a replica holds.
 type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
 
+/// Key of the first group's hashes; others' follow.
+pub(crate) const HASH_KEY: u64 = 0x4A54;
+
 /// Names of groups; the number is added.
 const GROUP: u64 = 7;
 
@@ -97,6 +102,7 @@ impl Servers {
             addresses: (0..count).map(|node| Address::Sim(format!("node{node}"))).collect(),
             founders: founders as usize,
             groups,
+            uneven: groups > 1,
             options,
             timing,
             disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
@@ -138,22 +144,8 @@ impl Servers {
     }
 
     fn agrees(&self, group: usize) -> Result<(), String> {
-        let told = |node: usize| self.told[node].borrow().get(group).cloned().unwrap_or_default();
-        let leader = (0..self.told.len()).map(told).find(|told| told.role == "leader");
-        let leader = leader.ok_or("healed, and nobody leads (I20)")?;
-        let members = self.disks[usize::from(leader.node)][group].members();
-        let members: Vec<usize> = members.1.iter().map(|&node| node as usize).collect();
-        let behind = |told: &GroupStats| told.sync.as_ref() != Some(&leader.term);
-        if let Some(apart) = members.iter().map(|&node| told(node)).find(behind) {
-            return Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.node));
-        }
-        let held = |node: usize| {
-            let look = self.holding[node].borrow()[group].clone();
-            let mut held = look();
-            // Deletes go some time, at each replica its own.
-            held.retain(|_, (_, value)| value.is_some());
-            held
-        };
+        let members = self.members_of(group)?;
+        let held = |node: u32| self.held(group, node);
         let one = members[0];
         let first = held(one);
         for &node in &members[1..] {
@@ -164,6 +156,49 @@ impl Servers {
                 let version = |held: &Held| held.get(key).map(|(csn, _)| csn.0);
                 let (here, there) = (version(&first), version(&other));
                 return Err(format!("{name}: node {one} has version {here:?}, node {node} {there:?} (I3)"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The replicas of a group, by what its leader has on disk. An error if nobody leads, or one of them is
+    /// not in sync with the leader.
+    pub fn members_of(&self, group: usize) -> Result<Vec<u32>, String> {
+        let told = |node: u32| self.told[node as usize].borrow().get(group).cloned().unwrap_or_default();
+        let leader = (0..self.told.len() as u32).map(told).find(|told| told.role == "leader");
+        let leader = leader.ok_or("healed, and nobody leads (I20)")?;
+        let members: Vec<u32> = self.disks[usize::from(leader.node)][group].members().1.into_iter().collect();
+        let behind = |told: &GroupStats| told.sync.as_ref() != Some(&leader.term);
+        match members.iter().map(|&node| told(node)).find(behind) {
+            Some(apart) => Err(format!("healed, and node {} is not in sync (I20): {apart:?}", apart.node)),
+            None => Ok(members),
+        }
+    }
+
+    /// What is stored of each key at a replica. Deletes go some time, at each replica its own.
+    fn held(&self, group: usize, node: u32) -> Held {
+        let look = self.holding[node as usize].borrow()[group].clone();
+        let mut held = look();
+        held.retain(|_, (_, value)| value.is_some());
+        held
+    }
+
+    /// A node that leads a group shows of each key, by its index, the version that its arena holds: of keys
+    /// of that group, which are all where there is one.
+    pub fn shows(
+        &self,
+        group: usize,
+        node: u32,
+        shown: impl Iterator<Item = (Vec<u8>, Option<Csn>)>,
+    ) -> Result<(), String> {
+        let (held, topology) = (self.held(group, node), self.topology());
+        for (name, version) in shown.filter(|(name, _)| topology.group_of(name) == group) {
+            let stored = held.get(&name).map(|(csn, _)| *csn);
+            if stored != version {
+                let name = String::from_utf8_lossy(&name);
+                return Err(format!(
+                    "{name}: node {node} shows version {version:?}, and has {stored:?} (I3)"
+                ));
             }
         }
         Ok(())
@@ -205,9 +240,9 @@ impl Servers {
         self.ends[node as usize].get() == End::Done
     }
 
-    /// What an operator of the first group needs.
-    pub fn tools(&self, sim: &Sim) -> Tools {
-        operator::tools(sim, GROUP, self.members(self.addresses.len()))
+    /// What an operator of a group needs.
+    pub fn tools(&self, sim: &Sim, group: u32) -> Tools {
+        operator::tools(sim, GROUP + u64::from(group), self.members(self.addresses.len()))
     }
 
     /// The sets of replicas that the first group may have, the newest last: with those of them that are on
@@ -237,14 +272,14 @@ impl Servers {
     fn options_of(&self, node: u32) -> ServerOptions {
         let mut options = self.options.clone();
         options.addresses = vec![self.addresses[node as usize].clone()];
+        // Nodes need not be alike.
+        options.workers += node as usize % 2;
         if self.addresses.len() > 1 {
             options.groups = (0..self.groups).map(|group| self.group_of(node, group)).collect();
         }
-        if self.groups > 1 {
-            options.memory *= u64::from(self.groups);
-            // Nodes need not be alike.
-            options.workers = (options.workers + node as usize % 2) * self.groups as usize;
-        }
+        options.memory *= u64::from(self.groups);
+        options.workers =
+            (options.workers + usize::from(self.uneven) * (node as usize % 2)) * self.groups as usize;
         options
     }
 
@@ -259,7 +294,7 @@ impl Servers {
             first,
             timing: self.timing,
             sum_key: 0x5EED + u64::from(group),
-            hash_key: 0x4A54 + u64::from(group),
+            hash_key: HASH_KEY + u64::from(group),
             vault: self.disks[node as usize][group as usize].clone(),
         }
     }

@@ -1,15 +1,16 @@
 //! One run: a server and its clients under the faults of a scenario (safety), then all is healed and
 //! everybody must come to an end (liveness; VERIFY 5.3). What clients saw is judged.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use longarm_base::Nanos;
+use longarm_base::{Nanos, NodeId};
 use longarm_fabric::sim::{Sim, Weather};
-use longarm_history::{Evidence, History, Operation};
+use longarm_history::Operation;
+use longarm_host::observe::Event;
 use longarm_index::hash::SlotKind;
-use longarm_server::ServerOptions;
+use longarm_server::{OrderError, ServerOptions, Stay};
 
 use crate::faults::{Fault, What};
 use crate::judge::Judge;
@@ -17,20 +18,21 @@ use crate::notes::{Note, Notes};
 use crate::operator::{Order, Orders};
 use crate::replicas::Servers;
 use crate::scenario::{Plan, SAFETY, Scenario};
-use crate::workload::{Worker, look_at_all};
-use crate::world::{Chance, Stopped, World};
+use crate::traps::{Blow, Traps};
+use crate::workload::{Looks, Noted, Worker, look_at_all};
+use crate::world::{Chance, Stopped, Witness, World};
 
 /// Healed, everybody is done within this.
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
 /// Nobody writes any more: replicas hold the same within this.
 const CONVERGENCE: Nanos = Nanos::from_millis(20_000);
-/// Where replicas change, a group has at least so many.
-const FEWEST: usize = 3;
 /// A look at who is done.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
-const SEARCH: u64 = 20_000;
-
+/// The same where it is done soon.
+const GLANCE: Nanos = Nanos::from_micros(500);
+/// A last look at all keys takes at most so long, and an order to lead.
+const LAST_LOOK: Nanos = Nanos::from_millis(4_000);
+const LAST_ORDER: Duration = Duration::from_secs(1);
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -65,7 +67,7 @@ pub fn watch(plan: &Plan) -> (Report, Vec<(Nanos, Note)>, Vec<Operation>) {
     let notes = Notes::taken();
     let mut run = Run::new(plan.clone(), notes.clone());
     let report = run.finish();
-    let operations = run.history.borrow().operations().to_vec();
+    let operations = run.noted.borrow().plain.operations().to_vec();
     (report, notes.take(), operations)
 }
 
@@ -81,14 +83,15 @@ struct Run {
     ending: Vec<(Nanos, u32, Nanos)>,
     /// Replicas that crashed and have not been synced again, as far as they say.
     lost: Vec<u32>,
-    history: Rc<RefCell<History>>,
+    noted: Rc<RefCell<Noted>>,
     done: Rc<RefCell<u32>>,
     /// Of a group.
     judge: Option<Rc<RefCell<Judge>>>,
-    /// What the last look at each key saw.
-    left: Vec<Operation>,
     faults: u64,
     orders: Rc<RefCell<Orders>>,
+    traps: Rc<RefCell<Traps>>,
+    /// Terms that began to serve.
+    served: Rc<Cell<u32>>,
     /// Nothing fails but what is wrong.
     calm: bool,
 }
@@ -96,14 +99,21 @@ struct Run {
 impl Run {
     fn new(plan: Plan, notes: Notes) -> Run {
         let (world, sim) = (World::new(plan.seed), Sim::new(plan.weather));
-        let (history, done) = (Rc::default(), Rc::default());
+        let (noted, done) = (Rc::default(), Rc::default());
         let fsync = Duration::from_nanos(plan.fsync.0);
         let options = options(&plan, &notes);
-        let servers = Servers::new((plan.servers, plan.founders, plan.groups), options, plan.timing, fsync);
-        let (down, ending, lost, left) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let counts = (plan.servers, plan.founders, plan.groups);
+        let mut servers = Servers::new(counts, options, plan.timing, fsync);
+        servers.uneven |= plan.uneven;
+        let (down, ending, lost) = (Vec::new(), Vec::new(), Vec::new());
         // Events do not say of which group they are.
-        let judge = (plan.servers > 1 && plan.groups == 1).then(|| witness(&world, &plan));
-        let (orders, calm) = (Rc::default(), plan.is_calm());
+        let judge = (plan.servers > 1 && plan.groups == 1)
+            .then(|| Rc::new(RefCell::new(Judge::new(plan.servers, plan.timing, &plan.clocks))));
+        let (orders, traps, calm) = (Rc::default(), Rc::default(), plan.is_calm());
+        let served = Rc::<Cell<u32>>::default();
+        if plan.servers > 1 {
+            world.set_witness(witness(judge.clone(), Rc::clone(&traps), Rc::clone(&served)));
+        }
         let run = Run {
             world,
             sim,
@@ -113,12 +123,13 @@ impl Run {
             down,
             ending,
             lost,
-            history,
+            noted,
             done,
             judge,
-            left,
             faults: 0,
             orders,
+            traps,
+            served,
             calm,
         };
         for &clock in &run.plan.clocks {
@@ -130,9 +141,9 @@ impl Run {
     fn finish(&mut self) -> Report {
         self.start();
         let lived = self.safety().and_then(|()| self.liveness());
-        let history = self.history.borrow();
-        let evidence = Evidence { history: &history, answers: &[], left: &self.left, steps: SEARCH };
-        let judged = evidence.judge();
+        // Each leader may set its calendar forward by a promise (decision 16).
+        let early = Nanos(u64::from(self.served.get()) * self.plan.timing.promise.0);
+        let judged = self.noted.borrow().judge(early);
         Report {
             operations: judged.operations,
             in_doubt: judged.in_doubt,
@@ -140,10 +151,7 @@ impl Run {
             steps: self.world.steps(),
             events: self.judge.as_ref().map_or(0, |judge| judge.borrow().heard()),
             gaps: self.orders.borrow().gaps.clone(),
-            violation: lived
-                .err()
-                .or_else(|| self.orders.borrow().wrong.clone())
-                .or(judged.violation.map(|violation| violation.to_string())),
+            violation: lived.err().or_else(|| self.orders.borrow().wrong.clone()).or(judged.violation),
         }
     }
 
@@ -158,10 +166,12 @@ impl Run {
             }
             let worker = Worker {
                 number,
+                clients: self.plan.clients,
                 keys: self.plan.keys,
                 operations: self.plan.operations,
+                load: self.plan.load.clone(),
                 chance: Chance::new(taste),
-                history: self.history.clone(),
+                noted: self.noted.clone(),
                 done: self.done.clone(),
             };
             let (sim, topology) = (self.sim.clone(), self.servers.topology());
@@ -175,15 +185,19 @@ impl Run {
     }
 
     /// Lets the world go on until `until`; an error if it stopped for another reason, or broke a rule.
-    fn go_on(&self, until: Nanos) -> Result<(), String> {
-        let stopped = self.world.run(until);
+    fn go_on(&mut self, until: Nanos) -> Result<(), String> {
+        let mut stopped = self.world.run(until);
+        while let Stopped::Halted(machine) = stopped {
+            self.spring(machine);
+            stopped = self.world.run(until);
+        }
         if let Some(violation) =
             self.judge.iter().find_map(|judge| judge.borrow().violation().map(String::from))
         {
             return Err(violation);
         }
         match stopped {
-            Stopped::Time => Ok(()),
+            Stopped::Time | Stopped::Halted(_) => Ok(()),
             Stopped::Quiet => Err("nothing will ever happen again: a deadlock".into()),
             Stopped::Panicked(task, text) => Err(format!("{task} panicked: {text}")),
         }
@@ -205,6 +219,28 @@ impl Run {
             }
         }
         Ok(())
+    }
+
+    /// A replica came to where a trap was set.
+    fn spring(&mut self, server: u32) {
+        let Some(fault) = self.traps.borrow_mut().take() else { return };
+        let What::Trap { blow, .. } = fault.what else { return };
+        let strikes = match blow {
+            Blow::Pause(time) => {
+                self.world.pause(server, time);
+                true
+            }
+            Blow::Crash(time) => {
+                let loses = self.is_to_lose(server);
+                if loses {
+                    self.lose(server, time);
+                }
+                loses
+            }
+        };
+        if strikes {
+            self.notes.add(self.world.time(), || Note::Sprung(server, fault));
+        }
     }
 
     /// Replicas that were told to end lose their memory once they have, or when their time has come.
@@ -256,6 +292,15 @@ impl Run {
                 }
                 loses
             }
+            What::Strand { but, time } => self.strand(*but, *time),
+            What::Slow { server, others, by, time } => {
+                others.iter().for_each(|&other| self.slow((*server, other), *by, *time));
+                true
+            }
+            What::Trap { point, passes, .. } => {
+                self.traps.borrow_mut().set(fault.clone(), *point, *passes);
+                true
+            }
             What::Move { to, rest } => self.order(Some(Order::Lead(*to)), *rest),
             What::Change { node, rest } => self.order(self.change(*node), *rest),
         };
@@ -272,6 +317,25 @@ impl Run {
             sim.cut(server, other, false);
             sim.cut(other, server, false);
         });
+    }
+
+    /// Whoever leads, as far as it says, is cut off from all other servers but one.
+    fn strand(&self, but: Option<u32>, time: Nanos) -> bool {
+        let leads = |&node: &u32| self.servers.told(node).role == "leader";
+        let Some(leader) = (0..self.plan.servers).find(leads) else { return false };
+        let others = (0..self.plan.servers).filter(|&other| other != leader && Some(other) != but);
+        others.for_each(|other| self.cut((leader, other), (true, true), time));
+        true
+    }
+
+    fn slow(&self, (server, other): (u32, u32), by: Nanos, time: Nanos) {
+        let set = move |sim: &Sim, by| {
+            sim.slow(server, other, by);
+            sim.slow(other, server, by);
+        };
+        set(&self.sim, by);
+        let sim = self.sim.clone();
+        self.world.after(time, move || set(&sim, Nanos(0)));
     }
 
     /// A replica is about to lose its memory, unless as many have as a group can bear.
@@ -304,8 +368,7 @@ impl Run {
         let counts = |node: &u32| {
             sets.iter().flatten().chain(&self.orders.borrow().may_be_added()).any(|it| it == node)
         };
-        // Where replicas change there may be one less in no time.
-        let fewest = if self.plan.founders < self.plan.servers { FEWEST } else { self.plan.servers as usize };
+        let fewest = self.plan.fewest();
         !counts(&server) || self.lost.iter().filter(|&lost| counts(lost)).count() < (fewest - 1) / 2
     }
 
@@ -313,7 +376,7 @@ impl Run {
     fn change(&self, node: u32) -> Option<Order> {
         let (sets, unsure) = (self.servers.possible(), self.orders.borrow().unsure);
         let is_one = sets.last().is_some_and(|newest| newest.contains(&node));
-        let enough = sets.iter().all(|set| set.len() > FEWEST);
+        let enough = sets.iter().all(|set| set.len() > self.plan.fewest());
         unsure.or(if is_one { enough.then_some(Order::Remove(node)) } else { Some(Order::Add(node)) })
     }
 
@@ -323,7 +386,7 @@ impl Run {
             self.faults -= 1;
             return false;
         };
-        let how = (self.servers.tools(&self.sim), rest, self.calm);
+        let how = (self.servers.tools(&self.sim, 0), rest, self.calm);
         let given = Orders::give(&self.orders, order, how);
         self.world.start(self.plan.servers + self.plan.clients, "operator", given);
         true
@@ -341,7 +404,7 @@ impl Run {
     }
 
     /// Replicas come to hold the same, some time.
-    fn converge(&self) -> Result<(), String> {
+    fn converge(&mut self) -> Result<(), String> {
         let begun = self.world.time();
         loop {
             match self.servers.agree() {
@@ -355,6 +418,7 @@ impl Run {
     /// All is well again: everybody comes to an end, and what is there is looked at once more.
     fn liveness(&mut self) -> Result<(), String> {
         self.notes.add(self.world.time(), || Note::Healed);
+        self.traps.borrow_mut().clear();
         self.sim.set_weather(Weather::FINE);
         self.turn_off(Nanos(u64::MAX));
         self.restart(Nanos(u64::MAX));
@@ -370,39 +434,92 @@ impl Run {
             }
             self.go_on(now)?;
         }
-        let (sim, topology, keys) = (self.sim.clone(), self.servers.topology(), self.plan.keys);
-        let looked = Rc::new(RefCell::new(Vec::new()));
-        let left = looked.clone();
+        if self.plan.servers == 1 {
+            return self.look_at_all().map(|_| ());
+        }
+        self.converge()?;
+        self.are_as_told()?;
+        (0..self.plan.groups).try_for_each(|group| self.each_leads(group))
+    }
+
+    /// Looks at every key once more.
+    fn look_at_all(&mut self) -> Result<Looks, String> {
+        let (sim, topology, plan) = (self.sim.clone(), self.servers.topology(), &self.plan);
+        let (keys, load, noted) = (plan.keys, plan.load.clone(), self.noted.clone());
+        let looks = self.ask(LAST_LOOK, move || look_at_all(&sim, topology, (keys, &load), &noted))?;
+        let looks = looks.map_err(|error| format!("healed, and yet a get fails (I20): {error}"))?;
+        self.noted.borrow_mut().left.extend(looks.iter().cloned());
+        Ok(looks)
+    }
+
+    /// Has a client do something, when all is well, and waits for what comes of it.
+    fn ask<T: 'static>(&mut self, most: Nanos, act: impl FnOnce() -> T + 'static) -> Result<T, String> {
+        let answer = Rc::new(RefCell::new(None));
+        let answered = answer.clone();
         self.world.start(self.plan.servers, "last look", move || {
-            let seen = look_at_all(&sim, topology, keys).expect("all is well");
-            left.replace(seen);
+            let told = act();
+            answered.replace(Some(told));
         });
-        self.go_on(self.world.time() + Nanos::from_millis(2_000))?;
-        self.left = looked.take();
-        if self.left.is_empty() {
-            return Err("healed, and yet a get takes longer than two seconds (I20)".into());
+        let begun = self.world.time();
+        while answer.borrow().is_none() {
+            if self.world.time().since(begun) > most {
+                return Err(format!(
+                    "healed, and yet something takes longer than {} s (I20)",
+                    most.0 / 1_000_000_000
+                ));
+            }
+            self.go_on(self.world.time() + GLANCE)?;
         }
-        if self.plan.servers > 1 {
-            self.converge()?;
-            self.are_as_told()?;
+        Ok(answer.take().expect("looked at above"))
+    }
+
+    /// Each replica of a group leads once, and clients find there what they may. What it shows is what its
+    /// arena holds.
+    fn each_leads(&mut self, group: u32) -> Result<(), String> {
+        // The operator gives one order at a time.
+        while self.orders.borrow().is_open() {
+            self.go_on(self.world.time() + LOOK)?;
         }
-        let mut history = self.history.borrow_mut();
-        self.left.iter().for_each(|look| history.push(look.clone()));
+        for node in self.servers.members_of(group as usize)? {
+            let begun = self.world.time();
+            while let Some(stays) = self.lead(group, node)? {
+                if self.world.time().since(begun) > LIVENESS {
+                    return Err(format!("healed, and yet node {node} cannot lead (I20): {stays}"));
+                }
+                self.go_on(self.world.time() + LOOK)?;
+            }
+            let looks = self.look_at_all()?;
+            let names = |look: &Operation| (self.plan.load.name(look.key), look.version);
+            self.servers.shows(group as usize, node, looks.iter().map(names))?;
+        }
         Ok(())
+    }
+
+    /// Has a replica lead; why it does not, if it does not.
+    fn lead(&mut self, group: u32, node: u32) -> Result<Option<String>, String> {
+        let tools = self.servers.tools(&self.sim, group);
+        let moved = self.ask(LIVENESS, move || tools.move_leader(NodeId(node as u8), LAST_ORDER))?;
+        Ok(match moved {
+            Ok(moved) if u32::from(moved.leader.0) == node => None,
+            Err(OrderError::Stays(_, Stay::Leads)) => None,
+            other => Some(format!("{other:?}")),
+        })
     }
 }
 
-/// A judge who is told what happens.
-fn witness(world: &World, plan: &Plan) -> Rc<RefCell<Judge>> {
-    let judge = Rc::new(RefCell::new(Judge::new(plan.servers, plan.timing, &plan.clocks)));
-    let (hears, shown) = (judge.clone(), std::env::var("LONGARM_SIM_LOG").is_ok_and(|log| log == "events"));
-    world.set_witness(Rc::new(move |time, machine, event| {
+/// Tells a judge, if there is one, what happens, and says where a trap springs.
+fn witness(judge: Option<Rc<RefCell<Judge>>>, traps: Rc<RefCell<Traps>>, served: Rc<Cell<u32>>) -> Witness {
+    let shown = std::env::var("LONGARM_SIM_LOG").is_ok_and(|log| log == "events");
+    Rc::new(move |time, machine, event| {
         if shown {
             eprintln!("{:>12} {machine}: {event:?}", time.0);
         }
-        hears.borrow_mut().hear(time, machine, event);
-    }));
-    judge
+        if let Event::Served { .. } = event {
+            served.set(served.get() + 1);
+        }
+        judge.iter().for_each(|judge| judge.borrow_mut().hear(time, machine, event));
+        traps.borrow_mut().hear(event)
+    })
 }
 
 fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
@@ -410,7 +527,7 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         workers: plan.workers,
         memory: plan.memory,
         slots: if plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
-        expected_items: 64,
+        expected_items: plan.load.expected,
         spin: Duration::ZERO,
         log: notes.log(),
         ..ServerOptions::default()

@@ -7,6 +7,7 @@ use longarm_server::Timing;
 
 use crate::faults::{Fault, Strength, What};
 use crate::replicas::QUICK;
+use crate::workload::Load;
 use crate::world::{Chance, Drift};
 
 /// What may go wrong.
@@ -38,6 +39,14 @@ pub struct Scenario {
     pub changes: bool,
     /// Replicas are told to end, hand over if they lead, and lose their memory.
     pub ends: bool,
+    /// Leaders are cut off from all servers, and clients reach them.
+    pub strands: bool,
+    /// Ways to and from replicas are slow for a while; memory is scarce, so that segments are freed.
+    pub slow: bool,
+    /// Replicas are struck at steps of what they do.
+    pub traps: bool,
+    /// Five replicas, of which two may be lost at a time; nodes have different numbers of workers.
+    pub five: bool,
 }
 
 impl Scenario {
@@ -55,6 +64,10 @@ impl Scenario {
         moves: false,
         changes: false,
         ends: false,
+        strands: false,
+        slow: false,
+        traps: false,
+        five: false,
     };
 
     /// All that may strike one server and its clients.
@@ -181,6 +194,42 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario::GROUP_CHANGES_ALL,
     Scenario {
+        name: "group-strands",
+        about: "leaders that clients reach and followers do not; CPUs stand still, clocks drift",
+        weather: true,
+        pauses: true,
+        drift: true,
+        group: true,
+        strands: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-slow",
+        about: "slow ways to followers, scarce memory, and replicas that are struck where it matters",
+        weather: true,
+        group: true,
+        crashes: true,
+        slow: true,
+        traps: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-steps",
+        about: "replicas are struck within take-over, catch-up and changes, and everything at once",
+        traps: true,
+        strands: true,
+        ..Scenario::GROUP_CHANGES_ALL
+    },
+    Scenario {
+        name: "five-steps",
+        about: "that with five replicas, two of which may be lost, and slow ways",
+        slow: true,
+        five: true,
+        traps: true,
+        strands: true,
+        ..Scenario::GROUP_CHANGES_ALL
+    },
+    Scenario {
         name: "group-landing",
         about: "that, and WRITEs that complete long before they are visible",
         lands_late: true,
@@ -214,6 +263,8 @@ pub struct Plan {
     pub keys: u32,
     /// Operations of a client.
     pub operations: u32,
+    /// What else they do.
+    pub load: Load,
     /// Worker threads of a server.
     pub workers: usize,
     /// Bytes of memory: so few that clients wait for reclaimed segments, or enough.
@@ -234,6 +285,8 @@ pub struct Plan {
     pub founders: u32,
     /// Groups, if it is a cluster; each has a replica on every node.
     pub groups: u32,
+    /// Every second node has a worker more.
+    pub uneven: bool,
     /// How long it takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
@@ -260,6 +313,13 @@ impl Plan {
         self.weather == Weather::FINE && self.faults.iter().all(orders)
     }
 
+    /// A group that changes has at least so many replicas; of so many less than half may be lost at a time.
+    pub fn fewest(&self) -> usize {
+        let founders = self.founders as usize;
+        // There may be one less in no time.
+        if self.founders < self.servers && founders < 5 { 3 } else { founders }
+    }
+
     /// Clients that do something.
     pub fn running(&self) -> u32 {
         self.clients - self.idle.len() as u32
@@ -273,7 +333,6 @@ impl Plan {
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
         let operated = scenario.moves || scenario.changes;
-        let faults = pauses || cuts || crashes || operated || scenario.ends;
         let clock = |chance: &mut Chance| Drift {
             offset: nanos(chance, 1 << 40),
             rate: match scenario.drift {
@@ -282,7 +341,8 @@ impl Plan {
             },
         };
         let founders = match scenario.group {
-            true if scenario.changes => 3 + chance.below(2) as u32,
+            true if scenario.five => 5,
+            true if scenario.changes => 3 + chance.below(3) as u32,
             true => 3 + 2 * u32::from(chance.once_in(4)),
             false => 1,
         };
@@ -293,19 +353,25 @@ impl Plan {
             true => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
             false => QUICK,
         };
-        let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
+        let load = Load::draw(*scenario != Scenario::CALM, chance);
         let mut plan = Plan {
             clients,
             idle: Vec::new(),
-            keys: 1 + if chance.once_in(4) { chance.below(200) } else { chance.below(8) } as u32,
+            keys: 1 + match load.fills {
+                true => 100 + chance.below(500) as u32,
+                false if chance.once_in(4) => chance.below(200) as u32,
+                false => chance.below(8) as u32,
+            },
             // A change takes as long as some hundred operations, and so does an end.
             operations: (50 + chance.below(200) as u32)
                 * if scenario.changes || scenario.ends { 6 } else { 1 },
+            load,
             workers: 1 + chance.below(3) as usize,
             memory: match chance.once_in(3) {
                 // Each term begins segments of its own: with few of them, terms as short as those of leaders
                 // that hand over wait for collection.
                 true if !operated => 16 << 20,
+                _ if scenario.slow && !operated => 16 << 20,
                 _ if scenario.changes => 256 << 20,
                 _ => 64 << 20,
             },
@@ -317,23 +383,44 @@ impl Plan {
             servers,
             founders,
             groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
+            uneven: scenario.traps && chance.once_in(2),
             fsync,
             timing,
             clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
         };
-        let strength = Strength {
-            every: if faults { Nanos(300_000 + chance.below(5_000_000)) } else { Nanos(0) },
-            pause: if pauses { Nanos(100_000 + chance.below(60_000_000)) } else { Nanos(0) },
-            cut: if cuts { Nanos(100_000 + chance.below(cut_longest)) } else { Nanos(0) },
-            crashes,
-            moves: scenario.moves,
-            changes: scenario.changes,
-            ends: scenario.ends,
-        };
+        let strength = draw_strength(scenario, (pauses, cuts, crashes), chance);
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw((servers, clients), SAFETY, chance);
         plan
+    }
+}
+
+fn draw_strength(
+    scenario: &Scenario,
+    (pauses, cuts, crashes): (bool, bool, bool),
+    chance: &mut Chance,
+) -> Strength {
+    let Scenario { moves, changes, ends, strands, slow, traps, .. } = *scenario;
+    let any = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps].contains(&true);
+    let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
+    // Five replicas are all in sync, which a change demands, less often.
+    let rest = if scenario.five { 40_000_000 } else { 5_000_000 };
+    let mut time = |is: bool, least: u64, most: u64| match is {
+        true => Nanos(least + chance.below(most)),
+        false => Nanos(0),
+    };
+    Strength {
+        every: time(any, 300_000, rest),
+        pause: time(pauses, 100_000, 60_000_000),
+        cut: time(cuts, 100_000, cut_longest),
+        crashes,
+        moves,
+        changes,
+        ends,
+        strand: time(strands, 100_000, 200_000_000),
+        slow: time(slow, 1_000, 3_000_000),
+        traps,
     }
 }
 

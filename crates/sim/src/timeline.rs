@@ -57,6 +57,7 @@ fn ends(operations: &[Operation]) -> Vec<Nanos> {
 fn line(time: Nanos, note: &Note, ends: &[Nanos]) -> Option<Line> {
     let text = match note {
         Note::Fault(fault) => format!("fault: {fault}"),
+        Note::Sprung(server, fault) => format!("fault: node {server}: {fault}"),
         Note::Up(server) => format!("node {server} is there again, without its memory"),
         Note::Healed => "no faults from now on: all must come to an end".into(),
         Note::Said(said) if said.contains(LEADS) => format!("{said}{}", gap(time, ends)),

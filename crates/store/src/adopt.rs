@@ -13,6 +13,9 @@
 //!     that may be cached never goes from set to clear (docs/spec: ClearAfter).
 //! (3) A segment is held until it has been replayed, as if by a draft: it does not die while entries may
 //!     still be counted. With the end of its replay it may.
+//!     What dies before the index is published dies unread: it needs no quarantine
+//!     ([`Store::bury_unread`]). Leaders of which each ends before a quarantine does could else fill the
+//!     memory with what is dead.
 //! (4) Adopted segments are sealed; new entries come into segments of this term. Claim numbers and
 //!     generations go on from those that were found.
 
@@ -46,8 +49,9 @@ impl<F: FnMut(EntryPlace, &Entry<'_>)> Visit for F {
 
 impl<M: OwnedWords> Store<M> {
     /// A store over an arena that holds what others wrote, under terms below that of the options. Takes the
-    /// table, all segments in use and as much of the reserve as there is from the budget. Until every segment
-    /// of [`adopted`](Self::adopted) has been replayed, nothing in them is read, superseded or collected.
+    /// table, all segments in use and as much of the reserve as is free from the budget, if need be beyond
+    /// its limit. Until every segment of [`adopted`](Self::adopted) has been replayed, nothing in them is
+    /// read, superseded or collected.
     ///
     /// The stable point is the highest that any claim noted.
     pub fn adopt(
@@ -63,10 +67,9 @@ impl<M: OwnedWords> Store<M> {
         if term > options.term || (term == options.term && term != Term::ZERO) {
             return Err(CreateError::Term { segment, found: term, term: options.term });
         }
-        let wanted = Store::<M>::table_bytes(geometry.segments) + found.used as u64 * SEGMENT_BYTES;
-        if !budget.take(wanted) {
-            return Err(CreateError::Budget { wanted, limit: budget.limit(), used: budget.used() });
-        }
+        // What is there is there, whatever the limit.
+        budget
+            .take_anyway(Store::<M>::table_bytes(geometry.segments) + u64::from(found.used) * SEGMENT_BYTES);
         let freed: Vec<(u32, Line)> =
             found.freed.iter().map(|&segment| (segment, found.segments[segment as usize].line)).collect();
         let (stable, adopted) = (found.claim_csn, found.adopted.clone().into());

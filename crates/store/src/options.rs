@@ -59,8 +59,7 @@ pub enum CreateError {
     /// The budget cannot hold the table and the reserve.
     #[error(
         "the memory limit of {limit} bytes ({used} used) \
-         leaves no room for the segment table, the reserve and what the arena holds \
-         ({wanted} bytes): raise the limit"
+         leaves no room for the segment table and the reserve ({wanted} bytes): raise the limit"
     )]
     Budget {
         /// Bytes needed.

@@ -13,8 +13,8 @@
 //!
 //! Writes: nothing. Reads: lines and entries that a leader may be writing.
 //! (1) Rooms of the term's own segments are passed over in order, up to the first that is not whole: what is
-//!     missing may still come. In segments of older terms it never comes: they were complete when the
-//!     follower got in sync.
+//!     missing may still come, also into a room whose memory nobody wrote yet. In segments of older terms it
+//!     never comes: they were complete when the follower got in sync.
 //! (2) Runs, which have one room, are left to whoever asks.
 //! (3) That an entry is below the floor says that it is here. Another leader may still cut it, if no majority
 //!     had it: whoever relied on it must ask ([`Settled::is_beyond`]).
@@ -111,15 +111,17 @@ impl Use {
     ) -> bool {
         let (room, _) = line.rooms();
         let is_below = |position: u64| floor.is_none_or(|floor| position < floor);
-        let mut rooms = written(memory, segment, (room, self.of.into()), self.rooms.into());
+        let mut next = u64::from(self.rooms);
+        let mut rooms = written(memory, segment, (room, self.of.into()), next);
         while *bytes > 0 {
             let mut found: [Option<(u32, Here<'_>)>; TOGETHER] = [const { None }; TOGETHER];
             let mut is_end = false;
             for (found, copy) in found.iter_mut().zip(&mut *scratch).take(together(room)) {
-                let Some(i) = rooms.next() else {
+                let Some(i) = rooms.next().filter(|&i| floor.is_none() || i == next) else {
                     is_end = true;
                     break;
                 };
+                next = i + 1;
                 let offset = segment_at(segment) + i * room;
                 let here = line.marks(memory, offset) && is_below(memory.load(offset + layout::POSITION));
                 let entry = here.then(|| line.entry_in(memory, sums, (offset, room), copy)).flatten();

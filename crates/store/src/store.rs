@@ -42,6 +42,10 @@ use crate::{CreateError, EntryPlace, StoreFull, StoreOptions, Work};
 /// The segment table is charged in pages: it is only as large in memory as the part that is used.
 const PAGE: u64 = 4096;
 
+/// The last of the reserve is kept for this part of a quarantine after an arena was adopted: longer than
+/// followers need to let go of what is dead by then.
+const GUARDED: u64 = 4;
+
 /// The entry and segment store of one arena. See the head of `store.rs` for the order its callers keep.
 pub struct Store<M> {
     pub(crate) memory: M,
@@ -365,8 +369,23 @@ impl<M: OwnedWords> Store<M> {
         ledger.dead.push_back(segment);
     }
 
+    /// What is dead already needs no quarantine: nobody was shown the index yet, so nobody reads it (see
+    /// `adopt.rs`).
+    pub fn bury_unread(&self) {
+        self.bury_until(Nanos::default());
+    }
+
     /// Begins the quarantine of what died.
     pub(crate) fn bury(&self, now: Nanos) {
+        self.bury_until(now + self.options.quarantine);
+        let mut ledger = self.ledger.lock();
+        if ledger.guarded {
+            let until = *ledger.guarded_until.get_or_insert(now + Nanos(self.options.quarantine.0 / GUARDED));
+            ledger.guarded = now < until;
+        }
+    }
+
+    fn bury_until(&self, until: Nanos) {
         loop {
             let (segment, line) = {
                 let mut ledger = self.ledger.lock();
@@ -377,7 +396,7 @@ impl<M: OwnedWords> Store<M> {
             };
             write_line(&self.memory, &self.sums, segment, &line);
             // Only now may another collector free it.
-            self.ledger.lock().quarantine.push_back((now + self.options.quarantine, segment));
+            self.ledger.lock().quarantine.push_back((until, segment));
         }
     }
 

@@ -12,6 +12,10 @@ pub struct Hello {
     pub ring_bytes: u64,
     /// The group whose leader it wants; zero takes whatever serves there, if that is one.
     pub group: u64,
+    /// The first operation of the session that was sent to nobody yet; it has sent what is below.
+    pub fresh: u64,
+    /// What it sent and has no answer to got a version above this one, if it was executed.
+    pub since: u64,
     /// For `stats` and logs, at most 64 bytes.
     pub name: String,
 }
@@ -26,12 +30,12 @@ impl Hello {
         while name.len() > NAME_MAX {
             name.pop();
         }
-        let mut bytes = Vec::with_capacity(32 + name.len());
+        let mut bytes = Vec::with_capacity(48 + name.len());
         bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
         bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
-        bytes.extend_from_slice(&self.session.to_le_bytes());
-        bytes.extend_from_slice(&self.ring_bytes.to_le_bytes());
-        bytes.extend_from_slice(&self.group.to_le_bytes());
+        for word in [self.session, self.ring_bytes, self.group, self.fresh, self.since] {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
         bytes.extend_from_slice(name.as_bytes());
         bytes
     }
@@ -44,12 +48,13 @@ impl Hello {
         }
         let name_len = fields.u32()? as usize;
         let (session, ring_bytes, group) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let (fresh, since) = (fields.u64()?, fields.u64()?);
         if name_len > NAME_MAX {
             return Err(Bad("client name longer than 64 bytes"));
         }
         let name = String::from_utf8_lossy(fields.bytes(name_len)?).into_owned();
         fields.end()?;
-        Ok(Hello { session, ring_bytes, group, name })
+        Ok(Hello { session, ring_bytes, group, fresh, since, name })
     }
 }
 
@@ -75,6 +80,10 @@ pub struct Welcome {
     /// The group that it leads; zero if nobody replicates it. What one leader of a group executed the next
     /// one knows.
     pub group: u64,
+    /// The version drawn last when the hello arrived, or a later one.
+    pub csn: u64,
+    /// How long a session is remembered after its client left, in nanoseconds.
+    pub keep_sessions: u64,
 }
 
 impl Welcome {
@@ -91,6 +100,8 @@ impl Welcome {
             self.pid,
             self.wants_hints,
             self.group,
+            self.csn,
+            self.keep_sessions,
         ];
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
@@ -111,6 +122,8 @@ impl Welcome {
             pid: fields.u64()?,
             wants_hints: fields.u64()?,
             group: fields.u64()?,
+            csn: fields.u64()?,
+            keep_sessions: fields.u64()?,
         };
         fields.end()?;
         Ok(welcome)

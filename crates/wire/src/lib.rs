@@ -19,14 +19,14 @@ pub use hello::{Hello, Welcome};
 pub use members::{ADDRESS_MAX, MEMBERS_MAX, MemberAt, Members};
 pub use operator::{Deny, Order, Reply, Stay};
 pub use peer::{Answer, Ask, EntryAt, Extent, Held, PLACES_MAX, PeerHello, Purpose, Report, STREAMS_MAX};
-pub use request::{Condition, Request, RequestKind, hints};
+pub use request::{Condition, Request, RequestKind, SpilledKey, hints};
 pub use response::{Response, Status};
 
 use longarm_base::RegionId;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
 /// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 /// The region of the segment store.
 pub const ARENA_REGION: RegionId = RegionId(3);
 /// The page by which a leader tells a follower that it lives.

@@ -11,6 +11,7 @@
 //! members   keep these as the group's replicas          -> kept, refused
 //! stand     lead in my place                            -> (none)
 //! serves    I lead, and have served for so long         -> (none)
+//! forgot    I know of no promise of mine: and you?      -> known
 //! ```
 //! Whoever canvasses, asks for a promise or syncs says who the group's replicas are, as far as it knows. One
 //! that knows better answers with that instead (`members`).
@@ -19,8 +20,8 @@
 
 use longarm_base::{Nanos, NodeId, Term};
 
-use crate::Members;
 use crate::codec::{Bad, Fields, Out, kind, node, take_term};
+use crate::{MEMBERS_MAX, Members};
 
 /// Streams that a term may have.
 pub const STREAMS_MAX: usize = 1 << 10;
@@ -40,6 +41,11 @@ pub struct PeerHello {
     pub purpose: Purpose,
     /// Bytes of the ring it lends for answers; zero where none are given.
     pub ring_bytes: u64,
+    /// How long a replica of its keeps what a heartbeat promises: all of a group have the same. Of an
+    /// operator, zero.
+    pub promise: Nanos,
+    /// Names this start of its process, of all that it ever had. Of an operator, zero.
+    pub life: u64,
 }
 
 /// What a connection between replicas is for.
@@ -71,6 +77,9 @@ pub struct Report {
     /// How many segments it has let go of in that term. One that let go of fewer than another may lack what
     /// that one gave up because newer entries made it needless; so it may not lead.
     pub reclaimed: u64,
+    /// The calendar of a leader that it followed, or was, when that last told it, in unix milliseconds; zero
+    /// if none did.
+    pub unix: u64,
     /// The streams of that term.
     pub streams: Vec<Extent>,
 }
@@ -149,6 +158,13 @@ pub enum Ask {
         /// For how long it has.
         since: Nanos,
     },
+    /// What the other has promised, and whom it knows as replicas: this one's disk says nothing.
+    Forgot {
+        /// Names this life of the replica, of all that it ever had.
+        life: u64,
+        /// Counts how often it has begun to ask everybody.
+        round: u64,
+    },
 }
 
 /// An answer.
@@ -197,6 +213,21 @@ pub enum Answer {
         /// Who they are, as far as is known here.
         members: Members,
     },
+    /// To [`Ask::Forgot`].
+    Known {
+        /// Who asked, in which of its lives.
+        life: u64,
+        /// The round that it asked in.
+        round: u64,
+        /// The term promised here.
+        promised: Term,
+        /// This replica's own life.
+        own: u64,
+        /// If this one has founded the group: the lives of all who may.
+        founders: Vec<(NodeId, u64)>,
+        /// The replicas, as far as is known here.
+        members: Members,
+    },
     /// To any of them.
     Refused {
         /// The term asked about.
@@ -228,7 +259,7 @@ impl PeerHello {
 
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = Out(Vec::with_capacity(48));
+        let mut out = Out(Vec::with_capacity(64));
         out.u32(PeerHello::MAGIC);
         out.u32(crate::PROTOCOL);
         out.u64(self.group);
@@ -236,6 +267,8 @@ impl PeerHello {
         out.u32(self.purpose as u32);
         out.u64(self.term.bits());
         out.u64(self.ring_bytes);
+        out.u64(self.promise.0);
+        out.u64(self.life);
         out.0
     }
 
@@ -257,8 +290,9 @@ impl PeerHello {
             _ => return Err(Bad("unknown purpose of a connection")),
         };
         let (term, ring_bytes) = (take_term(&mut fields)?, fields.u64()?);
+        let (promise, life) = (Nanos(fields.u64()?), fields.u64()?);
         fields.end()?;
-        Ok(PeerHello { group, node, term, purpose, ring_bytes })
+        Ok(PeerHello { group, node, term, purpose, ring_bytes, promise, life })
     }
 }
 
@@ -267,6 +301,7 @@ impl Ask {
     pub fn term(&self) -> Term {
         match *self {
             Ask::Members { ref members } => members.term,
+            Ask::Forgot { .. } => Term::ZERO,
             Ask::Canvass { term, .. }
             | Ask::Promise { term, .. }
             | Ask::Fetch { term, .. }
@@ -304,6 +339,7 @@ impl Ask {
             Ask::Stand { .. } => 6,
             Ask::Serves { .. } => 7,
             Ask::Members { .. } => 8,
+            Ask::Forgot { .. } => 9,
         };
         out.kind(kind);
         out.u64(self.term().bits());
@@ -322,6 +358,10 @@ impl Ask {
             Ask::Serves { since, .. } => out.u64(since.0),
             Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
                 members.put(&mut out);
+            }
+            Ask::Forgot { life, round } => {
+                out.u64(*life);
+                out.u64(*round);
             }
             Ask::Stand { .. } => {}
         }
@@ -361,6 +401,8 @@ impl Ask {
                 }
                 Ask::Members { members }
             }
+            9 if term != Term::ZERO => return Err(Bad("a question of no term that has one")),
+            9 => Ask::Forgot { life: fields.u64()?, round: fields.u64()? },
             _ => return Err(Bad("unknown question of a replica")),
         };
         fields.end()?;
@@ -383,6 +425,7 @@ impl Answer {
                 out.u64(term.bits());
                 out.u64(report.sync.bits());
                 out.u64(report.reclaimed);
+                out.u64(report.unix);
                 out.u64(report.streams.len() as u64);
                 for extent in &report.streams {
                     out.u64(extent.floor);
@@ -428,6 +471,13 @@ impl Answer {
                 out.kind(8);
                 members.put(&mut out);
             }
+            Answer::Known { life, round, promised, own, founders, members } => {
+                out.kind(9);
+                let words = [*life, *round, promised.bits(), *own, founders.len() as u64];
+                let lives = founders.iter().flat_map(|&(node, life)| [u64::from(node.0), life]);
+                words.into_iter().chain(lives).for_each(|word| out.u64(word));
+                members.put(&mut out);
+            }
         }
         out.0
     }
@@ -440,7 +490,7 @@ impl Answer {
             2 => {
                 let term = take_term(&mut fields)?;
                 let sync = take_term(&mut fields)?;
-                let reclaimed = fields.u64()?;
+                let (reclaimed, unix) = (fields.u64()?, fields.u64()?);
                 let count = count(&mut fields, STREAMS_MAX)?;
                 let mut streams = Vec::with_capacity(count);
                 for _ in 0..count {
@@ -450,7 +500,7 @@ impl Answer {
                     }
                     streams.push(extent);
                 }
-                Answer::Report { term, report: Report { sync, reclaimed, streams } }
+                Answer::Report { term, report: Report { sync, reclaimed, unix, streams } }
             }
             3 => {
                 let count = count(&mut fields, PLACES_MAX)?;
@@ -476,11 +526,24 @@ impl Answer {
             6 => Answer::Refused { term: take_term(&mut fields)?, promised: take_term(&mut fields)? },
             7 => Answer::Kept { term: take_term(&mut fields)?, changed: yes(&mut fields)? },
             8 => Answer::Members { members: Members::take(&mut fields)? },
+            9 => {
+                let (life, round) = (fields.u64()?, fields.u64()?);
+                let (promised, own) = (take_term(&mut fields)?, fields.u64()?);
+                let count = count(&mut fields, MEMBERS_MAX)?;
+                let one = |fields: &mut Fields<'_>| Ok((word_node(fields)?, fields.u64()?));
+                let founders = (0..count).map(|_| one(&mut fields)).collect::<Result<_, _>>()?;
+                let members = Members::take(&mut fields)?;
+                Answer::Known { life, round, promised, own, founders, members }
+            }
             _ => return Err(Bad("unknown answer of a replica")),
         };
         fields.end()?;
         Ok(answer)
     }
+}
+
+fn word_node(fields: &mut Fields<'_>) -> Result<NodeId, Bad> {
+    node(u32::try_from(fields.u64()?).map_err(|_| Bad("a node out of range"))?)
 }
 
 fn yes(fields: &mut Fields<'_>) -> Result<bool, Bad> {

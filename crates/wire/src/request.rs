@@ -2,6 +2,7 @@
 //!
 //! `[kind u8 | condition u8 | flags u16 | key length u32][value length u32 | 0][operation][argument][ttl ms]`
 
+use longarm_base::UnixMillis;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
 use crate::codec::{Bad, Fields};
@@ -26,6 +27,9 @@ pub enum RequestKind {
     Stats = 6,
     /// Hashes of keys that were read, as value: eight bytes each. Not answered.
     Hints = 7,
+    /// The keys of items that no client finds by itself, each as a [`SpilledKey`]: those after the key that
+    /// is the value, or from the first on if it is empty. An empty answer is the end.
+    Spilled = 8,
 }
 
 /// When a PUT or DELETE takes effect.
@@ -110,6 +114,7 @@ impl<'a> Request<'a> {
             5 => RequestKind::Get,
             6 => RequestKind::Stats,
             7 => RequestKind::Hints,
+            8 => RequestKind::Spilled,
             _ => return Err(Bad("unknown kind of request")),
         };
         let condition = match head[1] {
@@ -131,7 +136,10 @@ impl<'a> Request<'a> {
         }
         let (key, value) = (fields.bytes(key_len)?, fields.bytes(value_len)?);
         fields.end()?;
-        let keyless = matches!(kind, RequestKind::Ping | RequestKind::Stats | RequestKind::Hints);
+        let keyless = matches!(
+            kind,
+            RequestKind::Ping | RequestKind::Stats | RequestKind::Hints | RequestKind::Spilled
+        );
         if key.is_empty() != keyless {
             return Err(Bad("a key where none belongs, or none where one does"));
         }
@@ -146,4 +154,38 @@ impl<'a> Request<'a> {
 /// The hashes in a Hints request.
 pub fn hints(value: &[u8]) -> impl Iterator<Item = u64> + '_ {
     value.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight bytes")))
+}
+
+/// A key of an item that stands beside the index, as an answer to Spilled lists them:
+/// `[key length u32][expiry][key]`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SpilledKey<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// When the item is gone, or never.
+    pub expiry: UnixMillis,
+}
+
+impl<'a> SpilledKey<'a> {
+    /// Appends it to a list.
+    pub fn encode(&self, list: &mut Vec<u8>) {
+        list.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
+        list.extend_from_slice(&self.expiry.0.to_le_bytes());
+        list.extend_from_slice(self.key);
+    }
+
+    /// Takes a list apart.
+    pub fn decode_all(list: &'a [u8]) -> Result<Vec<SpilledKey<'a>>, Bad> {
+        let mut fields = Fields(list);
+        let mut keys = Vec::new();
+        while !fields.0.is_empty() {
+            let len = fields.u32()? as usize;
+            let expiry = UnixMillis(fields.u64()?);
+            if len == 0 || len > KEY_MAX {
+                return Err(Bad("a key of an impossible length"));
+            }
+            keys.push(SpilledKey { key: fields.bytes(len)?, expiry });
+        }
+        Ok(keys)
+    }
 }

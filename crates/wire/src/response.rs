@@ -29,6 +29,9 @@ pub enum Status {
     Forgotten = 7,
     /// The request makes no sense (a limit is exceeded); nothing was done.
     Invalid = 8,
+    /// The index has no slot for one more key like this: too many have nearly the same hash. Nothing
+    /// was stored.
+    Crowded = 9,
 }
 
 /// An answer; the value is borrowed from the message.
@@ -79,6 +82,7 @@ impl<'a> Response<'a> {
             6 => Status::Closing,
             7 => Status::Forgotten,
             8 => Status::Invalid,
+            9 => Status::Crowded,
             _ => return Err(Bad("unknown status")),
         };
         let len = fields.u32()? as usize;

@@ -23,13 +23,15 @@ fn members() -> impl Strategy<Value = Members> {
 
 fn hellos() -> impl Strategy<Value = PeerHello> {
     let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate)];
-    (any::<u64>(), 0..=NodeId::MAX.0, terms(), purposes, any::<u64>()).prop_map(
-        |(group, node, term, purpose, ring_bytes)| PeerHello {
+    (any::<[u64; 4]>(), 0..=NodeId::MAX.0, terms(), purposes).prop_map(
+        |([group, ring_bytes, promise, life], node, term, purpose)| PeerHello {
             group,
             node: NodeId(node),
             term,
             purpose,
             ring_bytes,
+            promise: Nanos(promise),
+            life,
         },
     )
 }
@@ -48,6 +50,7 @@ fn asks() -> impl Strategy<Value = Ask> {
         (terms(), any::<u64>()).prop_map(|(term, reclaimed)| Ask::Adopt { term, reclaimed }),
         terms().prop_map(|term| Ask::Stand { term }),
         (terms(), any::<u64>()).prop_map(|(term, since)| Ask::Serves { term, since: Nanos(since) }),
+        any::<(u64, u64)>().prop_map(|(life, round)| Ask::Forgot { life, round }),
     ]
 }
 
@@ -63,12 +66,16 @@ fn answers() -> impl Strategy<Value = Answer> {
         members().prop_map(|members| Answer::Members { members }),
         (terms(), terms(), extents).prop_map(|(term, sync, streams)| Answer::Report {
             term,
-            report: Report { sync, reclaimed: 7, streams }
+            report: Report { sync, reclaimed: 7, unix: 8, streams }
         }),
         entries.prop_map(|entries| Answer::Places { entries }),
         (terms(), held).prop_map(|(term, held)| Answer::Ready { term, held }),
         terms().prop_map(|term| Answer::Synced { term }),
         (terms(), terms()).prop_map(|(term, promised)| Answer::Refused { term, promised }),
+        (any::<[u64; 3]>(), terms(), proptest::collection::vec((nodes(), any::<u64>()), 0..9), members())
+            .prop_map(|([life, round, own], promised, founders, members)| {
+                Answer::Known { life, round, promised, own, founders, members }
+            }),
     ]
 }
 
@@ -132,10 +139,26 @@ proptest! {
     }
 
     #[test]
-    fn responses_come_back(status in 0u8..9, operation: u64, csn: u64, number: i64, stamp: u64, unix: u64,
+    fn lists_of_keys_come_back(
+        keys in proptest::collection::vec(
+            (proptest::collection::vec(any::<u8>(), 1..100), any::<u64>()), 0..9),
+    ) {
+        let keys: Vec<_> =
+            keys.iter().map(|(key, at)| SpilledKey { key, expiry: UnixMillis(*at) }).collect();
+        let mut list = Vec::new();
+        keys.iter().for_each(|key| key.encode(&mut list));
+        prop_assert_eq!(SpilledKey::decode_all(&list), Ok(keys.clone()));
+        for cut in 1..list.len() {
+            prop_assert_ne!(SpilledKey::decode_all(&list[..cut]), Ok(keys.clone()));
+        }
+    }
+
+    #[test]
+    fn responses_come_back(status in 0u8..10, operation: u64, csn: u64, number: i64, stamp: u64, unix: u64,
         value in proptest::collection::vec(any::<u8>(), 0..300)) {
         let statuses = [Status::Ok, Status::NotFound, Status::Mismatch, Status::NotANumber, Status::Overflow,
-            Status::OutOfMemory, Status::Closing, Status::Forgotten, Status::Invalid];
+            Status::OutOfMemory, Status::Closing, Status::Forgotten, Status::Invalid,
+            Status::Crowded];
         let response = Response { status: statuses[status as usize], operation, csn: Csn(csn), number,
             stamp: Nanos(stamp), unix: UnixMillis(unix), value: &value };
         let message = [&response.header()[..], &value].concat();
@@ -146,12 +169,13 @@ proptest! {
     }
 
     #[test]
-    fn greetings_come_back(words: [u64; 9], name in "[a-z]{0,64}") {
-        let hello = Hello { session: words[0], ring_bytes: words[1], group: words[2], name };
+    fn greetings_come_back(words: [u64; 11], name in "[a-z]{0,64}") {
+        let hello = Hello { session: words[0], ring_bytes: words[1], group: words[2], fresh: words[3],
+            since: words[4], name };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
         let welcome = Welcome { boot: words[0], sum_key: words[1], stamp: words[2], lease: words[3],
             read_bound: words[4], ring_bytes: words[5], pid: words[6], wants_hints: words[7],
-            group: words[8] };
+            group: words[8], csn: words[9], keep_sessions: words[10] };
         prop_assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
     }
 
@@ -212,15 +236,23 @@ proptest! {
 
 #[test]
 fn another_version_is_named() {
-    let mut bytes = Hello { session: 1, ring_bytes: 2, group: 0, name: "n".into() }.encode();
+    let mut bytes =
+        Hello { session: 1, ring_bytes: 2, group: 0, fresh: 1, since: 0, name: "n".into() }.encode();
     bytes[0] ^= 0xFF;
     assert!(Hello::decode(&bytes).expect_err("version").0.contains("versions"));
 }
 
 #[test]
 fn what_is_out_of_range_is_named() {
-    let hello =
-        PeerHello { group: 1, node: NodeId(2), term: Term::ZERO, purpose: Purpose::Talk, ring_bytes: 3 };
+    let hello = PeerHello {
+        group: 1,
+        node: NodeId(2),
+        term: Term::ZERO,
+        purpose: Purpose::Talk,
+        ring_bytes: 3,
+        promise: Nanos(4),
+        life: 5,
+    };
     let with = |bytes: Vec<u8>, at: usize, word: u64| {
         let mut bytes = bytes;
         bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
@@ -249,7 +281,7 @@ fn what_is_out_of_range_is_named() {
         |answer: Answer, at, word| Answer::decode(&with(answer.encode(), at, word)).expect_err("refused").0;
     let streams = vec![Extent { floor: 1, len: 2 }];
     assert!(
-        answer(Answer::Report { term, report: Report { sync: term, reclaimed: 0, streams } }, 40, 3)
+        answer(Answer::Report { term, report: Report { sync: term, reclaimed: 0, unix: 0, streams } }, 48, 3)
             .contains("floor")
     );
     assert!(answer(Answer::Canvassed { term, yes: true }, 16, 2).contains("neither"));

@@ -19,11 +19,15 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-index", &[BASE, &["longarm-host", "longarm-memory"]]),
     ("longarm-ibverbs", &[]),
     ("longarm-fabric", &[BASE, &["longarm-host", "longarm-memory", "longarm-ibverbs"]]),
-    ("longarm-client", &[BASE, PARTS]),
+    ("longarm-cluster", &[BASE, &["longarm-fabric", "longarm-replica"]]),
+    ("longarm-client", &[BASE, PARTS, &["longarm-cluster"]]),
     ("longarm-server", &[BASE, PARTS, &["longarm-replica"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS]),
     ("longarm-sim", &[BASE, PARTS, ENDS, &["longarm-history"]]),
-    ("longarm", &[BASE, PARTS, ENDS, &["longarm-bench", "longarm-history", "longarm-sim"]]),
+    (
+        "longarm",
+        &[BASE, PARTS, ENDS, &["longarm-bench", "longarm-cluster", "longarm-history", "longarm-sim"]],
+    ),
     ("xtask", &[]),
 ];
 const BASE: &[&str] = &["longarm-base"];

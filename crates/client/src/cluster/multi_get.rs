@@ -1,10 +1,11 @@
 //! Multi-GET over groups: READs to all of them are under way at the same time.
 
-use longarm_base::{Csn, Nanos};
+use longarm_base::Csn;
 use longarm_fabric::{QueuePair, Transport};
 
 use super::ClusterClient;
 use crate::client::Client;
+use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::get::check_key;
 use crate::link::Trouble;
@@ -18,7 +19,6 @@ struct Part {
     /// Of them, looked up or under way.
     begun: usize,
     batch: Batch,
-    deadline: Nanos,
     /// Those that one look does not settle, or whose group is in trouble: they are got when all others are
     /// done, as a multi-GET of that group alone.
     left: Vec<usize>,
@@ -48,7 +48,8 @@ impl Part {
 
 impl<T: Transport + Clone> ClusterClient<T> {
     /// Looks up all keys and shows each value (or `None`) with its key's number, in any order. READs to all
-    /// groups are under way together. An error of one group keeps no other from being shown.
+    /// groups are under way together. An error of one group keeps no other from being shown; what was not
+    /// shown is as with [`Client::multi_get`].
     pub fn multi_get(
         &mut self,
         keys: &[impl AsRef<[u8]>],
@@ -64,15 +65,13 @@ impl<T: Transport + Clone> ClusterClient<T> {
         }
         let mut outcome = Ok(());
         for (group, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.numbers.is_empty()) {
-            match self.group(group) {
-                Ok(client) => part.deadline = client.deadline(),
-                Err(error) => {
-                    part.numbers.clear();
-                    outcome = outcome.and(Err(error));
-                }
+            if let Err(error) = self.group(group) {
+                part.numbers.clear();
+                outcome = outcome.and(Err(error));
             }
         }
-        while look_once(&mut self.clients, &mut parts, keys, &mut show) {}
+        let deadline = &Deadline::within(self.options.timeout);
+        while look_once(&mut self.clients, &mut parts, (keys, deadline), &mut show) {}
         for (client, part) in self.clients.iter_mut().zip(parts) {
             let Some(client) = client.as_mut().filter(|_| !part.left.is_empty()) else { continue };
             outcome = outcome.and(client.get_all(keys, part.left.into_iter(), &mut show));
@@ -85,13 +84,13 @@ impl<T: Transport + Clone> ClusterClient<T> {
 fn look_once<T: Transport>(
     clients: &mut [Option<Client<T>>],
     parts: &mut [Part],
-    keys: &[impl AsRef<[u8]>],
+    (keys, deadline): (&[impl AsRef<[u8]>], &Deadline),
     show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
 ) -> bool {
     let mut looking: Vec<(&mut Client<T>, &mut Part)> = Vec::with_capacity(parts.len());
     for (client, part) in clients.iter_mut().zip(parts) {
         let Some(client) = client.as_mut().filter(|_| part.load()) else { continue };
-        match client.begin_batch(keys, &mut part.batch, part.deadline) {
+        match client.begin_batch(keys, &mut part.batch, deadline) {
             Ok(()) => {
                 if let Some(link) = &mut client.link {
                     link.qp.ring();
@@ -107,7 +106,7 @@ fn look_once<T: Transport>(
         looking.retain_mut(|(client, part)| {
             let turned = match part.batch.open {
                 0 => Ok(false),
-                _ => client.turn_batch(keys, &mut part.batch, part.deadline).map(|()| part.batch.open > 0),
+                _ => client.turn_batch(keys, &mut part.batch, deadline).map(|()| part.batch.open > 0),
             };
             let outcome = match turned {
                 Ok(true) => {
@@ -116,7 +115,7 @@ fn look_once<T: Transport>(
                     }
                     return true;
                 }
-                Ok(false) => client.end_batch(&mut part.batch, part.deadline, show),
+                Ok(false) => client.end_batch(&mut part.batch, deadline, show),
                 Err(trouble) => Err(trouble),
             };
             part.looked(outcome);

@@ -61,6 +61,11 @@ impl<T: Transport + Clone> ClusterClient<T> {
         self.group_of(key)?.put_if_absent(key, value)
     }
 
+    /// See [`Client::put_if_absent_for`](crate::Client::put_if_absent_for).
+    pub fn put_if_absent_for(&mut self, key: &[u8], value: &[u8], ttl: Duration) -> Result<Put, Error> {
+        self.group_of(key)?.put_if_absent_for(key, value, ttl)
+    }
+
     /// See [`Client::compare_and_set`](crate::Client::compare_and_set).
     pub fn compare_and_set(&mut self, key: &[u8], version: Csn, value: &[u8]) -> Result<Put, Error> {
         self.group_of(key)?.compare_and_set(key, version, value)
@@ -71,9 +76,24 @@ impl<T: Transport + Clone> ClusterClient<T> {
         self.group_of(key)?.delete(key)
     }
 
+    /// See [`Client::delete_versioned`](crate::Client::delete_versioned).
+    pub fn delete_versioned(&mut self, key: &[u8]) -> Result<Option<Csn>, Error> {
+        self.group_of(key)?.delete_versioned(key)
+    }
+
+    /// See [`Client::compare_and_delete`](crate::Client::compare_and_delete).
+    pub fn compare_and_delete(&mut self, key: &[u8], version: Csn) -> Result<Put, Error> {
+        self.group_of(key)?.compare_and_delete(key, version)
+    }
+
     /// See [`Client::increment`](crate::Client::increment).
     pub fn increment(&mut self, key: &[u8], by: i64) -> Result<i64, Error> {
         self.group_of(key)?.increment(key, by)
+    }
+
+    /// See [`Client::increment_versioned`](crate::Client::increment_versioned).
+    pub fn increment_versioned(&mut self, key: &[u8], by: i64) -> Result<(i64, Csn), Error> {
+        self.group_of(key)?.increment_versioned(key, by)
     }
 
     /// See [`Client::touch`](crate::Client::touch).

@@ -176,6 +176,55 @@ fn what_is_in_flight_when_a_server_loses_its_memory_is_in_doubt() {
     stop(server);
 }
 
+/// A client with an increment under way is cut off, and its session is forgotten before it is back.
+#[test]
+fn what_a_forgotten_session_ran_is_in_doubt_and_does_not_run_again() {
+    // So four sessions are remembered.
+    let (server, shm, tcp) = serve(|options| options.max_clients = 2);
+    for (address, key) in [(&shm, b"over shm"), (&tcp, b"over tcp")] {
+        // Those of others that left have their places until the server notices.
+        let connect = || {
+            let start = Instant::now();
+            loop {
+                match Client::connect(address, Options::default()) {
+                    Ok(client) => break client,
+                    Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{error}"),
+                }
+            }
+        };
+        let mut client = connect();
+        let ticket = client.submit(&Write::increment(key, 1)).expect("submit");
+        client.link().expect("connected").qp.ring();
+        let mut other = connect();
+        while other.get(key).expect("get").is_none() {}
+        // The answer is never looked at.
+        client.link = None;
+        drop(other);
+        for _ in 0..6 {
+            connect().put(b"other", b"").expect("put");
+        }
+        let outcome = client.wait(ticket);
+        assert!(matches!(outcome, Err(Error::InDoubt(_))), "{outcome:?}");
+        assert_eq!(client.increment(key, 1).expect("what is new runs"), 2, "it ran once");
+    }
+    stop(server);
+}
+
+#[test]
+fn a_timeout_that_is_longer_than_the_server_remembers_is_refused() {
+    let (server, shm, tcp) = serve(|options| options.keep_sessions = Duration::from_secs(10));
+    for address in [&shm, &tcp] {
+        let connect = |timeout| Client::connect(address, Options { timeout, ..Options::default() });
+        let refused = connect(Duration::from_secs(10)).err().expect("one clock may be slow").to_string();
+        assert!(
+            refused.contains("a timeout of 10s") && refused.contains("choose a shorter one"),
+            "{refused}"
+        );
+        connect(Duration::from_millis(9700)).expect("connects").put(b"k", b"v").expect("put");
+    }
+    stop(server);
+}
+
 /// Where no READ completes within a lease, the server answers: slower, and as true.
 #[test]
 fn gets_that_cannot_be_read_within_a_lease_are_served() {

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use longarm_base::{Nanos, NodeId};
 use longarm_fabric::{Address, Any, Login};
+use longarm_memory::{Hash, HashKey};
 use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOptions, Timing, Vault};
 
-use crate::{Client, Error, Options};
+use crate::{Client, Error, Options, Write};
 
 /// Bound on every wait.
-pub(super) const BOUND: Duration = Duration::from_secs(60);
+pub(super) const BOUND: Duration = Duration::from_secs(50);
 /// Slow enough for a machine on which everything else runs, too.
 pub(super) const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(10),
@@ -71,15 +72,16 @@ pub(super) fn member(addresses: &[Address], node: usize) -> Member {
     Member { node: NodeId(node as u8), address: addresses[node].clone() }
 }
 
-struct Three {
+/// A group of three.
+pub(super) struct Three {
     timing: Timing,
-    addresses: Vec<Address>,
-    vaults: Vec<Arc<Kept>>,
-    servers: Vec<Option<Server>>,
+    pub addresses: Vec<Address>,
+    pub vaults: Vec<Arc<Kept>>,
+    pub servers: Vec<Option<Server>>,
 }
 
 impl Three {
-    fn start(addresses: Vec<Address>) -> Three {
+    pub fn start(addresses: Vec<Address>) -> Three {
         Three::start_at(TIMING, addresses)
     }
 
@@ -90,15 +92,15 @@ impl Three {
         three
     }
 
-    fn start_one(&mut self, node: usize) {
+    pub fn start_one(&mut self, node: usize) {
         self.servers[node] = Some(start_at(self.timing, &self.addresses, (node, 3), &self.vaults[node]));
     }
 
-    fn role(&self, node: usize) -> String {
+    pub fn role(&self, node: usize) -> String {
         self.servers[node].as_ref().and_then(|server| server.stats().group).unwrap_or_default().role
     }
 
-    fn leader(&self) -> usize {
+    pub fn leader(&self) -> usize {
         let begun = Instant::now();
         loop {
             if let Some(leader) = (0..3).find(|&node| self.role(node) == "leader") {
@@ -110,7 +112,7 @@ impl Three {
     }
 
     /// Waits until all three are in sync.
-    fn whole(&self) {
+    pub fn whole(&self) {
         let begun = Instant::now();
         let synced = |node: usize| {
             let group = self.servers[node].as_ref().and_then(|server| server.stats().group);
@@ -285,4 +287,73 @@ fn one_replica_alone_answers_no_write() {
         Err(Error::InDoubt(_)) => {}
         other => panic!("a write that no majority has was answered {other:?}"),
     }
+}
+
+/// One client finds many keys that belong to one pair of the index, of which only it has any harm.
+#[test]
+fn keys_of_one_hash_do_no_harm_to_others() {
+    let file = |node| format!("longarm-crowd-{}-{node}.sock", std::process::id());
+    let mut three = Three::start((0..3).map(|n| Address::Shm(std::env::temp_dir().join(file(n)))).collect());
+    let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
+    let mut client = Client::connect_group(&three.addresses, options).expect("connect");
+    let crowd = crowd(&HashKey::new(2), |hash| hash.0 >> 50, 90);
+    // Many are under way before any is applied, so more are taken than the pair has slots for.
+    let tickets: Vec<_> = crowd[..60]
+        .iter()
+        .map(|key| client.submit(&Write::put(key, b"value")).expect("room in the pipeline"))
+        .collect();
+    let mut stored: Vec<_> = crowd[..60].iter().zip(tickets).collect();
+    stored.retain(|(_, ticket)| match client.wait(*ticket) {
+        Ok(_) => true,
+        Err(Error::Crowded) => false,
+        Err(error) => panic!("{error}"),
+    });
+    for key in &crowd[60..] {
+        assert!(matches!(client.put(key, b"value"), Err(Error::Crowded)), "there is no slot for it");
+    }
+    assert!(stored.len() >= 26, "{}", stored.len());
+    let others = others(&mut client, 2_000);
+    three.whole();
+    let leader = three.leader();
+    drop(three.servers[leader].take());
+    for i in &others {
+        assert!(client.get(&i.to_le_bytes()).expect("get").is_some(), "item {i}");
+    }
+    let mut walked = std::collections::BTreeSet::new();
+    for (key, _) in &stored {
+        assert_eq!(client.get(key).expect("get").as_deref(), Some(&b"value"[..]));
+    }
+    client.put(stored[0].0, b"again").expect("it has its place");
+    client.multi_get(&crowd[..60], |at, found| walked.extend(found.map(|_| crowd[at].clone()))).expect("get");
+    assert_eq!(walked.len(), stored.len());
+    walked.clear();
+    let walk = |item: crate::Item| {
+        walked.insert(item.key);
+        true
+    };
+    client.walk(walk).expect("walk");
+    assert_eq!(walked.len(), others.len() + stored.len());
+    for (key, _) in stored {
+        assert!(client.delete(key).expect("delete"));
+    }
+    client.put(&crowd[0], b"value").expect("there is room again");
+}
+
+/// So many keys of which this is the same.
+pub(super) fn crowd<T: PartialEq>(hash: &HashKey, what: impl Fn(Hash) -> T, keys: usize) -> Vec<Vec<u8>> {
+    let wanted = what(hash.hash(b"crowd"));
+    let all = (0u64..).map(u64::to_le_bytes).filter(|key| what(hash.hash(key)) == wanted);
+    all.take(keys).map(|key| key.to_vec()).collect()
+}
+
+/// Stores so many other keys: there is room for all but the few that belong to that very pair.
+pub(super) fn others(client: &mut Client, count: u32) -> Vec<u32> {
+    let stored = (0..count).filter(|i| match client.put(&i.to_le_bytes(), b"other") {
+        Ok(_) => true,
+        Err(Error::Crowded) => false,
+        Err(error) => panic!("other key {i}: {error}"),
+    });
+    let stored: Vec<_> = stored.collect();
+    assert!(stored.len() as u32 > count - count / 50, "{} of {count}", stored.len());
+    stored
 }

@@ -3,7 +3,9 @@
 
 mod cluster;
 mod faults;
+mod forgetful;
 mod group;
+mod idle;
 mod members;
 mod operations;
 #[cfg(feature = "rdma-tests")]
@@ -11,6 +13,7 @@ mod packets;
 #[cfg(feature = "rdma-tests")]
 mod rdma;
 mod reads;
+mod stalls;
 
 use std::convert::Infallible;
 use std::sync::Arc;

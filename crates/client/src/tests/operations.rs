@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use longarm_index::hash::SlotKind;
 
+use super::group::{crowd, others};
 use super::*;
 use crate::{Error, Put, Reply, Write};
 
@@ -86,8 +87,22 @@ fn conditions_numbers_and_versions() {
             assert!(matches!(client.increment(b"text", 1), Err(Error::NotANumber)));
             let (value, version) = client.get_versioned(key).expect("get").expect("there");
             assert_eq!(value, b"42");
-            let gone = client.write(&Write::delete(key).if_version(version)).expect("delete");
-            assert!(matches!(gone, Reply::Done(_)));
+            let mismatch = client.compare_and_delete(key, two).expect("delete");
+            assert_eq!(mismatch, Put::Mismatch(Some(version)));
+            let Put::Stored(gone) = client.compare_and_delete(key, version).expect("delete") else {
+                panic!("same")
+            };
+            assert!(gone > version);
+            assert_eq!(client.delete_versioned(key).expect("delete"), None);
+            let minute = Duration::from_secs(60);
+            let Put::Stored(three) = client.put_if_absent_for(key, b"7", minute).expect("put") else {
+                panic!("absent")
+            };
+            let there = client.put_if_absent_for(key, b"8", minute).expect("put");
+            assert_eq!(there, Put::Mismatch(Some(three)));
+            let (sum, four) = client.increment_versioned(key, 1).expect("increment");
+            assert_eq!(client.get_versioned(key).expect("get"), Some((b"8".to_vec(), four)));
+            assert!(sum == 8 && four > three && client.delete_versioned(key).expect("delete") > Some(four));
             assert!(!client.delete(key).expect("delete") && !client.exists(key).expect("exists"));
         },
     );
@@ -110,6 +125,38 @@ fn items_expire_for_one_sided_readers_too() {
             }
             assert!(start.elapsed() > Duration::from_millis(50));
             assert!(client.exists(b"kept").expect("exists"));
+        },
+    );
+}
+
+/// Clients see heartbeats of different ages, and none of them shows what another one saw gone.
+#[test]
+fn an_item_that_was_gone_is_gone_for_everybody() {
+    over_each(
+        |options| options.lease = Duration::from_millis(100),
+        |client, address| {
+            let mut other = super::client(address);
+            for i in 0..24u32 {
+                let key = i.to_le_bytes();
+                let ttl = Duration::from_millis(u64::from(20 + i));
+                let start = Instant::now();
+                client.put_for(&key, b"value", ttl).expect("put");
+                let mut gone = false;
+                while !gone || start.elapsed() < ttl + Duration::from_millis(60) {
+                    assert!(start.elapsed() < Duration::from_secs(5), "it never expires");
+                    let mut seen = [client.get(&key).expect("get").is_some(), false, false];
+                    seen[1] = other.exists(&key).expect("exists");
+                    other.multi_get(&[&key], |_, value| seen[2] = value.is_some()).expect("multi-get");
+                    for there in seen {
+                        assert!(!(there && gone), "{i} is there again after {:?}: {seen:?}", start.elapsed());
+                        assert!(
+                            there || start.elapsed() + Duration::from_millis(1) > ttl,
+                            "{i} is gone too soon"
+                        );
+                        gone |= !there;
+                    }
+                }
+            }
         },
     );
 }
@@ -183,4 +230,26 @@ fn a_walk_sees_everything_once_the_table_stands_still() {
             }
         },
     );
+}
+
+/// One client finds keys that belong to one pair of the index: it is refused the last of them at once, and
+/// nobody else anything.
+#[test]
+fn keys_of_one_hash_are_refused_and_others_are_not() {
+    let (_server, address, _) = serve(|_| {});
+    let mut client = Client::connect(&address, Options::default()).expect("connect");
+    client.exists(b"a READ, for which the geometry must be known").expect("get");
+    let link = client.link.as_ref().expect("connected");
+    let table = *link.geometry.live().next().expect("a table");
+    let crowd = crowd(&link.hasher, |hash| table.home(hash), 100);
+    let fits = crowd.iter().take_while(|key| client.put(key, b"value").is_ok()).count();
+    assert!((20..=32).contains(&fits), "{fits}");
+    let began = Instant::now();
+    for key in &crowd[fits..] {
+        assert!(matches!(client.put(key, b"value"), Err(Error::Crowded)));
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
+    others(&mut client, 1_000);
+    assert!(client.delete(&crowd[0]).expect("delete"));
+    client.put(&crowd[fits], b"value").expect("there is room again");
 }

@@ -45,7 +45,8 @@ pub struct ShmQp {
     /// Before each change we look whether the peer has fenced us.
     pub(super) heeds: bool,
     broken: Option<Broken>,
-    messages: Box<[u8]>,
+    /// Empty until the peer sends something.
+    messages: Vec<u8>,
     granted: Vec<Granted>,
     lent: Vec<Grant>,
     peer: Peer,
@@ -83,7 +84,7 @@ impl ShmQp {
             same_process: parts.peer.is_us(),
             heeds: parts.peer.is_us(),
             broken: None,
-            messages: vec![0; RECEIVES * SEND_MAX].into_boxed_slice(),
+            messages: Vec::new(),
             granted: parts.granted.iter().map(|(granted, _)| *granted).collect(),
             remotes: Remotes::new(parts.granted),
             lent: parts.lent,
@@ -178,6 +179,9 @@ impl ShmQp {
             Ok(News::Send(buffer, len)) => {
                 // Copied, because the peer may change its buffer at any time and `message` hands out a
                 // reference.
+                if self.messages.is_empty() {
+                    self.messages.resize(RECEIVES * SEND_MAX, 0);
+                }
                 let at = usize::from(buffer) * SEND_MAX;
                 self.inbox.copy_out(buffer, &mut self.messages[at..at + len as usize]);
                 return Some(Completion::Message { buffer, len });

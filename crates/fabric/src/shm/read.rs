@@ -140,5 +140,7 @@ impl ShmQp {
     pub(super) fn finish_read(&mut self, remote: u8, from: u64, len: u32, into: u32) {
         let to = &mut self.landing[into as usize..into as usize + len as usize];
         self.remotes.at(remote).look.copy_out(from, to);
+        // Acquire: as in `read_here`; a READ that is posted after this one is reported is of a later moment.
+        fence(Ordering::Acquire);
     }
 }

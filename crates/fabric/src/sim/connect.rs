@@ -37,7 +37,7 @@ pub(super) fn connect(
         Knock { machine: from, hello: request.hello.into(), grants: request.grants, reply: reply.clone() };
     drop(door);
     let (net, name) = (sim.net.clone(), name.clone());
-    sim.net.at(sim.net.time() + sim.net.delay(), move || {
+    sim.net.at(sim.net.time() + sim.net.delay(from, server), move || {
         if net.is_cut(from, server) || net.is_cut(server, from) {
             return;
         }

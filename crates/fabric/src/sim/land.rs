@@ -56,7 +56,7 @@ impl Pair {
         let pair = self.clone();
         self.net.at(last, move || {
             let mut ends = pair.ends.lock();
-            pair.answer(&mut ends[side], side, number, Ok(0));
+            pair.answer(&mut ends, side, number, Ok(0));
         });
     }
 
@@ -84,7 +84,7 @@ impl Pair {
             write.memory.memory().copy_in(write.offset, &write.bytes);
             tell(ends, side, write.region);
             self.landed(ends, side, &write);
-            return self.answer(&mut ends[side], side, write.number, Ok(0));
+            return self.answer(ends, side, write.number, Ok(0));
         }
         let mut cuts: Vec<usize> = (1..parts).map(|_| 8 * self.net.draw(words) as usize).collect();
         cuts.extend([0, write.bytes.len()]);
@@ -100,7 +100,7 @@ impl Pair {
         let number = write.number;
         ends[side].landing = Some(Landed { parts: ranges.into(), ..write });
         // Before the last part has landed, perhaps: the acknowledgement window.
-        self.answer(&mut ends[side], side, number, Ok(0));
+        self.answer(ends, side, number, Ok(0));
         for moment in moments {
             let pair = self.clone();
             self.net.at(moment, move || pair.land_part(side, number));

@@ -141,7 +141,7 @@ impl SimIncoming {
     /// Answers, as long as the network takes.
     fn answer(&mut self, answer: impl FnOnce(Knock) -> Result<Accepted, SetupError>) {
         let knock = self.knock.take().expect("answered once");
-        let (reply, delay) = (knock.reply.clone(), self.net.delay());
+        let (reply, delay) = (knock.reply.clone(), self.net.delay(self.machine, knock.machine));
         let answer = answer(knock);
         self.net.at(self.net.time() + delay, move || reply.give(answer));
     }

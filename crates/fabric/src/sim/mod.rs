@@ -20,6 +20,7 @@ mod ticker;
 
 use std::sync::Arc;
 
+use longarm_base::Nanos;
 use longarm_host::world::entered;
 
 use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};
@@ -49,6 +50,11 @@ impl Sim {
     /// and is sent again, until its queue pair breaks.
     pub fn cut(&self, from: u32, to: u32, cut: bool) {
         self.net.cut(from, to, cut);
+    }
+
+    /// What goes from one machine to the other takes so much longer from now on; zero: as long as ever.
+    pub fn slow(&self, from: u32, to: u32, by: Nanos) {
+        self.net.slow(from, to, by);
     }
 
     /// A machine goes down, with its NIC. Peers notice some time; what it had sent may still arrive.

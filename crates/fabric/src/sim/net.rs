@@ -61,6 +61,8 @@ pub(super) struct Net {
 struct State {
     weather: Weather,
     doors: BTreeMap<String, Weak<Door>>,
+    /// From whom to whom things take so much longer.
+    slow: BTreeMap<(u32, u32), Nanos>,
     /// From whom to whom nothing comes through.
     cuts: BTreeSet<(u32, u32)>,
     down: BTreeSet<u32>,
@@ -74,6 +76,7 @@ impl Net {
         let state = State {
             weather,
             doors: BTreeMap::new(),
+            slow: BTreeMap::new(),
             cuts: BTreeSet::new(),
             down: BTreeSet::new(),
             pairs: Vec::new(),
@@ -119,9 +122,18 @@ impl Net {
     }
 
     /// How long something is under way.
-    pub fn delay(&self) -> Nanos {
+    pub fn delay(&self, from: u32, to: u32) -> Nanos {
         let Weather { delay: (least, most), .. } = self.weather();
-        least + Nanos(self.draw(most.since(least).0))
+        let slow = self.state.lock().slow.get(&(from, to)).copied().unwrap_or(Nanos(0));
+        least + Nanos(self.draw(most.since(least).0)) + slow
+    }
+
+    pub fn slow(&self, from: u32, to: u32, by: Nanos) {
+        let mut state = self.state.lock();
+        match by {
+            Nanos(0) => state.slow.remove(&(from, to)),
+            by => state.slow.insert((from, to), by),
+        };
     }
 
     pub fn is_cut(&self, from: u32, to: u32) -> bool {

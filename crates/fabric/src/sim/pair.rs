@@ -69,6 +69,7 @@ impl Pair {
     pub fn ring(self: &Arc<Pair>, side: Side, farewell: bool) {
         let time = self.net.time();
         let mut ends = self.ends.lock();
+        let to = ends[1 - side].machine;
         let end = &mut ends[side];
         if farewell && end.broken.is_none() {
             let op = Owned::Farewell;
@@ -78,7 +79,7 @@ impl Pair {
             let weather = self.net.weather();
             let lost = weather.loss > 0 && self.net.draw(weather.loss - 1) == 0;
             let late = if lost { weather.resend } else { Nanos(0) };
-            flight.ready = (time + self.net.delay() + late).max(end.sent_until + Nanos(1));
+            flight.ready = (time + self.net.delay(end.machine, to) + late).max(end.sent_until + Nanos(1));
             end.sent_until = flight.ready;
             self.deliver_at(side, flight.ready);
             end.wire.push_back(flight);
@@ -134,7 +135,7 @@ impl Pair {
         let grants = &ends[1 - side].grants;
         let outcome = match op {
             Owned::Farewell => return ends[1 - side].break_off(Broken::Closed),
-            _ if ends[1 - side].broken.is_some() => return self.lose(side),
+            _ if ends[1 - side].broken.is_some() => return self.lose(ends, side),
             Owned::Read { from, .. } => {
                 match execute::may_read(grants, from.region, from.offset, from.len as usize) {
                     Ok(grant) => return self.sample(grant.region.memory().clone(), side, number, from),
@@ -162,10 +163,10 @@ impl Pair {
             Owned::FetchAdd { region, offset, add } => execute::fetch_add(grants, region, offset, add),
         };
         match outcome {
-            Ok(word) => self.answer(&mut ends[side], side, number, Ok(word)),
+            Ok(word) => self.answer(ends, side, number, Ok(word)),
             Err(Denied(text)) => {
                 ends[side].wire.clear();
-                self.answer(&mut ends[side], side, number, Err(WorkError::Access));
+                self.answer(ends, side, number, Err(WorkError::Access));
                 ends[1 - side].break_off(Broken::Protocol(format!("remote access error: {text}")));
             }
         }
@@ -174,12 +175,14 @@ impl Pair {
     /// The answer to a request goes back.
     pub(super) fn answer(
         self: &Arc<Pair>,
-        end: &mut End,
+        ends: &mut [End; 2],
         side: Side,
         number: u64,
         result: Result<u64, WorkError>,
     ) {
-        let back = (self.net.time() + self.net.delay()).max(end.told_until + Nanos(1));
+        let delay = self.net.delay(ends[1 - side].machine, ends[side].machine);
+        let end = &mut ends[side];
+        let back = (self.net.time() + delay).max(end.told_until + Nanos(1));
         end.told_until = back;
         let pair = self.clone();
         self.net.at(back, move || {
@@ -194,8 +197,9 @@ impl Pair {
     }
 
     /// The peer is gone, as far as this end can tell; it notices a little later.
-    fn lose(self: &Arc<Pair>, side: Side) {
-        self.break_later(side, self.net.delay(), "the connection was reset");
+    fn lose(self: &Arc<Pair>, ends: &[End; 2], side: Side) {
+        let delay = self.net.delay(ends[1 - side].machine, ends[side].machine);
+        self.break_later(side, delay, "the connection was reset");
     }
 
     fn break_later(self: &Arc<Pair>, side: Side, after: Nanos, why: &'static str) {
@@ -209,13 +213,13 @@ impl Pair {
     /// may have been acknowledged: it is there, whole.
     pub fn revoke(self: &Arc<Pair>, side: Side) {
         self.land_at_once(1 - side);
-        self.with(side, |end| {
-            end.deaf = true;
-            end.break_off(Broken::Revoked);
-            end.news.retain(|news| matches!(news, News::Done { .. }));
-            end.broken = Some(Broken::Revoked);
-        });
-        self.lose(1 - side);
+        let mut ends = self.ends.lock();
+        let end = &mut ends[side];
+        end.deaf = true;
+        end.break_off(Broken::Revoked);
+        end.news.retain(|news| matches!(news, News::Done { .. }));
+        end.broken = Some(Broken::Revoked);
+        self.lose(&ends, 1 - side);
     }
 
     /// A machine at one end went down: that end does nothing more, the other notices some time.

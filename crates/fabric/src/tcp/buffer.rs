@@ -1,21 +1,32 @@
-//! Bytes on their way: a linear buffer of fixed size. Bytes enter at the end and leave at the start; it never
-//! grows.
+//! Bytes on their way: a linear buffer with a limit. Bytes enter at the end and leave at the start.
 //!
-//! Its pages cost memory only once they were used (zeroed memory from the system is mapped when first
-//! touched).
+//! It grows with what goes through it: most connections carry little, and what an allocator is given back in
+//! large pieces by many that end at once it keeps for a long time.
+
+/// Bytes at first.
+const FIRST: usize = 16 << 10;
 
 /// A bounded byte queue whose content is one slice.
 #[derive(Debug)]
 pub struct Buffer {
-    bytes: Box<[u8]>,
+    bytes: Vec<u8>,
+    limit: usize,
     start: usize,
     end: usize,
+    /// What was free was filled to the last byte: there may have been more.
+    tight: bool,
 }
 
 impl Buffer {
     /// An empty buffer for `limit` bytes.
     pub fn new(limit: usize) -> Buffer {
-        Buffer { bytes: vec![0; limit].into_boxed_slice(), start: 0, end: 0 }
+        Buffer { bytes: Vec::new(), limit, start: 0, end: 0, tight: false }
+    }
+
+    /// Bytes of memory that it takes.
+    #[cfg(test)]
+    pub fn held(&self) -> usize {
+        self.bytes.capacity()
     }
 
     /// Bytes inside.
@@ -30,7 +41,7 @@ impl Buffer {
 
     /// Bytes that still fit.
     pub fn room(&self) -> usize {
-        self.bytes.len() - self.len()
+        self.limit - self.len()
     }
 
     /// The content, oldest first.
@@ -60,7 +71,9 @@ impl Buffer {
     /// Free bytes at the end, at least `least` of them and at most `most`; follow with
     /// [`filled`](Self::filled).
     pub fn free(&mut self, least: usize, most: usize) -> &mut [u8] {
-        self.reserve(least.min(self.room()));
+        let wanted = if self.tight { 2 * self.bytes.len() } else { 1 };
+        self.tight = false;
+        self.reserve(least.max(wanted).min(self.room()));
         let end = self.bytes.len().min(self.end + most);
         &mut self.bytes[self.end..end]
     }
@@ -69,6 +82,7 @@ impl Buffer {
     pub fn filled(&mut self, n: usize) {
         assert!(n <= self.bytes.len() - self.end, "filled more than was free");
         self.end += n;
+        self.tight = self.end == self.bytes.len();
     }
 
     fn reserve(&mut self, n: usize) {
@@ -76,6 +90,10 @@ impl Buffer {
             self.bytes.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
+        }
+        if self.bytes.len() - self.end < n {
+            let len = (self.end + n).next_power_of_two().max(FIRST).min(self.limit);
+            self.bytes.resize(len, 0);
         }
     }
 }
@@ -87,6 +105,30 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn it_is_as_large_as_what_goes_through_it() {
+        let mut buffer = Buffer::new(1 << 20);
+        assert_eq!((buffer.held(), buffer.room()), (0, 1 << 20));
+        for _ in 0..1000 {
+            buffer.append(100);
+            let free = buffer.free(1, 1 << 20).len();
+            buffer.filled(free.min(100));
+            buffer.consume(buffer.len());
+        }
+        assert_eq!(buffer.held(), FIRST);
+        // A peer that sends as much as there is room for is soon given more.
+        let reads = (1..).find(|_| {
+            let free = buffer.free(1, 1 << 20).len();
+            buffer.filled(free);
+            let whole = free == 1 << 20;
+            buffer.consume(buffer.len());
+            whole
+        });
+        assert!(reads.is_some_and(|reads| reads < 10));
+        buffer.append(1 << 20);
+        assert_eq!((buffer.room(), buffer.free(1, 9).len()), (0, 0));
+    }
 
     proptest! {
         /// Any series of appends, reads and consumptions is a queue of bytes.

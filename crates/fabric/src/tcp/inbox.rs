@@ -32,7 +32,8 @@ pub trait Deliver {
 pub struct Inbox {
     ready: VecDeque<Completion>,
     landing: Box<[u8]>,
-    receives: Box<[u8]>,
+    /// Empty until the peer sends something.
+    receives: Vec<u8>,
     /// Bit `i`: receive buffer `i` is with the user.
     used: u16,
     /// Of `ready`: completions of requests of ours.
@@ -48,7 +49,7 @@ impl Inbox {
         Inbox {
             ready: VecDeque::with_capacity(64),
             landing: vec![0; landing as usize].into_boxed_slice(),
-            receives: vec![0; RECEIVES * SEND_MAX].into_boxed_slice(),
+            receives: Vec::new(),
             used: 0,
             own: 0,
             arrivals: 0,
@@ -122,6 +123,9 @@ impl Deliver for Inbox {
         let buffer = self.used.trailing_ones() as usize;
         assert!(buffer < RECEIVES, "a message was let in while all receive buffers are in use");
         self.used |= 1 << buffer;
+        if self.receives.is_empty() {
+            self.receives.resize(RECEIVES * SEND_MAX, 0);
+        }
         self.receives[buffer * SEND_MAX..][..bytes.len()].copy_from_slice(bytes);
         self.ready.push_back(Completion::Message { buffer: buffer as u16, len: bytes.len() as u32 });
     }

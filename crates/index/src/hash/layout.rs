@@ -48,6 +48,8 @@ pub mod indicator {
     pub const EXTENDED: u64 = 1 << 32;
     /// The pair's records are in the next table.
     pub const MOVED: u64 = 1 << 33;
+    /// Items of the pair may stand beside the table, where only the server finds them (`spill.rs`).
+    pub const SPILLED: u64 = 1 << 34;
     /// One step of the version count, which every change of the indicator takes.
     pub const STEP: u64 = 1 << 36;
 }
@@ -119,6 +121,12 @@ impl Shape {
     /// Bytes of a pair.
     pub const fn pair_bytes(&self) -> u64 {
         self.base_slots() as u64 * self.slot_bytes() + header::BYTES
+    }
+
+    /// Bits of the slots of an added group.
+    #[inline(always)]
+    pub const fn group_mask(&self, group: usize) -> u32 {
+        ((1u32 << GROUP_SLOTS) - 1) << (self.base_slots() + group * GROUP_SLOTS)
     }
 
     /// Bytes of one added group.
@@ -318,9 +326,21 @@ impl Header {
         self.indicator & indicator::MOVED != 0
     }
 
+    /// Whether items of the pair may stand beside the table.
+    #[inline(always)]
+    pub fn spilled(&self) -> bool {
+        self.indicator & indicator::SPILLED != 0
+    }
+
     /// Slots that exist: those of the pair and of its added groups.
     pub fn existing(&self, shape: &Shape) -> u32 {
-        let groups = self.groups.iter().take_while(|&&g| g != 0).count();
-        ((1u64 << (shape.base_slots() + groups * GROUP_SLOTS)) - 1) as u32
+        let base = ((1u64 << shape.base_slots()) - 1) as u32;
+        let groups = self.groups.iter().enumerate().filter(|(_, group)| **group != 0);
+        groups.fold(base, |slots, (at, _)| slots | shape.group_mask(at))
+    }
+
+    /// Whether the pair has as many added groups as it may have.
+    pub fn is_whole(&self) -> bool {
+        !self.groups.contains(&0)
     }
 }

@@ -2,8 +2,8 @@
 //! (papers/continuity-hashing).
 //!
 //! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `places` says
-//! where else an inline item stands, `resize` moves pairs to a larger table, `reader` is the one-sided search
-//! as a value, `verify` checks a whole table.
+//! where else an inline item stands, `spill` keeps what has no slot, `resize` moves pairs to a larger table,
+//! `reader` is the one-sided search as a value, `verify` checks a whole table.
 
 pub mod layout;
 mod owner;
@@ -12,6 +12,7 @@ mod places;
 mod reader;
 mod resize;
 mod slot;
+mod spill;
 mod verify;
 
 pub use layout::{Discipline, Geometry, Shape, SlotKind, Table};

@@ -26,12 +26,12 @@ use longarm_base::{Csn, Nanos, limits};
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
 
 use super::layout::{
-    Discipline, EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header,
-    indicator,
+    Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header, indicator,
 };
 use super::pair::{Found, Pair, view};
 use super::resize::Bound;
 use super::slot::{EntryRef, Record, SlotView, seed};
+use super::spill::Spilled;
 
 /// What the index must know of entries, which it does not read itself.
 pub trait Entries: Send + Sync {
@@ -39,6 +39,8 @@ pub trait Entries: Send + Sync {
     fn is_of(&self, entry: EntryRef, csn: Csn, key: &[u8]) -> bool;
     /// Hash of the key of the entry there; `None` if it is not of this version (a broken invariant).
     fn hash_of(&self, entry: EntryRef, csn: Csn, hash: &HashKey) -> Option<Hash>;
+    /// Key of the entry there; `None` as above.
+    fn key_of(&self, entry: EntryRef, csn: Csn) -> Option<Vec<u8>>;
 }
 
 /// How to build an index.
@@ -63,7 +65,13 @@ pub struct Options {
 
 /// No slot is free for this key: call [`Owner::make_room`] and try again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NoRoom;
+pub enum NoRoom {
+    /// The pair has as many slots as a pair can have. A larger table would have room, unless the keys were
+    /// chosen so that they stay together.
+    Pair,
+    /// The table has no group left to add, or the memory limit is reached.
+    Table,
+}
 
 /// The table cannot grow: the memory limit is reached, or too many tables are still being moved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -73,8 +81,9 @@ pub struct Full;
 /// A table in use, with what only its owner knows.
 pub(super) struct Live {
     pub(super) table: Table,
-    /// Groups handed out of the pool.
+    /// Groups handed out of the pool, and of them those that came back.
     pub(super) groups: AtomicU64,
+    pub(super) back: Mutex<Vec<u32>>,
     /// Pairs that have added groups.
     pub(super) extended: AtomicU64,
     /// First pair that the background move has not visited.
@@ -90,6 +99,23 @@ pub(super) struct State {
     pub(super) live: Vec<Arc<Live>>,
 }
 
+/// A table out of use.
+pub(super) struct Retired {
+    pub(super) table: Table,
+    pub(super) since: Since,
+}
+
+/// Since when a table is out of use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Since {
+    /// Nobody has looked since.
+    New,
+    /// Since before the last look at it ended.
+    Seen,
+    /// At the latest since then.
+    At(Nanos),
+}
+
 type Publish = Box<dyn Fn(&Geometry) + Send + Sync>;
 
 /// Owner of all hash tables of a region.
@@ -101,8 +127,8 @@ pub struct Owner<M: OwnedWords, E: Entries> {
     pub(super) budget: Arc<Budget>,
     pub(super) options: Options,
     pub(super) state: RwLock<State>,
-    /// Tables out of use, and since when.
-    pub(super) retired: Mutex<Vec<(Table, Nanos)>>,
+    pub(super) retired: Mutex<Vec<Retired>>,
+    pub(super) spilled: Spilled,
     pub(super) publish: Publish,
     pub(super) next_id: AtomicU64,
     pub(super) items: AtomicU64,
@@ -142,6 +168,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 live: Vec::new(),
             }),
             retired: Mutex::new(Vec::new()),
+            spilled: Spilled::default(),
             publish: Box::new(publish),
             next_id: AtomicU64::new(1),
             items: AtomicU64::new(0),
@@ -179,6 +206,24 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     pub fn items(&self) -> u64 {
         // Relaxed: a counter that publishes nothing else.
         self.items.load(Ordering::Relaxed)
+    }
+
+    /// Items of them that stand beside the tables (`spill.rs`).
+    pub fn spilled(&self) -> usize {
+        self.spilled.count()
+    }
+
+    /// Their keys, those after `last` or all, at most so many bytes of them.
+    pub fn spilled_keys(&self, last: Option<&[u8]>, bytes: usize) -> Vec<Box<[u8]>> {
+        self.spilled.keys(last.map(|key| (self.hash.hash(key), key)), bytes)
+    }
+
+    /// Whether a new key of this hash may find no slot in its pair. A hint, which costs a cache line.
+    #[inline]
+    pub fn is_tight(&self, hash: Hash) -> bool {
+        let state = self.state.read().expect("index state");
+        let headers = state.live.iter().map(|live| self.header(&live.table, live.table.home(hash).0));
+        headers.into_iter().find(|header| !header.moved()).is_some_and(|header| header.is_whole())
     }
 
     /// The tables in use.
@@ -431,30 +476,59 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     fn add_group(&self, live: &Live, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
         let table = &live.table;
-        let have = header.existing(&table.shape).count_ones() as usize - table.shape.base_slots();
-        let next = have / GROUP_SLOTS;
-        if next == GROUPS_MAX {
-            return Err(NoRoom);
-        }
+        let Some(next) = header.groups.iter().position(|group| *group == 0) else { return Err(NoRoom::Pair) };
+        let first = header.groups == [0; GROUPS_MAX];
         // Relaxed: counters that publish nothing else.
-        if next == 0 && live.extended.load(Ordering::Relaxed) * EXTENDED_SHARE >= table.pairs {
-            return Err(NoRoom);
+        if first && live.extended.load(Ordering::Relaxed) * EXTENDED_SHARE >= table.pairs {
+            return Err(NoRoom::Table);
         }
+        let back = live.back.lock().expect("groups").pop();
         // Relaxed: as above.
-        let taken = live.groups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            (used < table.groups).then_some(used + 1)
-        });
-        let Ok(group) = taken else { return Err(NoRoom) };
-        if next == 0 {
+        let taken = back.map_or_else(
+            || {
+                live.groups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                    (used < table.groups).then_some(used + 1)
+                })
+            },
+            |group| Ok(u64::from(group)),
+        );
+        let Ok(group) = taken else { return Err(NoRoom::Table) };
+        if first {
             // Relaxed: as above.
             live.extended.fetch_add(1, Ordering::Relaxed);
         }
-        header.groups[next] = group as u32 + 1;
-        let word = next / 2;
-        let value = u64::from(header.groups[word * 2]) | u64::from(header.groups[word * 2 + 1]) << 32;
-        self.memory.store(table.header_at(pair) + header::GROUPS + word as u64 * 8, value);
+        self.set_group(table, pair, header, (next, group as u32 + 1));
         self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
         Ok(())
+    }
+
+    fn set_group(&self, table: &Table, pair: u64, header: &mut Header, (at, group): (usize, u32)) {
+        header.groups[at] = group;
+        let word = at / 2;
+        let value = u64::from(header.groups[word * 2]) | u64::from(header.groups[word * 2 + 1]) << 32;
+        self.memory.store(table.header_at(pair) + header::GROUPS + word as u64 * 8, value);
+    }
+
+    /// Groups of a locked pair in which nothing stands any more go back to the pool. Whoever READs a slot
+    /// there that it knows of from before finds nothing, or a record of another pair, and then another
+    /// indicator.
+    pub(super) fn give_back(&self, live: &Live, pair: u64, header: &mut Header) {
+        let table = &live.table;
+        for at in 0..GROUPS_MAX {
+            let group = header.groups[at];
+            if group == 0 || header.occupied() & table.shape.group_mask(at) != 0 {
+                continue;
+            }
+            self.set_group(table, pair, header, (at, 0));
+            let mut word = header.indicator;
+            if header.groups == [0; GROUPS_MAX] {
+                word &= !indicator::EXTENDED;
+                // Relaxed: a counter that publishes nothing else.
+                live.extended.fetch_sub(1, Ordering::Relaxed);
+            }
+            self.set_indicator(table, pair, header, word);
+            live.back.lock().expect("groups").push(group - 1);
+        }
     }
 }
 

@@ -8,9 +8,10 @@ use std::sync::atomic::Ordering;
 
 use longarm_memory::{Hash, OwnedWords};
 
-use super::layout::{Discipline, Header, SlotKind};
+use super::layout::{Discipline, Header, SlotKind, Table, indicator};
 use super::owner::{Entries, Live, NoRoom, Owner, State};
 use super::slot::{EntryRef, Record, SlotView};
+use super::spill::{Kept, NO_SLOT};
 
 /// A record found under the lock.
 #[derive(Clone, Copy, Debug)]
@@ -78,7 +79,7 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 
     /// The record of `key`, which has the hash the pair was locked with.
     pub fn find(&self, key: &[u8]) -> Option<Found> {
-        self.records(self.candidates()).find(|found| match found.record() {
+        let slot = self.records(self.candidates()).find(|found| match found.record() {
             Record::Inline { key: have, .. } => have == key,
             Record::Entry { csn, entry, hash, .. } => {
                 let maybe = match found.kind {
@@ -87,13 +88,17 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
                 };
                 maybe && self.owner.entries.is_of(entry, csn, key)
             }
-        })
+        });
+        slot.or_else(|| self.header.spilled().then(|| self.owner.spilled.find(self.hash, key)).flatten())
     }
 
     /// Removes what the hash may have here, where the item stands in the arena at a place that is gone.
     pub fn remove_gone(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
-        let next =
-            |pair: &Self| pair.records(pair.candidates()).find(|found| found.entry().is_some_and(&is_gone));
+        let next = |pair: &Self| {
+            let beside = pair.header.spilled().then(|| pair.owner.spilled.of_hash(pair.hash));
+            let mut all = pair.records(pair.candidates()).chain(beside.into_iter().flatten());
+            all.find(|found| found.entry().is_some_and(&is_gone))
+        };
         while let Some(found) = next(self) {
             self.remove(&found);
         }
@@ -101,7 +106,9 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 
     /// All records of the pair.
     pub fn all(&self) -> Vec<Found> {
-        self.records(self.header.occupied()).collect()
+        let beside = self.header.spilled().then(|| self.owner.spilled.of_pair(&self.live().table, self.pair));
+        let beside = beside.into_iter().flatten().map(|(_, _, found)| found);
+        self.records(self.header.occupied()).chain(beside).collect()
     }
 
     /// Slots that the hash's records may be in.
@@ -122,7 +129,8 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
     /// accepts.
     pub fn reserve(&mut self, found: Option<&Found>) -> Result<(), NoRoom> {
         let live = &self.state.live[self.at];
-        if found.is_some() && live.table.discipline == Discipline::InPlace {
+        let stays = |found: &Found| live.table.discipline == Discipline::InPlace || found.slot == NO_SLOT;
+        if found.is_some_and(stays) {
             return Ok(());
         }
         self.owner.free_slot(live, self.pair, &mut self.header, self.odd).map(|_| ())
@@ -137,10 +145,23 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
         Ok(())
     }
 
+    /// The same where there is no room for it, nor will be: it stands beside the table (`spill.rs`).
+    pub fn spill(&mut self, key: &[u8], record: &Record<'_>) {
+        let live = &self.state.live[self.at];
+        self.owner.spill((&live.table, self.pair), &mut self.header, (self.hash, key), record);
+        // Relaxed: a counter that publishes nothing else.
+        self.owner.items.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Replaces the found record of the same key. Out of place that takes a free slot of the pair.
     pub fn replace(&mut self, found: &Found, record: &Record<'_>) -> Result<(), NoRoom> {
         let live = &self.state.live[self.at];
         let (table, owner) = (&live.table, self.owner);
+        if found.slot == NO_SLOT {
+            let (hash, key) = owner.hash_and_key(&found.record());
+            owner.spill((table, self.pair), &mut self.header, (hash, &key), record);
+            return Ok(());
+        }
         match table.discipline {
             Discipline::InPlace => owner.write_slot(table, self.pair, found.slot, &self.header, record),
             Discipline::OutOfPlace => {
@@ -158,17 +179,59 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 
     /// Removes the found record.
     pub fn remove(&mut self, found: &Found) {
-        let table = self.live().table;
-        let cleared = self.header.indicator & !(1 << found.slot);
-        if table.discipline == Discipline::InPlace {
-            self.owner.wipe_slot(&table, self.pair, found.slot, &self.header);
-            self.owner.set_indicator(&table, self.pair, &mut self.header, cleared);
-        } else {
-            self.owner.set_indicator(&table, self.pair, &mut self.header, cleared);
-            self.owner.wipe_slot(&table, self.pair, found.slot, &self.header);
-        }
         // Relaxed: a counter that publishes nothing else.
         self.owner.items.fetch_sub(1, Ordering::Relaxed);
+        if found.slot == NO_SLOT {
+            let (hash, key) = self.owner.hash_and_key(&found.record());
+            return self.owner.spilled.take(hash, &key);
+        }
+        let live = &self.state.live[self.at];
+        let table = &live.table;
+        let cleared = self.header.indicator & !(1 << found.slot);
+        if table.discipline == Discipline::InPlace {
+            self.owner.wipe_slot(table, self.pair, found.slot, &self.header);
+            self.owner.set_indicator(table, self.pair, &mut self.header, cleared);
+        } else {
+            self.owner.set_indicator(table, self.pair, &mut self.header, cleared);
+            self.owner.wipe_slot(table, self.pair, found.slot, &self.header);
+        }
+        if found.slot >= table.shape.base_slots() {
+            self.owner.give_back(live, self.pair, &mut self.header);
+        }
+    }
+}
+
+impl<M: OwnedWords, E: Entries> Owner<M, E> {
+    /// Puts a record beside the table, in place of an older one if there is one. The pair is locked.
+    pub(super) fn spill(
+        &self,
+        (table, pair): (&Table, u64),
+        header: &mut Header,
+        (hash, key): (Hash, &[u8]),
+        record: &Record<'_>,
+    ) {
+        if !header.spilled() {
+            let word = header.indicator | indicator::SPILLED;
+            self.set_indicator(table, pair, header, word);
+        }
+        let beside = match record {
+            Record::Inline { entry, .. } => *entry,
+            Record::Entry { .. } => None,
+        };
+        // What stands in no shared memory needs no seed.
+        self.spilled.put(hash, key, Kept { bytes: record.pack64(&self.sums, 0), beside });
+    }
+
+    /// Of a record's key.
+    pub(super) fn hash_and_key(&self, record: &Record<'_>) -> (Hash, Vec<u8>) {
+        let key = match *record {
+            Record::Inline { key, .. } => key.to_vec(),
+            Record::Entry { csn, entry, .. } => self
+                .entries
+                .key_of(entry, csn)
+                .unwrap_or_else(|| panic!("a slot names {entry:?} of csn {csn:?}, which is not there")),
+        };
+        (self.hash.hash(&key), key)
     }
 }
 

@@ -13,14 +13,18 @@
 //!     second posted after the first came. If both show the same indicator (its version count does not repeat
 //!     within a READ) and the same candidate slots (a csn is used once), header and slots stood together at
 //!     the moment of the first header.
-//! (4) A pair whose owner word is zero was never used; the client's lease proves that its geometry is
-//!     current.
+//! (4) A pair that has SPILLED keeps that, so a key that is there throughout was seen in its slot, or is the
+//!     server's to find.
+//! (5) A pair whose owner word is zero was never used, or its table was given back since: that is so if the
+//!     epoch of the geometry, looked at after the pair, is above the one that the search began with. (A
+//!     table's memory is given back after the epoch has changed.)
 
 use longarm_base::{Csn, Place, UnixMillis};
 use longarm_memory::{Hash, SumKey};
 
-use super::layout::{Discipline, GROUPS_MAX, Geometry, Header, INDEX_REGION, SlotKind, Table};
+use super::layout::{Discipline, GROUPS_MAX, Geometry, Header, INDEX_REGION, SlotKind, Table, indicator};
 use super::slot::{EntryRef, Record, SlotView, seed};
+use crate::control::{HEARTBEAT_PLACE, Heartbeat};
 
 /// How much one READ fetches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +63,8 @@ pub enum Step {
     },
     /// No such key.
     Absent,
+    /// The server alone can tell: the item may stand beside the table, or too many keys look like it.
+    Ask,
     /// The bytes are of different moments: start again.
     Torn,
     /// The key's pair moved to a table this geometry does not name, or the header is of another table:
@@ -74,6 +80,8 @@ enum Stage {
     Slot(u8),
     /// Waiting for the header again.
     Confirm,
+    /// The pair was never used, if its table still is: waiting for the epoch.
+    Unused,
 }
 
 /// A search in progress: two cache lines, as hundreds may be in flight.
@@ -99,7 +107,7 @@ pub struct Search {
     others: Option<Box<[Csn; OTHERS_MAX]>>,
 }
 
-/// Entries of other keys that a search steps over before it gives up with [`Step::Torn`].
+/// Entries of other keys that a search steps over before it gives up with [`Step::Ask`].
 const OTHERS_MAX: usize = 4;
 
 impl Search {
@@ -160,13 +168,18 @@ impl Search {
             Stage::Header => self.feed_header(key, bytes, table, geometry, sums),
             Stage::Slot(slot) => self.feed_slot(key, slot as usize, bytes, table, sums),
             Stage::Confirm => self.feed_confirmation(bytes, table),
+            Stage::Unused => match Heartbeat::parse(bytes) {
+                Some(beat) if beat.epoch <= geometry.epoch => Step::Absent,
+                Some(_) => Step::Stale,
+                None => Step::Torn,
+            },
         }
     }
 
     /// The entry of this version is sound but of another key: look again, and step over it.
     pub fn not_it(&mut self, csn: Csn, geometry: &Geometry) -> Step {
         let others = self.others.get_or_insert_default();
-        let Some(free) = others.iter_mut().find(|other| **other == Csn::NONE) else { return Step::Torn };
+        let Some(free) = others.iter_mut().find(|other| **other == Csn::NONE) else { return Step::Ask };
         *free = csn;
         self.stage = Stage::Header;
         self.before = None;
@@ -187,8 +200,12 @@ impl Search {
             return Step::Torn;
         };
         let header = Header::parse(line);
-        if header.table != table.id && (header.table != 0 || header.indicator != 0) {
-            return Step::Stale;
+        if header.table != table.id {
+            if header.table != 0 || header.indicator != 0 {
+                return Step::Stale;
+            }
+            self.stage = Stage::Unused;
+            return Step::Read(HEARTBEAT_PLACE);
         }
         if header.moved() {
             return self.next_table(geometry);
@@ -313,6 +330,9 @@ impl Search {
     /// All candidates were looked at and none answered.
     #[inline(always)]
     fn look_over(&mut self, table: &Table) -> Step {
+        if self.indicator & indicator::SPILLED != 0 && self.pending.is_none() {
+            return Step::Ask;
+        }
         match table.discipline {
             Discipline::InPlace => {
                 self.stage = Stage::Confirm;
@@ -332,8 +352,7 @@ impl Search {
     fn feed_confirmation(&mut self, bytes: &[u8], table: &Table) -> Step {
         let Some(line) = bytes.first_chunk::<64>() else { return Step::Torn };
         let again = Header::parse(line);
-        let same_table = again.table == table.id || again.table == 0;
-        if again.indicator == self.indicator && same_table { Step::Absent } else { Step::Torn }
+        if again.indicator == self.indicator && again.table == table.id { Step::Absent } else { Step::Torn }
     }
 
     /// A repeat GET of a slot found before: the value, if the slot still holds the key. Tables updated in

@@ -4,18 +4,19 @@
 //! A pair moves as one step: under its lock its records are put into the next table, then one store sets
 //! MOVED and clears all bits, then its slots are wiped. Readers follow MOVED; they know the next table
 //! because its geometry is published before the first pair moves. An old table's memory is given back when
-//! every lease that names it is over. Where even the next table has no room for a key, another table follows
-//! it, up to `limits::TABLES_MAX`.
+//! every lease that names it is over. Where even the next table has no group for a key, another table follows
+//! it, up to `limits::TABLES_MAX`. Keys that a larger table would not part do not make it grow: see
+//! `spill.rs`.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use longarm_base::limits::{PAIR_SLOTS_MAX, TABLES_MAX};
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, Mutant, Nanos};
 use longarm_memory::{Hash, OwnedWords};
 
 use super::layout::{EXTENDED_SHARE, Shape, Table, indicator};
-use super::owner::{Entries, Full, Live, NoRoom, Owner, State};
+use super::owner::{Entries, Full, Live, NoRoom, Owner, Retired, Since, State};
 use super::slot::Record;
 
 /// Tables below this size double; larger ones grow by a third, which keeps the memory of an item below that
@@ -25,6 +26,9 @@ const DOUBLE_BELOW: u64 = 16 << 20;
 const QUADRUPLE_BELOW: u64 = 1 << 20;
 /// Memory is taken in blocks of a huge page.
 const BLOCK: u64 = 2 << 20;
+/// A pair that can take no more keys makes a table grow only if one of so many of its slots is taken: where
+/// nobody chose the keys, so full a pair is not found in so empty a table.
+const GROWS_FROM: u64 = 4;
 /// Pairs that a writer without room moves at a time.
 const HELP_PAIRS: u64 = 256;
 
@@ -73,7 +77,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let counter = || AtomicU64::new(0);
         let (groups, extended, cursor) = (counter(), counter(), counter());
         let (populated, huge) = (counter(), counter());
-        state.live.push(Arc::new(Live { table, groups, extended, cursor, populated, huge }));
+        let back = Mutex::default();
+        state.live.push(Arc::new(Live { table, groups, back, extended, cursor, populated, huge }));
         if state.live.len() == 1 && self.options.populate {
             self.populate(&state.live[0], bytes);
         }
@@ -132,7 +137,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let retired = self.retired.lock().expect("retired tables");
         let live = state.live.iter().map(|live| live.table);
         let mut taken: Vec<_> = live
-            .chain(retired.iter().map(|(table, _)| *table))
+            .chain(retired.iter().map(|retired| retired.table))
             .map(|t| (t.base, t.base + self.bytes_of(&t)))
             .collect();
         taken.sort_unstable();
@@ -149,37 +154,47 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     /// Makes room for a key for which an insert found none: grows the table and moves the key's pair now.
     /// Where as many tables are live as may be, it first helps to finish the oldest move.
-    pub fn make_room(&self, hash: Hash, now: Nanos) -> Result<(), Full> {
-        self.room_within(hash, now, Bound::Budget)
+    pub fn make_room(&self, hash: Hash) -> Result<(), NoRoom> {
+        self.room_within(hash, Bound::Budget)
     }
 
-    /// The same for a key that must not be refused any more: the memory limit is exceeded if need be. It
-    /// fails only where the region itself has no room.
-    pub fn make_room_anyway(&self, hash: Hash, now: Nanos) -> Result<(), Full> {
-        self.room_within(hash, now, Bound::Region)
+    /// The same for a key that must not be refused any more: the memory limit is exceeded if need be.
+    pub fn make_room_anyway(&self, hash: Hash) -> Result<(), NoRoom> {
+        self.room_within(hash, Bound::Region)
     }
 
-    fn room_within(&self, hash: Hash, now: Nanos, bound: Bound) -> Result<(), Full> {
+    fn room_within(&self, hash: Hash, bound: Bound) -> Result<(), NoRoom> {
         // Each round moves the pair, adds a table, or retires one; other writers' rounds may undo ours,
         // rarely.
         for _ in 0..4 * TABLES_MAX {
             while self.state.read().expect("index state").live.len() == TABLES_MAX {
-                if self.move_some(HELP_PAIRS, now) == Moved::Blocked {
-                    return Err(Full);
+                if self.move_some(HELP_PAIRS) == Moved::Blocked {
+                    return Err(NoRoom::Table);
                 }
             }
             let newest = {
                 let state = self.state.read().expect("index state");
                 let at = self.table_of(&state, hash);
-                let (pair, _) = state.live[at].table.home(hash);
-                if at + 1 < state.live.len() && self.move_pair(&state, at, pair).is_ok() {
+                let live = &state.live[at];
+                let (pair, _) = live.table.home(hash);
+                if at + 1 == state.live.len() {
+                    if self.is_crowded(&live.table, pair) {
+                        return Err(NoRoom::Pair);
+                    }
+                } else if self.move_pair(&state, at, pair).is_ok() {
                     return Ok(());
                 }
                 state.live.last().expect("an index has a table").table
             };
-            self.add_table(Self::grown(&newest), newest.id, bound)?;
+            self.add_table(Self::grown(&newest), newest.id, bound).map_err(|Full| NoRoom::Table)?;
         }
-        Err(Full)
+        Err(NoRoom::Table)
+    }
+
+    /// Whether the pair can take no more keys, and it is the keys that are to blame.
+    fn is_crowded(&self, table: &Table, pair: u64) -> bool {
+        let slots = table.pairs * table.shape.base_slots() as u64;
+        self.header(table, pair).is_whole() && self.items() * GROWS_FROM < slots
     }
 
     fn grown(table: &Table) -> u64 {
@@ -213,7 +228,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Moves up to `pairs` pairs out of the oldest table; retires it when that was the last.
-    pub fn move_some(&self, pairs: u64, now: Nanos) -> Moved {
+    pub fn move_some(&self, pairs: u64) -> Moved {
         let done = {
             let state = self.state.read().expect("index state");
             if state.live.len() < 2 {
@@ -239,22 +254,31 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         // A writer that helps may have retired it already.
         if done == state.live[0].table.id && state.live.len() > 1 {
             let oldest = state.live.remove(0);
-            self.retired.lock().expect("retired tables").push((oldest.table, now));
             self.republish(&mut state);
+            let retired = Retired { table: oldest.table, since: Since::New };
+            self.retired.lock().expect("retired tables").push(retired);
         }
         Moved::More
     }
 
     /// Gives back the memory of tables that have been out of use for `quarantine`; returns how many are left.
+    /// One thread calls this, each time with a time that it took after the last call: so whatever a call
+    /// found, was out of use by the time that the next one is given, however long anybody was kept from the
+    /// processor meanwhile.
     pub fn reclaim(&self, now: Nanos, quarantine: Nanos) -> usize {
         let mut retired = self.retired.lock().expect("retired tables");
-        retired.retain(|(table, since)| {
-            let keep = now.since(*since) < quarantine;
-            if !keep {
-                self.memory.discard(table.base, self.bytes_of(table));
-                self.budget.give(self.bytes_of(table));
+        retired.retain_mut(|Retired { table, since }| {
+            match *since {
+                Since::New => *since = Since::Seen,
+                Since::Seen => *since = Since::At(now),
+                Since::At(then) if now.since(then) < quarantine => {}
+                Since::At(_) => {
+                    self.memory.discard(table.base, self.bytes_of(table));
+                    self.budget.give(self.bytes_of(table));
+                    return false;
+                }
             }
-            keep
+            true
         });
         retired.len()
     }
@@ -266,6 +290,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let mut copies = Vec::new();
         let mut outcome = Ok(());
         let mut bits = if header.moved() { 0 } else { header.occupied() };
+        if bits != 0 && Mutant::MoveFirst.is_on() {
+            let early = header.indicator | indicator::MOVED;
+            self.set_indicator(table, pair, &mut header, early);
+        }
         while bits != 0 && outcome.is_ok() {
             let slot = bits.trailing_zeros() as usize;
             bits &= bits - 1;
@@ -275,22 +303,25 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             let hash = self.hash_of(&record);
             match self.put_into_next(state, at + 1, hash, &record) {
                 Ok(()) => copies.push((hash, record.csn())),
-                Err(NoRoom) => outcome = Err(NoRoom),
+                Err(no_room) => outcome = Err(no_room),
             }
         }
+        if outcome.is_ok() && header.spilled() && !header.moved() {
+            self.move_spilled(state, at, pair);
+        }
         match outcome {
-            Ok(()) if !header.moved() => {
+            Ok(()) if !header.moved() || Mutant::MoveFirst.is_on() => {
                 let occupied = header.occupied();
                 let moved = header.indicator & !indicator::OCCUPIED | indicator::MOVED;
                 self.set_indicator(table, pair, &mut header, moved);
                 for slot in 0..PAIR_SLOTS_MAX {
-                    if occupied & 1 << slot != 0 {
+                    if occupied & 1 << slot != 0 && !Mutant::LeaveSlots.is_on() {
                         self.wipe_slot(table, pair, slot, &header);
                     }
                 }
             }
             Ok(()) => {}
-            Err(NoRoom) => self.take_back(state, at + 1, &copies),
+            Err(_) => self.take_back(state, at + 1, &copies),
         }
         self.unlock_pair(table, pair);
         outcome
@@ -306,26 +337,54 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         }
     }
 
-    /// Copies a record into table `at` or a later one.
+    /// Copies a record into table `at` or a later one, or puts it beside the last of them.
     fn put_into_next(&self, state: &State, at: usize, hash: Hash, record: &Record<'_>) -> Result<(), NoRoom> {
         let record = rehashed(record, hash);
         for at in at..state.live.len() {
             let live = &state.live[at];
+            let last = at + 1 == state.live.len();
             let (pair, _) = live.table.home(hash);
             let mut header = self.lock_pair(&live.table, pair);
-            let outcome =
+            let mut outcome =
                 if header.moved() { None } else { Some(self.insert(live, pair, &mut header, hash, &record)) };
+            if last && outcome == Some(Err(NoRoom::Pair)) {
+                let (_, key) = self.hash_and_key(&record);
+                self.spill((&live.table, pair), &mut header, (hash, &key), &record);
+                outcome = Some(Ok(0));
+            }
             self.unlock_pair(&live.table, pair);
             match outcome {
                 Some(Ok(_)) => return Ok(()),
                 // The next table has no room here either: its pair moves on, then its successor takes the
                 // record.
-                Some(Err(NoRoom)) if at + 1 < state.live.len() => self.move_pair(state, at, pair)?,
-                Some(Err(NoRoom)) => return Err(NoRoom),
+                Some(Err(_)) if !last => self.move_pair(state, at, pair)?,
+                Some(Err(no_room)) => return Err(no_room),
                 None => {}
             }
         }
-        Err(NoRoom)
+        Err(NoRoom::Table)
+    }
+
+    /// What stands beside a locked pair of table `at` gets a slot in the next table, or stands beside that.
+    fn move_spilled(&self, state: &State, at: usize, pair: u64) {
+        for (hash, key, found) in self.spilled.of_pair(&state.live[at].table, pair) {
+            let record = rehashed(&found.record(), hash);
+            for live in &state.live[at + 1..] {
+                let (pair, _) = live.table.home(hash);
+                let mut header = self.lock_pair(&live.table, pair);
+                if !header.moved() {
+                    match self.insert(live, pair, &mut header, hash, &record) {
+                        Ok(_) => self.spilled.take(hash, &key),
+                        Err(_) => self.spill((&live.table, pair), &mut header, (hash, &key), &record),
+                    }
+                }
+                let here = !header.moved();
+                self.unlock_pair(&live.table, pair);
+                if here {
+                    break;
+                }
+            }
+        }
     }
 
     /// Removes copies that a move which failed had made; readers never looked at them (their pair has not
@@ -348,6 +407,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 self.unlock_pair(table, pair);
                 copy.is_some()
             });
+            let found = found || self.spilled.take_version(hash, csn);
             assert!(found, "the copy of csn {csn:?} is gone");
         }
     }

@@ -24,6 +24,8 @@ pub struct Report {
     pub moved: u64,
     /// Pairs with added groups.
     pub extended: u64,
+    /// Pairs of which items may stand beside the table, where this does not see them.
+    pub spilled: u64,
     /// Slots, added ones included.
     pub slots: u64,
     /// Items.
@@ -74,9 +76,11 @@ fn copy_pair(
         }
         words.copy_out(table.header_at(pair), &mut line);
         let after = Header::parse(&line);
-        // A record replaced in place leaves the header as it is: every record must verify too.
+        // A record replaced in place leaves the header as it is: every record must verify too. Slots of a
+        // pair that has moved are wiped just after.
         torn =
-            slots.iter().any(|(_, at, bytes)| !matches!(view(table, *at, bytes, sums), SlotView::Record(_)));
+            slots.iter().any(|(_, at, bytes)| !matches!(view(table, *at, bytes, sums), SlotView::Record(_)))
+                || before.moved() && !is_wiped(words, table, pair, &before);
         if (before.indicator, before.groups, before.fingerprints)
             == (after.indicator, after.groups, after.fingerprints)
             && !torn
@@ -84,8 +88,27 @@ fn copy_pair(
             return Ok(Copied { header: before, slots });
         }
     }
-    let what = if torn { "has a slot that does not verify" } else { "did not stand still" };
+    let what = match torn {
+        true if Header::parse(&line).moved() => "is MOVED, and has a slot that is not wiped",
+        true => "has a slot that does not verify",
+        false => "did not stand still",
+    };
     Err(format!("pair {pair} of table {} {what}, in {TRIES} looks", table.id))
+}
+
+/// Whether no slot of a pair holds anything.
+fn is_wiped(words: &(impl Words + ?Sized), table: &Table, pair: u64, header: &Header) -> bool {
+    let existing = header.existing(&table.shape);
+    let mut slots = (0..32).filter(|slot| existing & 1 << slot != 0);
+    slots.all(|slot| {
+        let place = table.slot_at(pair, slot, &header.groups);
+        place.filter(|at| at + table.shape.slot_bytes() <= words.bytes()).is_some_and(|at| {
+            let mut bytes = [0; 64];
+            let bytes = &mut bytes[..table.shape.slot_bytes() as usize];
+            words.copy_out(at, bytes);
+            bytes.iter().all(|byte| *byte == 0)
+        })
+    })
 }
 
 /// Checks every pair of every table: ids, homes, fingerprints, checksums, no key twice, MOVED pairs empty.
@@ -135,6 +158,7 @@ fn check_pair(
     let existing = header.existing(&table.shape);
     report.slots += u64::from(existing.count_ones());
     report.moved += u64::from(header.moved());
+    report.spilled += u64::from(header.spilled() && !header.moved());
     report.extended += u64::from(header.indicator & indicator::EXTENDED != 0);
     if header.moved() && (newest || header.occupied() != 0) {
         report.problem(format!("{here} is MOVED but {}", if newest { "newest" } else { "not empty" }));

@@ -5,90 +5,76 @@ use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use longarm_base::NodeId;
 use longarm_server::{Member, Timing};
 
 use super::placement::spread;
-use super::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX, file};
+use super::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX};
 use crate::output::{Exit, Failure};
-use crate::replaced::replace;
+use crate::replaced;
 
-impl Cluster {
-    /// A cluster that never was, of so many groups with so many replicas each.
-    pub fn draw(
-        mut nodes: Vec<Member>,
-        (groups, replicas): (usize, usize),
-        timing: Timing,
-    ) -> Result<Cluster, Failure> {
-        let wrong = |fault: String| {
-            Failure::new(Exit::Usage, fault)
-                .hint("`longarm cluster init --help` shows the form, and the times that go together")
-        };
-        nodes.sort_by_key(|node| node.node);
-        let names: Vec<_> = nodes.iter().map(|node| node.node).collect();
-        if !(1..=GROUPS_MAX).contains(&groups) {
-            return Err(wrong(format!("--groups {groups}: a cluster has 1 to {GROUPS_MAX}")));
-        }
-        if !(1..=REPLICAS_MAX.min(nodes.len())).contains(&replicas) {
-            return Err(wrong(format!(
-                "--replicas {replicas}: a group has 1 to {REPLICAS_MAX}, each on another node, and there are \
-                 {} nodes",
-                nodes.len()
-            )));
-        }
-        let draw = || {
-            longarm_host::random()
-                .map_err(|error| Failure::new(Exit::System, format!("cannot draw random numbers: {error}")))
-        };
-        let group = |replicas| {
-            let [id, sum_key, hash_key] = draw()?;
-            // Zero is a server without a group.
-            Ok(Group { id: id.max(1), sum_key, hash_key, replicas })
-        };
-        let groups = spread(&names, groups, replicas).into_iter().map(group);
-        let groups = groups.collect::<Result<Vec<_>, Failure>>()?;
-        let [place_key, _, _] = draw()?;
-        let cluster = Cluster { place_key, timing, nodes, groups };
-        cluster.check().map_err(wrong)?;
-        Ok(cluster)
+/// A cluster that never was, of so many groups with so many replicas each.
+pub fn draw(
+    mut nodes: Vec<Member>,
+    (groups, replicas): (usize, usize),
+    timing: Timing,
+) -> Result<Cluster, Failure> {
+    let wrong = |fault: String| {
+        Failure::new(Exit::Usage, fault)
+            .hint("`longarm cluster init --help` shows the form, and the times that go together")
+    };
+    nodes.sort_by_key(|node| node.node);
+    let names: Vec<_> = nodes.iter().map(|node| node.node).collect();
+    if !(1..=GROUPS_MAX).contains(&groups) {
+        return Err(wrong(format!("--groups {groups}: a cluster has 1 to {GROUPS_MAX}")));
     }
-
-    /// Writes the file, which must not be there yet; only its owner may read it.
-    pub fn create(&self, path: &Path) -> Result<(), Failure> {
-        let mut file =
-            OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
-                let failure = Failure::io("create", path, &error);
-                if error.kind() == ErrorKind::AlreadyExists {
-                    return failure.hint(
-                        "a cluster's keys are drawn once: name another file, or remove this one if its \
-                         cluster is no more",
-                    );
-                }
-                failure
-            })?;
-        file.write_all(self.to_toml().as_bytes())
-            .and_then(|()| file.sync_all())
-            .map_err(|error| Failure::io("write", path, &error))
+    if !(1..=REPLICAS_MAX.min(nodes.len())).contains(&replicas) {
+        return Err(wrong(format!(
+            "--replicas {replicas}: a group has 1 to {REPLICAS_MAX}, each on another node, and there are \
+             {} nodes",
+            nodes.len()
+        )));
     }
-
-    /// Writes the file in place of the one that is there, whole or not at all.
-    pub fn replace(&self, path: &Path) -> Result<(), Failure> {
-        replace(path, |fresh| {
-            let mut options = OpenOptions::new();
-            let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(fresh)?;
-            file.write_all(self.to_toml().as_bytes())?;
-            file.sync_all()
-        })
-    }
+    let draw = || {
+        longarm_host::random()
+            .map_err(|error| Failure::new(Exit::System, format!("cannot draw random numbers: {error}")))
+    };
+    let group = |replicas| {
+        let [id, sum_key, hash_key] = draw()?;
+        // Zero is a server without a group.
+        Ok(Group { id: id.max(1), sum_key, hash_key, replicas })
+    };
+    let groups = spread(&names, groups, replicas).into_iter().map(group);
+    let groups = groups.collect::<Result<Vec<_>, Failure>>()?;
+    let [place_key, _, _] = draw()?;
+    let cluster = Cluster { place_key, timing, nodes, groups };
+    cluster.check().map_err(wrong)?;
+    Ok(cluster)
 }
 
-/// For clap: `1=tcp://host:port`.
-pub(super) fn member(text: &str) -> Result<Member, String> {
-    let (number, address) =
-        text.split_once('=').ok_or("expected a number and an address, such as 1=tcp://host:7411")?;
-    let number: i64 = number
-        .trim()
-        .parse()
-        .map_err(|_| format!("{number:?} is no number of a node; expected 0 to {}", NodeId::MAX))?;
-    Ok(Member { node: file::node(number)?, address: address.trim().parse()? })
+/// Writes the file, which must not be there yet; only its owner may read it.
+pub fn create(cluster: &Cluster, path: &Path) -> Result<(), Failure> {
+    let mut file =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
+            let failure = Failure::io("create", path, &error);
+            if error.kind() == ErrorKind::AlreadyExists {
+                return failure.hint(
+                    "a cluster's keys are drawn once: name another file, or remove this one if its \
+                     cluster is no more",
+                );
+            }
+            failure
+        })?;
+    file.write_all(cluster.to_toml().as_bytes())
+        .and_then(|()| file.sync_all())
+        .map_err(|error| Failure::io("write", path, &error))
+}
+
+/// Writes the file in place of the one that is there, whole or not at all.
+pub fn replace(cluster: &Cluster, path: &Path) -> Result<(), Failure> {
+    replaced::replace(path, |fresh| {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(fresh)?;
+        file.write_all(cluster.to_toml().as_bytes())?;
+        file.sync_all()
+    })
 }

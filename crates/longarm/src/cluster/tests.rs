@@ -1,6 +1,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use longarm_base::{Nanos, NodeId};
+use longarm_client::Topology;
+use longarm_server::{Member, Timing};
 
 use super::*;
 
@@ -15,7 +17,7 @@ fn nodes() -> Vec<Member> {
 }
 
 fn three() -> Cluster {
-    Cluster::draw(nodes(), (2, 3), timing()).expect("a cluster")
+    draw(nodes(), (2, 3), timing()).expect("a cluster")
 }
 
 fn parse(text: &str) -> Result<Cluster, String> {
@@ -72,7 +74,7 @@ fn the_first_format_is_one_group_on_all_nodes() {
 fn clients_find_groups_where_nodes_have_them() {
     let mut cluster = three();
     cluster.groups[0].replicas = vec![NodeId(2), NodeId(1)];
-    let topology = cluster.topology();
+    let topology = Topology::from(&cluster);
     let found: Vec<_> = topology.groups().iter().map(|group| (group.id, group.addresses.len())).collect();
     assert_eq!(found, [(cluster.groups[0].id, 2), (cluster.groups[1].id, 3)]);
     assert_eq!(topology.groups()[0].addresses[0].to_string(), "verbs://b:7102");
@@ -133,7 +135,7 @@ fn faults_name_file_line_and_field() {
 fn a_cluster_has_a_possible_size() {
     let refused = |count: usize, groups, replicas| {
         let member = |i: usize| parse_member(&format!("{i}=tcp://h:{}", 7000 + i)).expect("a member");
-        let drawn = Cluster::draw((0..count).map(member).collect(), (groups, replicas), timing());
+        let drawn = draw((0..count).map(member).collect(), (groups, replicas), timing());
         drawn.err().map(|failure| failure.message)
     };
     assert_eq!(refused(1, 1, 1), None);
@@ -170,13 +172,13 @@ fn a_file_is_its_owners_and_is_never_overwritten() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("g.toml");
     let cluster = three();
-    cluster.create(&path).expect("written");
+    create(&cluster, &path).expect("written");
     let mode = std::fs::metadata(&path).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
-    let refused = three().create(&path).expect_err("it is there");
+    let refused = create(&three(), &path).expect_err("it is there");
     assert!(refused.exit == Exit::System && refused.hint.contains("name another file"), "{refused:?}");
-    assert_eq!(Cluster::read(&path).expect("the first"), cluster);
-    let missing = Cluster::read(&dir.path().join("no.toml")).expect_err("not there");
+    assert_eq!(read(&path).expect("the first"), cluster);
+    let missing = read(&dir.path().join("no.toml")).expect_err("not there");
     assert!(missing.exit == Exit::Usage && missing.hint.contains("longarm cluster init"), "{missing:?}");
 }
 

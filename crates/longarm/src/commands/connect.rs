@@ -7,7 +7,7 @@ use longarm_fabric::tcp::{Identity, Tcp, Tls};
 use longarm_fabric::{Any, SetupError};
 use longarm_wire::is_elsewhere;
 
-use crate::cluster::Cluster;
+use crate::cluster;
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 
@@ -34,7 +34,7 @@ pub fn connect_with(config: &Config, options: Options) -> Result<ClusterClient, 
 /// The groups that the settings name: those of a cluster, or one server.
 pub fn topology(config: &Config) -> Result<Topology, Failure> {
     match &config.cluster {
-        Some(path) => Ok(Cluster::read(path)?.topology()),
+        Some(path) => Ok(Topology::from(&cluster::read(path)?)),
         None => Ok(Topology::of_one(vec![config.connect_address().clone()])),
     }
 }
@@ -132,7 +132,9 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
             failure(Exit::Refused, "`longarm stats` shows what uses the memory; start it with more --memory")
         }
         Error::KeyLength(_) | Error::ValueLength(_) => failure(Exit::Usage, ""),
-        Error::NotANumber | Error::Overflow | Error::Invalid(_) => failure(Exit::Refused, ""),
+        Error::NotANumber | Error::Overflow | Error::Invalid(_) | Error::Crowded => {
+            failure(Exit::Refused, "")
+        }
         Error::Contended(_) => failure(Exit::Refused, "try again; --timeout tries longer"),
         Error::Protocol(_) => failure(
             Exit::Corrupt,
@@ -171,6 +173,7 @@ mod tests {
             (Error::Lost { address: address.to_string(), reason: "gone".into() }, Exit::CannotConnect),
             (Error::InDoubt("no answer".into()), Exit::InDoubt),
             (Error::OutOfMemory, Exit::Refused),
+            (Error::Crowded, Exit::Refused),
             (Error::KeyLength(0), Exit::Usage),
             (Error::Connect(SetupError::Login("wrong secret".into())), Exit::Refused),
             (Error::Connect(SetupError::Timeout("x".into())), Exit::CannotConnect),

@@ -258,7 +258,7 @@ fn say(config: &Config, level: Log, line: &str) {
 
 /// A closed stderr must not stop a server.
 fn remark(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "longarm: {line}");
+    let _ = writeln!(std::io::stderr().lock(), "{} longarm: {line}", human::moment(longarm_host::unix()));
 }
 
 fn start_failure(error: &StartError) -> Failure {

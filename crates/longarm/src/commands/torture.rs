@@ -18,7 +18,7 @@ use crate::config::check::WORKERS_MAX;
 use crate::config::units::show_duration;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
-use crate::torture::{Bounds, Kind, Options, Over, Torture};
+use crate::torture::{Bounds, Kind, Options, Over, RESTING, Shape, Torture, Ways};
 
 /// What it does.
 pub const ABOUT: &str = "Start groups, kill, stop and cut off their replicas, and judge what clients saw";
@@ -42,21 +42,26 @@ pub struct Args {
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     pub time: Duration,
 
-    /// Nodes, each of which has a replica of every group
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u8).range(3..=9))]
+    /// Nodes, each of which has a replica of every group; five bear the loss of two
+    #[arg(long = "nodes", alias = "replicas", value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = value_parser!(u8).range(3..=9))]
     pub replicas: u8,
 
     /// Groups; keys are placed in them by hash
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u8).range(1..=16))]
     pub groups: u8,
 
-    /// Clients that do everything, beside one a group that PUTs and one that GETs
+    /// Clients that do everything, beside one a group that PUTs and one that GETs, and two that mostly rest
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u16).range(0..=256))]
     pub clients: u16,
 
     /// Which faults strike, and whom
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+
+    /// Over TCP: nothing is cut off and there are no relays; nodes are added, removed and replaced instead
+    #[arg(long)]
+    pub no_cuts: bool,
 
     /// Only these faults; repeatable
     #[arg(long = "only", value_name = "FAULT", value_enum)]
@@ -150,25 +155,26 @@ fn kept(failure: Failure, torture: &mut Torture) -> Failure {
 }
 
 fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
-    let cuts = match args.transport {
-        Transport::Shm => &[][..],
-        Transport::Tcp => Kind::OF_A_NETWORK,
-        Transport::Verbs => Kind::OF_A_BRIDGE,
-    };
-    let kinds = if args.only.is_empty() { [Kind::ON_ONE_MACHINE, cuts].concat() } else { args.only.clone() };
-    let over = match args.transport {
-        Transport::Shm => Over::Shm,
+    let ways = match args.transport {
+        Transport::Shm => Ways::Direct,
+        Transport::Tcp if args.no_cuts => Ways::Direct,
         // What hands bytes on takes as much of the machine as the group.
-        Transport::Tcp if kinds.iter().any(|kind| cuts.contains(kind)) => Over::Relays,
-        Transport::Tcp => Over::Tcp,
-        Transport::Verbs => Over::Verbs(devices(args)?),
+        Transport::Tcp if !args.only.is_empty() && !args.only.iter().any(|kind| kind.cuts()) => Ways::Direct,
+        Transport::Tcp => Ways::Relays,
+        Transport::Verbs => Ways::Bridge,
     };
-    if let Some(kind) =
-        args.only.iter().find(|kind| Kind::OF_A_NETWORK.contains(kind) && !cuts.contains(kind))
-    {
-        let text = format!("{}: there is no network to cut like this over {}", kind.what(), over.name());
-        return Err(Failure::new(Exit::Usage, text).hint("add --transport tcp"));
+    let shape = Shape { replicas: args.replicas, groups: args.groups, ways };
+    let why_not = |kind: &Kind| kind.why_not(shape).map(|why| (kind.what(), why));
+    if let Some((what, (why, hint))) = args.only.iter().find_map(why_not) {
+        return Err(Failure::new(Exit::Usage, format!("{what}: {why}")).hint(hint));
     }
+    let kinds = if args.only.is_empty() { Kind::all(shape) } else { args.only.clone() };
+    let over = match (args.transport, ways) {
+        (Transport::Shm, _) => Over::Shm,
+        (Transport::Tcp, Ways::Relays) => Over::Relays,
+        (Transport::Tcp, _) => Over::Tcp,
+        (Transport::Verbs, _) => Over::Verbs(devices(args)?),
+    };
     if usize::from(args.replica_workers) * usize::from(args.groups) > WORKERS_MAX {
         let (workers, groups) = (args.replica_workers, args.groups);
         let text =
@@ -221,9 +227,9 @@ fn head(args: &Args, transport: &str) -> String {
         groups => format!("{} nodes with replicas of {groups} groups", args.replicas),
     };
     format!(
-        "{shape} over {transport}, {} clients and {} probes, seed {}; lease {lease}, heartbeat \
-         {heartbeat}, suspect {suspect}, election {election}; bounds: service {} s after a fault, in sync \
-         {} s",
+        "{shape} over {transport}, {} clients, {RESTING} that rest and {} probes, seed {}; lease {lease}, \
+         heartbeat {heartbeat}, suspect {suspect}, election {election}; bounds: service {} s after a \
+         fault, in sync {} s",
         args.clients,
         2 * args.groups,
         args.seed,

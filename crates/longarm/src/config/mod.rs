@@ -9,7 +9,6 @@ pub mod env;
 pub mod file;
 pub mod nearest;
 pub mod settings;
-pub mod units;
 
 #[cfg(test)]
 mod tests;
@@ -24,6 +23,8 @@ use longarm_base::limits;
 use longarm_fabric::Address;
 use longarm_fabric::verbs::{DeviceChoice, RETRIES_MAX, Verbs};
 use serde_json::{Value, json};
+
+pub use longarm_cluster::units;
 
 use settings::{SETTINGS, Setting};
 

@@ -11,7 +11,7 @@ use longarm_server::{Member, Timing};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Directory, Journal, end, server};
-use crate::cluster::Cluster;
+use crate::cluster::{self, Cluster};
 use crate::output::{Exit, Failure};
 
 /// What they are to be.
@@ -48,6 +48,8 @@ struct Node {
     number: NodeId,
     /// The group as this replica sees it.
     file: PathBuf,
+    /// It is none of those of the beginning.
+    joins: bool,
     child: Option<Child>,
 }
 
@@ -87,11 +89,12 @@ impl Replicas {
         };
         let member = |number| Member { node: NodeId(number), address: address(number) };
         let shape = (plan.groups.into(), plan.count.into());
-        let cluster = Cluster::draw((1..=plan.count).map(member).collect(), shape, plan.timing)?;
-        cluster.create(&directory.path().join("group.toml"))?;
+        let cluster = cluster::draw((1..=plan.count).map(member).collect(), shape, plan.timing)?;
+        cluster::create(&cluster, &directory.path().join("group.toml"))?;
         let node = |member: &Member| Node {
             number: member.node,
             file: directory.path().join("group.toml"),
+            joins: false,
             child: None,
         };
         let nodes = cluster.nodes.iter().map(node).collect();
@@ -101,9 +104,35 @@ impl Replicas {
     /// Lets a replica find the others, and others be named by it, at these addresses.
     pub fn see_others_at(&mut self, node: NodeId, nodes: Vec<Member>) -> Result<(), Failure> {
         let file = self.directory.path().join(format!("group-{node}.toml"));
-        Cluster { nodes, ..self.cluster.clone() }.create(&file)?;
+        cluster::create(&Cluster { nodes, ..self.cluster.clone() }, &file)?;
         self.node(node).file = file;
         Ok(())
+    }
+
+    /// One more node, with a replica of every group: it can be started, and waits for these to take it. It
+    /// has no number that another one had. All find each other as the file says.
+    pub fn add(&mut self, node: NodeId, address: Option<Address>) -> Result<Member, Failure> {
+        let address = address.unwrap_or_else(|| Address::Shm(self.directory.path().join(format!("s{node}"))));
+        let member = Member { node, address };
+        self.cluster.nodes.push(member.clone());
+        self.cluster.groups.iter_mut().for_each(|group| group.replicas.push(node));
+        let file = self.file();
+        cluster::replace(&self.cluster, &file)?;
+        self.nodes.push(Node { number: node, file, joins: true, child: None });
+        Ok(member)
+    }
+
+    /// A node that no group has a replica on any more: its process ends.
+    pub fn remove(&mut self, node: NodeId) -> Result<(), Failure> {
+        if let Some(mut child) = self.node(node).child.take() {
+            // One that cannot be killed has ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.nodes.retain(|one| one.number != node);
+        self.cluster.nodes.retain(|member| member.node != node);
+        self.cluster.groups.iter_mut().for_each(|group| group.replicas.retain(|one| *one != node));
+        cluster::replace(&self.cluster, &self.file())
     }
 
     /// The group, with the addresses where replicas listen.
@@ -148,6 +177,7 @@ impl Replicas {
         let mut command = server()?;
         command.arg("--cluster").arg(&one.file).arg("--data").arg(data);
         command.args(["--node", &node.to_string(), "--memory", &memory, "--workers", &workers]);
+        command.args(one.joins.then_some("--join"));
         command.args(device.iter().flat_map(|device| ["--verbs-device", device]));
         let mut child = command.stderr(Stdio::piped()).spawn().map_err(system)?;
         let said = child.stderr.take();

@@ -10,9 +10,11 @@ use longarm_history::counters::Count;
 use longarm_history::{Action, History, Operation, Outcome, Value};
 use longarm_host::{now, sleep};
 
-use super::names::{COUNTERS, Names};
+use super::map::Map;
+use super::names::{COUNTERS, KEPT, Names, Warmth};
 use super::stage::{Probe, Stage};
-use crate::commands::demo::data::{Numbers, fill, judge};
+use super::values::{self, Values};
+use crate::commands::demo::data::Numbers;
 
 /// Longest pause of a client between two operations: many clients share few cores, and the history is to fit
 /// into memory.
@@ -21,16 +23,35 @@ const PAUSE_MAX: Duration = Duration::from_millis(4);
 const PROBE_PAUSE: Duration = Duration::from_micros(500);
 /// Pause before another try to connect.
 const RETRY: Duration = Duration::from_millis(5);
+/// Longest that a client rests before it looks whether all is over.
+const REST_LOOK: Duration = Duration::from_millis(50);
+/// Keys that are looked at together when all is over.
+const AT_ONCE: usize = 64;
 /// One operation in so many is the last of its client: another session takes its place.
 const NEW_SESSION: u64 = 1_000;
+
+/// What a client is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Role {
+    /// One thing all the time, in one group.
+    Probe(Probe, usize),
+    /// Everything; of so many who do, it is which.
+    All(u32, u32),
+    /// A GET or a PUT now and then, after it rested for longer than its timeout.
+    Rests,
+}
 
 /// How clients reach the groups.
 #[derive(Clone)]
 pub struct Way {
     /// Settings of the transports.
     pub transport: Any,
-    /// Names of keys, and where the groups that have them are for clients.
+    /// Names of keys.
     pub names: Names,
+    /// Where the groups are for clients.
+    pub map: Arc<Map>,
+    /// What writes put there.
+    pub values: Arc<Values>,
     /// Bounds and login.
     pub options: Options,
 }
@@ -38,7 +59,7 @@ pub struct Way {
 impl Way {
     /// A client that connects when it must.
     fn client(&self) -> ClusterClient {
-        ClusterClient::over(self.transport.clone(), self.names.topology().clone(), self.options.clone())
+        ClusterClient::over(self.transport.clone(), self.map.topology(), self.options.clone())
     }
 }
 
@@ -57,8 +78,8 @@ pub struct Notes {
 pub struct Worker {
     /// Its number, from 1 on.
     pub number: u32,
-    /// What it does all the time, and in which group, or `None` for everything.
-    pub probe: Option<(Probe, usize)>,
+    /// What it is for.
+    pub role: Role,
     /// How it reaches the groups.
     pub way: Way,
     /// What it shares with others.
@@ -70,37 +91,77 @@ pub struct Worker {
 /// What a client was told, and of which version.
 type Answer = (Outcome, Option<Csn>);
 
+/// What a client has while it works.
+struct Work {
+    client: ClusterClient,
+    /// The edition of the map that it knows.
+    edition: u32,
+    /// What it saw last of each key: conditions are about that.
+    seen: HashMap<u32, (Value, Csn)>,
+    written: u64,
+    notes: Notes,
+}
+
 impl Worker {
     /// Works until everybody is to end.
     pub fn run(mut self) -> Notes {
-        let mut notes = Notes::default();
-        let (mut client, mut written) = (self.way.client(), 0);
-        // What it saw last of each key of the round: conditions are about that.
-        let (mut seen, mut round) = (HashMap::new(), 0);
+        let (client, edition) = (self.way.client(), self.way.map.edition());
+        let (seen, notes) = (HashMap::new(), Notes::default());
+        let (mut work, mut round) = (Work { client, edition, seen, written: 0, notes }, 0);
         while !self.stage.is_over() {
             if round != self.stage.round() {
                 round = self.stage.round();
-                seen.clear();
+                self.turn(round, &mut work);
             }
-            if self.probe.is_none() && self.chance.below(8) == 0 {
-                self.count(&mut client, round, &mut notes);
+            let does_all = matches!(self.role, Role::All(..));
+            if does_all && self.chance.below(8) == 0 {
+                self.count(round, &mut work);
             } else {
-                written += 1;
-                let value = Value(u64::from(self.number) << 40 | written);
-                self.operate(&mut client, (round, value), &mut seen, &mut notes);
+                self.operate(round, &mut work);
             }
-            if self.probe.is_none() && self.chance.below(NEW_SESSION) == 0 {
-                client = self.way.client();
+            if does_all && self.chance.below(NEW_SESSION) == 0 {
+                self.renew(&mut work);
             }
-            sleep(self.pause());
+            self.rest();
         }
-        notes
+        work.notes
     }
 
-    fn pause(&mut self) -> Duration {
-        match self.probe {
-            Some(_) => PROBE_PAUSE,
-            None => Duration::from_nanos(self.chance.below(PAUSE_MAX.as_nanos() as u64)),
+    fn rest(&mut self) {
+        let timeout = self.way.options.timeout.as_nanos() as u64;
+        let mut left = Duration::from_nanos(match self.role {
+            Role::Probe(..) => PROBE_PAUSE.as_nanos() as u64,
+            Role::All(..) => self.chance.below(PAUSE_MAX.as_nanos() as u64),
+            Role::Rests => timeout + timeout / 4 + self.chance.below(2 * timeout),
+        });
+        while !left.is_zero() && !self.stage.is_over() {
+            let piece = left.min(REST_LOOK);
+            sleep(piece);
+            left -= piece;
+        }
+    }
+
+    /// Another round: conditions are about its keys, and those of long ago are deleted, by one of all.
+    fn turn(&mut self, round: u32, work: &mut Work) {
+        work.seen.clear();
+        let (Role::All(me, of), Some(old)) = (self.role, round.checked_sub(KEPT)) else { return };
+        if old % of == me {
+            for key in self.way.names.clone().of(old) {
+                self.perform((key, Action::Delete), None, work);
+            }
+        }
+    }
+
+    /// Another session, which reads the map anew.
+    fn renew(&self, work: &mut Work) {
+        work.edition = self.way.map.edition();
+        work.client = self.way.client();
+    }
+
+    /// Something had no answer: where the group is may have changed.
+    fn astray(&self, work: &mut Work) {
+        if work.edition != self.way.map.edition() {
+            self.renew(work);
         }
     }
 
@@ -114,70 +175,84 @@ impl Worker {
         reached.ok()
     }
 
-    fn operate(
-        &mut self,
-        client: &mut ClusterClient,
-        (round, new): (u32, Value),
-        seen: &mut HashMap<u32, (Value, Csn)>,
-        notes: &mut Notes,
-    ) {
-        let key = match self.probe {
-            Some((_, group)) => self.way.names.of_probes(round, group),
-            None => self.way.names.draw(round, &mut self.chance),
+    /// Does something to some key.
+    fn operate(&mut self, round: u32, work: &mut Work) {
+        let (key, warmth) = match self.role {
+            Role::Probe(_, group) => (self.way.names.of_probes(round, group), Warmth::Now),
+            _ => self.way.names.draw(round, &mut self.chance),
         };
-        let name = self.way.names.key(key);
-        let Some(client) = self.reach(client, &name) else { return };
-        let before = seen.get(&key).copied();
-        let action = match (self.probe.map(|(probe, _)| probe), self.chance.below(10), before) {
-            (Some(Probe::Put), ..) => Action::Put(new),
-            (Some(Probe::Get), ..) | (None, 0..4, _) => Action::Get,
-            (None, 4..7, _) => Action::Put(new),
-            (None, 7, _) => Action::Delete,
-            (None, 8, Some((expected, _))) => Action::Replace { expected, new },
+        work.written += 1;
+        let new = values::number(self.number, work.written, warmth == Warmth::Bulk);
+        let before = work.seen.get(&key).copied();
+        let action = match (self.role, warmth, self.chance.below(16)) {
+            (Role::Probe(Probe::Put, _), ..) | (Role::Rests, _, 0..8) => Action::Put(new),
+            (Role::Probe(Probe::Get, _), ..) | (Role::Rests, ..) => Action::Get,
+            (_, Warmth::Past, 1..) | (_, Warmth::Bulk, 9..15) | (_, Warmth::Now, 0..6) => Action::Get,
+            (_, Warmth::Past, _) | (_, Warmth::Bulk, 0..9) | (_, Warmth::Now, 6..11) => Action::Put(new),
+            (_, Warmth::Bulk, _) | (_, Warmth::Now, 11) => Action::Delete,
+            (_, Warmth::Now, 12..14) if before.is_some() => {
+                Action::Replace { expected: before.expect("it is some").0, new }
+            }
             _ => Action::PutIfAbsent(new),
         };
-        let call = now();
-        let answer = self.act(client, (key, &name), action, before);
-        let end = now();
-        let Some((outcome, version)) = answer else {
-            notes.refused += 1;
-            seen.remove(&key);
-            return;
+        self.perform((key, action), before, work);
+    }
+
+    fn perform(&mut self, (key, action): (u32, Action), before: Option<(Value, Csn)>, work: &mut Work) {
+        let name = self.way.names.key(key);
+        let bytes = match action {
+            Action::Put(new) | Action::PutIfAbsent(new) | Action::Replace { new, .. } => {
+                self.way.values.make(key, new, &mut self.chance)
+            }
+            _ => Vec::new(),
         };
-        if let (Some(probe), false) = (self.probe, outcome == Outcome::InDoubt) {
-            self.stage.answered(probe, (call, end));
+        let Some(client) = self.reach(&mut work.client, &name) else { return self.astray(work) };
+        let call = now();
+        let answer = self.act(client, (key, &name, &bytes), action, before);
+        let end = now();
+        let answer = answer.or_else(|error| {
+            if self.role == Role::Rests && gave_up_early(&error, end.since(call), self.way.options.timeout) {
+                let (number, took) = (self.number, end.since(call).0 / 1_000);
+                self.stage.fail(format!("client {number} had rested, and was told after {took} us: {error}"));
+            }
+            self.unanswered(&error).then_some((Outcome::InDoubt, None)).ok_or(())
+        });
+        let Ok((outcome, version)) = answer else {
+            work.notes.refused += 1;
+            work.seen.remove(&key);
+            return self.astray(work);
+        };
+        if let (Role::Probe(probe, group), false) = (self.role, outcome == Outcome::InDoubt) {
+            self.stage.answered((probe, group), (call, end));
         }
         let operation = Operation { client: self.number, key, action, outcome, call, end, version };
         match operation.named() {
-            Some(named) => seen.insert(key, named),
-            None => seen.remove(&key),
+            Some(named) => work.seen.insert(key, named),
+            None => work.seen.remove(&key),
         };
-        notes.history.push(operation);
+        work.notes.history.push(operation);
     }
 
-    /// `None` if it certainly did nothing.
     fn act(
         &self,
         client: &mut Client,
-        (number, key): (u32, &[u8]),
+        (number, key, bytes): (u32, &[u8], &[u8]),
         action: Action,
         seen: Option<(Value, Csn)>,
-    ) -> Option<Answer> {
-        let result = match action {
+    ) -> Result<Answer, Error> {
+        match action {
             Action::Get => client.get_versioned(key).map(|got| self.found(number, got)),
-            Action::Put(value) => {
-                client.put(key, &bytes(number, value)).map(|version| (Outcome::Done, Some(version)))
-            }
-            Action::PutIfAbsent(value) => client.put_if_absent(key, &bytes(number, value)).map(conditional),
-            Action::Replace { new, .. } => {
+            Action::Put(_) => client.put(key, bytes).map(|version| (Outcome::Done, Some(version))),
+            Action::PutIfAbsent(_) => client.put_if_absent(key, bytes).map(conditional),
+            Action::Replace { .. } => {
                 let (_, version) = seen.expect("replaced is what was seen");
-                client.compare_and_set(key, version, &bytes(number, new)).map(conditional)
+                client.compare_and_set(key, version, bytes).map(conditional)
             }
+            Action::Expire(_) => unreachable!("no client asks for it"),
             Action::Delete => {
                 client.delete(key).map(|was| (if was { Outcome::Done } else { Outcome::Absent }, None))
             }
-        };
-        result.or_else(|error| self.unanswered(&error).then_some((Outcome::InDoubt, None)).ok_or(())).ok()
+        }
     }
 
     /// Whether the operation is in doubt; an error that a client must never see is a failure of the run.
@@ -196,8 +271,8 @@ impl Worker {
 
     fn found(&self, number: u32, got: Option<(Vec<u8>, Csn)>) -> Answer {
         let Some((bytes, version)) = got else { return (Outcome::Absent, None) };
-        match judge(number.into(), &bytes, len_of, &mut Vec::new()) {
-            Ok(value) => (Outcome::Found(Value(value)), Some(version)),
+        match self.way.values.read(number, &bytes) {
+            Ok(value) => (Outcome::Found(value), Some(version)),
             Err(why) => {
                 let name = String::from_utf8_lossy(&self.way.names.key(number)).into_owned();
                 self.stage.fail(format!("client {}: the value of {name} {why}", self.number));
@@ -207,11 +282,11 @@ impl Worker {
         }
     }
 
-    fn count(&mut self, client: &mut ClusterClient, round: u32, notes: &mut Notes) {
+    fn count(&mut self, round: u32, work: &mut Work) {
         let number = round * COUNTERS + self.chance.below(COUNTERS.into()) as u32;
         let adds = self.chance.below(4) != 0;
         let key = self.way.names.counter(number);
-        let Some(client) = self.reach(client, &key) else { return };
+        let Some(client) = self.reach(&mut work.client, &key) else { return self.astray(work) };
         let call = now();
         let told = if adds {
             client.increment(&key, 1).map(|sum| sum as u64)
@@ -222,11 +297,11 @@ impl Worker {
             Ok(told) => (Some(told), now()),
             Err(error) if self.unanswered(&error) => (None, Nanos(u64::MAX)),
             Err(_) => {
-                notes.refused += 1;
-                return;
+                work.notes.refused += 1;
+                return self.astray(work);
             }
         };
-        notes.counts.push(Count { client: self.number, key: number, adds, told, call, end });
+        work.notes.counts.push(Count { client: self.number, key: number, adds, told, call, end });
     }
 
     fn parse(&self, digits: &[u8]) -> u64 {
@@ -238,20 +313,11 @@ impl Worker {
     }
 }
 
-/// Most values fit a slot, some are long, few go in pieces.
-fn len_of(value: u64) -> usize {
-    let mut chance = Numbers(value);
-    16 + match chance.below(256) {
-        0 => chance.below(100_000) as usize,
-        1..64 => chance.below(3_000) as usize,
-        _ => chance.below(24) as usize,
-    }
-}
-
-fn bytes(number: u32, value: Value) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    fill(number.into(), value.0, len_of(value.0), &mut bytes);
-    bytes
+/// Whether an operation ended for want of an answer though it had hardly begun: who rests is not to be taken
+/// for who waits.
+fn gave_up_early(error: &Error, took: Nanos, timeout: Duration) -> bool {
+    let late = matches!(error, Error::Unresponsive { .. } | Error::InDoubt(_));
+    late && Duration::from_nanos(took.0) < timeout / 2
 }
 
 fn conditional(put: Put) -> Answer {
@@ -262,18 +328,36 @@ fn conditional(put: Put) -> Answer {
 }
 
 /// Gets every key and counter of all rounds once more, when all is well again: what was acknowledged must be
-/// there.
-pub fn look_at_all(way: &Way, stage: &Arc<Stage>) -> Result<(Vec<Operation>, Vec<Count>), Error> {
+/// there. `number` is that of who looks.
+pub fn look_at_all(
+    way: &Way,
+    stage: &Arc<Stage>,
+    number: u32,
+) -> Result<(Vec<Operation>, Vec<Count>), Error> {
     let (mut client, names) = (way.client(), &way.names);
-    let (number, rounds) = (u32::MAX, stage.round() + 1);
+    let rounds = stage.round() + 1;
     let (way, chance) = (way.clone(), Numbers(0));
-    let looker = Worker { number, probe: None, way, stage: stage.clone(), chance };
+    let looker = Worker { number, role: Role::Rests, way, stage: stage.clone(), chance };
     let (mut left, mut counts) = (Vec::new(), Vec::new());
-    for key in 0..rounds * names.a_round() {
-        let call = now();
-        let (outcome, version) = looker.found(key, client.get_versioned(&names.key(key))?);
+    let keys: Vec<u32> = (0..rounds).flat_map(|round| names.of(round)).collect();
+    for keys in keys.chunks(AT_ONCE) {
+        let (call, mut found) = (now(), Vec::new());
+        let sought: Vec<Vec<u8>> = keys.iter().map(|key| names.key(*key)).collect();
+        client.multi_get(&sought, |at, got| {
+            let got = got.map(|(bytes, version)| (bytes.to_vec(), version));
+            found.push((keys[at], looker.found(keys[at], got)));
+        })?;
         let (client, action, end) = (number, Action::Get, now());
-        left.push(Operation { client, key, action, outcome, call, end, version });
+        let noted = found.into_iter().map(|(key, (outcome, version))| Operation {
+            client,
+            key,
+            action,
+            outcome,
+            call,
+            end,
+            version,
+        });
+        left.extend(noted);
     }
     for key in 0..rounds * COUNTERS {
         let call = now();
@@ -289,14 +373,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_describe_themselves_and_are_of_all_lengths() {
-        let value = |n: u64| Value(7 << 40 | n);
-        for n in 0..600 {
-            let bytes = bytes(3, value(n));
-            assert_eq!(judge(3, &bytes, len_of, &mut Vec::new()), Ok(value(n).0));
-            assert!(judge(4, &bytes, len_of, &mut Vec::new()).is_err(), "of another key");
+    fn who_rests_is_not_taken_for_who_waits() {
+        let (timeout, soon, late) = (Duration::from_millis(300), Nanos(90_000), Nanos::from_millis(290));
+        let unresponsive = Error::Unresponsive { address: "a".into(), waited: timeout };
+        let doubt = Error::InDoubt("no answer within 300ms".into());
+        for error in [unresponsive, doubt] {
+            assert!(gave_up_early(&error, soon, timeout) && !gave_up_early(&error, late, timeout), "{error}");
         }
-        let lens: Vec<usize> = (0..600).map(|n| len_of(value(n).0)).collect();
-        assert!(lens.iter().any(|&len| len > 10_000) && lens.iter().filter(|&&len| len < 48).count() > 300);
+        assert!(!gave_up_early(&Error::OutOfMemory, soon, timeout), "that needs no wait");
     }
 }

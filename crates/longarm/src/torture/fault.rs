@@ -1,93 +1,14 @@
-//! What can happen to a group, and how it is done to one.
+//! A fault: whom it strikes, and its steps, which are drawn before the first is taken.
 
 use std::time::Duration;
 
 use longarm_base::NodeId;
-use rustix::process::Signal;
 
 use super::bridge::Bridge;
+use super::kind::Kind;
 use super::relay::Network;
 use crate::commands::demo::data::Numbers;
 use crate::output::Failure;
-use crate::processes::Replicas;
-
-/// A kind of fault.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
-#[expect(missing_docs, reason = "each says what it does in `what`")]
-pub enum Kind {
-    Nothing,
-    KillLeader,
-    KillFollower,
-    EndLeader,
-    StopLeader,
-    BlinkLeader,
-    StopFollower,
-    KillLeaderOfTwo,
-    CutLeader,
-    CutFollower,
-    MuteLeader,
-    DeafLeader,
-    CutPair,
-    CutClients,
-    ResetLeader,
-}
-
-impl Kind {
-    /// All that can happen without a network.
-    pub const ON_ONE_MACHINE: &[Kind] = &[
-        Kind::Nothing,
-        Kind::KillLeader,
-        Kind::KillLeader,
-        Kind::KillFollower,
-        Kind::EndLeader,
-        Kind::StopLeader,
-        Kind::BlinkLeader,
-        Kind::StopFollower,
-        Kind::KillLeaderOfTwo,
-    ];
-    /// What a network adds.
-    pub const OF_A_NETWORK: &[Kind] = &[
-        Kind::CutLeader,
-        Kind::CutFollower,
-        Kind::MuteLeader,
-        Kind::DeafLeader,
-        Kind::CutPair,
-        Kind::CutClients,
-        Kind::ResetLeader,
-    ];
-
-    /// What a bridge of RDMA devices adds.
-    pub const OF_A_BRIDGE: &[Kind] = &[Kind::CutLeader, Kind::CutFollower];
-
-    /// In words.
-    pub fn what(self) -> &'static str {
-        match self {
-            Kind::Nothing => "nothing (what the machine does alone)",
-            Kind::KillLeader => "leader killed",
-            Kind::KillFollower => "follower killed",
-            Kind::EndLeader => "leader told to end",
-            Kind::StopLeader => "leader stopped for long",
-            Kind::BlinkLeader => "leader stopped for less than a suspicion",
-            Kind::StopFollower => "follower stopped for long",
-            Kind::KillLeaderOfTwo => "leader killed while a follower is stopped",
-            Kind::CutLeader => "leader cut off",
-            Kind::CutFollower => "follower cut off",
-            Kind::MuteLeader => "nothing comes from the leader",
-            Kind::DeafLeader => "nothing comes to the leader",
-            Kind::CutPair => "leader and a follower cut off from each other",
-            Kind::CutClients => "leader and clients cut off from each other",
-            Kind::ResetLeader => "all connections of the leader reset",
-        }
-    }
-
-    /// Whether it ends the leader's term, whatever the machine does.
-    pub fn takes_the_leader(self) -> bool {
-        matches!(
-            self,
-            Kind::KillLeader | Kind::EndLeader | Kind::StopLeader | Kind::KillLeaderOfTwo | Kind::CutLeader
-        )
-    }
-}
 
 /// What can be cut between processes.
 pub enum Cables {
@@ -99,8 +20,39 @@ pub enum Cables {
     Bridge(Bridge),
 }
 
-/// Whom it strikes, and for how long.
-#[derive(Clone, Copy, Debug)]
+/// One step of a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A process is killed, and started again after so long; `None`: whenever chance has it.
+    Kill(NodeId, Option<Duration>),
+    /// A process is told to end.
+    End(NodeId),
+    /// A process is stopped.
+    Stop(NodeId),
+    /// A process goes on.
+    Go(NodeId),
+    /// Time passes.
+    Wait(Duration),
+    /// A process that was killed is started again.
+    AwaitStart(NodeId),
+    /// The ways that the kind of fault names are cut.
+    Cut,
+    /// All ways are whole.
+    Mend,
+    /// The leader hands over to this one.
+    Move(NodeId),
+    /// A node that never was is started, and the group is told to take it.
+    Add,
+    /// The node that is being added is killed.
+    KillAdded,
+    /// The group has taken it.
+    AwaitAdded,
+    /// The group does without this one, which ends; `None`: the one that was added.
+    Remove(Option<NodeId>),
+}
+
+/// What happens, and to whom.
+#[derive(Clone, Debug)]
 pub struct Fault {
     /// What.
     pub kind: Kind,
@@ -108,8 +60,158 @@ pub struct Fault {
     pub leader: NodeId,
     /// One who does not.
     pub follower: NodeId,
-    /// How long it lasts; a death lasts until the process is started again.
-    pub lasts: Duration,
+    /// What is done, in this order.
+    pub steps: Vec<Step>,
+}
+
+/// Longest time that a process stutters, and turns of that.
+const STUTTER: Duration = Duration::from_millis(1_500);
+const STOPPED: (u64, u64) = (1, 60);
+const GOING: (u64, u64) = (1, 25);
+/// How long followers are away that start slowly.
+const SLOW: [Duration; 2] = [Duration::from_millis(3_000), Duration::from_millis(4_500)];
+
+fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// Draws the steps of one fault.
+struct Draw<'a> {
+    leader: NodeId,
+    follower: NodeId,
+    /// Another that does not lead, where there are five.
+    other: Option<NodeId>,
+    /// A lease and a suspicion, twice: whoever is away for so long is missed.
+    long: Duration,
+    suspect: Duration,
+    chance: &'a mut Numbers,
+}
+
+impl Draw<'_> {
+    fn between(&mut self, least: Duration, most: Duration) -> Duration {
+        let spare = most.saturating_sub(least).as_nanos() as u64;
+        least + Duration::from_nanos(self.chance.below(spare + 1))
+    }
+
+    fn wait(&mut self, (least, most): (u64, u64)) -> Step {
+        Step::Wait(self.between(ms(least), ms(most)))
+    }
+
+    fn missed(&mut self) -> Step {
+        Step::Wait(self.between(self.long, self.long + ms(1_000)))
+    }
+
+    /// One of all, each as likely.
+    fn anybody(&mut self) -> NodeId {
+        let all = [Some(self.leader), Some(self.follower), self.other];
+        let all: Vec<NodeId> = all.into_iter().flatten().collect();
+        all[self.chance.below(all.len() as u64) as usize]
+    }
+
+    /// The leader and a follower, or two followers.
+    fn two(&mut self) -> [NodeId; 2] {
+        match self.other {
+            Some(other) if self.chance.below(5) < 2 => [self.follower, other],
+            _ => [self.leader, self.follower],
+        }
+    }
+
+    fn steps(&mut self, kind: Kind) -> Vec<Step> {
+        let (leader, follower) = (self.leader, self.follower);
+        match kind {
+            Kind::Nothing => vec![Step::Wait(self.long)],
+            Kind::KillLeader => vec![Step::Kill(leader, None)],
+            Kind::KillFollower => vec![Step::Kill(follower, None)],
+            Kind::EndLeader => vec![Step::End(leader)],
+            Kind::StopLeader => vec![Step::Stop(leader), self.missed(), Step::Go(leader)],
+            Kind::BlinkLeader => {
+                let blink = self.between(self.suspect / 8, self.suspect / 2);
+                vec![Step::Stop(leader), Step::Wait(blink), Step::Go(leader)]
+            }
+            Kind::StopFollower => vec![Step::Stop(follower), self.missed(), Step::Go(follower)],
+            Kind::KillLeaderOfTwo => {
+                vec![Step::Stop(follower), Step::Kill(leader, None), self.missed(), Step::Go(follower)]
+            }
+            Kind::StutterLeader => self.stutter(leader),
+            Kind::StutterFollower => self.stutter(follower),
+            Kind::KillRejoining => self.rejoining(),
+            Kind::SlowRestart => {
+                let away = |(node, away)| Step::Kill(node, Some(away));
+                let two = [Some(follower), self.other].into_iter().flatten();
+                two.zip(SLOW).map(away).chain([Step::Wait(SLOW[0])]).collect()
+            }
+            Kind::MoveStorm => self.storm(),
+            Kind::KillTwo => {
+                let [one, other] = self.two();
+                let between = [0, 0, 10, 60, 200][self.chance.below(5) as usize];
+                vec![Step::Kill(one, None), Step::Wait(ms(between)), Step::Kill(other, None)]
+            }
+            Kind::StopTwo => {
+                let [one, other] = self.two();
+                let (both, more) = (self.wait((300, 1_000)), self.wait((0, 50)));
+                vec![Step::Stop(one), Step::Stop(other), both, Step::Go(one), more, Step::Go(other)]
+            }
+            Kind::KillLeaderInRejoin => {
+                let away = self.between(ms(0), ms(500));
+                let rejoins = vec![Step::Kill(follower, Some(away)), Step::AwaitStart(follower)];
+                [rejoins, vec![self.wait((10, 200)), Step::Kill(leader, None)]].concat()
+            }
+            Kind::AddNode
+            | Kind::RemoveNode
+            | Kind::ReplaceNode
+            | Kind::KillLeaderInAdd
+            | Kind::KillAdded => self.members(kind),
+            Kind::ResetLeader => vec![Step::Cut],
+            _ => vec![Step::Cut, self.missed(), Step::Mend],
+        }
+    }
+
+    fn stutter(&mut self, node: NodeId) -> Vec<Step> {
+        let (mut steps, mut time) = (Vec::new(), Duration::ZERO);
+        while time < STUTTER {
+            let turn = [self.wait(STOPPED), self.wait(GOING)];
+            time += turn.iter().map(|step| if let Step::Wait(time) = step { *time } else { ms(0) }).sum();
+            steps.extend([Step::Stop(node), turn[0], Step::Go(node), turn[1]]);
+        }
+        steps
+    }
+
+    fn rejoining(&mut self) -> Vec<Step> {
+        let follower = self.follower;
+        let mut steps = Vec::new();
+        for _ in 0..=self.chance.below(3) {
+            let again = [Step::Kill(follower, Some(ms(0))), Step::AwaitStart(follower), self.wait((10, 250))];
+            steps.extend(again);
+        }
+        steps.push(Step::Kill(follower, None));
+        steps
+    }
+
+    fn storm(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for _ in 0..4 + self.chance.below(8) {
+            let rest = [0, 0, 5, 50][self.chance.below(4) as usize];
+            steps.extend([Step::Move(self.anybody()), Step::Wait(ms(rest))]);
+        }
+        steps
+    }
+
+    /// Those that change the replicas: there are as many afterwards.
+    fn members(&mut self, kind: Kind) -> Vec<Step> {
+        let (leader, rest) = (self.leader, self.wait((0, 500)));
+        let (meanwhile, out) = (self.wait((0, 300)), Step::Remove(Some(self.anybody())));
+        // Whoever was added while others died is to stay as often as not.
+        let any = if self.chance.below(2) == 0 { out } else { Step::Remove(None) };
+        match kind {
+            Kind::AddNode => vec![Step::Add, Step::AwaitAdded, rest, Step::Remove(None)],
+            Kind::RemoveNode => vec![out, rest, Step::Add, Step::AwaitAdded],
+            Kind::ReplaceNode => vec![Step::Add, Step::AwaitAdded, rest, out],
+            Kind::KillLeaderInAdd => {
+                vec![Step::Add, meanwhile, Step::Kill(leader, None), Step::AwaitAdded, rest, any]
+            }
+            _ => vec![Step::Add, meanwhile, Step::KillAdded, Step::AwaitAdded, rest, any],
+        }
+    }
 }
 
 impl Fault {
@@ -121,51 +223,28 @@ impl Fault {
         chance: &mut Numbers,
     ) -> Fault {
         let kind = kinds[chance.below(kinds.len() as u64) as usize];
-        let follower = followers[chance.below(followers.len() as u64) as usize];
-        let mut between = |least: Duration, most: Duration| {
-            let spare = most.saturating_sub(least).as_nanos() as u64;
-            least + Duration::from_nanos(chance.below(spare + 1))
-        };
+        let first = chance.below(followers.len() as u64) as usize;
+        let follower = followers[first];
+        let further = 1 + chance.below(followers.len() as u64 - 1) as usize;
+        let other = (followers.len() >= 4).then(|| followers[(first + further) % followers.len()]);
         let long = 2 * (lease + suspect);
-        let lasts = match kind {
-            Kind::Nothing => long,
-            Kind::KillLeader | Kind::KillFollower | Kind::EndLeader | Kind::ResetLeader => Duration::ZERO,
-            Kind::BlinkLeader => between(suspect / 8, suspect / 2),
-            _ => between(long, long + Duration::from_secs(1)),
-        };
-        Fault { kind, leader, follower, lasts }
+        let steps = Draw { leader, follower, other, long, suspect, chance }.steps(kind);
+        Fault { kind, leader, follower, steps }
     }
 
-    /// Strikes. Gives those who lose their memory by it.
-    pub fn strike(&self, replicas: &mut Replicas, cables: &Cables) -> Result<Vec<NodeId>, Failure> {
-        let (leader, follower) = (self.leader, self.follower);
-        match self.kind {
-            Kind::Nothing => {}
-            Kind::KillLeader => replicas.signal(leader, Signal::KILL),
-            Kind::KillFollower => replicas.signal(follower, Signal::KILL),
-            Kind::EndLeader => replicas.signal(leader, Signal::TERM),
-            Kind::StopLeader | Kind::BlinkLeader => replicas.signal(leader, Signal::STOP),
-            Kind::StopFollower => replicas.signal(follower, Signal::STOP),
-            Kind::KillLeaderOfTwo => {
-                replicas.signal(follower, Signal::STOP);
-                replicas.signal(leader, Signal::KILL);
-            }
-            _ => match cables {
-                Cables::None => unreachable!("there is no network that has such faults"),
-                Cables::Relays(network) => self.cut(replicas, network),
-                Cables::Bridge(bridge) if self.kind == Kind::CutLeader => bridge.cut(leader.0)?,
-                Cables::Bridge(bridge) => bridge.cut(follower.0)?,
-            },
+    /// Cuts what is to be cut.
+    pub fn cut(&self, cables: &Cables) -> Result<(), Failure> {
+        match cables {
+            Cables::None => unreachable!("there is no network that has such faults"),
+            Cables::Relays(network) => self.cut_ways(network),
+            Cables::Bridge(bridge) if self.kind == Kind::CutLeader => bridge.cut(self.leader.0)?,
+            Cables::Bridge(bridge) => bridge.cut(self.follower.0)?,
         }
-        Ok(match self.kind {
-            Kind::KillLeader | Kind::EndLeader | Kind::KillLeaderOfTwo => vec![leader],
-            Kind::KillFollower => vec![follower],
-            _ => Vec::new(),
-        })
+        Ok(())
     }
 
-    fn cut(&self, replicas: &Replicas, network: &Network) {
-        let all = 0..=replicas.cluster().nodes.len() as u8;
+    fn cut_ways(&self, network: &Network) {
+        let all = 0..=network.nodes();
         let (leader, follower) = (self.leader.0, self.follower.0);
         let to = |whom: u8| all.clone().filter(move |other| *other != whom).map(move |other| (other, whom));
         let from = |whom: u8| to(whom).map(|(other, whom)| (whom, other));
@@ -181,21 +260,80 @@ impl Fault {
         };
         ways.into_iter().for_each(|way| network.cut(way, true));
     }
+}
 
-    /// It is over; processes that it ended are still to be started.
-    pub fn heal(&self, replicas: &mut Replicas, cables: &Cables) -> Result<(), Failure> {
-        match self.kind {
-            Kind::StopLeader | Kind::BlinkLeader => replicas.signal(self.leader, Signal::CONT),
-            Kind::StopFollower | Kind::KillLeaderOfTwo => replicas.signal(self.follower, Signal::CONT),
-            _ => {}
+impl Cables {
+    /// All is whole.
+    pub fn mend(&self) -> Result<(), Failure> {
+        match self {
+            Cables::None => {}
+            Cables::Relays(network) => network.mend(),
+            Cables::Bridge(bridge) => bridge.mend()?,
         }
-        match cables {
-            Cables::None => Ok(()),
-            Cables::Relays(network) => {
-                network.mend();
-                Ok(())
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::kind::{Shape, Ways};
+    use super::*;
+
+    fn drawn(nodes: u8, kind: Kind, seed: u64) -> Fault {
+        let followers: Vec<NodeId> = (2..=nodes).map(NodeId).collect();
+        let times = (ms(100), ms(200));
+        Fault::draw(&[kind], (NodeId(1), &followers), times, &mut Numbers(seed))
+    }
+
+    #[test]
+    fn no_more_lose_their_memory_or_stand_still_than_a_group_can_bear() {
+        for nodes in [3, 5] {
+            for (kind, seed) in Kind::all(Shape { replicas: nodes, groups: 1, ways: Ways::Direct })
+                .into_iter()
+                .flat_map(|kind| (0..50).map(move |seed| (kind, seed)))
+            {
+                let fault = drawn(nodes, kind, seed);
+                let (mut hurt, mut stopped) = (BTreeSet::new(), BTreeSet::new());
+                for step in &fault.steps {
+                    match *step {
+                        Step::Kill(node, _) | Step::End(node) => drop(hurt.insert(node)),
+                        Step::Stop(node) => drop(stopped.insert(node)),
+                        Step::Go(node) => assert!(stopped.remove(&node), "{fault:?}"),
+                        _ => {}
+                    }
+                    assert!(hurt.len() <= usize::from(nodes - 1) / 2, "{fault:?}");
+                }
+                assert!(stopped.is_empty(), "{fault:?}");
             }
-            Cables::Bridge(bridge) => bridge.mend(),
         }
+    }
+
+    #[test]
+    fn there_are_as_many_replicas_afterwards() {
+        let kinds =
+            [Kind::AddNode, Kind::RemoveNode, Kind::ReplaceNode, Kind::KillLeaderInAdd, Kind::KillAdded];
+        for (kind, seed) in kinds.into_iter().flat_map(|kind| (0..50).map(move |seed| (kind, seed))) {
+            let steps = drawn(5, kind, seed).steps;
+            let count = |wanted: &dyn Fn(&Step) -> bool| steps.iter().filter(|step| wanted(step)).count();
+            let added = count(&|step| *step == Step::Add);
+            assert_eq!((added, count(&|step| *step == Step::AwaitAdded)), (1, 1), "{steps:?}");
+            assert_eq!(count(&|step| matches!(step, Step::Remove(_))), 1, "{steps:?}");
+        }
+    }
+
+    #[test]
+    fn a_seed_draws_the_same_again_and_others_draw_others() {
+        for kind in [Kind::KillTwo, Kind::MoveStorm, Kind::StutterLeader, Kind::KillLeaderInAdd] {
+            assert_eq!(drawn(5, kind, 7).steps, drawn(5, kind, 7).steps);
+            let all: Vec<_> = (0..40).map(|seed| drawn(5, kind, seed).steps).collect();
+            assert!(all.iter().any(|steps| *steps != all[0]), "{kind:?}");
+        }
+        let two = (0..40).map(|seed| drawn(5, Kind::KillTwo, seed).steps[0]);
+        let leads = two.filter(|step| matches!(step, Step::Kill(NodeId(1), _))).count();
+        assert!((1..40).contains(&leads), "the leader and another, or two others: {leads}");
+        let storm = drawn(5, Kind::MoveStorm, 3).steps;
+        assert!(storm.iter().filter(|step| matches!(step, Step::Move(_))).count() >= 4);
     }
 }

@@ -1,24 +1,31 @@
 //! Groups of replicas as processes, struck by one fault after the other, while clients note what they see.
 //!
-//! [`fault`] is what can happen, [`over`] how processes reach each other: [`relay`] is a network whose
-//! cables can be pulled, [`bridge`] one of RDMA devices; [`who`] made a connection the kernel says.
-//! [`client`] is who notes, [`names`] of which keys,
-//! [`stage`] what the threads share, [`held`] what processes hold, [`report`] what came of it. Every process
-//! has a replica of every group.
+//! [`kind`] is what can happen, [`fault`] the steps of it, [`act`] takes them, [`orders`] gives those to the
+//! groups; [`over`] is how processes reach each other: [`relay`] a network whose cables can be pulled,
+//! [`bridge`] one of RDMA devices; [`who`] made a connection the kernel says. [`client`] is who notes,
+//! [`names`] of which keys, [`values`] what is in them, [`map`] where they are, [`last`] looks at them at the
+//! end; [`stage`] is what the threads share, [`held`] what processes hold, [`report`] what came of it. Every
+//! process has a replica of every group.
 //!
 //! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
 //! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
 //! started again.
 
+mod act;
 mod bridge;
 mod client;
 mod fault;
 mod held;
+mod kind;
+mod last;
+mod map;
 mod names;
+mod orders;
 mod over;
 mod relay;
 mod report;
 mod stage;
+mod values;
 mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,16 +46,19 @@ use crate::commands::demo::data::Numbers;
 use crate::config::Config;
 use crate::output::{Exit, Failure};
 use crate::processes::{Plan, Replicas};
-use client::{Notes, Way, Worker, look_at_all};
-pub use fault::Kind;
+use client::{Notes, Role, Way, Worker};
 use fault::{Cables, Fault};
 use held::{Held, Watch};
+pub use kind::{Kind, Shape, Ways};
+use last::Looks;
+use map::Map;
 use names::Names;
 pub use over::Over;
 use over::connected;
 use report::Takeover;
 pub use report::{Report, Struck};
 use stage::{Probe, Stage};
+use values::Values;
 
 /// Between two looks at the processes, and at how the group stands.
 const LOOK: Duration = Duration::from_millis(10);
@@ -57,6 +67,8 @@ const LOOK_AT_GROUP: Nanos = Nanos::from_millis(25);
 const DOWN_MAX: Nanos = Nanos::from_millis(600);
 /// Longest rest between two faults.
 const REST_MAX: Nanos = Nanos::from_millis(400);
+/// Clients that rest for longer than their timeout between any two operations.
+pub const RESTING: u32 = 2;
 /// How long the same keys are used.
 const ROUND: Nanos = Nanos::from_millis(2_000);
 /// What a replica of one group may hold beyond the memory that it, and over shm all of its group, were given.
@@ -102,7 +114,7 @@ pub struct Options {
     pub replicas: u8,
     /// How many groups.
     pub groups: u8,
-    /// How many clients do everything, beside two probes a group.
+    /// How many clients do everything, beside two probes a group and those that rest.
     pub clients: u32,
     /// Decides which faults strike, when and whom; not what comes of it.
     pub seed: u64,
@@ -133,6 +145,10 @@ pub struct Torture {
     chance: Numbers,
     /// Replicas that do not run, and when they are to be started.
     down: BTreeMap<NodeId, Nanos>,
+    /// How long some of those that will end are to be away.
+    away: BTreeMap<NodeId, Nanos>,
+    /// The number of the next node that is added.
+    next_node: u8,
     /// Replicas that lost their memory and are not in sync again.
     lost: BTreeSet<NodeId>,
     /// Replicas that we told to end.
@@ -172,11 +188,13 @@ impl Torture {
         config.timeout = bounds.answer;
         let way = Way {
             transport: connect::transport(&config)?,
-            names: Names::new(topology),
+            names: Names::new(topology.clone()),
+            map: Arc::new(Map::new(topology)),
+            values: Arc::new(Values::default()),
             options: connect::options(&config, "longarm torture")?,
         };
         let stage = Arc::new(Stage::new(options.groups.into()));
-        let (chance, round) = (Numbers(options.seed), now());
+        let (chance, round, next_node) = (Numbers(options.seed), now(), options.replicas + 1);
         let mut torture = Torture {
             options,
             bounds,
@@ -188,6 +206,8 @@ impl Torture {
             config,
             chance,
             down: BTreeMap::new(),
+            away: BTreeMap::new(),
+            next_node,
             lost: BTreeSet::new(),
             told: BTreeSet::new(),
             watch: Watch::default(),
@@ -231,16 +251,22 @@ impl Torture {
     }
 
     fn start_clients(&mut self) -> Result<(), Failure> {
-        let groups = 0..usize::from(self.options.groups);
-        let probes = groups.flat_map(|group| [Some((Probe::Put, group)), Some((Probe::Get, group))]);
-        let roles = probes.chain((0..self.options.clients).map(|_| None));
-        for (number, probe) in (1..).zip(roles) {
+        let (groups, clients) = (0..usize::from(self.options.groups), self.options.clients);
+        let probes =
+            groups.flat_map(|group| [Role::Probe(Probe::Put, group), Role::Probe(Probe::Get, group)]);
+        let rest = (0..RESTING).map(|_| Role::Rests);
+        let roles = probes.chain(rest).chain((0..clients).map(|one| Role::All(one, clients)));
+        for (number, role) in (1..).zip(roles) {
             let mut way = self.way.clone();
             way.options.name = format!("torture {number}");
-            let patient = probe.is_some() || number % 2 == 0;
+            let patient = match role {
+                Role::Probe(..) => true,
+                Role::All(one, _) => one % 2 == 0,
+                Role::Rests => false,
+            };
             way.options.timeout = self.bounds.timeouts[usize::from(!patient)];
             let (stage, chance) = (self.stage.clone(), Numbers(self.chance.below(u64::MAX)));
-            let worker = Worker { number, probe, way, stage, chance };
+            let worker = Worker { number, role, way, stage, chance };
             let thread = std::thread::Builder::new().name(format!("client-{number}"));
             let thread = thread.spawn(move || worker.run());
             self.clients
@@ -260,15 +286,17 @@ impl Torture {
         let followers: Vec<NodeId> = in_sync.filter(|node| *node != leader).collect();
         let times = [self.options.timing.promise, self.options.timing.suspect];
         let [lease, suspect] = times.map(|time| Duration::from_nanos(time.0));
-        let kinds = &self.options.kinds;
-        let fault = Fault::draw(kinds, (leader, &followers), (lease, suspect), &mut self.chance);
+        let may_add = self.may_add();
+        let kinds = self.options.kinds.iter().filter(|kind| may_add || !kind.changes_members());
+        let mut kinds: Vec<Kind> = kinds.copied().collect();
+        if kinds.is_empty() {
+            kinds.push(Kind::Nothing);
+        }
+        let fault = Fault::draw(&kinds, (leader, &followers), (lease, suspect), &mut self.chance);
         let line = format!("{}: leader {leader}, follower {}", fault.kind.what(), fault.follower);
         self.replicas.journal().note("fault", &line);
         let at = now();
-        let losing = fault.strike(&mut self.replicas, &self.cables)?;
-        self.told.extend(losing);
-        self.pass(Nanos(fault.lasts.as_nanos() as u64))?;
-        fault.heal(&mut self.replicas, &self.cables)?;
+        self.act(group, &fault)?;
         let over = now();
         self.replicas.journal().note("fault", "is over");
         let after = self.recover(over)?;
@@ -339,7 +367,8 @@ impl Torture {
                 let hint = "the machine is too busy for these times: --suspect, --lease and --election";
                 return Err(Failure::new(Exit::System, text).hint(hint));
             }
-            self.down.insert(node, now() + Nanos(self.chance.below(DOWN_MAX.0)));
+            let away = self.away.remove(&node).unwrap_or_else(|| Nanos(self.chance.below(DOWN_MAX.0)));
+            self.down.insert(node, now() + away);
         }
         let time = now();
         let due: Vec<NodeId> =
@@ -365,7 +394,7 @@ impl Torture {
         loop {
             self.pass(LOOK_AT_GROUP)?;
             let standings = status::look(self.replicas.cluster(), &self.config)?;
-            let all = usize::from(self.options.replicas);
+            let all = self.replicas.cluster().nodes.len();
             let is_whole = |group: &Standing| group.leader.is_some() && group.in_sync.len() == all;
             let broken = standings.iter().position(|group| !is_whole(group));
             let whole = broken.is_none() && self.down.is_empty() && self.told.is_empty();
@@ -436,10 +465,7 @@ impl Torture {
     pub fn end(&mut self) -> Result<Report, Failure> {
         self.recover(now())?;
         let Notes { mut history, mut counts, refused } = self.collect()?;
-        let options = connect::options(&self.config(), "longarm torture: last look")?;
-        let way = Way { options, ..self.way.clone() };
-        let (left, left_counts) = look_at_all(&way, &self.stage)
-            .map_err(|error| Failure::new(Exit::Corrupt, format!("nothing strikes, and yet: {error}")))?;
+        let Looks { at: looks, left, counts: left_counts } = self.look_everywhere()?;
         left.iter().for_each(|operation| history.push(operation.clone()));
         counts.extend::<Vec<Count>>(left_counts);
         let failures = [self.stage.failure(), self.stop(), self.beyond()];
@@ -451,6 +477,7 @@ impl Torture {
             refused,
             fenced: self.fenced,
             held: self.watch.to_text(),
+            looks,
             replicas,
         })
     }
@@ -468,8 +495,8 @@ impl Torture {
     }
 
     fn beyond(&self) -> Option<String> {
-        // Over shm a leader maps the memory of all.
-        let shares = if self.options.over == Over::Shm { u64::from(self.options.replicas) } else { 1 };
+        // Over shm a leader maps the memory of all, and of one that is being added.
+        let shares = if self.options.over == Over::Shm { u64::from(self.options.replicas) + 1 } else { 1 };
         let groups = u64::from(self.options.groups);
         self.watch.beyond(Held {
             memory: groups * (shares * self.options.memory + SPARE.memory),

@@ -1,5 +1,6 @@
-//! What keys are called. They are of a round, so that the history of each is short enough to be searched;
-//! each group has one of its own in every round, for its probes.
+//! What keys are called, and how warm they are. They are of a round, so that the history of each is short
+//! enough to be searched; each group has one of its own in every round, for its probes. What was hot in a
+//! round is read again long after it. Keys whose values are bulky are of an age, which is many rounds.
 
 use longarm_client::Topology;
 
@@ -8,8 +9,25 @@ use crate::commands::demo::data::Numbers;
 /// Keys of one round: some that everybody wants, and others.
 const HOT: u32 = 4;
 const COLD: u32 = 200;
+/// Keys of one age, whose values are bulky.
+const BULK: u32 = 96;
+/// Rounds of an age.
+const AGE: u32 = 32;
+/// Keys older than so many rounds are deleted: what there is does not grow for ever.
+pub const KEPT: u32 = 150;
 /// Counters of one round.
 pub const COUNTERS: u32 = 2;
+
+/// How warm a key is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Warmth {
+    /// Of this round: everything is done to it.
+    Now,
+    /// Of this age: overwritten again and again.
+    Bulk,
+    /// Of an earlier round or age: it was hot for a moment, and is read.
+    Past,
+}
 
 /// Numbers of keys, and the names of these.
 #[derive(Clone)]
@@ -23,18 +41,28 @@ impl Names {
         Names { topology }
     }
 
-    /// The groups.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
     /// How many keys a round has. Those of the probes come last.
     pub fn a_round(&self) -> u32 {
-        HOT + COLD + self.topology.groups().len() as u32
+        HOT + COLD + BULK + self.topology.groups().len() as u32
     }
 
-    /// A key of a round, for everybody.
-    pub fn draw(&self, round: u32, chance: &mut Numbers) -> u32 {
+    /// A key for everybody, in a round.
+    pub fn draw(&self, round: u32, chance: &mut Numbers) -> (u32, Warmth) {
+        match chance.below(24) {
+            0..2 => (self.bulk(round, chance), Warmth::Bulk),
+            2..4 if round > 0 => {
+                let back = 1 + chance.below(round.min(KEPT - 1).into()) as u32;
+                match chance.below(4) {
+                    // Of this age, if that is not over.
+                    0 => (self.bulk(round - back, chance), Warmth::Past),
+                    _ => (self.of_round(round - back, chance), Warmth::Past),
+                }
+            }
+            _ => (self.of_round(round, chance), Warmth::Now),
+        }
+    }
+
+    fn of_round(&self, round: u32, chance: &mut Numbers) -> u32 {
         let of_round = match chance.below(2) {
             0 => chance.below(HOT.into()),
             _ => u64::from(HOT) + chance.below(COLD.into()),
@@ -42,15 +70,29 @@ impl Names {
         round * self.a_round() + of_round as u32
     }
 
+    fn bulk(&self, round: u32, chance: &mut Numbers) -> u32 {
+        round / AGE * AGE * self.a_round() + HOT + COLD + chance.below(BULK.into()) as u32
+    }
+
     /// The key of a round that is for the probes of a group.
     pub fn of_probes(&self, round: u32, group: usize) -> u32 {
-        round * self.a_round() + HOT + COLD + group as u32
+        round * self.a_round() + HOT + COLD + BULK + group as u32
+    }
+
+    /// All keys of a round, and of the age that begins with it.
+    pub fn of(&self, round: u32) -> impl Iterator<Item = u32> {
+        let first = round * self.a_round();
+        let bulk = HOT + COLD..HOT + COLD + BULK;
+        let used = move |key: &u32| round.is_multiple_of(AGE) || !bulk.contains(key);
+        (0..self.a_round()).filter(used).map(move |key| first + key)
     }
 
     /// The name of a key: one of a group's probes has a name that the group has.
     pub fn key(&self, number: u32) -> Vec<u8> {
         let name = format!("torture/{number}");
-        let Some(group) = (number % self.a_round()).checked_sub(HOT + COLD) else { return name.into_bytes() };
+        let Some(group) = (number % self.a_round()).checked_sub(HOT + COLD + BULK) else {
+            return name.into_bytes();
+        };
         let names = (0u32..).map(|more| format!("{name}/{more}").into_bytes());
         let mut fit = names.filter(|name| self.topology.group_of(name) == group as usize);
         fit.next().expect("each group has its share of names")
@@ -70,25 +112,61 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn every_group_has_a_key_for_its_probes_and_all_keys_differ() {
+    fn names(groups: u64) -> Names {
         let addresses = vec!["tcp://h:1".parse().expect("an address")];
         let group = |id| GroupAt { id, addresses: addresses.clone() };
+        Names::new(Topology::new(7, (1..=groups).map(group).collect()))
+    }
+
+    #[test]
+    fn every_group_has_a_key_for_its_probes_and_all_keys_differ() {
         for groups in [1, 2, 5, 64] {
-            let names = Names::new(Topology::new(7, (1..=groups).map(group).collect()));
+            let names = names(groups);
             for round in 0..3 {
                 for group in 0..groups as usize {
                     let key = names.key(names.of_probes(round, group));
-                    assert_eq!(names.topology().group_of(&key), group);
+                    assert_eq!(names.topology.group_of(&key), group);
                 }
             }
             let all: BTreeSet<_> = (0..3 * names.a_round()).map(|number| names.key(number)).collect();
             assert_eq!(all.len(), 3 * names.a_round() as usize);
-            let mut chance = Numbers(1);
-            let drawn: BTreeSet<_> = (0..10_000).map(|_| names.draw(2, &mut chance)).collect();
-            let probes = names.of_probes(2, 0);
-            assert!(drawn.iter().all(|number| (2 * names.a_round()..probes).contains(number)));
-            assert_eq!(drawn.len() as u32, HOT + COLD);
         }
+    }
+
+    #[test]
+    fn what_is_drawn_is_as_warm_as_it_says() {
+        let (names, mut chance) = (names(2), Numbers(1));
+        let probes =
+            |round| (0..2).map(move |group| round * (HOT + COLD + BULK + 2) + HOT + COLD + BULK + group);
+        for round in [0, 1, AGE - 1, AGE, 3 * AGE + 5, KEPT, 2 * KEPT] {
+            let all: BTreeSet<u32> = (0..=round).flat_map(|round| names.of(round)).collect();
+            let this: BTreeSet<u32> = names.of(round).collect();
+            let (mut drawn, mut rounds) = ([0; 3], BTreeSet::new());
+            for _ in 0..20_000 {
+                let (key, warmth) = names.draw(round, &mut chance);
+                assert!(all.contains(&key) && !probes(key / names.a_round()).any(|probe| probe == key));
+                drawn[warmth as usize] += 1;
+                let of = key / names.a_round();
+                match warmth {
+                    Warmth::Now => assert!(this.contains(&key)),
+                    Warmth::Bulk => assert_eq!(of, round / AGE * AGE),
+                    Warmth::Past => {
+                        assert!(of + KEPT + AGE > round, "it is not deleted yet, or its age was not");
+                        rounds.insert(of);
+                    }
+                }
+            }
+            assert!(drawn[0] > 10_000 && drawn[1] > 1_000, "{drawn:?}");
+            assert_eq!(drawn[2] > 1_000, round > 0, "{drawn:?}");
+            assert!(rounds.len() as u32 >= round.min(KEPT - 1), "also what was hot long ago is read");
+        }
+    }
+
+    #[test]
+    fn keys_of_bulk_are_of_the_first_round_of_an_age() {
+        let names = names(1);
+        assert_eq!(names.of(0).count() as u32, names.a_round());
+        assert_eq!(names.of(1).count() as u32, names.a_round() - BULK);
+        assert_eq!(names.of(AGE).count() as u32, names.a_round());
     }
 }

@@ -27,6 +27,19 @@ pub enum Over {
 }
 
 impl Over {
+    /// Where one more node can listen, beside these; `None` for a socket where all have theirs.
+    pub fn place(&self, nodes: &[Member]) -> Result<Option<Address>, Failure> {
+        if *self != Over::Tcp {
+            return Ok(None);
+        }
+        let port = |member: &Member| match &member.address {
+            Address::Tcp(host) => host.rsplit_once(':')?.1.parse().ok(),
+            _ => None,
+        };
+        let last: Option<u16> = nodes.iter().filter_map(port).max();
+        Ok(local(&free_ports(1, last)?).pop())
+    }
+
     /// For people.
     pub fn name(&self) -> &'static str {
         match self {
@@ -43,14 +56,14 @@ pub fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Topol
     match over {
         Over::Shm | Over::Tcp => {
             if *over == Over::Tcp {
-                plan.listen = Some(local(&free_ports(plan.count)?));
+                plan.listen = Some(local(&free_ports(plan.count, None)?));
             }
             let replicas = Replicas::draw(plan)?;
-            let topology = replicas.cluster().topology();
+            let topology = Topology::from(replicas.cluster());
             Ok((replicas, Cables::None, topology))
         }
         Over::Relays => {
-            let ports = free_ports(plan.count)?;
+            let ports = free_ports(plan.count, None)?;
             plan.listen = Some(local(&ports));
             let network = Network::new(plan.count)?;
             let mut replicas = Replicas::draw(plan)?;
@@ -63,7 +76,7 @@ pub fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Topol
             bridge.mend()?;
             (plan.listen, plan.devices) = (Some(addresses), names);
             let replicas = Replicas::draw(plan)?;
-            let topology = replicas.cluster().topology();
+            let topology = Topology::from(replicas.cluster());
             Ok((replicas, Cables::Bridge(bridge), topology))
         }
     }
@@ -88,5 +101,5 @@ fn lay(network: &Network, replicas: &mut Replicas, ports: &[u16]) -> Result<Topo
         members[at] = member.clone();
         replicas.see_others_at(member.node, members)?;
     }
-    Ok(Cluster { nodes: seen, ..replicas.cluster().clone() }.topology())
+    Ok(Topology::from(&Cluster { nodes: seen, ..replicas.cluster().clone() }))
 }

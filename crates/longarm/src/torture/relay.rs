@@ -80,6 +80,11 @@ impl Network {
         Ok(Network { listening: Mutex::default(), arrivals, shared })
     }
 
+    /// The highest number of a node.
+    pub fn nodes(&self) -> Party {
+        (self.shared.parties - 1) as Party
+    }
+
     /// A node has this process now.
     pub fn learn(&self, node: Party, process: u32) {
         self.shared.processes.lock().insert(node, process);
@@ -215,9 +220,11 @@ impl Shared {
     }
 }
 
-/// Ports of this machine that are free, outside the range from which outgoing connections take theirs.
-pub fn free_ports(count: u8) -> Result<Vec<u16>, Failure> {
-    let first = 10_000 + (std::process::id() % 1_500) as u16 * 12;
+/// Ports of this machine that are free and beyond `after`, outside the range from which outgoing connections
+/// take theirs.
+pub fn free_ports(count: u8, after: Option<u16>) -> Result<Vec<u16>, Failure> {
+    let own = || 10_000 + (std::process::id() % 1_500) as u16 * 12;
+    let first = after.map_or_else(own, |after| after + 1);
     let free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
     let ports: Vec<u16> = (first..32_000).filter(free).take(count.into()).collect();
     if ports.len() < usize::from(count) {

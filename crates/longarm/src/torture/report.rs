@@ -8,7 +8,9 @@ use longarm_history::counters::{self, Count};
 use longarm_history::{Evidence, History, Operation};
 use serde_json::{Value, json};
 
-use super::fault::{Fault, Kind};
+use super::fault::Fault;
+use super::kind::Kind;
+use super::last::LOOKER;
 use crate::human;
 
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
@@ -58,7 +60,7 @@ fn ms(time: Nanos) -> String {
 impl Struck {
     /// For people.
     pub fn to_text(&self) -> String {
-        let Fault { kind, leader, follower, .. } = self.fault;
+        let Fault { kind, leader, follower, .. } = &self.fault;
         let mut text = format!(
             "{:>6.1} s  {} ({}leader {leader}, follower {follower}",
             self.at.0 as f64 / 1e9,
@@ -124,6 +126,8 @@ pub struct Report {
     pub fenced: u64,
     /// What processes held.
     pub held: String,
+    /// Replicas at which all was read while they led, in this order.
+    pub looks: Vec<NodeId>,
     /// Replicas of the group.
     pub replicas: u8,
 }
@@ -225,6 +229,11 @@ impl Report {
             self.held
         ));
         text.push_str(&self.judged.to_text());
+        let looks: Vec<String> = self.looks.iter().map(NodeId::to_string).collect();
+        text.push_str(&format!(
+            "at the end all was read while nodes {} led, in turn (by client {LOOKER} + number)\n",
+            looks.join(", ")
+        ));
         text.push_str(&format!("{} operations had no answer and no effect\n", human::count(self.refused)));
         text
     }
@@ -266,7 +275,47 @@ impl Report {
             "faults": kinds.collect::<Vec<_>>(), "replicas": self.replicas, "fenced": self.fenced,
             "operations": self.judged.values.operations, "in_doubt": self.judged.values.in_doubt,
             "not_searched": self.judged.values.undecided, "counted": self.judged.counted,
+            "looked_at": self.looks.iter().map(|node| node.0).collect::<Vec<_>>(),
             "refused": self.refused, "wrong": self.wrong(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::Csn;
+    use longarm_history::{Action, Outcome, Value};
+
+    use super::*;
+
+    fn put(value: u64, at: u64) -> Operation {
+        let (call, end, version) = (Nanos(at), Nanos(at + 5), Some(Csn(value)));
+        let (action, outcome) = (Action::Put(Value(value)), Outcome::Done);
+        Operation { client: 1, key: 7, action, outcome, call, end, version }
+    }
+
+    fn look(node: u32, found: Option<u64>, at: u64) -> Operation {
+        let outcome = found.map_or(Outcome::Absent, |value| Outcome::Found(Value(value)));
+        let (call, end, version) = (Nanos(at), Nanos(at + 5), found.map(Csn));
+        Operation { client: LOOKER + node, key: 7, action: Action::Get, outcome, call, end, version }
+    }
+
+    /// What is wrong if two nodes show this.
+    fn wrong(first: Option<u64>, second: Option<u64>) -> Option<String> {
+        let left = [look(1, first, 100), look(2, second, 200)];
+        let mut history = History::default();
+        [put(1, 10), put(2, 20)].into_iter().chain(left.clone()).for_each(|one| history.push(one));
+        judge(&history, &left, Vec::new()).values.violation.map(|violation| violation.to_string())
+    }
+
+    #[test]
+    fn what_was_acknowledged_must_be_at_each_replica() {
+        assert_eq!(wrong(Some(2), Some(2)), None);
+        for (first, second, node) in
+            [(Some(2), None, 2), (Some(2), Some(1), 2), (None, Some(2), 1), (Some(1), Some(2), 1)]
+        {
+            let text = wrong(first, second).expect("one lacks it");
+            assert!(text.contains(&format!("client {}", LOOKER + node)), "{first:?} {second:?}: {text}");
+        }
     }
 }

@@ -147,6 +147,13 @@ fn groups_that_are_tortured_answer_for_all() {
     };
     let (_, err, code) = run(&["--only", "cut-leader"]);
     assert!(code == 2 && err.contains("no network to cut") && err.contains("--transport tcp"), "{err}");
+    for (args, hint) in [
+        (["--only", "kill-two", "--nodes", "3"], "--nodes 5"),
+        (["--only", "add-node", "--groups", "2"], "--groups"),
+    ] {
+        let (_, err, code) = run(&args);
+        assert!(code == 2 && err.contains(hint), "{err}");
+    }
     let times = ["--suspect", "500ms", "--election", "2s"];
     let (_, err, code) = run(&["--groups", "16", "--replica-workers", "5"]);
     assert!(code == 2 && err.contains("a node has 64"), "{err}");

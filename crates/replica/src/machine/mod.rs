@@ -9,7 +9,7 @@
 //!    |  a higher term anywhere                                        forming
 //!    +-------------------------- leader <--------------------------------+
 //!    | adopt                               a majority is synced
-//!  learner (lost its memory)
+//!  learner (lost its memory; first of all, if its disk says nothing: `blank.rs`)
 //! ```
 //! What each event does to each of them is drawn in full in `docs/replica.md`, which a test writes.
 //!
@@ -39,6 +39,7 @@
 //!     itself, stand again.
 //! (9) A leader that is asked to hands over (`leave.rs`), or sees to another set of replicas (`change.rs`).
 
+mod blank;
 mod change;
 mod event;
 mod leave;
@@ -51,6 +52,7 @@ pub use role::{Leaving, Role, RoleKind};
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members, Report};
 
+use self::blank::Blank;
 use crate::gather::{StartSet, start_set};
 use crate::page::Beat;
 use crate::{Group, Nodes, Timing, Watch};
@@ -85,6 +87,8 @@ pub struct Machine {
     /// Elections in a row that it reported or stood in and that came to nothing, as far as it knows.
     vain: u32,
     chance: u64,
+    /// Whether it knows what it promised.
+    blank: Blank,
 }
 
 /// A candidate has longer with each election before it that came to nothing, up to so many doublings: what
@@ -120,13 +124,8 @@ impl Machine {
             pending: None,
             vain: 0,
             chance: seed | 1,
+            blank: Blank::default(),
         }
-    }
-
-    /// The same, but it does not stand before `until`: another is to stand first, if it can.
-    pub fn resting_until(mut self, until: Nanos) -> Machine {
-        self.role = Role::Following { owes: false, rest: until };
-        self
     }
 
     /// The term promised.
@@ -184,7 +183,7 @@ impl Machine {
     pub fn handle(&mut self, event: Event, now: Nanos, todo: &mut Vec<Action>) {
         match event {
             Event::Tick(beat) => {
-                self.watch.look(beat, now);
+                self.watch.look(beat, &self.timing, now);
                 self.tick(now, todo);
             }
             Event::Asked(from, ask) => self.asked(from, ask, now, todo),
@@ -217,7 +216,7 @@ impl Machine {
 
     /// What the page says, looked at after a fence and before that is reported here (VERIFY L8).
     pub fn look(&mut self, beat: Beat, now: Nanos) {
-        self.watch.look(beat, now);
+        self.watch.look(beat, &self.timing, now);
     }
 
     /// Sent a heartbeat, or is about to: the leader keeps the promise that it asks of others.
@@ -236,6 +235,7 @@ impl Machine {
     }
 
     fn tick(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        self.go_on_asking(now, todo);
         let (free, suspects) =
             (self.watch.is_free(&self.timing, now), self.watch.suspects(&self.timing, now));
         let may_stand = self.may_stand();
@@ -319,9 +319,11 @@ impl Machine {
             }
             // For whoever waits to hear of a leader; nothing rests on it.
             Ask::Serves { .. } => {}
+            Ask::Forgot { life, round } => self.say_promise(from, (life, round), todo),
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
             // Not if its memory was lost (L2).
             Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
+            Ask::Sync { .. } if self.must_ask_first() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
                 self.end_reign(todo);
                 self.follow(false, now);
@@ -414,6 +416,9 @@ impl Machine {
                     self.follow(false, now);
                 }
             }
+            Answer::Known { life, round, promised, own, founders, members } if self.is_life(life) => {
+                self.hear_promise(from, (round, own, promised, founders), &members, (now, todo));
+            }
             Answer::Refused { promised, .. } => {
                 self.heard = self.heard.max(promised);
                 let leads = matches!(self.role, Role::Gathering { .. }) || self.role.reigns();
@@ -430,6 +435,7 @@ impl Machine {
         self.promised = term;
         self.heard = self.heard.max(term);
         self.ready = None;
+        self.knows_promise();
         if let Some((from, ask)) = self.pending.take() {
             return self.asked(from, ask, now, todo);
         }

@@ -16,7 +16,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
 use longarm_host::Pause;
 use longarm_host::observe::{Event as Seen, observe};
-use longarm_replica::page::{self, Beat};
+use longarm_replica::page::{self, Beat, Told};
 use longarm_replica::{Event, Group, Lease, Timing};
 use longarm_wire::PAGE_REGION;
 
@@ -62,7 +62,8 @@ pub(crate) fn run<Q: QueuePair>(
             reign.set_beat(moment.now);
             let stable = shared.engine.stable_point();
             shared.engine.store.set_stable(stable);
-            let told = (stable.0, shared.engine.index.items());
+            let (items, unix) = (shared.engine.index.items(), moment.unix.0);
+            let told = Told { stable: stable.0, items, unix };
             for link in &mut links {
                 link.send(Beat::new(reign.term, number), told, moment.now);
             }
@@ -138,13 +139,11 @@ impl<Q: QueuePair> Link<Q> {
         }
     }
 
-    fn send(&mut self, beat: Beat, told: (u64, u64), now: Nanos) {
+    fn send(&mut self, beat: Beat, told: Told, now: Nanos) {
         if self.sent.len() >= UNANSWERED {
             return self.follower.let_go();
         }
-        // What it was synced with is there before its floors say so.
-        let synced = self.follower.is_synced();
-        let floors = if synced { self.follower.next_floors() } else { Vec::new() };
+        let floors = self.follower.told_floors();
         let bytes = page::heartbeat(beat, told, &floors);
         let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
         match self.qp.post(op, Ticket(now.0)) {

@@ -42,6 +42,8 @@ pub(crate) struct Talk<Q> {
     pub qp: Q,
     pub mailbox: Mailbox,
     pub node: NodeId,
+    /// The start of its process.
+    pub life: u64,
 }
 
 impl<Q: QueuePair> Talk<Q> {
@@ -73,11 +75,29 @@ struct State<Q> {
     entering: usize,
     memory: Vec<(Term, Q)>,
     talks: Vec<Talk<Q>>,
+    /// Talks that the replica has taken over, when it last did.
+    taken: usize,
+    /// The youngest term that somebody asked here for, and the start of the process that did.
+    owner: (Term, u64),
     operators: Vec<Talk<Q>>,
     /// Who leads, as far as is known.
     leader: Option<(NodeId, Option<Address>)>,
     /// What [`Inbound::tidy`] finds.
     done: Completions,
+}
+
+impl<Q> State<Q> {
+    fn is_owner(&mut self, term: Term, life: u64) -> bool {
+        if term > self.owner.0 {
+            self.owner = (term, life);
+        }
+        term < self.owner.0 || self.owner.1 == life
+    }
+}
+
+/// Why one of two processes with one name is not let in.
+pub(crate) fn twins(node: NodeId) -> String {
+    format!("two processes say that they are node {node}: stop one of them")
 }
 
 /// The replica's door to other replicas.
@@ -103,6 +123,8 @@ impl<Q: QueuePair> Inbound<Q> {
             entering: 0,
             memory: Vec::new(),
             talks: Vec::new(),
+            taken: 0,
+            owner: (Term::ZERO, 0),
             operators: Vec::new(),
             leader: None,
             done: Completions::new(16),
@@ -149,6 +171,19 @@ impl<Q: QueuePair> Inbound<Q> {
             (self.log)(&format!("a replica at {} refused: {reason}", incoming.peer().name));
             return incoming.reject(&reason);
         }
+        let (ours, theirs) = (self.options.timing.promise, hello.promise);
+        if !operates && theirs != ours {
+            let reason = format!(
+                "node {} says that leases last {} us, and node {} that they last {} us: give both \
+                 the same file of the cluster",
+                hello.node,
+                theirs.0 / 1_000,
+                self.options.node,
+                ours.0 / 1_000
+            );
+            (self.log)(&format!("a replica at {} refused: {reason}", incoming.peer().name));
+            return incoming.reject(&reason);
+        }
         let node = hello.node;
         let admitted = match hello.purpose {
             Purpose::Talk | Purpose::Operate => self.admit_talk(incoming, hello),
@@ -161,9 +196,12 @@ impl<Q: QueuePair> Inbound<Q> {
 
     fn admit_talk<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
         let (operates, state) = (hello.purpose == Purpose::Operate, self.state.lock());
-        let (there, most) =
-            if operates { (&state.operators, OPERATORS_MAX) } else { (&state.talks, TALKS_MAX) };
-        let is_full = there.len() >= most;
+        let (there, most) = if operates {
+            (state.operators.len(), OPERATORS_MAX)
+        } else {
+            (state.talks.len() + state.taken, TALKS_MAX)
+        };
+        let is_full = there >= most;
         drop(state);
         if hello.ring_bytes < RING_MIN || is_full {
             incoming.reject("no room for a talk");
@@ -179,7 +217,7 @@ impl<Q: QueuePair> Inbound<Q> {
             return Err(SetupError::Protocol("it lent no ring for answers".into()));
         }
         let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
-        let talk = Talk { qp, mailbox, node: hello.node };
+        let talk = Talk { qp, mailbox, node: hello.node, life: hello.life };
         let mut state = self.state.lock();
         if operates {
             state.operators.push(talk)
@@ -196,6 +234,8 @@ impl<Q: QueuePair> Inbound<Q> {
             let mut state = self.state.lock();
             if state.open != Some(hello.term) || hello.term.node() != hello.node {
                 Some(format!("term {} is not open here", hello.term))
+            } else if !state.is_owner(hello.term, hello.life) {
+                Some(twins(hello.node))
             } else if state.memory.len() >= MEMORY_MAX {
                 Some("no room for more connections to the memory".into())
             } else {
@@ -220,6 +260,8 @@ impl<Q: QueuePair> Inbound<Q> {
                 drop(state);
                 let revoked = end(&mut qp);
                 state = self.state.lock();
+                // The fence that waits for it must not take it for ended.
+                state.memory.extend(revoked.is_err().then_some((hello.term, qp)));
                 revoked
             }
         };
@@ -227,9 +269,18 @@ impl<Q: QueuePair> Inbound<Q> {
         outcome
     }
 
-    /// Talks that were begun since the last call.
-    pub fn new_talks(&self) -> Vec<Talk<Q>> {
-        std::mem::take(&mut self.state.lock().talks)
+    /// Talks that were begun since the last call, for a replica that has so many already.
+    pub fn new_talks(&self, has: usize) -> Vec<Talk<Q>> {
+        let mut state = self.state.lock();
+        state.taken = has + state.talks.len();
+        std::mem::take(&mut state.talks)
+    }
+
+    /// Whether this start of a node's process is the one that has the term here: the first that asks. A node
+    /// that was copied, disk and all, is two processes with one name, and may stand for one term twice; no
+    /// replica has to do with both.
+    pub fn is_owner(&self, term: Term, (node, life): (NodeId, u64)) -> bool {
+        term.node() != node || self.state.lock().is_owner(term, life)
     }
 
     /// Operators that have come since the last call.
@@ -240,19 +291,20 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Opens `term`: lends memory to its leader alone, and returns when no WRITE of an older term can land
     /// any more. Fails if that cannot be said; then no term is open.
     pub fn fence(&self, term: Term) -> Result<(), SetupError> {
-        let older = {
+        let until = now() + ENTERING;
+        loop {
             let mut state = self.state.lock();
             if state.open == Some(term) {
                 return Ok(());
             }
             state.open = None;
-            std::mem::take(&mut state.memory)
-        };
-        self.revoke(older)?;
-        let until = now() + ENTERING;
-        loop {
+            let older = std::mem::take(&mut state.memory);
+            let all_came = state.entering == 0 || Mutant::NoEntering.is_on();
+            drop(state);
+            self.revoke(older)?;
+            // What came meanwhile, and could not be ended, is in the list.
             let mut state = self.state.lock();
-            if state.entering == 0 {
+            if all_came && (state.memory.is_empty() || Mutant::NoFence.is_on()) {
                 state.open = Some(term);
                 return Ok(());
             }
@@ -266,6 +318,9 @@ impl<Q: QueuePair> Inbound<Q> {
 
     /// Ends all connections to the memory, before the leader of the open term makes new ones.
     pub fn clear(&self) -> Result<(), SetupError> {
+        if Mutant::KeepWriters.is_on() {
+            return Ok(());
+        }
         let all = std::mem::take(&mut self.state.lock().memory);
         self.revoke(all)
     }

@@ -5,6 +5,7 @@ use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
 use longarm_base::{Nanos, NodeId, Place, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
+use longarm_host::observe::{Step, reach};
 use longarm_memory::{Mapped, OwnedWords, SumKey};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
@@ -58,12 +59,14 @@ pub(crate) fn complete<T: Transport>(
                 fetch((memory, sums), &mut bulk, entry, until + patience)?;
                 let place = EntryPlace { offset: entry.offset, len: entry.len };
                 entries.push(Seen { stream, position: entry.position, place });
+                reach(Step::Fetched);
             }
             let whole = found.len() < PLACES_MAX;
             next = found.last().filter(|_| !whole).map_or(cut.len, |last| last.position + 1);
         }
     }
     look.cut(memory, &cuts);
+    reach(Step::Completed);
     Ok(Tail { from, entries })
 }
 

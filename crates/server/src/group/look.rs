@@ -56,13 +56,13 @@ impl Look {
         self.floors.len() >= from.len() && self.floors.iter().zip(from).all(|(floor, from)| floor <= from)
     }
 
-    /// What is reported of it: of `least` streams, and of as many more as there ever were.
-    pub fn report(&self, reclaimed: u64, least: usize) -> Report {
+    /// What is reported of it and the page: of `least` streams, and of as many more as there ever were.
+    pub fn report(&self, (reclaimed, unix): (u64, u64), least: usize) -> Report {
         let extent = |(stream, &floor): (&StreamSurvey, &u64)| Extent { floor, len: stream.len };
         let mut streams: Vec<_> = self.streams.iter().zip(&self.floors).map(extent).collect();
         let used = streams.iter().rposition(|extent| extent.len > 0).map_or(0, |last| last + 1);
         streams.truncate(used.max(least));
-        Report { sync: self.sync, reclaimed, streams }
+        Report { sync: self.sync, reclaimed, unix, streams }
     }
 
     /// How far each stream is here without a gap, where they are cut.
@@ -83,7 +83,42 @@ impl Look {
         if Mutant::NoCut.is_on() {
             return;
         }
-        let beyond = |seen: &Seen| seen.position >= cuts.get(seen.stream).copied().unwrap_or(0);
+        // No cut: nobody reported it.
+        let none = if Mutant::KeepUncut.is_on() { u64::MAX } else { 0 };
+        let beyond = |seen: &Seen| seen.position >= cuts.get(seen.stream).copied().unwrap_or(none);
         self.entries().filter(beyond).for_each(|seen| void(memory, seen.place));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::{Nanos, NodeId, UnixMillis};
+    use longarm_index::hash::SlotKind;
+    use longarm_wire::{Request, RequestKind};
+
+    use super::*;
+    use crate::clock::Moment;
+    use crate::tests::model::{arena, engine_of, execute, sums};
+
+    /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing
+    /// was reported, and so nothing of it is in the start set.
+    #[test]
+    fn a_stream_that_has_no_cut_is_void() {
+        let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
+        let memory = arena(limit);
+        let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
+        let moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
+        for stream in [0, 0, 1] {
+            let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
+            assert!(execute(&engine, &mut engine.hand(stream), moment, &put).is_ok());
+        }
+        drop(engine);
+        let sums = sums();
+        let look = || Look::new((&memory, &sums), term, Vec::new(), &Settled::default());
+        let of = |stream| look().entries().filter(|seen| seen.stream == stream).count();
+        assert_eq!(of(1), 1);
+        look().cut(&memory, &[u64::MAX]);
+        assert_eq!(of(1), 0);
+        assert!(of(0) > 0);
     }
 }

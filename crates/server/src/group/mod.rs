@@ -34,7 +34,7 @@ pub(crate) use replica::{Prepared, Replica};
 
 pub use held::Held;
 pub use operate::{Changed, Moved, Operator, OrderError};
-pub use options::{GroupOptions, Member};
+pub use options::GroupOptions;
 pub use vault::{FileVault, Promise, Vault};
 
 /// Whose lack is a broken invariant.

@@ -16,12 +16,12 @@ use std::sync::Arc;
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Channel, Completions, Transport};
-use longarm_host::observe::{Event as Seen, observe};
+use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
-use longarm_wire::{Answer, Ask, Held, Members, PLACES_MAX, Report, STREAMS_MAX};
+use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
 use self::ahead::LookAhead;
 use self::hand_over::HandOver;
@@ -29,7 +29,7 @@ use self::lead::Led;
 pub(crate) use self::leave::Leave;
 use self::members::{Colleague, founders};
 use super::held::held;
-use super::inbound::{Inbound, Talk};
+use super::inbound::{Inbound, Talk, twins};
 use super::install;
 use super::look::Look;
 use super::options::GroupOptions;
@@ -39,6 +39,7 @@ use super::takeover::{Step, Takeover};
 use super::vault::Promise;
 use crate::hall::Hall;
 use crate::options::{ServerOptions, StartError};
+use crate::seldom::Seldom;
 use crate::shared::Lent;
 use crate::stats::{GroupStats, Stats};
 
@@ -55,6 +56,8 @@ pub(crate) struct Node<T: Transport> {
     group_options: GroupOptions,
     machine: Machine,
     boot: u64,
+    /// Names this start of it.
+    life: u64,
     sums: SumKey,
     lent: Arc<Lent>,
     page: Arc<Region>,
@@ -79,6 +82,8 @@ pub(crate) struct Node<T: Transport> {
     takeover: Takeover,
     /// What it is, for others to read.
     told: Arc<Mutex<GroupStats>>,
+    /// How it asks, and is refused.
+    asking: Seldom,
     leave: Arc<Mutex<Leave>>,
     stop: Arc<Pause>,
 }
@@ -97,14 +102,8 @@ impl<T: Transport> Node<T> {
         let me = group_options.check()?;
         let vault = |error| StartError::Os("read what this replica promised", error);
         let kept = group_options.vault.load().map_err(vault)?;
-        // At its very first start the empty memory is all there ever was. Later it is a loss.
-        let rest = first_rest(&group_options, kept.is_none());
-        let (term, boot, memory, known) = match kept {
-            // There never was any of one that is to be added.
-            None if group_options.joins => (Term::ZERO, 1, None, Members::default()),
-            None => (Term::ZERO, 1, Some(Term::ZERO), Members::default()),
-            Some(promise) => (promise.term, promise.boot + 1, None, promise.members),
-        };
+        let Promise { term, boot, members: known } = kept.unwrap_or_default();
+        let boot = boot + 1;
         // What it was told later goes over what it began with.
         let members = if known.list.is_empty() { founders(&group_options) } else { known };
         let vault = |error| StartError::Os("keep what this replica promised", error);
@@ -114,19 +113,25 @@ impl<T: Transport> Node<T> {
         // What it promised before it was started again is open: that leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
-        let machine = Machine::new((me, members), group_options.timing, term, memory, seed, now())
-            .resting_until(now() + rest);
+        let life = seed.max(1);
+        let mut machine = Machine::new((me, members), group_options.timing, term, None, seed, now());
+        // It promised nothing, or its disk is another one than it was.
+        if term == Term::ZERO {
+            machine = machine.blank(life, first_rest(&group_options));
+        }
         let sums = SumKey::new(group_options.sum_key);
         longarm_store::format(lent.arena.memory(), &sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
             colleagues: BTreeMap::new(),
             leavers: Vec::new(),
+            asking: Seldom::default(),
             transport,
             options,
             group_options,
             machine,
             boot,
+            life,
             sums,
             lent,
             page,
@@ -172,6 +177,7 @@ impl<T: Transport> Node<T> {
             term: shown(self.machine.promised()),
             sync: self.machine.sync().map(shown),
             replicas: self.group().members().count(),
+            members: self.group().members().iter().map(|node| node.0).collect(),
             lease_us: None,
             takeover: None,
             followers: Vec::new(),
@@ -197,6 +203,15 @@ impl<T: Transport> Node<T> {
 
     /// Lives until stopped.
     pub fn run(mut self) {
+        if let Some(others) = self.machine.awaits() {
+            let others: Vec<_> = others.iter().map(NodeId::to_string).collect();
+            self.log(&format!(
+                "node {}: its disk says of no promise, so it has no part in the group until it has heard \
+                 from each of the others ({})",
+                self.group().me(),
+                others.join(", ")
+            ));
+        }
         self.see_to_colleagues();
         while !self.stop.is_stopped() {
             self.hear();
@@ -218,13 +233,26 @@ impl<T: Transport> Node<T> {
         *self.machine.group()
     }
 
+    /// One that asks whether it may stand, and may not, goes back and forth: of that a few lines a second.
+    fn say_role(&mut self, before: RoleKind, after: RoleKind) {
+        let asks = |kind| matches!(kind, RoleKind::Follower | RoleKind::Learner | RoleKind::Canvassing);
+        let withheld = if asks(before) && asks(after) { self.asking.admit(now()) } else { Some(0) };
+        let more = match withheld {
+            None => return,
+            Some(0) => String::new(),
+            Some(count) => format!("; {count} such changes were not logged"),
+        };
+        let (node, term) = (self.group().me(), self.machine.promised());
+        self.log(&format!("node {node}: {before} is {after} (term {term}){more}"));
+    }
+
     fn log(&self, line: &str) {
         (self.options.log)(line);
     }
 
     /// Everything that has happened since the last call.
     fn hear(&mut self) {
-        for talk in self.inbound.new_talks() {
+        for talk in self.inbound.new_talks(self.talks.len()) {
             // What its node asked before it began anew is of no meaning any more: a sync that is repeated
             // must not be ended by the end of the one before.
             self.talks.retain(|older| older.node != talk.node);
@@ -245,8 +273,16 @@ impl<T: Transport> Node<T> {
             let listening = (&mut self.done, &self.channel);
             match self.talks[at].hear(listening, Ask::decode) {
                 Ok(asks) => {
-                    let node = self.talks[at].node;
-                    asks.into_iter().for_each(|ask| self.asked(node, ask));
+                    let (node, life) = (self.talks[at].node, self.talks[at].life);
+                    for ask in asks {
+                        // From then on the term is in use: a process that starts anew takes a younger one.
+                        let takes = matches!(ask, Ask::Promise { .. } | Ask::Sync { .. });
+                        if takes && !self.inbound.is_owner(ask.term(), (node, life)) {
+                            self.log(&format!("{}: one of them is not heard", twins(node)));
+                            continue;
+                        }
+                        self.asked(node, ask);
+                    }
                     at += 1;
                 }
                 Err(why) => {
@@ -298,7 +334,7 @@ impl<T: Transport> Node<T> {
                 self.machine.beat(led.reign.beat());
                 self.machine.progress(led.reign.pushed());
             }
-            let before = self.machine.kind();
+            let (before, blank) = (self.machine.kind(), self.machine.awaits().is_some());
             let mut todo = Vec::new();
             self.machine.handle(event, now(), &mut todo);
             let after = self.machine.kind();
@@ -308,11 +344,10 @@ impl<T: Transport> Node<T> {
                     self.takeover.note(Step::Heard, self.machine.heard_leader());
                     self.takeover.note(Step::Suspected, now());
                 }
-                self.log(&format!(
-                    "node {}: {before} is {after} (term {})",
-                    self.group().me(),
-                    self.machine.promised()
-                ));
+                self.say_role(before, after);
+            }
+            if blank && self.machine.awaits().is_none() {
+                self.log(&format!("node {}: it knows what it promised", self.group().me()));
             }
             self.see_to_colleagues();
             for action in todo {
@@ -428,11 +463,12 @@ impl<T: Transport> Node<T> {
 
     fn survey(&mut self) -> Report {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
-        let Some(sync) = self.machine.sync() else { return Report::default() };
+        let unix = self.page.memory().load(page::UNIX);
+        let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
         let memory = (self.lent.arena.memory(), &self.sums);
         let look = Look::new(memory, sync, self.floors(), self.ahead.settled());
         let reclaimed = self.page.memory().load(page::RECLAIMED);
-        let report = look.report(reclaimed, self.streams());
+        let report = look.report((reclaimed, unix), self.streams());
         observe(|| {
             let lens = report.streams.iter().map(|extent| extent.len).collect();
             let (term, mixed) = (self.machine.promised(), self.machine.is_mixed());
@@ -468,14 +504,15 @@ impl<T: Transport> Node<T> {
                 Held::Nothing
             }
         };
+        reach(Now::Prepared);
         self.answer(prepare.leader, &Answer::Ready { term: prepare.term, held });
     }
 }
 
 /// How long a replica lets another stand first. Only a group that never was waits: later, each is as good.
-fn first_rest(options: &GroupOptions, is_new: bool) -> Nanos {
+fn first_rest(options: &GroupOptions) -> Nanos {
     match options.first {
-        Some(first) if is_new && first != options.node => Nanos(FIRST_WAITS * options.timing.election.0),
+        Some(first) if first != options.node => Nanos(FIRST_WAITS * options.timing.election.0),
         _ => Nanos(0),
     }
 }

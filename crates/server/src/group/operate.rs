@@ -4,11 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_fabric::{Login, Transport};
+use longarm_fabric::{Login, Member, Transport};
 use longarm_host::{now, sleep};
 use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, Order, Purpose, Reply, Stay};
 
-use super::options::Member;
 use super::talk::{Mute, Way};
 
 /// Between two rounds of questions while nobody leads.
@@ -166,6 +165,7 @@ impl<T: Transport> Operator<T> {
             me: node,
             address: member.address.clone(),
             login: self.login.clone(),
+            own: (Nanos(0), 0),
             timeout: self.connect,
         };
         let mut talk = match way.talk_for(Purpose::Operate) {

@@ -3,20 +3,11 @@
 use std::sync::Arc;
 
 use longarm_base::NodeId;
-use longarm_fabric::Address;
+use longarm_fabric::{Address, Member};
 use longarm_replica::{Group, Timing};
 
 use super::vault::Vault;
 use crate::options::StartError;
-
-/// A replica's name and where it listens.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Member {
-    /// Its name.
-    pub node: NodeId,
-    /// Where the others, and clients, find it.
-    pub address: Address,
-}
 
 /// A group, as one of its replicas is told of it. All replicas are told the same, but for `node`.
 #[derive(Clone)]

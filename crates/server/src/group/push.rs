@@ -23,12 +23,12 @@ use std::time::Duration;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Mutant, Nanos, Term};
 use longarm_fabric::{QueuePair, Transport};
-use longarm_host::observe::{Event as Told, observe};
+use longarm_host::observe::{Event as Told, Step, observe, reach};
 use longarm_host::{now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
-use longarm_store::segment::{Geometry, Line, State, freed_line, run_length};
+use longarm_store::segment::{Geometry, Line, State, freed_line, line_bytes, run_length, whole_line};
 use longarm_store::{EntryPlace, segment_entries};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
@@ -42,6 +42,9 @@ use super::talk::{Bulk, Mute, Worth};
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes copied out of the arena at a time.
 const PIECE: u64 = 1 << 20;
+/// How long a line is waited for that is being changed, and how often it is looked at.
+const CHANGE: Nanos = Nanos::from_millis(100);
+const LINE_AGAIN: Duration = Duration::from_micros(20);
 /// Whoever pushes what clients do not wait for rests so many times as long as it worked, once it worked for
 /// so long, and so long at most: cores and memory are theirs. On as many cores as threads that serve, it
 /// would drive two of those onto one, where they do a third of what they did.
@@ -78,6 +81,7 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     let mut bulk = Bulk::new(link(), &worth);
     reign.hearts.put((link(), follower.clone()));
     reign.releases.join(peer.node);
+    reach(Step::Joined);
     let patience = peer.patience;
     let counts = !matches!(held, Held::Nothing);
     let mut push =
@@ -124,20 +128,24 @@ fn bring<T: Transport>(
         push.follower.set_floors(had);
     }
     push.table()?;
+    reach(Step::Table);
     match &held {
         Held::Nothing => push.older()?,
         Held::Base(lens) => push.of_base(lens)?,
         Held::Term => {}
     }
     push.flush()?;
+    reach(Step::Landed);
     for ((door, attachment), link) in reign.doors.iter().zip(&push.follower.attachments).zip(links) {
         door.arrivals.put((link, attachment.clone()));
         door.waker.wake();
     }
     reign.followers.lock().push(push.follower.clone());
+    reach(Step::Attached);
     push.await_start()?;
     push.of_term(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
     push.flush()?;
+    reach(Step::Pushed);
     let (term, (_, reclaimed)) = (reign.term, reign.releases.asked(peer.node, |_| false));
     if held == Held::Term {
         // It is in sync by name already, and would not take this from the question.
@@ -148,6 +156,7 @@ fn bring<T: Transport>(
     let synced = peer.talk()?.settle(&Ask::Adopt { term, reclaimed }, (until, push.worth), wanted)?;
     // What was reclaimed is missing there. Before anything is counted from it, its floors say that this is
     // no gap: a survey must not end where nothing is to be found.
+    reach(Step::Synced);
     let starts: Vec<u64> =
         push.follower.attachments.iter().map(|attachment| attachment.count_start()).collect();
     push.floors(&starts)?;
@@ -260,7 +269,40 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// The header and all lines.
     fn table(&mut self) -> Result<(), Mute> {
         let segments = self.geometry().segments;
-        self.copy(0, u64::from(segments) * LINE)
+        self.lines(0, segments)
+    }
+
+    /// So many lines. None of them is half of a change: on the follower it would stay so.
+    fn lines(&mut self, first: u32, count: u32) -> Result<(), Mute> {
+        let mut bytes = Vec::new();
+        for segment in first..first + count {
+            bytes.extend_from_slice(&self.whole_line(segment)?);
+            if bytes.len() as u64 == PIECE || segment + 1 == first + count {
+                self.go_on()?;
+                let (until, at) = (self.until(), line_at(segment + 1) - bytes.len() as u64);
+                self.bulk.write(ARENA_REGION, at, &bytes, until)?;
+                self.reign.set_pushed(now());
+                self.rest();
+                bytes.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], Mute> {
+        let until = now() + CHANGE;
+        loop {
+            let sums = self.reign.shared.engine.store.sums();
+            if let Some(line) = whole_line(self.memory(), sums, segment) {
+                return Ok(line);
+            }
+            self.go_on()?;
+            if now() >= until {
+                // Nobody is at it any more: it was so when this node took the arena over, and says nothing.
+                return Ok(line_bytes(self.memory(), segment));
+            }
+            sleep(LINE_AGAIN);
+        }
     }
 
     /// All segments of older terms, whole.
@@ -277,6 +319,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
                 _ => u64::from(line.run) * SEGMENT_BYTES,
             };
             self.copy(segment_at(segment), len)?;
+            reach(Step::Content);
             self.serve_releases()?;
         }
         Ok(())
@@ -312,6 +355,9 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             let sums = self.reign.shared.engine.store.sums();
             let places = segment_entries(self.memory(), sums, (geometry, segment), term, from);
             self.entries(&places)?;
+            if !places.is_empty() {
+                reach(Step::Content);
+            }
             if !self.counts {
                 self.serve_releases()?;
             }
@@ -324,7 +370,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
         // Its claim may be younger than the table that was sent. It is not over: we are asked before.
         if !Mutant::ForgetClaims.is_on() {
-            self.copy(line_at(segment), u64::from(run_length(self.memory(), segment)) * LINE)?;
+            self.lines(segment, run_length(self.memory(), segment))?;
         }
         let end = |place: &EntryPlace| place.offset + u64::from(place.len).next_multiple_of(8);
         // Between which no line lies.
@@ -359,6 +405,9 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
 
     /// Tells the follower, which is in sync, how many segments were reclaimed in this term.
     fn reclaimed(&mut self, count: u64) -> Result<(), Mute> {
+        if Mutant::UntoldCount.is_on() {
+            return Ok(());
+        }
         let until = self.until();
         self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)?;
         self.flush()?;
@@ -373,11 +422,9 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// floors must say so: or a survey would find a gap where they were, and end there. It learns of the
     /// count last: who knows of fewer than another may not lead (`gather.rs`).
     fn serve_releases(&mut self) -> Result<(), Mute> {
-        let synced = self.follower.is_synced();
+        let (follower, synced) = (self.follower, self.follower.is_synced());
         // What the heart has told it, which is what it has acknowledged, a heartbeat later.
-        let floors: Vec<u64> = self.follower.floors().collect();
-        let has =
-            |written: &[u64]| !synced || written.iter().zip(&floors).all(|(written, floor)| floor >= written);
+        let has = |written: &[u64]| follower.may_let_go(written);
         let (asked, told) = self.reign.releases.asked(self.follower.node, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
@@ -390,9 +437,11 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             self.bulk.write(ARENA_REGION, line_at(segment), &line, until)?;
         }
         self.flush()?;
+        reach(Step::LetGo);
         if synced {
             // Before that the word is of its older term; it learns of the count when it is.
             self.reclaimed(told)?;
+            observe(|| Told::LetGo { node: self.follower.node, reclaimed: told });
         }
         self.reign.releases.let_go(self.follower.node, &asked);
         self.reign.shared.engine.relief.poke();

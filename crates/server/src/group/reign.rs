@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use longarm_base::{Nanos, NodeId, Term};
+use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::Nodes;
@@ -85,6 +85,19 @@ impl Follower {
         self.floors().zip(acked).map(|(floor, acked)| floor.max(acked)).collect()
     }
 
+    /// Floors that a heartbeat tells it: what it was synced with is there before they say so.
+    pub fn told_floors(&self) -> Vec<u64> {
+        let tells = self.is_synced() || Mutant::RaiseFloors.is_on();
+        if tells { self.next_floors() } else { Vec::new() }
+    }
+
+    /// Whether it may let go of a segment that was asked for when the streams had written so much. If it
+    /// counts, its page must say that it has all of that, which made the segment needless.
+    pub fn may_let_go(&self, written: &[u64]) -> bool {
+        let has = || written.iter().zip(self.floors()).all(|(&written, floor)| floor >= written);
+        !self.is_synced() || Mutant::ReleaseEarly.is_on() || has()
+    }
+
     /// How it stands, for people.
     pub fn stats(&self, later: &Later) -> FollowerStats {
         let lag = |(attachment, progress): (&Arc<Attachment>, &Arc<Progress>)| {
@@ -135,9 +148,14 @@ struct Asked {
 }
 
 impl Releases {
-    /// From now on the follower is asked.
+    /// From now on the follower is asked: also for what others are being asked for, as the table that it is
+    /// given next still has that.
     pub fn join(&self, node: NodeId) {
-        self.0.lock().joined.add(node);
+        let mut open = self.0.lock();
+        open.joined.add(node);
+        for asked in open.segments.values_mut() {
+            asked.waiting.add(node);
+        }
     }
 
     /// It is not asked any more: it comes back only by being synced anew.
@@ -187,15 +205,19 @@ impl Releases {
         self.0.lock().segments.values().all(|asked| !asked.waiting.has(node))
     }
 
-    /// Takes those for which nobody is waited for.
-    pub fn take_free(&self) -> Vec<u32> {
+    /// Frees those for which nobody is waited for: in one step, so that who joins is asked for a segment, or
+    /// finds it free. Whether there were any.
+    pub fn free(&self, mut free: impl FnMut(u32)) -> bool {
         let mut open = self.0.lock();
-        let is_free = |(_, asked): &(&u32, &Asked)| asked.waiting.count() == 0;
-        let free: Vec<_> = open.segments.iter().filter(is_free).map(|(segment, _)| *segment).collect();
-        free.iter().for_each(|segment| {
-            open.segments.remove(segment);
+        let before = open.segments.len();
+        open.segments.retain(|segment, asked| {
+            let is_waited_for = asked.waiting.count() > 0;
+            if !is_waited_for {
+                free(*segment);
+            }
+            is_waited_for
         });
-        free
+        open.segments.len() < before
     }
 }
 
@@ -364,22 +386,56 @@ impl<Q> Reign<Q> {
 mod tests {
     use super::*;
 
+    fn freed(releases: &Releases) -> Vec<u32> {
+        let mut freed = Vec::new();
+        assert_eq!(releases.free(|segment| freed.push(segment)), !freed.is_empty());
+        freed
+    }
+
+    /// Floors are positions of the leader's term: beside those of an older term, of which the memory still
+    /// is, they would claim entries that are not there.
+    #[test]
+    fn a_follower_is_told_no_floors_before_it_is_synced() {
+        let follower = Follower::new(NodeId(1), 2, Arc::default());
+        follower.set_floors(&[3, 4]);
+        assert!(follower.told_floors().is_empty());
+        // Release: as whoever syncs it; pairs with `is_synced`.
+        follower.synced.store(true, Ordering::Release);
+        assert_eq!(follower.told_floors(), [3, 4]);
+    }
+
+    /// A survey of it would find a gap where the segment was, and end there.
+    #[test]
+    fn a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover() {
+        let follower = Follower::new(NodeId(1), 2, Arc::default());
+        assert!(follower.may_let_go(&[5, 5]), "nobody relies on it");
+        // Release: as whoever syncs it; pairs with `is_synced`.
+        follower.synced.store(true, Ordering::Release);
+        follower.set_floors(&[5, 4]);
+        assert!(!follower.may_let_go(&[5, 5]));
+        follower.set_floors(&[5, 5]);
+        assert!(follower.may_let_go(&[5, 5]));
+    }
+
     #[test]
     fn a_follower_is_told_of_no_more_segments_than_it_let_go_of() {
         let (releases, near, far) = (Releases::default(), NodeId(1), NodeId(2));
         releases.join(near);
         releases.ask(9, vec![10]);
+        // The table that it is given has segment 9, as it is not free yet.
         releases.join(far);
         releases.ask(4, vec![20]);
         releases.ask(7, vec![30]);
         let until = |acked: u64| move |written: &[u64]| written[0] <= acked;
         assert_eq!(releases.asked(near, until(20)), (vec![4, 9], 2));
         releases.let_go(near, &[4, 9]);
-        // What was asked before it came it was never asked: it is given none of that.
-        assert_eq!(releases.asked(far, until(0)), (vec![], 1));
-        assert_eq!(releases.take_free(), [9]);
+        assert_eq!(releases.asked(far, until(0)), (vec![], 0));
+        assert_eq!(freed(&releases), [0; 0]);
+        assert_eq!(releases.asked(far, until(10)), (vec![9], 1));
+        releases.let_go(far, &[9]);
+        assert_eq!(freed(&releases), [9]);
         assert_eq!(releases.asked(near, until(30)), (vec![7], 3));
         releases.leave(far);
-        assert_eq!(releases.take_free(), [4]);
+        assert_eq!(freed(&releases), [4]);
     }
 }

@@ -27,6 +27,9 @@ pub(crate) struct Way<T> {
     pub me: NodeId,
     pub address: Address,
     pub login: Login,
+    /// Of a replica: how long its promises last, and which start of its process this is; of an operator,
+    /// nothing.
+    pub own: (Nanos, u64),
     /// Bound on making a connection.
     pub timeout: Duration,
 }
@@ -40,7 +43,9 @@ impl<T: Transport> Way<T> {
         landing: u32,
     ) -> Result<T::Qp, SetupError> {
         let ring_bytes = if grants.is_empty() { 0 } else { RING_BYTES };
-        let hello = PeerHello { group: self.group, node: self.me, term, purpose, ring_bytes }.encode();
+        let (promise, life) = self.own;
+        let hello = PeerHello { group: self.group, node: self.me, term, purpose, ring_bytes, promise, life };
+        let hello = hello.encode();
         let request = ConnectRequest {
             hello: &hello,
             grants,

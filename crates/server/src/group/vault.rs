@@ -1,11 +1,11 @@
 //! Where a replica keeps what it promised: a promise that a crash forgets is none (VERIFY L2, M1).
 
 use std::fs::{File, OpenOptions, rename};
-use std::io::{Error, ErrorKind, Write};
+use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use longarm_base::Term;
+use longarm_base::{Mutant, Term};
 use longarm_memory::SumKey;
 use longarm_wire::{ADDRESS_MAX, MEMBERS_MAX, Members};
 
@@ -62,7 +62,7 @@ impl FileVault {
     }
 
     fn named(dir: &Path, name: &str) -> std::io::Result<FileVault> {
-        std::fs::create_dir_all(dir)?;
+        make_dir(dir)?;
         Ok(FileVault { path: dir.join(name) })
     }
 
@@ -72,11 +72,11 @@ impl FileVault {
         let mut file = File::create(&fresh)?;
         // No holes: a block that is there already is written without the journal.
         let copy = format!("{line:\n<COPY$}");
-        file.write_all(copy.repeat(2).as_bytes())?;
-        file.sync_all()?;
+        write(&mut file, copy.repeat(2).as_bytes(), 0)?;
+        on_disk(&file)?;
         rename(&fresh, &self.path)?;
         // The rename itself is on disk only when the directory is.
-        File::open(self.path.parent().unwrap_or(Path::new(".")))?.sync_all()
+        on_disk(&File::open(self.path.parent().unwrap_or(Path::new(".")))?)
     }
 
     fn line(promise: &Promise) -> String {
@@ -101,6 +101,36 @@ impl FileVault {
         let promise = Promise { term, boot: boot.parse().ok()?, members };
         (FileVault::line(&promise) == text).then_some(promise)
     }
+}
+
+/// The directory, and those that it is in as far as they are not there. Each is on disk when its own
+/// directory is.
+fn make_dir(dir: &Path) -> std::io::Result<()> {
+    let above = dir.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    let Some(above) = above.filter(|_| !dir.is_dir()) else { return Ok(()) };
+    make_dir(above)?;
+    match std::fs::create_dir(dir) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    on_disk(&File::open(above)?)
+}
+
+fn write(file: &mut File, bytes: &[u8], at: usize) -> std::io::Result<()> {
+    #[cfg(test)]
+    tests::note(format!("write at {at}"));
+    file.write_all_at(bytes, at as u64)
+}
+
+/// What was written is on disk when this returns.
+fn on_disk(file: &File) -> std::io::Result<()> {
+    if Mutant::NoSync.is_on() {
+        return Ok(());
+    }
+    file.sync_all()?;
+    #[cfg(test)]
+    tests::note("sync".into());
+    Ok(())
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -138,11 +168,11 @@ impl Vault for FileVault {
     fn store(&self, promise: &Promise) -> std::io::Result<()> {
         let line = FileVault::line(promise);
         match OpenOptions::new().write(true).open(&self.path) {
-            Ok(file) if file.metadata()?.len() == 2 * COPY as u64 => {
+            Ok(mut file) if file.metadata()?.len() == 2 * COPY as u64 => {
                 // The second when the first is surely there.
                 [0, COPY].into_iter().try_for_each(|at| {
-                    file.write_all_at(line.as_bytes(), at as u64)?;
-                    file.sync_data()
+                    write(&mut file, line.as_bytes(), at)?;
+                    on_disk(&file)
                 })
             }
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
@@ -153,10 +183,41 @@ impl Vault for FileVault {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use longarm_base::NodeId;
     use longarm_wire::MemberAt;
 
     use super::*;
+
+    thread_local! {
+        static NOTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    }
+
+    /// Something was done to a file by this thread.
+    pub(super) fn note(what: String) {
+        NOTED.with_borrow_mut(|noted| noted.push(what));
+    }
+
+    fn noted() -> Vec<String> {
+        NOTED.with_borrow_mut(std::mem::take)
+    }
+
+    /// A power cut may come when `store` has returned.
+    #[test]
+    fn what_is_kept_is_on_disk_when_it_is_said_to_be() {
+        let dir = tempfile::tempdir().expect("a directory");
+        noted();
+        let vault = FileVault::open(&dir.path().join("a").join("b")).expect("a vault");
+        assert_eq!(noted(), ["sync", "sync"], "each directory is in the one above it");
+        vault.store(&Promise::default()).expect("stored");
+        assert_eq!(noted(), ["write at 0", "sync", "sync"], "the file, and that it is there");
+        vault.store(&Promise { boot: 2, ..Promise::default() }).expect("stored");
+        let second = format!("write at {COPY}");
+        assert_eq!(noted(), ["write at 0", "sync", &second, "sync"], "one copy after the other");
+        FileVault::open(&dir.path().join("a").join("b")).expect("a vault");
+        assert_eq!(noted(), [] as [&str; 0], "it is there");
+    }
 
     fn told() -> Members {
         let member = MemberAt { node: NodeId(3), address: "tcp://h\u{f6}st:1 2".into() };

@@ -107,7 +107,7 @@ impl Raw {
         let options =
             RegionOptions { name: "test-answers".into(), bytes: ring_bytes, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&options).expect("a ring"));
-        let hello = Hello { session, ring_bytes, group: 0, name: "raw".into() }.encode();
+        let hello = Hello { session, ring_bytes, group: 0, fresh: 1, since: 0, name: "raw".into() }.encode();
         let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
         let request =
             ConnectRequest { hello: &hello, grants, landing: 4096, login: Login::None, timeout: BOUND };
@@ -180,6 +180,12 @@ impl Raw {
         }
     }
 
+    /// The next answer, if it is there.
+    pub fn answer_there(&mut self) -> Option<Answer> {
+        self.poll();
+        self.answers.pop_front()
+    }
+
     pub fn ask(&mut self, request: &Request<'_>) -> Answer {
         assert!(self.send(request), "the server is gone: {:?}", self.qp.state());
         let answer = self.answer().unwrap_or_else(|| panic!("dropped: {:?}", self.qp.state()));
@@ -218,7 +224,8 @@ impl Raw {
 
     /// Connects and announces an answer ring of `bytes`, without having one.
     pub fn try_ring(address: &Address, bytes: u64) -> Result<(), SetupError> {
-        let hello = Hello { session: 1, ring_bytes: bytes, group: 0, name: "raw".into() }.encode();
+        let hello = Hello { session: 1, ring_bytes: bytes, group: 0, fresh: 1, since: 0, name: "raw".into() }
+            .encode();
         let grants = Vec::new();
         let request =
             ConnectRequest { hello: &hello, grants, landing: 4096, login: Login::None, timeout: BOUND };

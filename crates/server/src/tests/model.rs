@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longarm_base::{Nanos, Term, UnixMillis};
+use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Backing, Budget, Mapped, Region, RegionOptions, SumKey};
@@ -14,6 +14,7 @@ use proptest::prelude::*;
 use crate::clock::Moment;
 use crate::engine::{Engine, EngineOptions, Hand, Outcome, Short};
 use crate::options::Eviction;
+use crate::session::Coming;
 
 pub fn memory(bytes: u64) -> Mapped {
     let options = RegionOptions { name: "test".into(), bytes, backing: Backing::Memory };
@@ -109,6 +110,8 @@ pub fn apply(engine: &Engine<Mapped>, hand: &mut Hand<Mapped>, moment: Moment) {
 
 /// Whose all numbered operations are.
 pub const SESSION: u64 = 77;
+/// Its client, as it comes first.
+pub const COMING: Coming = Coming { id: SESSION, fresh: 1, since: Csn::NONE };
 
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -178,13 +181,13 @@ impl Model {
             Condition::Present => csn != 0,
             Condition::Version => csn == argument,
         };
-        if holds { Ok(()) } else { Err(Outcome::mismatch(longarm_base::Csn(csn))) }
+        if holds { Ok(()) } else { Err(Outcome::mismatch(Csn(csn))) }
     }
 
     fn store(&mut self, key: &[u8], value: Vec<u8>, expiry: u64) -> Outcome {
         self.last += 1;
         self.items.insert(key.to_vec(), Item { value, csn: self.last, expiry });
-        Outcome::ok(longarm_base::Csn(self.last))
+        Outcome::ok(Csn(self.last))
     }
 
     fn delete(&mut self, key: &[u8], condition: Condition, argument: u64) -> Outcome {
@@ -196,7 +199,7 @@ impl Model {
                 Ok(()) => {
                     self.last += 1;
                     self.items.remove(key);
-                    Outcome::ok(longarm_base::Csn(self.last))
+                    Outcome::ok(Csn(self.last))
                 }
             },
         }
@@ -222,7 +225,7 @@ impl Model {
 }
 
 /// Keys of several lengths: some items never fit a slot.
-fn key_of(key: u8) -> Vec<u8> {
+pub fn key_of(key: u8) -> Vec<u8> {
     vec![key + 1; [1, 16, 40, 300][key as usize % 4]]
 }
 

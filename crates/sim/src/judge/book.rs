@@ -9,6 +9,8 @@ use longarm_host::observe::Event;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub csn: Csn,
+    /// How many events had been heard of before it was written.
+    pub moment: u64,
     /// Key and whether it has a value, for a client's write; `None` for a copy.
     pub write: Option<(u64, bool)>,
 }
@@ -55,12 +57,17 @@ pub(super) struct Book {
     pub reigns: BTreeMap<Term, Reign>,
     /// Who ever held the start set of a term.
     pub adopted: BTreeSet<(Term, u32)>,
+    /// Of those, who lost their memory since, and how many events had been heard of before.
+    lost: BTreeMap<(Term, u32), u64>,
     leading: BTreeMap<u32, Term>,
+    /// Events that were heard of.
+    moment: u64,
 }
 
 impl Book {
     pub fn new(servers: u32) -> Book {
-        Book { servers, reigns: BTreeMap::new(), adopted: BTreeSet::new(), leading: BTreeMap::new() }
+        let (reigns, adopted, lost, leading) = Default::default();
+        Book { servers, reigns, adopted, lost, leading, moment: 0 }
     }
 
     /// The term that a node leads, or is about to; zero if none.
@@ -85,11 +92,29 @@ impl Book {
         stream.entries.get(usize::try_from(position).ok()?).copied()
     }
 
+    /// How many entries a stream of a term has; `None` if nobody took the term.
+    pub fn len(&self, term: Term, stream: u16) -> Option<u64> {
+        let streams = &self.reigns.get(&term)?.streams;
+        Some(streams.get(&stream).map_or(0, |stream| stream.entries.len() as u64))
+    }
+
+    /// Whether a follower may count for an entry of a term: it held its start set, then or later, and has not
+    /// lost its memory since; or lost it when the entry was written already, and may have acknowledged it.
+    pub fn may_count(&self, term: Term, follower: u32, written: Option<Entry>) -> bool {
+        let key = (term, follower);
+        let before = |lost: &u64| written.is_some_and(|entry| entry.moment < *lost);
+        self.adopted.contains(&key) && self.lost.get(&key).is_none_or(before)
+    }
+
     /// Notes what happened. An error: it cannot have happened like this.
     pub fn record(&mut self, node: u32, event: &Event) -> Result<(), String> {
+        self.moment += 1;
         match event {
             Event::Started { .. } => {
                 self.leading.remove(&node);
+                for &had in self.adopted.iter().filter(|(_, of)| *of == node) {
+                    self.lost.entry(had).or_insert(self.moment);
+                }
             }
             Event::Installing { term, base, cuts, mixed, members } => {
                 let members = numbers(members);
@@ -102,6 +127,7 @@ impl Book {
             }
             Event::Adopted { term } => {
                 self.adopted.insert((*term, node));
+                self.lost.remove(&(*term, node));
             }
             Event::Served { term, .. } => match self.reigns.get_mut(term) {
                 Some(reign) if self.leading.get(&node) == Some(term) => reign.served = true,
@@ -111,7 +137,7 @@ impl Book {
                 self.leading.remove(&node);
             }
             Event::Wrote { stream, position, csn, write } => {
-                let entry = Entry { csn: *csn, write: *write };
+                let entry = Entry { csn: *csn, moment: self.moment, write: *write };
                 let stream = self.stream_of(node, *stream)?;
                 if stream.entries.len() as u64 != *position {
                     let next = stream.entries.len();

@@ -136,9 +136,14 @@ impl Rules for Leases {
                     return Err(format!("I9: the leader of term {term} hands over, and clients rely on it"));
                 }
                 ends.trust = time.min(ends.trust);
+                ends.lease = time.min(ends.lease);
                 ends.by.clear();
                 Ok(())
             }
+            Event::Answered if term != Term::ZERO => match self.terms.get(&term) {
+                Some(ends) if time < ends.lease => Ok(()),
+                _ => Err(format!("I9: the leader of term {term} answers by what it sees, without a lease")),
+            },
             Event::Reported { term: of, .. } => {
                 self.reports.push((time, node, *of));
                 let broken = |(term, ends): &(&Term, &Ends)| {

@@ -29,7 +29,8 @@ impl Rules for Streams {
                     ));
                 }
                 for follower in by.iter().map(|node| u32::from(node.0)) {
-                    if !book.adopted.contains(&(term, follower)) {
+                    let last = below.checked_sub(1).and_then(|last| book.entry(term, *stream, last));
+                    if !book.may_count(term, follower, last) {
                         return Err(format!(
                             "I4: term {term} counts node {follower}, not synced, for {stream}:{below}"
                         ));
@@ -44,6 +45,13 @@ impl Rules for Streams {
                 self.told.insert((term, u32::from(node.0)), *reclaimed);
                 Ok(())
             }
+            Event::LetGo { node, reclaimed } => {
+                let told = self.told.get(&(term, u32::from(node.0))).copied().unwrap_or(0);
+                if told >= *reclaimed {
+                    return Ok(());
+                }
+                Err(format!("I13: node {node} let go of {reclaimed} segments of term {term}, told of {told}"))
+            }
             Event::Applied { stream, position } => {
                 let committed =
                     book.reigns.get(&term).and_then(|reign| reign.streams.get(stream)).map(|s| s.committed);
@@ -54,24 +62,44 @@ impl Rules for Streams {
             }
             // A mixture has what was committed below a younger start set, and not each of its positions.
             Event::Reported { sync, lens, reclaimed, mixed: false, .. } => {
-                let told = self.told.get(&(*sync, node)).copied().unwrap_or(0);
-                if *reclaimed < told && *sync != Term::ZERO {
-                    return Err(format!(
-                        "I13: node {node} knows of {reclaimed} free segments of term {sync}, told of {told}"
-                    ));
-                }
-                let counted = self.counted.get(&(*sync, node)).into_iter().flatten();
-                for (&stream, &below) in counted {
-                    let len = lens.get(usize::from(stream)).copied().unwrap_or(0);
-                    if len < below {
-                        return Err(format!(
-                            "I4: node {node} has {stream}:{len} of term {sync}, and was counted for {below}"
-                        ));
-                    }
-                }
-                Ok(())
+                self.reported(node, (*sync, *reclaimed, lens), book)
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Streams {
+    /// Whether a replica reports what it was counted for, and no more than was written.
+    fn reported(
+        &self,
+        node: u32,
+        (sync, reclaimed, lens): (Term, u64, &[u64]),
+        book: &Book,
+    ) -> Result<(), String> {
+        let told = self.told.get(&(sync, node)).copied().unwrap_or(0);
+        if reclaimed < told && sync != Term::ZERO {
+            return Err(format!(
+                "I13: node {node} knows of {reclaimed} free segments of term {sync}, told of {told}"
+            ));
+        }
+        for (stream, &len) in (0..).zip(lens) {
+            let written = book.len(sync, stream);
+            if written.is_some_and(|written| len > written) {
+                return Err(format!(
+                    "I4: node {node} reports {stream}:{len} of term {sync}; written: {written:?}"
+                ));
+            }
+        }
+        let counted = self.counted.get(&(sync, node)).into_iter().flatten();
+        for (&stream, &below) in counted {
+            let len = lens.get(usize::from(stream)).copied().unwrap_or(0);
+            if len < below {
+                return Err(format!(
+                    "I4: node {node} has {stream}:{len} of term {sync}, and was counted for {below}"
+                ));
+            }
+        }
+        Ok(())
     }
 }

@@ -272,6 +272,28 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
 }
 
 #[test]
+fn i4_who_lost_its_memory_counts_for_what_was_written_before_until_it_is_synced_anew() {
+    let started = || Event::Started { term: term(1, 0) };
+    let mut log = Log::serving();
+    log.wrote(0, 0, 1, true).on(1, started()).committed(0, 1, &[1]).is_sound();
+    log.wrote(0, 1, 2, true).on(1, started()).committed(0, 2, &[1]).breaks("I4");
+    let mut log = Log::serving();
+    log.on(1, started()).on(1, Event::Adopted { term: term(1, 0) });
+    log.wrote(0, 0, 1, true).committed(0, 1, &[1]).is_sound();
+}
+
+#[test]
+fn i4_nobody_has_more_than_was_written_and_i13_who_lets_go_is_told() {
+    Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[2]).breaks("I4");
+    let let_go = |log: &mut Log, told| {
+        log.on(0, Event::Told { node: NodeId(1), reclaimed: told });
+        log.on(0, Event::LetGo { node: NodeId(1), reclaimed: 2 }).judge.violation().map(String::from)
+    };
+    assert_eq!(let_go(&mut Log::serving(), 2), None);
+    assert!(let_go(&mut Log::serving(), 1).is_some_and(|violation| violation.starts_with("I13")));
+}
+
+#[test]
 fn i5_nothing_lands_from_behind_the_fence() {
     let landed = |from, region: RegionId| Event::Landed { from, into: 1, region };
     let mut log = Log::serving();
@@ -291,6 +313,17 @@ fn i9_nobody_reports_inside_a_promise() {
     let mut log = Log::serving();
     log.report(1, term(2, 1), term(1, 0), &[]).leased(0, 4, &[1]).breaks("I9");
     Log::serving().leased(0, 8, &[1]).breaks("I9");
+}
+
+#[test]
+fn i9_what_a_leader_sees_it_tells_inside_its_lease() {
+    Log::serving().on(0, Event::Answered).breaks("I9");
+    let mut log = Log::serving();
+    log.leased(0, 4, &[1]).on(0, Event::Answered).is_sound();
+    log.pass(4 * MS).on(0, Event::Answered).breaks("I9");
+    let mut log = Log::serving();
+    log.leased(0, 4, &[1]).on(0, Event::HandedOver { term: term(1, 0) });
+    log.on(0, Event::Answered).breaks("I9");
 }
 
 #[test]

@@ -2,6 +2,9 @@
 
 use longarm_base::Nanos;
 
+/// By how many nanoseconds a machine's calendar is ahead, at most.
+const CALENDAR: u64 = 20_000_000;
+
 /// Parts of a million.
 const MILLION: i128 = 1_000_000;
 
@@ -29,6 +32,12 @@ impl Machine {
     /// A machine that runs.
     pub fn new(drift: Drift) -> Machine {
         Machine { drift, paused_until: Nanos(0), up: true }
+    }
+
+    /// What its monotonic clock says more than its calendar: somebody keeps calendars right, but for some
+    /// milliseconds.
+    pub fn before_calendar(&self) -> Nanos {
+        Nanos(self.drift.offset.0 / CALENDAR * CALENDAR)
     }
 
     /// What its clock shows at a time of the world.

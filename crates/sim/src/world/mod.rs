@@ -42,6 +42,8 @@ pub enum Stopped {
     Quiet,
     /// A task panicked: its name, and what it said.
     Panicked(String, String),
+    /// A machine came to where its witness wanted to be asked what becomes of it.
+    Halted(u32),
 }
 
 /// Something that is due.
@@ -83,10 +85,13 @@ struct State {
     /// Things that were done.
     steps: u64,
     witness: Option<Witness>,
+    /// The machine on whose account the world is to stop.
+    halted: Option<u32>,
 }
 
-/// Who is told what happens: when, and on which machine.
-pub type Witness = Rc<dyn Fn(Nanos, u32, &Event)>;
+/// Who is told what happens: when, and on which machine. If it says so, the world stops before anything else
+/// happens: somebody decides what becomes of the machine.
+pub type Witness = Rc<dyn Fn(Nanos, u32, &Event) -> bool>;
 
 /// A world. It ends when this is dropped, and everything in it.
 pub struct World(Rc<RefCell<State>>);
@@ -121,6 +126,7 @@ impl World {
             afterlife: Nanos(0),
             steps: 0,
             witness: None,
+            halted: None,
         })))
     }
 
@@ -211,6 +217,9 @@ impl World {
 
     fn step(&self, until: Nanos) -> Option<Stopped> {
         let mut state = self.0.borrow_mut();
+        if let Some(machine) = state.halted.take() {
+            return Some(Stopped::Halted(machine));
+        }
         let Some((time, number)) = state.next() else { return Some(Stopped::Quiet) };
         if time > until {
             state.time = until;
@@ -380,7 +389,10 @@ impl Host for Inside {
     }
 
     fn unix(&self) -> UnixMillis {
-        UnixMillis(DAY.0 + self.now().0 / 1_000_000)
+        let now = self.now();
+        let state = self.0.borrow();
+        let machine = state.running.map(|task| &state.machines[state.known[&task].machine as usize]);
+        UnixMillis(DAY.0 + now.since(machine.map_or(Nanos(0), Machine::before_calendar)).0 / 1_000_000)
     }
 
     fn spawn(&self, name: &str, body: Box<dyn FnOnce()>) -> u64 {
@@ -460,6 +472,14 @@ impl Host for Inside {
         };
         let time = state.time;
         drop(state);
-        machine.inspect(|&machine| witness(time, machine, &event));
+        let halts = machine.filter(|&machine| witness(time, machine, &event));
+        let Some(machine) = halts.filter(|_| !matches!(event, Event::Landed { .. })) else { return };
+        {
+            let mut state = self.0.borrow_mut();
+            let Some(running) = state.running else { return };
+            state.halted = Some(machine);
+            state.wake_at(running, time);
+        }
+        self.rest();
     }
 }

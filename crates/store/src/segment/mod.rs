@@ -14,7 +14,7 @@ mod tests;
 
 pub use layout::{Lane, State};
 pub use owner::{forget, freed_line};
-pub use reader::{Geometry, Line, LineError, claim_number, line_bytes, run_length};
+pub use reader::{Geometry, Line, LineError, claim_number, line_bytes, run_length, whole_line};
 pub use verify::{Report, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};

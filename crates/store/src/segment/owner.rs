@@ -88,6 +88,10 @@ pub(crate) struct Ledger {
     pub pressed: bool,
     /// Segments and runs freed.
     pub releases: u64,
+    /// The last of the reserve stays: an adopted arena was not yet shown to give anything back.
+    pub guarded: bool,
+    /// Until then at most; not known before the store was first told the time.
+    pub guarded_until: Option<Nanos>,
 }
 
 impl Ledger {
@@ -96,7 +100,8 @@ impl Ledger {
         Ledger::with(segments_known, FreeMap::new(table, segments - table), (reserve, reserve))
     }
 
-    /// A ledger that goes on from what was found; takes what it can of the reserve.
+    /// A ledger that goes on from what was found. The reserve is taken beyond the limit, if it must: without
+    /// it nothing might ever be freed.
     pub(crate) fn adopt(found: Found, table: u32, reserve: u32, budget: &Budget) -> Ledger {
         let mut free = FreeMap::default();
         let known = || (table..).zip(&found.segments[table as usize..]);
@@ -106,10 +111,10 @@ impl Ledger {
         }
         let heads = known().filter(|(_, known)| known.phase == Phase::Adopted);
         let ages = heads.map(|(segment, known)| (known.line.claim_csn, segment)).collect();
-        let payable = reserve.min(free.total());
-        let credit = (0..payable).take_while(|_| budget.take(SEGMENT_BYTES)).count() as u32;
+        let credit = reserve.min(free.total());
+        budget.take_anyway(u64::from(credit) * SEGMENT_BYTES);
         let claims = found.claims;
-        Ledger { claims, ages, ..Ledger::with(found.segments, free, (credit, reserve)) }
+        Ledger { claims, ages, guarded: true, ..Ledger::with(found.segments, free, (credit, reserve)) }
     }
 
     fn with(segments: Vec<Segment>, free: FreeMap, (credit, reserve): (u32, u32)) -> Ledger {
@@ -124,6 +129,8 @@ impl Ledger {
             quarantine: VecDeque::new(),
             pressed: false,
             releases: 0,
+            guarded: false,
+            guarded_until: None,
         }
     }
 
@@ -207,7 +214,8 @@ impl Ledger {
             if lane == Lane::Write {
                 return Err(StoreFull::Budget { limit: budget.limit(), used: budget.used() });
             }
-            if self.credit < run {
+            // Leaders that all end before their first release could else use up what only a release refills.
+            if self.credit < run + u32::from(self.guarded) {
                 return Err(StoreFull::Segments { total });
             }
             self.credit -= run;
@@ -250,6 +258,7 @@ impl Ledger {
         budget.give((run - refilled) as u64 * SEGMENT_BYTES);
         self.pressed = false;
         self.releases += 1;
+        self.guarded = false;
     }
 }
 

@@ -232,6 +232,16 @@ pub fn line_bytes(memory: &dyn Words, segment: u32) -> [u8; LINE as usize] {
     bytes
 }
 
+/// The bytes of a segment's line, or of the header, as they are between two changes; `None` if somebody is in
+/// the middle of one for long. What is copied to others must not be half of a change: there it would stay.
+pub fn whole_line(memory: &dyn Words, sums: &SumKey, segment: u32) -> Option<[u8; LINE as usize]> {
+    // The header never changes.
+    let is_whole = |bytes: &[u8; LINE as usize]| {
+        segment == 0 || Line::parse(&words_of(bytes), sums, segment) != Err(LineError::Torn)
+    };
+    (0..LOOKS).map(|_| line_bytes(memory, segment)).find(is_whole)
+}
+
 /// Number of the claim that a segment's line names, as its owner wrote it: which use of the segment this is.
 pub fn claim_number<M: OwnedWords>(memory: &M, segment: u32) -> u64 {
     memory.load(layout::line_at(segment) + layout::CLAIM)
@@ -244,7 +254,10 @@ pub fn run_length<M: OwnedWords>(memory: &M, segment: u32) -> u32 {
 }
 
 pub(super) fn read_words(memory: &dyn Words, segment: u32) -> [u64; 8] {
-    let bytes = line_bytes(memory, segment);
+    words_of(&line_bytes(memory, segment))
+}
+
+fn words_of(bytes: &[u8; LINE as usize]) -> [u64; 8] {
     let word = |i: usize| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes"));
     std::array::from_fn(word)
 }

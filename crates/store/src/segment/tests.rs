@@ -1,7 +1,7 @@
 //! The segment table: garbage is refused, and a line read while it changes is one of its versions.
 
 use longarm_base::{Csn, NodeId, Term};
-use longarm_memory::{Journal, SumKey, Words};
+use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
 use super::layout::{Lane, State, line_at};
@@ -61,12 +61,12 @@ proptest! {
         let mut header = [0, layout::MAGIC, layout::VERSION, segments, table, 1 << 20, 0, 0];
         header[0] = reader::line_sum(&sums(), 0, &header);
         for (i, word) in header.into_iter().enumerate() {
-            longarm_memory::OwnedWords::store(&journal, i as u64 * 8, word);
+            OwnedWords::store(&journal, i as u64 * 8, word);
         }
         let mut state = seed;
         for at in (64..256).chain((1 << 20)..(1 << 20) + 512).step_by(8) {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            longarm_memory::OwnedWords::store(&journal, at & !7, state);
+            OwnedWords::store(&journal, at & !7, state);
         }
         prop_assert!(!verify(&journal, &sums()).is_sound());
     }
@@ -104,4 +104,20 @@ fn every_cut_of_a_changing_line_is_one_of_its_versions() {
         }
     }
     assert!(whole >= versions.len());
+}
+
+/// Words of a line are stored one by one: a copy that is made in between, and sent to another, would stay
+/// what it is there.
+#[test]
+fn a_line_that_is_being_changed_is_not_copied() {
+    let memory = Journal::new(1 << 20);
+    let (at, segment) = (line_at(3), 3);
+    write_line(&memory, &sums(), segment, &line(State::Active, 64, 0));
+    let open = whole_line(&memory, &sums(), segment).expect("nobody changes it");
+    write_line(&memory, &sums(), segment, &line(State::Sealed, 64, 0));
+    let sealed = whole_line(&memory, &sums(), segment).expect("nobody changes it");
+    assert_ne!(open, sealed);
+    // The state is stored, and its checksum is not yet.
+    memory.store(at, u64::from_le_bytes(open[..8].try_into().expect("eight bytes")));
+    assert_eq!(whole_line(&memory, &sums(), segment), None);
 }

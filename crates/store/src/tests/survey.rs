@@ -371,3 +371,38 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
     }
     assert!(is_sparse() && seen == 1);
 }
+
+/// A room of the running term whose memory nobody wrote yet may be filled later, by an entry of a later
+/// position: a look must not pass it over.
+#[test]
+fn a_look_waits_for_a_room_that_is_filled_out_of_turn() {
+    struct Told(Vec<u64>);
+    impl Watch for Told {
+        fn entry(&mut self, _: u32, _: &Line, _: EntryPlace, entry: &Entry<'_>) -> bool {
+            self.0.push(entry.position);
+            true
+        }
+
+        fn over(&mut self, _: u32) {}
+    }
+    let store = store(SEGMENTS, StoreOptions { term: TERM, ..StoreOptions::default() });
+    let mut writer = store.writer(0);
+    // Rooms of several pages each.
+    let mut drafts: Vec<_> =
+        (0..3).map(|i| writer.draft(&[i], &[i; 20_000], EntryMeta::PUT).expect("room")).collect();
+    let last = drafts.remove(1);
+    let mut places: Vec<_> =
+        drafts.into_iter().zip(1..).map(|(draft, csn)| writer.finish(draft, Csn(csn))).collect();
+    places.push(writer.finish(last, Csn(3)));
+    let memory = memory(SEGMENTS);
+    for segment in 0..SEGMENTS as u32 {
+        memory.copy_in(line_at(segment), &line_bytes(store.memory(), segment));
+    }
+    let (mut settled, mut told) = (Settled::default(), Told(Vec::new()));
+    for (place, floor) in places.iter().zip(1u64..) {
+        copy(store.memory(), &memory, place.offset, place.len);
+        settled.look((&memory, &sums()), (TERM, &[floor]), 1 << 20, &mut told);
+    }
+    settled.look((&memory, &sums()), (TERM, &[3]), 1 << 20, &mut told);
+    assert_eq!(told.0, [0, 2, 1], "in the order of their rooms");
+}

@@ -1,32 +1,50 @@
-//! Every cut of every READ across every kind of change: no search accepts what no atomic look would have
-//! given.
+//! Every cut of every READ across every kind of change: no search, and no look at a remembered slot, accepts
+//! what no atomic look would have given; and atomic looks see the key's history and nothing else.
 //!
 //! VERIFY C1, C2, C4, C5, B1: lines of a READ in any order, each at a moment of its own.
 
-use longarm_base::Nanos;
+use longarm_base::Place;
 use longarm_memory::{Cut, Journal};
 
+use super::super::resize::Bound;
 use super::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     Version(Csn),
     Absent,
+    Asked,
     Again,
 }
 
-/// Runs a search whose READs are answered by `read`; forks wherever a READ has several outcomes.
-fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -> Vec<(Answer, Cut)> {
+use Answer::{Absent, Again, Asked, Version};
+
+/// How a search can end.
+struct Outcome {
+    answer: Answer,
+    evidence: Cut,
+    /// What a client remembers of a record that it found in its slot: the table and where.
+    slot: Option<(u32, Place)>,
+}
+
+/// Runs a search over the memory of a window; forks wherever a READ has several outcomes.
+fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -> Vec<Outcome> {
     let geometry = bed.published.lock().expect("published").expect("geometry");
     let (search, step) = Search::start(bed.hash(key), &geometry, look);
     let start = Cut { bytes: Vec::new(), since: window.0, until: window.1 };
     let mut open = vec![(search, step, start, 0)];
     let mut answers = Vec::new();
     while let Some((mut search, step, evidence, depth)) = open.pop() {
+        let mut remembered = None;
         let answer = match step {
-            Step::Read(_) if depth > 8 => Answer::Again,
+            Step::Read(_) if depth > 8 => Again,
             Step::Read(place) => {
-                let cuts = bed.memory.cuts(place.offset, place.len as usize, evidence.since, window.1);
+                let cuts = match place.region {
+                    INDEX_REGION => {
+                        bed.memory.cuts(place.offset, place.len as usize, evidence.since, window.1)
+                    }
+                    _ => vec![Cut { bytes: bed.heartbeat().to_vec(), ..evidence.clone() }],
+                };
                 for cut in cuts {
                     let Some(joined) = evidence.then(&cut) else { continue };
                     let mut fork = search.clone();
@@ -35,53 +53,83 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -
                 }
                 continue;
             }
-            Step::Found { csn, .. } => Answer::Version(csn),
-            Step::Entry { entry, csn } if bed.book.is_of(entry, csn, key) => Answer::Version(csn),
+            Step::Found { csn, slot, .. } => {
+                remembered = Some((search.table(&geometry).id, slot));
+                Version(csn)
+            }
+            Step::Entry { entry, csn } if bed.book.is_of(entry, csn, key) => Version(csn),
+            Step::Entry { entry, csn } if !bed.book.is_there(entry, csn) => Again,
             Step::Entry { csn, .. } => {
                 let next = search.not_it(csn, &geometry);
                 open.push((search, next, evidence, depth + 1));
                 continue;
             }
-            Step::Absent => Answer::Absent,
-            Step::Torn | Step::Stale => Answer::Again,
+            Step::Absent => Absent,
+            Step::Ask => Asked,
+            Step::Torn | Step::Stale => Again,
         };
-        answers.push((answer, evidence));
+        answers.push(Outcome { answer, evidence, slot: remembered });
     }
     answers
 }
 
-/// What a search gives whose READs all happen at one moment.
-fn atomic(bed: &Bed<Journal>, key: &[u8], look: Look, moment: usize) -> Answer {
-    let mut answers = explore(bed, key, look, (moment, moment));
-    assert_eq!(answers.len(), 1, "one moment, one outcome");
-    answers.pop().expect("one").0
+/// How a search ends whose READs all happen at one moment.
+fn atomic(bed: &Bed<Journal>, key: &[u8], look: Look, moment: usize) -> Outcome {
+    let mut outcomes = explore(bed, key, look, (moment, moment));
+    assert_eq!(outcomes.len(), 1, "one moment, one outcome");
+    outcomes.pop().expect("one")
 }
 
-/// Checks every outcome of a GET of `key` over the stores that `change` makes.
-fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce()) {
+/// Checks every outcome of a GET of `key` over the stores that `change` makes, which returns what the key is
+/// one after the other, from before it until after it.
+fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
     let from = bed.memory.now();
-    change();
+    let history = change();
     let to = bed.memory.now();
     for look in [Look::Segment, Look::Lines] {
-        let truth: Vec<Answer> = (from..=to).map(|m| atomic(bed, key, look, m)).collect();
-        let settled = truth.first() != Some(&Answer::Again) && truth.last() != Some(&Answer::Again);
-        assert!(settled, "{look:?} {truth:?}");
+        let (mut truth, mut slots) = (Vec::new(), Vec::new());
+        for moment in from..=to {
+            let Outcome { answer, slot, .. } = atomic(bed, key, look, moment);
+            truth.push(answer);
+            slots.extend(slot.filter(|slot| !slots.contains(slot)));
+        }
+        check_history(&truth, &history);
         let outcomes = explore(bed, key, look, (from, to));
         assert!(outcomes.len() > to - from, "the change is seen in parts: {}", outcomes.len());
-        let mut accepted = 0;
-        for (answer, evidence) in outcomes {
-            if answer == Answer::Again {
-                continue;
-            }
-            accepted += 1;
-            let (lo, hi) = evidence.interval();
-            let allowed = &truth[lo - from..=hi - from];
-            assert!(
-                allowed.contains(&answer),
-                "{look:?} accepted {answer:?} between {lo} and {hi}: {allowed:?}"
-            );
+        // The server can always be asked.
+        let accepts = |outcome: &Outcome| !matches!(outcome.answer, Asked | Again);
+        let accepted: Vec<_> = outcomes.into_iter().filter(accepts).collect();
+        assert!(!accepted.is_empty());
+        for Outcome { answer, evidence, .. } in accepted {
+            check_allowed((answer, &evidence), &truth, from);
         }
-        assert!(accepted > 0);
+        for (table, slot) in slots {
+            for cut in bed.memory.cuts(slot.offset, 64, from, to) {
+                let bytes = cut.bytes.first_chunk().expect("64 bytes");
+                if let Some(Step::Found { csn, .. }) = Search::check_slot(table, slot, key, bytes, &bed.sums)
+                {
+                    check_allowed((Version(csn), &cut), &truth, from);
+                }
+            }
+        }
+    }
+}
+
+/// What was accepted, an atomic look in the same interval would have given.
+fn check_allowed((answer, evidence): (Answer, &Cut), truth: &[Answer], from: usize) {
+    let (lo, hi) = evidence.interval();
+    let allowed = &truth[lo - from..=hi - from];
+    assert!(allowed.contains(&answer), "accepted {answer:?} between {lo} and {hi}: {allowed:?}");
+}
+
+/// Looks one after the other go through the history: they begin and end with it, and do not go back.
+fn check_history(truth: &[Answer], history: &[Answer]) {
+    let ends = |of: &[Answer]| (of.first().copied(), of.last().copied());
+    assert_eq!(ends(truth), ends(history), "{truth:?}");
+    let mut left = history;
+    for seen in truth.iter().filter(|seen| **seen != Again) {
+        let at = left.iter().position(|now| now == seen);
+        left = &left[at.unwrap_or_else(|| panic!("{seen:?} in {truth:?}, of {history:?}"))..];
     }
 }
 
@@ -109,27 +157,24 @@ fn each_kind(test: impl Fn(&Bed<Journal>)) {
 
 #[test]
 fn insert() {
-    each_kind(|bed| check(bed, b"k", || _ = bed.put(b"k", b"one")));
+    each_kind(|bed| check(bed, b"k", || vec![Absent, Version(bed.put(b"k", b"one"))]));
 }
 
 #[test]
 fn replace_twice() {
     each_kind(|bed| {
-        bed.put(b"k", b"one");
-        check(bed, b"k", || {
-            bed.put(b"k", b"two");
-            bed.put(b"k", b"three");
-        });
+        let one = bed.put(b"k", b"one");
+        check(bed, b"k", || [one, bed.put(b"k", b"two"), bed.put(b"k", b"three")].map(Version).to_vec());
     });
 }
 
 #[test]
 fn remove_and_insert_again() {
     each_kind(|bed| {
-        bed.put(b"k", b"one");
+        let one = bed.put(b"k", b"one");
         check(bed, b"k", || {
             bed.remove(b"k");
-            bed.put(b"k", b"two");
+            vec![Version(one), Absent, Version(bed.put(b"k", b"two"))]
         });
     });
 }
@@ -139,14 +184,15 @@ fn remove_and_insert_again() {
 fn slot_reused_by_a_twin_and_taken_back() {
     each_kind(|bed| {
         let twin = twin(bed, b"k");
-        bed.put(b"k", b"one");
+        let one = bed.put(b"k", b"one");
         check(bed, b"k", || {
             bed.remove(b"k");
             bed.put(&twin, b"other");
+            vec![Version(one), Absent]
         });
         check(bed, b"k", || {
             bed.remove(&twin);
-            bed.put(b"k", b"two");
+            vec![Absent, Version(bed.put(b"k", b"two"))]
         });
     });
 }
@@ -156,11 +202,8 @@ fn slot_reused_by_a_twin_and_taken_back() {
 fn out_of_place_slots_come_back() {
     let bed = journal_bed(SlotKind::Pointer16, Discipline::OutOfPlace);
     for key in [&b"a"[..], b"b", b"c", b"d"] {
-        bed.put(key, b"0");
-        check(&bed, key, || {
-            bed.put(key, b"1");
-            bed.put(key, b"2");
-        });
+        let zero = bed.put(key, b"0");
+        check(&bed, key, || [zero, bed.put(key, b"1"), bed.put(key, b"2")].map(Version).to_vec());
     }
 }
 
@@ -179,20 +222,77 @@ fn added_group() {
             bed.put(key, b"x");
         }
         let last = &crowd[crowd.len() - 1];
-        check(&bed, last, || _ = bed.put(last, b"y"));
+        check(&bed, last, || vec![Absent, Version(bed.put(last, b"y"))]);
         assert_eq!(bed.check().extended, 1);
     }
+}
+
+/// The slots of a group come back, and another pair takes them (C4).
+#[test]
+fn added_group_of_another_pair() {
+    for (slots, discipline) in KINDS {
+        let bed = journal_bed(slots, discipline);
+        let table = *bed.owner.geometry().live().next().expect("table");
+        let crowd = |home| {
+            let names = (0u32..).map(|i| format!("crowd{i}").into_bytes());
+            let belongs = names.filter(|key| table.home(bed.hash(key)) == home);
+            belongs.take(table.shape.bucket + table.shape.shared + 1).collect::<Vec<_>>()
+        };
+        let (ours, theirs) = (crowd((0, true)), crowd((1, false)));
+        for key in ours.iter().chain(&theirs[1..]) {
+            bed.put(key, b"x");
+        }
+        let last = &ours[ours.len() - 1];
+        let one = one_of(&bed, last);
+        check(&bed, last, || {
+            bed.remove(last);
+            bed.put(&theirs[0], b"y");
+            vec![Version(one), Absent, Version(bed.put(last, b"z"))]
+        });
+    }
+}
+
+/// A pair moves where its records have no slots any more.
+#[test]
+fn move_beside_the_table() {
+    for (slots, discipline) in KINDS {
+        let bed = journal_bed(slots, discipline);
+        let (table, shape) = (bed.owner.newest(), Shape::of(slots));
+        let keys = |pair, count| {
+            let names = (0u32..).map(|i| format!("key{i}").into_bytes());
+            names.filter(|key| table.home(bed.hash(key)).0 == pair).take(count).collect::<Vec<_>>()
+        };
+        // Three pairs become one, which two of them fill.
+        let (keys, others, last) = (keys(0, 26), keys(2, shape.slots_max() - 26), &keys(1, 1)[0]);
+        keys.iter().chain(&others).for_each(|key| _ = bed.put(key, b"one"));
+        let one = bed.put(last, b"one");
+        bed.owner.add_table(5, table.id, Bound::Budget).expect("memory");
+        for first in [&keys[0], &others[0]] {
+            bed.owner.make_room(bed.hash(first)).expect("moves the pair");
+        }
+        check(&bed, last, || {
+            bed.owner.make_room(bed.hash(last)).expect("moves the pair");
+            bed.put(last, b"two");
+            bed.remove(last);
+            vec![Version(one), Asked]
+        });
+        assert_eq!(bed.check().spilled, 1);
+    }
+}
+
+fn one_of(bed: &Bed<Journal>, key: &[u8]) -> Csn {
+    bed.owner.lock(bed.hash(key)).find(key).expect("it is there").record().csn()
 }
 
 /// A pair moves to the next table, and the key is replaced there (C5, I17).
 #[test]
 fn move_and_replace() {
     each_kind(|bed| {
-        bed.put(b"k", b"one");
+        let one = bed.put(b"k", b"one");
         bed.owner.grow().expect("memory");
         check(bed, b"k", || {
-            bed.owner.make_room(bed.hash(b"k"), Nanos(0)).expect("moves the pair");
-            bed.put(b"k", b"two");
+            bed.owner.make_room(bed.hash(b"k")).expect("moves the pair");
+            vec![Version(one), Version(bed.put(b"k", b"two"))]
         });
         assert!(bed.check().moved > 0);
     });
@@ -206,8 +306,8 @@ fn move_and_insert() {
         bed.put(&twin, b"one");
         bed.owner.grow().expect("memory");
         check(bed, b"k", || {
-            bed.owner.make_room(bed.hash(b"k"), Nanos(0)).expect("moves the pair");
-            bed.put(b"k", b"new");
+            bed.owner.make_room(bed.hash(b"k")).expect("moves the pair");
+            vec![Absent, Version(bed.put(b"k", b"new"))]
         });
     });
 }

@@ -50,7 +50,7 @@ fn writers_and_readers_while_the_table_grows() {
             // Relaxed: a flag that publishes nothing else.
             while !stop.load(Ordering::Relaxed) {
                 now += 1;
-                bed.owner.move_some(16, Nanos(now));
+                bed.owner.move_some(16);
                 bed.owner.reclaim(Nanos(now), Nanos(1000));
                 if bed.owner.should_grow() {
                     bed.owner.grow().expect("memory");
@@ -62,8 +62,8 @@ fn writers_and_readers_while_the_table_grows() {
         stop.store(true, Ordering::Relaxed);
         assert!(outcomes.iter().all(Result::is_ok), "a writer failed");
     });
-    while bed.owner.move_some(1000, Nanos(1 << 40)) == Moved::More {}
-    assert_eq!(bed.owner.reclaim(Nanos(1 << 50), Nanos(1)), 0);
+    while bed.owner.move_some(1000) == Moved::More {}
+    assert_eq!(bed.reclaim(1 << 50, 1), 0);
     let report = bed.check();
     assert!(report.items > 15_000 && report.tables == 1, "{report:?}");
     for w in 0..3 {
@@ -92,8 +92,8 @@ fn a_grown_table_stands_in_huge_pages() {
     for n in n..n + 5_000 {
         bed.put(format!("key{n}").as_bytes(), b"0123456789");
     }
-    while bed.owner.move_some(64, Nanos(1)) == Moved::More {}
-    assert_eq!(bed.owner.reclaim(Nanos(1 << 50), Nanos(1)), 0);
+    while bed.owner.move_some(64) == Moved::More {}
+    assert_eq!(bed.reclaim(1 << 50, 1), 0);
     let table = *bed.owner.geometry().live().next().expect("a table");
     assert!(table.bytes() > before.live().next().expect("a table").bytes());
     assert!(table.base.is_multiple_of(BLOCK));
@@ -152,7 +152,7 @@ fn inline_items_keep_their_places_while_tables_grow() {
             if done.is_ok() {
                 return;
             }
-            bed.owner.make_room(hash, Nanos(0)).expect("memory");
+            bed.owner.make_room(hash).expect("memory");
         }
     };
     let entry_of = |i: u64| {
@@ -200,11 +200,11 @@ fn out_of_memory_is_said_and_nothing_is_lost() {
             continue;
         }
         drop(pair);
-        if bed.owner.make_room(hash, Nanos(0)).is_err() {
+        if bed.owner.make_room(hash).is_err() {
             break;
         }
-        while bed.owner.move_some(64, Nanos(0)) == Moved::More {}
-        bed.owner.reclaim(Nanos(10), Nanos(1));
+        while bed.owner.move_some(64) == Moved::More {}
+        bed.reclaim(10, 1);
     }
     assert!(stored.len() > 1000, "{}", stored.len());
     assert_eq!(bed.check().items, stored.len() as u64);
@@ -213,4 +213,43 @@ fn out_of_memory_is_said_and_nothing_is_lost() {
         assert!(bed.remove(key), "deletes go on");
     }
     assert_eq!(bed.check().items, 0);
+}
+
+/// Whoever withdraws a table, or looks after those that are out of use, may be kept from the processor at any
+/// moment, for longer than the quarantine.
+#[test]
+fn a_table_stays_for_its_quarantine_from_when_it_was_withdrawn() {
+    let bed = bed(Journal::new(1 << 20), SlotKind::Inline64, Discipline::InPlace, 1);
+    bed.put(b"k", b"one");
+    bed.owner.grow().expect("memory");
+    assert_eq!(bed.owner.reclaim(Nanos(1_000), Nanos(100)), 0);
+    // A pass begins at 2,000, and stalls; the table is withdrawn meanwhile, at 9,000.
+    while bed.owner.move_some(100) == Moved::More {}
+    let used = bed.owner.budget.used();
+    assert_eq!(bed.owner.reclaim(Nanos(2_000), Nanos(100)), 1);
+    // The next begins at 9,010.
+    for now in [9_010, 9_020, 9_109] {
+        assert_eq!(bed.owner.reclaim(Nanos(now), Nanos(100)), 1, "at {now}");
+    }
+    assert_eq!(bed.owner.reclaim(Nanos(9_110), Nanos(100)), 0);
+    assert!(bed.owner.budget.used() < used);
+}
+
+/// A reader may be so late that the table it knows of is gone. Zeroed memory is not a key that is not there.
+#[test]
+fn a_table_that_was_given_back_is_not_one_that_was_never_used() {
+    for (slots, discipline) in KINDS {
+        let bed = bed(Journal::new(1 << 20), slots, discipline, 1);
+        bed.put(b"k", b"one");
+        let before = bed.owner.geometry();
+        bed.owner.grow().expect("memory");
+        while bed.owner.move_some(100) == Moved::More {}
+        assert_eq!(bed.reclaim(1_000, 0), 0);
+        for look in [Look::Segment, Look::Lines] {
+            let mut step = bed.search(b"k", look, &before);
+            assert_eq!(step, Step::Stale);
+            step = bed.search(b"other", look, &bed.owner.geometry());
+            assert_eq!(step, Step::Absent);
+        }
+    }
 }

@@ -1,5 +1,6 @@
 //! Tests of the hash table: a model twin, every cut of every READ, growth, and the searches' READ counts.
 
+mod crowd;
 mod cuts;
 mod grow;
 mod model;
@@ -8,15 +9,24 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longarm_base::{Csn, Nanos, UnixMillis};
+use longarm_base::{Csn, Nanos, Place, UnixMillis};
 use longarm_memory::{Budget, Hash, HashKey, Journal, OwnedWords, SumKey, Words};
 
+use super::layout::INDEX_REGION;
 use super::*;
+use crate::control::layout::{MAGIC, beat};
 
 /// The entry store's stand-in: what is where. Entries are immutable, so a map is the whole truth.
 #[derive(Default)]
 pub struct Book {
     entries: Mutex<HashMap<u64, (Csn, Vec<u8>)>>,
+}
+
+impl Book {
+    /// Whether the entry there is of this version.
+    fn is_there(&self, entry: EntryRef, csn: Csn) -> bool {
+        self.entries.lock().expect("book").get(&entry.offset).is_some_and(|(have, _)| *have == csn)
+    }
 }
 
 impl Entries for Arc<Book> {
@@ -27,6 +37,10 @@ impl Entries for Arc<Book> {
     fn hash_of(&self, entry: EntryRef, csn: Csn, hash: &HashKey) -> Option<Hash> {
         let entries = self.entries.lock().expect("book");
         entries.get(&entry.offset).filter(|(have, _)| *have == csn).map(|(_, key)| hash.hash(key))
+    }
+    fn key_of(&self, entry: EntryRef, csn: Csn) -> Option<Vec<u8>> {
+        let entries = self.entries.lock().expect("book");
+        entries.get(&entry.offset).filter(|(have, _)| *have == csn).map(|(_, key)| key.clone())
     }
 }
 
@@ -79,14 +93,33 @@ pub const KINDS: [(SlotKind, Discipline); 3] = [
 ];
 
 impl<M: OwnedWords> Bed<M> {
+    /// What was out of use for so long is given back, as a housekeeper does it.
+    pub fn reclaim(&self, now: u64, quarantine: u64) -> usize {
+        (0..3).map(|look| self.owner.reclaim(Nanos(now + look), Nanos(quarantine))).last().expect("looks")
+    }
+
     pub fn hash(&self, key: &[u8]) -> Hash {
         self.owner.hasher().hash(key)
     }
 
-    /// Stores a value and returns its version. Inline where that fits, else as an entry of its own.
-    pub fn put(&self, key: &[u8], value: &[u8]) -> Csn {
+    pub fn next_csn(&self) -> Csn {
         // Relaxed: one thread a bed, or a counter that publishes nothing else.
-        let csn = Csn(self.csn.fetch_add(1, Ordering::Relaxed));
+        Csn(self.csn.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Stores a value and returns its version; beside the table, where the pair takes no more keys.
+    pub fn put(&self, key: &[u8], value: &[u8]) -> Csn {
+        self.put_or(key, value, true).expect("memory for a larger table")
+    }
+
+    /// The same, where such a key is refused.
+    pub fn try_put(&self, key: &[u8], value: &[u8]) -> Result<Csn, NoRoom> {
+        self.put_or(key, value, false)
+    }
+
+    /// Inline where that fits, else as an entry of its own.
+    fn put_or(&self, key: &[u8], value: &[u8], spills: bool) -> Result<Csn, NoRoom> {
+        let csn = self.next_csn();
         let geometry = self.owner.geometry();
         let table = geometry.live().next().expect("table");
         let inline = table.discipline == Discipline::InPlace
@@ -107,9 +140,20 @@ impl<M: OwnedWords> Bed<M> {
             };
             drop(pair);
             if done.is_ok() {
-                return csn;
+                return Ok(csn);
             }
-            self.owner.make_room(hash, Nanos(0)).expect("memory for a larger table");
+            match self.owner.make_room(hash) {
+                Err(NoRoom::Pair) if spills => {
+                    let mut pair = self.owner.lock(hash);
+                    // Out of place even a replacement wants a slot.
+                    if let Some(found) = pair.find(key) {
+                        pair.remove(&found);
+                    }
+                    pair.spill(key, &record);
+                    return Ok(csn);
+                }
+                other => other?,
+            }
         }
         panic!("no room after a hundred growths");
     }
@@ -123,27 +167,58 @@ impl<M: OwnedWords> Bed<M> {
         found.is_some()
     }
 
+    /// Line 0 of the control page.
+    pub fn heartbeat(&self) -> [u8; 64] {
+        let mut line = [0; 64];
+        let epoch = self.owner.geometry().epoch;
+        for (at, word) in [(beat::MAGIC, MAGIC), (beat::EPOCH, epoch)] {
+            line[at as usize..][..8].copy_from_slice(&word.to_le_bytes());
+        }
+        line
+    }
+
+    /// What an atomic READ gives.
+    pub fn read(&self, place: Place) -> Vec<u8> {
+        let mut bytes = vec![0; place.len as usize];
+        match place.region {
+            INDEX_REGION => self.memory.copy_out(place.offset, &mut bytes),
+            _ => bytes.copy_from_slice(&self.heartbeat()),
+        }
+        bytes
+    }
+
     /// A GET with atomic READs; returns the version and the number of READs.
     pub fn get(&self, key: &[u8], look: Look) -> (Option<Csn>, usize) {
         let geometry = self.published.lock().expect("published").expect("a geometry was published");
         let (mut search, mut step) = Search::start(self.hash(key), &geometry, look);
         for reads in 0..100 {
             step = match step {
-                Step::Read(place) => {
-                    let mut bytes = vec![0; place.len as usize];
-                    self.memory.copy_out(place.offset, &mut bytes);
-                    search.feed(key, &bytes, &geometry, &self.sums)
-                }
+                Step::Read(place) => search.feed(key, &self.read(place), &geometry, &self.sums),
                 Step::Found { csn, .. } => return (Some(csn), reads),
                 Step::Entry { entry, csn } if self.book.clone().is_of(entry, csn, key) => {
                     return (Some(csn), reads);
                 }
                 Step::Entry { csn, .. } => search.not_it(csn, &geometry),
                 Step::Absent => return (None, reads),
+                Step::Ask => {
+                    return (
+                        self.owner.lock(self.hash(key)).find(key).map(|found| found.record().csn()),
+                        reads,
+                    );
+                }
                 Step::Torn | Step::Stale => panic!("{step:?} with nobody writing"),
             };
         }
         panic!("a search that does not end");
+    }
+
+    /// How a search that knows this geometry ends, short of looking at entries.
+    pub fn search(&self, key: &[u8], look: Look, geometry: &Geometry) -> Step {
+        let (mut search, mut step) = Search::start(self.hash(key), geometry, look);
+        while let Step::Read(place) = step {
+            step = search.feed(key, &self.read(place), geometry, &self.sums);
+        }
+        step
     }
 
     pub fn check(&self) -> Report {
@@ -155,7 +230,7 @@ impl<M: OwnedWords> Bed<M> {
             Record::Inline { key, .. } => Ok(self.owner.hasher().hash(key)),
         });
         assert_eq!(report.problem_count, 0, "{:#?}", report.problems);
-        assert_eq!(report.items, self.owner.items());
+        assert_eq!(report.items + self.owner.spilled() as u64, self.owner.items());
         report
     }
 }

@@ -4,7 +4,7 @@ use longarm_server::Member;
 use serde_json::json;
 
 use super::InitArgs;
-use crate::cluster::{Cluster, Group, numbers};
+use crate::cluster::{self, Group, numbers};
 use crate::config::units::show_duration;
 use crate::output::{Exit, Failure, Output};
 
@@ -12,7 +12,7 @@ use crate::output::{Exit, Failure, Output};
 pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let nodes = args.nodes.len();
     let count = args.replicas.unwrap_or(if args.groups == 1 { nodes } else { nodes.min(3) });
-    let cluster = Cluster::draw(args.nodes, (args.groups, count), args.times.timing())?;
+    let cluster = cluster::draw(args.nodes, (args.groups, count), args.times.timing())?;
     let idle = cluster.nodes.iter().map(|node| node.node);
     let idle = numbers(idle.filter(|node| cluster.groups_on(*node).next().is_none()));
     if !idle.is_empty() {
@@ -23,7 +23,7 @@ pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     } else if count.is_multiple_of(2) {
         output.warn(&format!("a group of {count} survives no more failures than one of {}", count - 1));
     }
-    cluster.create(&args.file)?;
+    cluster::create(&cluster, &args.file)?;
     let file = args.file.display();
     let used = cluster.nodes.iter().filter(|node| cluster.groups_on(node.node).next().is_some());
     let server = |node: &Member| format!("longarm server --cluster {file} --node {}", node.node);

@@ -7,7 +7,7 @@ use longarm_server::{Changed, Deny, Member, OrderError};
 use serde_json::json;
 
 use super::{AddNodeArgs, RemoveNodeArgs, order};
-use crate::cluster::{Cluster, numbers};
+use crate::cluster::{self, Cluster, numbers};
 use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
@@ -17,11 +17,11 @@ const ELECTIONS: u64 = 8;
 /// Writes the node into the file, and has the group take it, which waits for it to be started.
 pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let (file, member) = (&args.file, &args.node);
-    let before = Cluster::read(file)?;
+    let before = cluster::read(file)?;
     let at = order::chosen(&before, file, args.group)?;
     let after = with(&before, at, member).map_err(|text| Failure::new(Exit::Usage, text))?;
     if after != before {
-        after.replace(file)?;
+        cluster::replace(&after, file)?;
         output.note(&format!(
             "wrote node {node} into {shown}: copy it to its machine, and start it there:\n  \
              longarm server --cluster {shown} --node {node} --join",
@@ -50,7 +50,7 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
 /// Has the group do without the node, and takes it out of the file.
 pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let (file, node) = (&args.file, NodeId(args.node));
-    let before = Cluster::read(file)?;
+    let before = cluster::read(file)?;
     let at = order::chosen(&before, file, args.group)?;
     if !before.groups[at].replicas.contains(&node) {
         let text = format!("node {node} has no replica of that group of {}", file.display());
@@ -62,13 +62,13 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
         Ok(changed) => changed,
         // It was removed before, and the file was not written.
         Err(OrderError::Denied(_, Deny::Stranger)) => {
-            without(&before, at, node).replace(file)?;
+            cluster::replace(&without(&before, at, node), file)?;
             output.line(&format!("node {node} was no replica any more; {} says so now", file.display()))?;
             return Ok(Exit::Ok);
         }
         Err(error) => return Err(order::failure(&error)),
     };
-    without(&before, at, node).replace(file)?;
+    cluster::replace(&without(&before, at, node), file)?;
     say((file, at), &changed, output)
 }
 
@@ -131,7 +131,7 @@ mod tests {
     fn three() -> Cluster {
         let nodes =
             ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_member(text).expect("one"));
-        Cluster::draw(nodes.to_vec(), (1, 3), Times::usual().timing()).expect("a cluster")
+        cluster::draw(nodes.to_vec(), (1, 3), Times::usual().timing()).expect("a cluster")
     }
 
     #[test]

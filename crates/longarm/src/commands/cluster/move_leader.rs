@@ -5,13 +5,13 @@ use longarm_server::{OrderError, Stay};
 use serde_json::json;
 
 use super::{MoveLeaderArgs, order};
-use crate::cluster::{Cluster, numbers};
+use crate::cluster::{self, numbers};
 use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
 /// Asks, and says what came of it.
 pub fn run(args: &MoveLeaderArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    let cluster = Cluster::read(&args.file)?;
+    let cluster = cluster::read(&args.file)?;
     let (to, file) = (NodeId(args.to), args.file.display());
     let at = order::chosen(&cluster, &args.file, args.group)?;
     let replicas = &cluster.groups[at].replicas;

@@ -12,7 +12,7 @@ use longarm_wire::is_elsewhere;
 use serde_json::{Value, json};
 
 use super::StatusArgs;
-use crate::cluster::{Cluster, Group};
+use crate::cluster::{self, Cluster, Group};
 use crate::commands::connect;
 use crate::config::Config;
 use crate::human;
@@ -31,7 +31,7 @@ enum Said {
 
 /// Shows each replica of each group.
 pub fn run(args: &StatusArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    let cluster = Cluster::read(&args.file)?;
+    let cluster = cluster::read(&args.file)?;
     let looked = look_at_all(&cluster, config)?;
     show(&looked, output)?;
     let several = looked.len() > 1;
@@ -41,7 +41,29 @@ pub fn run(args: &StatusArgs, config: &Config, output: &mut Output) -> Result<Ex
         output.note(&format!("{which}{}", nobody(&args.file, &looked.said)));
         exit = Exit::CannotConnect;
     }
+    for (number, row) in looked
+        .iter()
+        .enumerate()
+        .flat_map(|(at, looked)| looked.rows().into_iter().map(move |row| (at + 1, row)))
+    {
+        if row["role"] == "not added" {
+            output.note(&not_added(&args.file, &row, several.then_some(number)));
+        }
+    }
     Ok(exit)
+}
+
+/// A change that was begun, or ended here in doubt, and its way on and back.
+fn not_added(file: &Path, row: &Value, group: Option<usize>) -> String {
+    let (file, node) = (file.display(), &row["node"]);
+    let group = group.map_or_else(String::new, |number| format!(" --group {number}"));
+    format!(
+        "node {node} is no replica{of}, though {file} names it: the group was not changed, or not yet; \
+         `longarm cluster add-node {file} {node}={address}{group}` goes on, \
+         `longarm cluster remove-node {file} {node}{group}` takes it out",
+        of = if group.is_empty() { "" } else { " of that group" },
+        address = row["address"].as_str().unwrap_or("?")
+    )
 }
 
 /// A group, and what its replicas said.
@@ -161,6 +183,7 @@ impl Looked<'_> {
     /// One object a replica, in the order of the nodes.
     fn rows(&self) -> Vec<Value> {
         let followers = self.leader().and_then(|(_, stats)| stats["followers"].as_array());
+        let members = self.leader().and_then(|(_, stats)| stats["members"].as_array());
         let row = |(member, said): (&Member, &Said)| {
             let mut row = json!({ "node": member.node.0, "address": member.address.to_string() });
             match said {
@@ -179,6 +202,10 @@ impl Looked<'_> {
                     row["role"] = "unreachable".into();
                     row["why"] = why.clone().into();
                 }
+            }
+            if members.is_some_and(|members| members.iter().all(|one| *one != member.node.0)) {
+                // The file names it, and the group does not have it.
+                row["role"] = "not added".into();
             }
             if let Some(followers) = followers {
                 // One that the leader does not know of is not attached, so not in sync.
@@ -209,7 +236,8 @@ fn table(groups: &[Vec<Value>]) -> String {
         let text = |value: &Value| value.as_str().unwrap_or("?").to_string();
         let count = |value: &Value| value.as_u64().map_or("?".into(), human::count);
         let role = match &row["why"] {
-            Value::String(why) => format!("not reachable: {why}"),
+            Value::String(why) if row["role"] == "unreachable" => format!("not reachable: {why}"),
+            Value::String(why) => format!("{}; not reachable: {why}", text(&row["role"])),
             _ => text(&row["role"]),
         };
         lines.push([
@@ -285,6 +313,23 @@ node  address    term  in sync  lag  lease left  role
 3     tcp://c:3  -     no       -    -           not reachable: nobody listens
 ";
         assert_eq!(table(&[rows]), expected);
+    }
+
+    #[test]
+    fn a_node_that_the_group_does_not_have_is_no_replica() {
+        let group = group(7);
+        for third in [Said::Nothing("nobody listens".into()), Said::Follows(None)] {
+            let stats = json!({ "term": "7.2", "members": [1, 2],
+                "followers": [{ "node": 1, "synced": true, "lag": 12 }] });
+            let looked = looked(&group, [Said::Leads(stats), Said::Follows(None), third]);
+            let rows = looked.rows();
+            let roles: Vec<_> = rows.iter().map(|row| row["role"].as_str().expect("a role")).collect();
+            assert_eq!(roles, ["follower", "leader", "not added"]);
+            assert_eq!(looked.standing().in_sync, [NodeId(1), NodeId(2)]);
+            let note = not_added(Path::new("g.toml"), &rows[2], Some(2));
+            assert!(note.contains("add-node g.toml 3=tcp://c:3 --group 2` goes on"), "{note}");
+            assert!(note.contains("remove-node g.toml 3 --group 2` takes it out"), "{note}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use longarm_fabric::Address;
 use longarm_server::{FileVault, GroupOptions, Member};
 
 use super::Args;
-use crate::cluster::{Cluster, Group};
+use crate::cluster::{self, Cluster, Group};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure, Output};
 
@@ -36,7 +36,7 @@ impl Node {
             return Err(wrong(format!("{given} is of a cluster's node, and no cluster is named"))
                 .hint("name its file with --cluster FILE, and no --address"));
         };
-        let cluster = Cluster::read(path)?;
+        let cluster = cluster::read(path)?;
         let file = path.display();
         let Some(number) = args.node else {
             let text = format!("the cluster of {file} has nodes {}: which is this one?", cluster.numbers());

@@ -187,7 +187,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     tell(&mut machine, ms(500), Event::Promised(mine));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
     tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
-    let report = Report { sync: term(1, LEADER), reclaimed: 0, streams: Vec::new() };
+    let report = Report { sync: term(1, LEADER), reclaimed: 0, unix: 0, streams: Vec::new() };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report })),
         [Action::Ask(OTHER, Ask::Stand { term: mine })]
@@ -205,7 +205,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
 #[test]
 fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     let (mine, sync) = (term(2, NodeId(0)), term(1, LEADER));
-    let report = |reclaimed| Report { sync, reclaimed, streams: Vec::new() };
+    let report = |reclaimed| Report { sync, reclaimed, unix: 0, streams: Vec::new() };
     for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
         let four = (NodeId(0), members(&[0, 1, 2, 3]));
         let mut machine = Machine::new(four, TIMING, sync, Some(sync), 7, ms(0));
@@ -238,7 +238,7 @@ fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
     tell(
         &mut machine,
         ms(501),
-        Event::Surveyed(Report { sync: term(1, OTHER), reclaimed: 0, streams: Vec::new() }),
+        Event::Surveyed(Report { sync: term(1, OTHER), reclaimed: 0, unix: 0, streams: Vec::new() }),
     );
     let stand = Event::Asked(LEADER, Ask::Stand { term: asker });
     assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, NodeId(0)))]);
@@ -268,7 +268,7 @@ fn one_that_is_overwritten_reports_what_it_held() {
         tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again, members: three() }));
         tell(&mut machine, ms(500), Event::Promised(again));
         assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-        let report = Report { sync: old, reclaimed: 0, streams: Vec::new() };
+        let report = Report { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
         let answer = Action::Answer(LEADER, Answer::Report { term: again, report: report.clone() });
         assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(report)), [answer]);
     }
@@ -303,7 +303,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
-    let report = Report { sync: old, reclaimed: 0, streams: Vec::new() };
+    let report = Report { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
     tell(&mut machine, ms(501), Event::Surveyed(report.clone()));
     let todo = tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report }));
     let [Action::Install(start)] = &todo[..] else { panic!("{todo:?}") };

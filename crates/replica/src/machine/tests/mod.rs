@@ -1,7 +1,8 @@
 //! The machine alone, event by event (`table.rs`), what was found in it (`found.rs`), one that rests
-//! (`rest.rs`), another set of replicas (`change.rs`), and groups of machines in a world that is against them
-//! (`twin.rs`).
+//! (`rest.rs`), one whose disk says nothing (`blank.rs`), another set of replicas (`change.rs`), and groups
+//! of machines in a world that is against them (`twin.rs`).
 
+mod blank;
 mod change;
 mod found;
 mod rest;

@@ -1,7 +1,7 @@
 //! A replica that lets another stand first.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::Ask;
+use longarm_wire::{Answer, Ask};
 
 use super::members;
 use crate::page::Beat;
@@ -18,23 +18,36 @@ const TIMING: Timing = Timing {
 fn it_stands_later_and_does_all_else_at_once() {
     let who = (NodeId(0), members(&[0, 1, 2]));
     let ms = Nanos::from_millis;
-    let mut machine =
-        Machine::new(who, TIMING, Term::ZERO, Some(Term::ZERO), 7, ms(0)).resting_until(ms(140));
+    let mut machine = Machine::new(who, TIMING, Term::ZERO, None, 7, ms(0)).blank(5, ms(140));
+    let known = |round| Answer::Known {
+        life: 5,
+        round,
+        promised: Term::ZERO,
+        own: 6,
+        founders: vec![],
+        members: members(&[0, 1, 2]),
+    };
+    let mut first = Vec::new();
+    machine.handle(Event::Tick(Beat::default()), ms(0), &mut first);
+    for (round, node) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
+        machine.handle(Event::Answered(NodeId(node), known(round)), ms(1), &mut first);
+    }
     let tick = |machine: &mut Machine, at| {
         let mut todo = Vec::new();
         machine.handle(Event::Tick(Beat::default()), at, &mut todo);
         (machine.kind(), todo.len())
     };
     // It suspects that nobody leads, and says nothing of it.
-    assert_eq!(tick(&mut machine, ms(139)), (RoleKind::Follower, 0));
+    assert_eq!(tick(&mut machine, ms(140)), (RoleKind::Follower, 0));
     let mut resting = machine.clone();
-    assert_eq!(tick(&mut machine, ms(140)), (RoleKind::Canvassing, 2), "it asks the two others");
+    let latest = ms(142) + TIMING.suspect;
+    assert_eq!(tick(&mut machine, latest), (RoleKind::Canvassing, 2), "it asks the two others");
 
     let term = Term::new(1, NodeId(1));
     let mut todo = Vec::new();
     resting.handle(
         Event::Asked(NodeId(1), Ask::Promise { term, members: members(&[0, 1, 2]) }),
-        ms(139),
+        ms(140),
         &mut todo,
     );
     assert_eq!(todo, [Action::Promise(term)], "another is promised what it asks for");

@@ -70,7 +70,7 @@ fn asked(ask: Ask) -> Event {
 }
 
 fn report(sync: Term) -> Report {
-    Report { sync, reclaimed: 0, streams: vec![Extent { floor: 0, len: 8 }] }
+    Report { sync, reclaimed: 0, unix: 0, streams: vec![Extent { floor: 0, len: 8 }] }
 }
 
 /// Each state: its name, how it comes about, and what of it is waited for before anything else is heard.

@@ -24,6 +24,8 @@ struct Rules {
     serve_synced: bool,
     /// A promise survives the loss of memory (L2).
     persist_promise: bool,
+    /// One whose disk says nothing asks all others what they promised (L2).
+    blank_asks: bool,
     /// Off is right: who lost its memory reports that it holds the start set of term zero (L2).
     amnesiac_votes: bool,
     /// No WRITE of an older term lands after the promise (L6, L7).
@@ -67,6 +69,7 @@ const ALL: Rules = Rules {
     sync_gate: true,
     serve_synced: true,
     persist_promise: true,
+    blank_asks: true,
     amnesiac_votes: false,
     fence: true,
     promise_kept: true,
@@ -159,6 +162,11 @@ fn a_world_that_serves_before_a_majority_is_synced_is_found_out() {
 #[test]
 fn a_world_that_forgets_promises_is_found_out() {
     is_found_out(|rules| rules.persist_promise = false, &["Complete", "OldLeasesOver", "OneLeader"]);
+}
+
+#[test]
+fn a_world_whose_replicas_without_a_disk_do_not_ask_is_found_out() {
+    is_found_out(|rules| rules.blank_asks = false, &["Complete", "OldLeasesOver", "OneLeader"]);
 }
 
 #[test]

@@ -6,14 +6,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longarm_base::RegionId;
 use longarm_fabric::sim::{Landing, Sim, Weather};
 use longarm_fabric::tcp::Tcp;
-use longarm_fabric::{Address, ListenOptions, Listener, Login, Op, Ticket, Transport};
+use longarm_fabric::{Address, ListenOptions, Listener, Login, Member, Op, Ticket, Transport};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page::{BYTES as PAGE_BYTES, FLOORS};
 
-use super::super::options::Member;
 use super::super::talk::{Bulk, Way};
 use super::super::vault::{FileVault, Vault};
 use super::*;
+
+mod entering;
 
 const ARENA_BYTES: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(20);
@@ -46,32 +47,37 @@ struct House<T: Transport> {
     group: u64,
 }
 
+/// The door of node 1.
+fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>)) -> Inbound<Q> {
+    let address = Address::Sim("house".into());
+    let member = |node| Member { node: NodeId(node), address: address.clone() };
+    let dir = tempfile::tempdir().expect("a directory");
+    let vault: Arc<dyn Vault> = Arc::new(FileVault::open(dir.path()).expect("a vault"));
+    let ms = Nanos::from_millis;
+    let options = GroupOptions {
+        id: 7,
+        node: NodeId(1),
+        members: vec![member(1), member(2), member(3)],
+        timing: longarm_replica::Timing {
+            heartbeat: ms(5),
+            suspect: ms(40),
+            promise: ms(50),
+            election: ms(500),
+        },
+        joins: false,
+        first: None,
+        sum_key: 1,
+        hash_key: 2,
+        vault,
+    };
+    Inbound::new(options, memory, Channel::new().expect("a channel"), Arc::new(|_| {}))
+}
+
 impl<T: Transport> House<T> {
     fn new(address: Address) -> House<T> {
-        let member = |node| Member { node: NodeId(node), address: address.clone() };
-        let dir = tempfile::tempdir().expect("a directory");
-        let vault: Arc<dyn Vault> = Arc::new(FileVault::open(dir.path()).expect("a vault"));
-        let ms = Nanos::from_millis;
-        let options = GroupOptions {
-            id: 7,
-            node: NodeId(1),
-            members: vec![member(1), member(2), member(3)],
-            timing: longarm_replica::Timing {
-                heartbeat: ms(5),
-                suspect: ms(40),
-                promise: ms(50),
-                election: ms(500),
-            },
-            joins: false,
-            first: None,
-            sum_key: 1,
-            hash_key: 2,
-            vault,
-        };
         let (arena, page) = (region(ARENA_BYTES), region(PAGE_BYTES));
-        let channel = Channel::new().expect("a channel");
-        let group = options.id;
-        let inbound = Inbound::new(options, (arena.clone(), page.clone()), channel, Arc::new(|_| {}));
+        let inbound = inbound_of((arena.clone(), page.clone()));
+        let group = inbound.group();
         House { inbound, arena, page, address, group }
     }
 
@@ -93,6 +99,7 @@ impl<T: Transport> House<T> {
             me: node,
             address: self.address.clone(),
             login: Login::None,
+            own: (Nanos::from_millis(50), u64::from(node.0)),
             timeout: SOON,
         }
     }
@@ -224,6 +231,95 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
             .collect();
         drop(stop);
         assert_eq!(landed, [true; 4]);
+    });
+}
+
+/// Others at a house over tcp whose first term is open.
+fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> Way<Tcp>, Term)) {
+    let listener =
+        Tcp::new().listen(&"tcp://127.0.0.1:0".parse().expect("an address"), ListenOptions::default());
+    let listener = listener.expect("listen");
+    let house = House::<Tcp>::new(listener.address());
+    let (transport, stop) = (Arc::new(Tcp::new()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| house.host(listener, &stop));
+        let _stop = Stop(&stop);
+        let term = Term::new(1, NodeId(2));
+        house.inbound.fence(term).expect("nobody is there yet");
+        of(&house, &|node| house.way(&transport, node), term);
+    });
+}
+
+/// A WRITE of before could land over what is pushed anew.
+#[test]
+fn a_leader_that_begins_anew_has_no_older_writers() {
+    visits(|house, way, term| {
+        let mut older = way(term.node()).memory(term, 0).expect("its term is open");
+        house.inbound.clear().expect("ended");
+        let younger = way(term.node()).memory(term, 0).expect("its term is open");
+        let until = now() + Nanos(SOON.as_nanos() as u64);
+        let mut done = Completions::new(16);
+        let mut i = 0;
+        while older.state().is_ok() && now() < until && i < 64 {
+            i += u64::from(send(&mut older, 1, i + 1).is_ok());
+            older.ring();
+            older.poll(&mut done);
+            done.clear();
+            sleep(Duration::from_millis(1));
+        }
+        assert!(older.state().is_err(), "it writes on");
+        assert!(younger.state().is_ok());
+    });
+}
+
+#[test]
+fn others_whose_leases_last_longer_are_not_let_in() {
+    visits(|_, way, term| {
+        let other = |promise| Way { own: (promise, 2), ..way(term.node()) };
+        for promise in [Nanos::from_millis(49), Nanos::from_millis(500)] {
+            let refused = other(promise).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
+            let both = [format!("last {} us", promise.0 / 1000), "last 50000 us".into()];
+            assert!(both.iter().all(|one| refused.contains(one)), "{refused}");
+            assert!(other(promise).talk().is_err());
+        }
+        other(Nanos::from_millis(50)).memory(term, 0).expect("its term is open");
+        // What an operator knows of it is of no meaning.
+        let operator = Way { own: (Nanos(0), 0), ..way(NodeId(1)) };
+        operator.talk_for(Purpose::Operate).expect("he is let in");
+    });
+}
+
+/// A machine was copied, and both are started: they have one name, one disk, and stand for the same terms.
+#[test]
+fn of_two_processes_with_one_name_one_has_the_term() {
+    visits(|house, way, term| {
+        let node = term.node();
+        assert!(house.inbound.is_owner(term, (node, 5)));
+        assert!(!house.inbound.is_owner(term, (node, 6)), "the other one");
+        let of = |life| Way { own: (Nanos::from_millis(50), life), ..way(node) };
+        of(5).memory(term, 0).expect("its term is open");
+        let refused = of(6).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
+        assert!(refused.contains("two processes say that they are node 2"), "{refused}");
+        let next = term.next_of(node).expect("a term");
+        assert!(house.inbound.is_owner(next, (node, 6)), "it was started anew, and stood again");
+        assert!(
+            house.inbound.is_owner(term, (node, 5)),
+            "of an older term the machine says what is to be said"
+        );
+    });
+}
+
+#[test]
+fn talks_that_the_replica_has_taken_over_count() {
+    visits(|house, way, _| {
+        let mut talks = Vec::new();
+        for _ in 0..TALKS_MAX {
+            talks.push(way(NodeId(2)).talk().expect("there is room"));
+            house.inbound.new_talks(talks.len() - 1);
+        }
+        assert!(way(NodeId(2)).talk().is_err(), "no room for one more");
+        house.inbound.new_talks(0);
+        way(NodeId(2)).talk().expect("there is room again");
     });
 }
 

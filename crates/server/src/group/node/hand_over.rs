@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Address, QueuePair, Transport};
-use longarm_host::observe::{Event as Seen, observe};
+use longarm_host::observe::{Event as Seen, Step, observe, reach};
 use longarm_host::{now, sleep};
 use longarm_replica::{Event, RoleKind, Wish};
 use longarm_wire::{Deny, Members, Order, Reply, Stay};
@@ -152,6 +152,7 @@ impl<T: Transport> Node<T> {
         let hand_over = self.hand_over.get_or_insert_with(begun);
         (hand_over.to, hand_over.until) = (to, until);
         *led.reign.parting.lock() = Parting::WindsDown(None);
+        reach(Step::Draining);
         self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
     }
 

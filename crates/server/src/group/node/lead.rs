@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::{Nanos, Term};
+use longarm_base::{Nanos, Term, UnixMillis};
 use longarm_fabric::{Channel, Transport};
-use longarm_host::observe::{Event as Seen, observe};
+use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
 use longarm_host::{Pause, Thread, now, sleep};
 use longarm_memory::{Mapped, OwnedWords, Words};
 use longarm_replica::page;
@@ -67,7 +67,8 @@ impl<T: Transport> Node<T> {
             .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
         let ahead = self.ahead.take(&self.sums, (start.base, &cuts));
-        let shared = self.new_shared(start.term, ahead).map_err(|error| error.to_string())?;
+        let shared = self.new_shared((start.term, start.unix), ahead).map_err(|error| error.to_string())?;
+        reach(Now::Restored);
         self.start_reign((start, tail), Arc::new(shared)).map_err(|error| error.to_string())
     }
 
@@ -78,10 +79,19 @@ impl<T: Transport> Node<T> {
     }
 
     /// The server of a term, over the start set.
-    fn new_shared(&self, term: Term, ahead: Option<Ahead<Mapped>>) -> Result<Shared, StartError> {
+    fn new_shared(
+        &self,
+        (term, told): (Term, u64),
+        ahead: Option<Ahead<Mapped>>,
+    ) -> Result<Shared, StartError> {
         let keys = (self.group_options.sum_key, self.group_options.hash_key);
         let items = self.page.memory().load(page::ITEMS);
-        let shared = Shared::of_term(self.term_options(), self.lent.clone(), keys, (term, items), ahead)?;
+        // What was told gone before has gone by the calendar of a leader whose lease a majority renewed: at
+        // most a promise after the highest that any majority was told.
+        let promise = self.group_options.timing.promise.0.div_ceil(1_000_000);
+        let least = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
+        let of_term = (term, items, least);
+        let shared = Shared::of_term(self.term_options(), self.lent.clone(), keys, of_term, ahead)?;
         shared.replica.set(self.told.clone()).expect("a term's server begins once");
         Ok(shared)
     }
@@ -96,7 +106,7 @@ impl<T: Transport> Node<T> {
         let releases = Arc::new(Releases::default());
         let mut staff = Staff::new(shared.clone());
         let (mut doors, mut desks) = (Vec::new(), Vec::new());
-        let memory = shared.engine.store.memory().clone();
+        let memory = (shared.engine.store.memory().clone(), shared.engine.store.sums().clone());
         for stream in 0..streams - 1 {
             let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
             let desk = Arc::new(Desk::new(channel.clone(), shared.pulses[stream].clone()));
@@ -172,6 +182,10 @@ impl<T: Transport> Node<T> {
         observe(|| Seen::SteppedDown { term: led.reign.term });
         // Clients may read this memory until their leases are over (M8).
         let now = now();
+        // As followers are told: who reads here goes by a calendar that is at most a promise later.
+        let ended = if now < lease { Nanos(0) } else { self.group_options.timing.promise };
+        let unix = led.serving.shared.moment().unix.0.saturating_sub(ended.0 / 1_000_000);
+        self.page.memory().store(page::UNIX, unix);
         if for_another && now < lease {
             sleep(Duration::from_nanos(lease.since(now).0));
         }

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use longarm_base::{NodeId, Term};
-use longarm_fabric::{Address, Transport};
+use longarm_fabric::{Address, Member, Transport};
 use longarm_host::Thread;
-use longarm_host::observe::{Event as Seen, observe};
+use longarm_host::observe::{Event as Seen, Step, observe, reach};
 use longarm_replica::{Event, Machine};
 use longarm_wire::{MemberAt, Members};
 
@@ -26,8 +26,7 @@ pub(super) struct Colleague<Q> {
 
 /// Those that the group begins with, as its options have them; nobody for one that is to be added.
 pub(super) fn founders(options: &GroupOptions) -> Members {
-    let member =
-        |member: &crate::group::Member| MemberAt { node: member.node, address: member.address.to_string() };
+    let member = |member: &Member| MemberAt { node: member.node, address: member.address.to_string() };
     let list = if options.joins { Vec::new() } else { options.members.iter().map(member).collect() };
     Members { term: Term::ZERO, changed: false, list }
 }
@@ -42,6 +41,7 @@ impl<T: Transport> Node<T> {
     /// A set of replicas goes to disk, beside what was promised.
     pub(super) fn keep(&mut self, members: Members) -> Event {
         let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
+        reach(Step::Keeping);
         match self.group_options.vault.store(&promise) {
             Ok(()) => {
                 let members = &promise.members;
@@ -70,6 +70,7 @@ impl<T: Transport> Node<T> {
             me: self.group().me(),
             address: self.address_of(node)?,
             login: self.options.login.clone(),
+            own: (self.group_options.timing.promise, self.life),
             timeout: std::time::Duration::from_nanos(self.group_options.timing.election.0.max(50_000_000)),
         })
     }

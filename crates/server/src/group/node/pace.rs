@@ -10,10 +10,12 @@ const EVERY: Nanos = Nanos::from_millis(5);
 const MISSED: Nanos = Nanos::from_millis(20);
 /// Bytes that it looks at in a second, about: half a hundredth of a core's time.
 const RATE: u64 = 3 << 20;
-/// So many times that while little is written.
-const HURRY: u64 = 32;
-/// Little are so many entries a second: to keep up with them takes a hundredth of a core's time.
-const LITTLE: u64 = 16_000;
+/// So many times that while little is written. Twelve thousand values of ten kilobytes a second are not to
+/// outrun it: what it did not look at is left to the next leader, while nobody is served.
+const HURRY: u64 = 128;
+/// Little are so many entries a second, what is moved included: to keep up with short ones takes a hundredth
+/// of a core's time.
+const LITTLE: u64 = 32_000;
 /// How much is written is found out over this time: floors arrive in bursts, and so does what is moved.
 const WINDOW: Nanos = Nanos::from_millis(100);
 
@@ -77,10 +79,10 @@ mod tests {
         let mut looks = |times, each| looks(&mut pace, &mut written, times, each);
         let (slow, fast) = (RATE / 100, HURRY * RATE / 100);
         assert_eq!(looks(100, 3_000), 100 * slow);
-        assert_eq!(looks(10, 160), 9 * slow + fast, "a window ends with its last look");
+        assert_eq!(looks(10, 320), 9 * slow + fast, "a window ends with its last look");
         // Much at a time is not much.
-        assert_eq!(looks(1, 1_600) + looks(9, 0), 10 * fast);
-        assert_eq!(looks(10, 161), 9 * fast + slow);
+        assert_eq!(looks(1, 3_200) + looks(9, 0), 10 * fast);
+        assert_eq!(looks(10, 321), 9 * fast + slow);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use longarm_base::{Nanos, NodeId};
 use longarm_client::Address;
 use longarm_server::{Member, Timing};
 
-use crate::cluster::Cluster;
+use crate::cluster;
 use crate::output::Failure;
 
 /// Nothing fails here but the machine's patience: clients, replicas and whatever else runs share its cores,
@@ -29,6 +29,6 @@ pub fn arguments(members: &[Address], directory: &Path) -> Result<Vec<Vec<String
     };
     let arguments = members.iter().map(words).collect();
     let one = (1, members.len());
-    Cluster::draw(members, one, TIMING)?.create(&file)?;
+    cluster::create(&cluster::draw(members, one, TIMING)?, &file)?;
     Ok(arguments)
 }

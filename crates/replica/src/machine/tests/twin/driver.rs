@@ -219,7 +219,7 @@ impl World {
         let sync = node.machine.sync().unwrap_or_default();
         let extent = |stream| Extent { floor: 0, len: node.memory.len(sync, stream) };
         let streams = if sync == Term::ZERO { 0 } else { STREAMS };
-        Report { sync, reclaimed: 0, streams: (0..streams).map(extent).collect() }
+        Report { sync, reclaimed: 0, unix: 0, streams: (0..streams).map(extent).collect() }
     }
 
     fn answer(&mut self, node: usize, to: NodeId, answer: Answer) {
@@ -414,7 +414,7 @@ impl World {
             Answer::Report { term, report } if !self.rules.base_only => {
                 let sync = self.nodes[node].machine.sync().unwrap_or_default();
                 let streams = if sync == report.sync { report.streams } else { Vec::new() };
-                Answer::Report { term, report: Report { sync, reclaimed: 0, streams } }
+                Answer::Report { term, report: Report { sync, reclaimed: 0, unix: 0, streams } }
             }
             other => other,
         }

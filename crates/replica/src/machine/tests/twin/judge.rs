@@ -58,6 +58,11 @@ impl Judge {
         }
     }
 
+    /// Its disk is gone, and with it what it promised.
+    pub fn forgot(&mut self, node: NodeId) {
+        self.promised.remove(&node);
+    }
+
     pub fn installed(&mut self, term: Term, start: Lens) {
         if self.starts.insert(term, start).is_some() {
             self.wrong(format!("OneLeader: {term} was installed twice"));

@@ -94,6 +94,15 @@ pub enum Event {
     Restart { node: usize, memory: bool },
 }
 
+/// What a crash takes besides what was under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Loses {
+    Nothing,
+    Memory,
+    /// And memory.
+    Disk,
+}
+
 /// What is kept on disk.
 #[derive(Clone, Debug)]
 pub enum Saved {
@@ -117,6 +126,8 @@ pub struct Node {
     pub disk: Term,
     /// The replicas of the group, on disk.
     pub kept: Members,
+    /// Those that its options name.
+    first: Members,
     pub memory: Memory,
     /// It was lost in a crash, and is not back yet.
     pub lost: bool,
@@ -146,6 +157,8 @@ pub struct World {
     pub calm: bool,
     /// Operators want other replicas, too.
     pub changes: bool,
+    /// Crashes take disks, too.
+    disks_fail: bool,
     /// How long parts of a copy may take.
     pub slow: u64,
     /// Longest time between two faults.
@@ -186,6 +199,7 @@ impl World {
             judge,
             calm: false,
             changes,
+            disks_fail: seed % 8 == 2,
             slow,
             fault_most: 0,
             trace: None,
@@ -375,8 +389,9 @@ impl World {
                 self.after(long, Event::Resume(victim));
                 self.note(|| format!("{victim} is paused"));
             }
-            75..85 => self.crash(victim, true),
-            _ => self.crash(victim, false),
+            75..85 => self.crash(victim, Loses::Nothing),
+            _ if self.disks_fail && self.dice.hundred(50) => self.crash(victim, Loses::Disk),
+            _ => self.crash(victim, Loses::Memory),
         }
     }
 
@@ -387,12 +402,13 @@ impl World {
     }
 
     /// At most a minority is without memory at any time, of any set of replicas that somebody knows of.
-    fn crash(&mut self, node: usize, memory: bool) {
-        let memory = memory || !self.bears(node);
+    fn crash(&mut self, node: usize, loses: Loses) {
+        let loses = if self.bears(node) { loses } else { Loses::Nothing };
+        let memory = loses == Loses::Nothing;
         if !self.nodes[node].up || self.nodes[node].machine.sync().is_none() && memory {
             return;
         }
-        self.note(|| format!("{node} crashes, memory stays: {memory}"));
+        self.note(|| format!("{node} crashes, and loses: {loses:?}"));
         let delay = self.dice.within(MS, 300 * MS);
         self.after(delay, Event::Restart { node, memory });
         let seed = self.dice.next();
@@ -408,6 +424,10 @@ impl World {
             (node.page, node.released) = (Beat::default(), Term::ZERO);
             if !self.rules.persist_promise {
                 node.disk = Term::ZERO;
+            }
+            if loses == Loses::Disk {
+                (node.disk, node.kept) = (Term::ZERO, node.first.clone());
+                self.judge.forgot(node.machine.group().me());
             }
             // So that it is counted as one without memory from now on.
             let who = (node.machine.group().me(), node.kept.clone());
@@ -426,6 +446,10 @@ impl World {
         let who = (starts.machine.group().me(), starts.kept.clone());
         starts.machine = Machine::new(who, timing, starts.disk, held, seed, now);
         starts.machine.mixed = mixed;
+        let asks = self.rules.blank_asks && self.rules.persist_promise;
+        if starts.disk == Term::ZERO && held.is_none() && asks {
+            starts.machine = starts.machine.clone().blank(seed, Nanos(0));
+        }
         starts.up = true;
         self.check_promise(node, self.nodes[node].machine.promised());
     }
@@ -502,8 +526,9 @@ fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node 
     };
     let clock = Clock { offset: dice.within(100_000 * MS, 200_000 * MS), ppm };
     let who = (me, kept.clone());
-    let held = founder.then_some(Term::ZERO);
-    let machine = Machine::new(who, rules.timing(), Term::ZERO, held, dice.next(), clock.read(0));
+    let life = dice.next();
+    let machine = Machine::new(who, rules.timing(), Term::ZERO, None, life, clock.read(0));
+    let machine = machine.blank(life, Nanos(0));
     Node {
         machine,
         up: true,
@@ -514,6 +539,7 @@ fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node 
         life: 0,
         clock,
         disk: Term::ZERO,
+        first: kept.clone(),
         kept,
         memory: Memory::default(),
         lost: !founder,

@@ -4,13 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId};
-use longarm_server::{Member, Timing};
+use longarm_fabric::Member;
+use longarm_replica::Timing;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
-use super::{Cluster, Group, numbers};
-use crate::config::units::{parse_duration, show_duration};
+use crate::units::{parse_duration, show_duration};
+use crate::{Cluster, Group, numbers};
 
 /// What this program writes. It reads format 1, too: one group, whose keys stand at the top and whose
 /// replicas are all nodes.
@@ -239,8 +240,19 @@ impl Reader<'_> {
     }
 }
 
+/// `1=tcp://host:port`.
+pub fn parse_member(text: &str) -> Result<Member, String> {
+    let (number, address) =
+        text.split_once('=').ok_or("expected a number and an address, such as 1=tcp://host:7411")?;
+    let number: i64 = number
+        .trim()
+        .parse()
+        .map_err(|_| format!("{number:?} is no number of a node; expected 0 to {}", NodeId::MAX))?;
+    Ok(Member { node: node(number)?, address: address.trim().parse()? })
+}
+
 /// A node's name from its number.
-pub(super) fn node(number: i64) -> Result<NodeId, String> {
+fn node(number: i64) -> Result<NodeId, String> {
     let node = u8::try_from(number).ok().map(NodeId).filter(|node| *node <= NodeId::MAX);
     node.ok_or_else(|| format!("{number} names no node; expected 0 to {}", NodeId::MAX))
 }

@@ -1,0 +1,147 @@
+//! What a client knows of the server's calendar, by which items are gone: bounds on it, both of them true.
+//!
+//! An item is gone for everybody from one moment on, at which the server's calendar reaches its expiry. A
+//! client has that calendar from heartbeats, which are old when it sees them. So it judges only what is
+//! sure; where an expiry lies between the bounds it asks the server.
+//! (1) *Not earlier.* A heartbeat was stored before the READ of it ended. The calendar has gone on since, by
+//!     our clock less what two clocks may drift apart.
+//! (2) *Not later.* The heartbeat's stamp was taken not before a moment of our clock, which the lease's
+//!     anchor tells (`lease.rs`), and its calendar not before its stamp.
+//! (3) Neither bound ever goes back.
+
+use longarm_base::{Nanos, UnixMillis};
+
+use crate::lease::DRIFT;
+
+const MILLI: u64 = 1_000_000;
+
+/// Whether an item's time is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Over {
+    No,
+    Yes,
+    /// The server can tell.
+    Unsure,
+}
+
+/// A moment of our clock, and what the server's calendar said then at least, or at most.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    at: Nanos,
+    unix: UnixMillis,
+}
+
+/// The bounds on one server's calendar.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Calendar {
+    least: Option<Known>,
+    most: Option<Known>,
+}
+
+impl Calendar {
+    /// A heartbeat with this calendar was there at `seen`; its stamp was not taken before `stamped`.
+    pub(crate) fn observe(&mut self, unix: UnixMillis, stamped: Option<Nanos>, seen: Nanos) {
+        if unix > self.least(seen) || self.least.is_none() {
+            self.least = Some(Known { at: seen, unix });
+        }
+        let Some(stamped) = stamped else { return };
+        let most = Known { at: stamped.min(seen), unix };
+        if self.most.is_none_or(|before| latest(most, seen) < latest(before, seen)) {
+            self.most = Some(most);
+        }
+    }
+
+    /// The server's calendar at `now` says this, or more.
+    #[inline]
+    pub(crate) fn least(&self, now: Nanos) -> UnixMillis {
+        self.least.map_or(UnixMillis(0), |Known { at, unix }| {
+            let passed = now.since(at).0;
+            UnixMillis(unix.0 + (passed - passed / DRIFT) / MILLI)
+        })
+    }
+
+    /// Whether an item with this expiry is gone at `now`.
+    #[inline]
+    pub(crate) fn is_over(&self, expiry: UnixMillis, now: Nanos) -> Over {
+        if expiry == UnixMillis::NEVER {
+            return Over::No;
+        }
+        if expiry.expired(self.least(now)) {
+            return Over::Yes;
+        }
+        match self.most {
+            Some(most) if !expiry.expired(latest(most, now)) => Over::No,
+            _ => Over::Unsure,
+        }
+    }
+}
+
+/// What the calendar says at most at `now`.
+fn latest(Known { at, unix }: Known, now: Nanos) -> UnixMillis {
+    let passed = now.since(at).0;
+    // It counts whole milliseconds, and may have been at the end of one.
+    UnixMillis(unix.0 + (passed + passed / DRIFT).div_ceil(MILLI))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::lease::Lease;
+
+    proptest! {
+        /// Clocks of any offset that drift within the bound, heartbeats of any age: what is judged is what
+        /// the server's calendar says at that very moment, and what was gone is never there again.
+        #[test]
+        fn what_is_judged_is_what_the_server_would_say(
+            (skew, ppm) in (0u64..1_000_000_000_000, -19_000i64..19_000),
+            steps in proptest::collection::vec((0u64..5_000_000, 0u64..5_000_000, 1u64..40_000_000), 1..30),
+            (late, ttl) in (0u64..10_000_000, 1u64..80),
+        ) {
+            // True time is the client's.
+            let server = |t: u64| (i128::from(skew) + i128::from(t)
+                + i128::from(t) * i128::from(ppm) / 1_000_000) as u64;
+            let unix = |t: u64| UnixMillis(1_700_000_000_000 + server(t) / MILLI);
+            let mut t = 1_000_000_000u64;
+            let expiry = UnixMillis(unix(t).0 + ttl);
+            let (mut lease, mut calendar) = (Lease::new(Nanos::from_millis(10)), Calendar::default());
+            let mut gone = false;
+            for (out, back, gap) in steps {
+                lease.anchor(Nanos(t), Nanos(server(t + out)));
+                let beat = t + out;
+                // A leader's calendar in a heartbeat may be later than its stamp.
+                let stored = beat + late.min(back);
+                t = beat + back;
+                let stamped = lease.earliest(Nanos(server(beat)), Nanos(t));
+                calendar.observe(unix(stored), stamped, Nanos(t));
+                for now in [t, t + gap / 2, t + gap] {
+                    let judged = calendar.is_over(expiry, Nanos(now));
+                    let truth = if expiry.expired(unix(now)) { Over::Yes } else { Over::No };
+                    prop_assert!(judged == Over::Unsure || judged == truth, "{judged:?}, {truth:?}");
+                    prop_assert!(!gone || judged == Over::Yes, "it is back");
+                    gone = judged == Over::Yes;
+                }
+                t += gap;
+            }
+        }
+    }
+
+    #[test]
+    fn the_server_is_asked_only_about_the_time_that_a_heartbeat_is_old() {
+        let mut calendar = Calendar::default();
+        let ms = Nanos::from_millis;
+        assert_eq!(calendar.is_over(UnixMillis(1), ms(5)), Over::Unsure, "nothing is known yet");
+        assert_eq!(calendar.is_over(UnixMillis::NEVER, ms(5)), Over::No);
+        calendar.observe(UnixMillis(1000), Some(ms(100)), ms(103));
+        let over = |calendar: &Calendar, expiry| calendar.is_over(UnixMillis(expiry), ms(103));
+        assert_eq!(
+            [1000, 1001, 1004, 1005].map(|at| over(&calendar, at)),
+            [Over::Yes, Over::Unsure, Over::Unsure, Over::No]
+        );
+        // Older ones, which say less, set nothing back.
+        calendar.observe(UnixMillis(990), Some(ms(80)), ms(103));
+        assert_eq!(over(&calendar, 1000), Over::Yes);
+        assert_eq!(over(&calendar, 1005), Over::No);
+    }
+}

@@ -1,0 +1,133 @@
+//! More keys than a pair takes: they are refused, stand beside the table if they must, and keep nobody else
+//! from anything.
+
+use longarm_memory::{Backing, Mapped, Region, RegionOptions};
+
+use super::super::owner::NoRoom;
+use super::super::resize::Bound;
+use super::*;
+
+/// So many keys that stay in one pair of any table of fewer than `1 << bits` pairs.
+pub fn crowd<M: OwnedWords>(bed: &Bed<M>, bits: u32, keys: usize) -> Vec<Vec<u8>> {
+    let top = |key: &[u8]| bed.hash(key).0 >> (64 - bits);
+    let wanted = top(b"crowd");
+    let names = (0u64..).map(|i| format!("crowd{i}").into_bytes());
+    names.filter(|key| top(key) == wanted).take(keys).collect()
+}
+
+/// What an insert comes to that makes room where there is some to be had.
+fn insert<M: OwnedWords>(bed: &Bed<M>, key: &[u8]) -> Result<(), NoRoom> {
+    loop {
+        let hash = bed.hash(key);
+        let csn = bed.next_csn();
+        let (expiry, value) = (UnixMillis::NEVER, &b"value"[..]);
+        let done = bed.owner.lock(hash).insert(&Record::Inline { csn, key, value, expiry, entry: None });
+        let Err(_) = done else { return Ok(()) };
+        bed.owner.make_room(hash)?;
+    }
+}
+
+fn mapped(bytes: u64) -> Mapped {
+    let options = RegionOptions { name: "index".into(), bytes, backing: Backing::Memory };
+    Region::create(&options).expect("memfd").memory().clone()
+}
+
+#[test]
+fn keys_that_growth_would_not_part_are_refused_and_do_not_make_it_grow() {
+    for (slots, discipline) in [KINDS[0], KINDS[1]] {
+        let bed = bed(Journal::new(4 << 20), slots, discipline, 100);
+        let before = bed.owner.geometry();
+        let crowd = crowd(&bed, 12, 40);
+        let fits = crowd.iter().take_while(|key| bed.try_put(key, b"v").is_ok()).count();
+        let shape = Shape::of(slots);
+        assert_eq!(fits, shape.bucket + shape.shared + 16, "as many as a pair takes");
+        for key in &crowd[fits..] {
+            assert_eq!(bed.try_put(key, b"v"), Err(NoRoom::Pair));
+        }
+        assert_eq!(bed.owner.geometry(), before);
+        // Whoever comes next is none the worse for it, and those that are there may change and go.
+        let others = (0..40).filter(|i| bed.try_put(format!("other{i}").as_bytes(), b"v").is_ok()).count();
+        assert!(others >= 35, "but for those of the very same pair: {others}");
+        bed.put(&crowd[0], b"w");
+        assert!(bed.remove(&crowd[1]) && bed.try_put(&crowd[fits], b"v").is_ok());
+        assert_eq!(bed.check().spilled, 0);
+    }
+}
+
+/// In a group such keys may be on their way to the followers already, or stand in the arena of an earlier
+/// leader: they must find their place.
+#[test]
+fn what_was_accepted_stands_beside_the_table_and_moves_with_its_pair() {
+    for (slots, discipline) in KINDS {
+        let bed = bed(Journal::new(4 << 20), slots, discipline, 1);
+        let crowd = crowd(&bed, 12, 60);
+        let mut versions: Vec<_> = crowd.iter().map(|key| bed.put(key, b"one")).collect();
+        assert!(bed.owner.spilled() >= 30 && bed.check().spilled == 1);
+        // It grows, with what stands beside it.
+        for i in 0..2_000u32 {
+            bed.put(&i.to_le_bytes(), b"other");
+        }
+        while bed.owner.move_some(10) == Moved::More {}
+        assert!(bed.owner.geometry().epoch > 2);
+        for (i, key) in crowd.iter().enumerate() {
+            if i % 3 == 0 {
+                versions[i] = bed.put(key, b"two");
+            }
+            for look in [Look::Segment, Look::Lines] {
+                assert_eq!(bed.get(key, look).0, Some(versions[i]), "key {i}");
+            }
+        }
+        let table = *bed.owner.geometry().live().last().expect("table");
+        let (pair, _) = table.home(bed.hash(&crowd[0]));
+        let all = bed.owner.lock_nth(0, pair).expect("there is one table").all();
+        assert!(versions.iter().all(|csn| all.iter().any(|found| found.record().csn() == *csn)));
+        assert_eq!(bed.get(b"nobody", Look::Lines).0, None);
+        assert!(crowd.iter().all(|key| bed.remove(key)));
+        bed.check();
+        assert_eq!(bed.owner.items(), 2_000);
+    }
+}
+
+/// Two full pairs of one table can be one pair of the next, whose pairs begin elsewhere.
+#[test]
+fn a_move_always_finds_room() {
+    let bed = bed(Journal::new(4 << 20), SlotKind::Inline64, Discipline::InPlace, 1);
+    let table = bed.owner.newest();
+    let keys: Vec<_> = (0u32..)
+        .map(|i| i.to_le_bytes())
+        .filter(|key| table.home(bed.hash(key)).0 < 2)
+        .filter(|key| bed.try_put(key, b"v").is_ok())
+        .take(40)
+        .collect();
+    bed.owner.add_table(table.pairs / 2, table.id, Bound::Budget).expect("memory");
+    while bed.owner.move_some(5) == Moved::More {}
+    assert_eq!(bed.owner.geometry().live().count(), 1);
+    assert!(bed.owner.spilled() > 0);
+    assert!(keys.iter().all(|key| bed.get(key, Look::Segment).0.is_some()));
+    bed.check();
+}
+
+/// Where the table cannot grow, what deletes give back is there for other keys.
+#[test]
+fn deletes_make_room_where_the_table_cannot_grow() {
+    let bed = bed(mapped(1 << 20), SlotKind::Inline64, Discipline::InPlace, 6_000);
+    let slots = bed.owner.newest().pairs * Shape::INLINE.base_slots() as u64;
+    let key = |i: u64| i.to_le_bytes();
+    let mut next = 0;
+    let mut fill = || {
+        while insert(&bed, &key(next)).is_ok() {
+            next += 1;
+        }
+        next += 1;
+        bed.check().items
+    };
+    let full = fill();
+    assert!(full * 10 > slots * 7, "{full} in {slots} slots");
+    for round in 0..10u64 {
+        let last = bed.next_csn().0;
+        (0..last).filter(|i| (i + round) % 2 == 0).for_each(|i| _ = bed.remove(&key(i)));
+        assert!(bed.check().items * 3 < full * 2);
+        let again = fill();
+        assert!(again * 10 > full * 8, "round {round}: {again}, {full} at first, in {slots} slots");
+    }
+}

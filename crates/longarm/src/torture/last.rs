@@ -1,0 +1,69 @@
+//! The last look: every key is read at every replica while it leads. What was acknowledged must be there,
+//! whoever leads; what a replica lacks that does not lead shows at no other time.
+
+use longarm_base::{Nanos, NodeId};
+use longarm_history::Operation;
+use longarm_history::counters::Count;
+use longarm_host::now;
+
+use super::Torture;
+use super::client::{Way, look_at_all};
+use super::orders::Order;
+use crate::commands::connect;
+use crate::output::{Exit, Failure};
+
+/// Whoever looks while a node leads is the client of this number and the node's.
+pub const LOOKER: u32 = 1_000_000;
+
+/// What was seen, and of whom.
+#[derive(Default)]
+pub struct Looks {
+    /// Nodes that led, in this order.
+    pub at: Vec<NodeId>,
+    /// Values.
+    pub left: Vec<Operation>,
+    /// Counters.
+    pub counts: Vec<Count>,
+}
+
+impl Torture {
+    /// Looks at each replica, the one that leads now first. Nobody else does anything.
+    pub(super) fn look_everywhere(&mut self) -> Result<Looks, Failure> {
+        let options = connect::options(&self.config(), "longarm torture: last look")?;
+        let way = Way { options, ..self.way.clone() };
+        let (leader, _) = self.recover(now())?[0].leader.clone().expect("recovered");
+        let mut nodes: Vec<NodeId> = self.replicas.cluster().nodes.iter().map(|one| one.node).collect();
+        nodes.sort_by_key(|node| (*node != leader, *node));
+        let mut looks = Looks::default();
+        for node in nodes {
+            self.have_lead(node)?;
+            self.replicas.journal().note("fault", &format!("none: all is read while node {node} leads"));
+            let (left, counts) =
+                look_at_all(&way, &self.stage, LOOKER + u32::from(node.0)).map_err(|error| {
+                    let text = format!("nothing strikes, node {node} leads, and yet: {error}");
+                    Failure::new(Exit::Corrupt, text)
+                })?;
+            looks.at.push(node);
+            looks.left.extend(left);
+            looks.counts.extend(counts);
+        }
+        Ok(looks)
+    }
+
+    /// Has a node lead all groups.
+    fn have_lead(&mut self, node: NodeId) -> Result<(), Failure> {
+        let until = now() + self.bounds.sync;
+        loop {
+            let standings = self.recover(now())?;
+            let leads = |at: usize| standings[at].leader.as_ref().is_some_and(|(leader, _)| *leader == node);
+            let Some(group) = (0..standings.len()).find(|at| !leads(*at)) else { return Ok(()) };
+            let given = self.order(group, Order::Move(node), Nanos(0))?;
+            // Whether it came about is seen when all is in sync again.
+            let _ = self.await_order(given)?;
+            if now() >= until {
+                let text = format!("node {node} does not lead, though it is in sync and nothing strikes");
+                return Err(Failure::new(Exit::Corrupt, text));
+            }
+        }
+    }
+}

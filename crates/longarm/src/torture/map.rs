@@ -1,0 +1,37 @@
+//! Where the groups are, as whoever reads the cluster's file again would find them.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use longarm_client::Topology;
+use longarm_host::Mutex;
+
+/// A map that changes as nodes come and go.
+pub struct Map {
+    edition: AtomicU32,
+    topology: Mutex<Topology>,
+}
+
+impl Map {
+    /// The first edition.
+    pub fn new(topology: Topology) -> Map {
+        Map { edition: AtomicU32::new(0), topology: Mutex::new(topology) }
+    }
+
+    /// Which edition there is: whoever has an older one may not find anybody.
+    pub fn edition(&self) -> u32 {
+        // Relaxed: a number to compare; the map itself is behind a lock.
+        self.edition.load(Ordering::Relaxed)
+    }
+
+    /// What it says.
+    pub fn topology(&self) -> Topology {
+        self.topology.lock().clone()
+    }
+
+    /// Nodes came or went.
+    pub fn revise(&self, topology: Topology) {
+        *self.topology.lock() = topology;
+        // Relaxed: as in `edition`.
+        self.edition.fetch_add(1, Ordering::Relaxed);
+    }
+}

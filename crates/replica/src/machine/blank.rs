@@ -1,0 +1,189 @@
+//! A replica whose disk says nothing. Either it never was, or it was and lost what it promised (VERIFY L2):
+//! it cannot tell, so it asks all the others, and has no part in anything before it knows.
+//!
+//! (1) *All of them*, not a majority: whom it promised something is one of them, and may be the only one who
+//!     knows. Each says who the replicas are, as far as it knows, and those are asked too.
+//! (2) *Somebody has promised.* Then it has been, or is late: it promises the highest term that any of them
+//!     has, which is not below what it may have forgotten, since a candidate promises its own term before it
+//!     asks others. Then it is one that lost its memory, and is synced.
+//!     Answers from before that was heard do not count for it: one of them may have founded since, see (4).
+//! (3) *Nobody has*, twice in a row, and each of them lived on in between: then there was a moment, when the
+//!     second round began, at which nobody had promised anything, in this life or in one that it forgot.
+//!     Nothing was ever committed, and its empty memory is all there ever was: it founds the group.
+//! (4) Whoever has founded says so to those who lived at that moment, since what is true of it is true of
+//!     them; else the first one to promise a term would keep the others from voting in it.
+//! (5) One that is to be added knows no replicas, and is synced by a leader whose replicas it is none of: it
+//!     does not count there. If it is one of them it was one before, and asks first.
+
+use std::collections::BTreeMap;
+
+use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask, Members};
+
+use super::{Action, Machine, Role};
+use crate::Nodes;
+
+/// What a replica knows of its own past.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blank {
+    /// It does not know it, and asks.
+    asks: bool,
+    /// Names this life.
+    life: u64,
+    round: u64,
+    /// What each said in this round: its life, and what it promised.
+    said: BTreeMap<NodeId, (u64, Term)>,
+    /// The lives of all in the round before, in which nobody had promised anything; of one that has founded,
+    /// of all who may.
+    lives: BTreeMap<NodeId, u64>,
+    founded: bool,
+    /// In this round all are asked again, as somebody had promised a term in the one before.
+    warned: bool,
+    /// When those are asked again who have not answered.
+    again: Nanos,
+    /// Those who asked since, and were asked in return.
+    returned: Nodes,
+    /// How long it lets another stand first, when it has founded.
+    rest: Nanos,
+}
+
+impl Machine {
+    /// The same, but its disk says nothing. `life` names this start, of all that it ever had, and is drawn;
+    /// if it is at its first start it lets another stand first for `rest`.
+    pub fn blank(mut self, life: u64, rest: Nanos) -> Machine {
+        self.blank = Blank { asks: true, life, rest, ..Blank::default() };
+        self.sync = None;
+        if Mutant::FoundAnyway.is_on() && !self.members.list.is_empty() {
+            (self.blank.asks, self.sync) = (false, Some(Term::ZERO));
+        }
+        self
+    }
+
+    /// Whether it is still to learn what it promised, and from whom it has not heard.
+    pub fn awaits(&self) -> Option<Vec<NodeId>> {
+        let blank = &self.blank;
+        blank.asks.then(|| self.peers().filter(|node| !blank.said.contains_key(node)).collect())
+    }
+
+    /// Whether it may not take the start set of a term: it is one of the replicas, and asks first.
+    pub(super) fn must_ask_first(&self) -> bool {
+        self.blank.asks && self.members.has(self.group.me())
+    }
+
+    /// Whether an answer is for this life, and still waited for.
+    pub(super) fn is_life(&self, life: u64) -> bool {
+        self.blank.asks && self.blank.life == life
+    }
+
+    fn peers(&self) -> impl Iterator<Item = NodeId> {
+        let me = self.group.me();
+        self.members.list.iter().map(|member| member.node).filter(move |node| *node != me)
+    }
+
+    /// It has promised a term: what it asked for it knows.
+    pub(super) fn knows_promise(&mut self) {
+        self.blank.asks = false;
+    }
+
+    /// Time has passed.
+    pub(super) fn go_on_asking(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        if !self.must_ask_first() {
+            return;
+        }
+        let missing = self.awaits().unwrap_or_default();
+        if self.blank.round > 0 && now < self.blank.again {
+            return;
+        }
+        // All have answered, and what was to be promised could not be kept: once more.
+        if self.blank.round == 0 || missing.is_empty() {
+            return self.begin_round(now, todo);
+        }
+        self.blank.again = now + self.timing.suspect;
+        self.blank.returned = Nodes::NONE;
+        todo.extend(missing.into_iter().map(|node| self.ask_for_promise(node)));
+    }
+
+    fn begin_round(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        self.blank.round += 1;
+        self.blank.said.clear();
+        self.blank.again = now + self.timing.suspect;
+        self.blank.returned = Nodes::NONE;
+        todo.extend(self.peers().map(|node| self.ask_for_promise(node)));
+        self.count_answers(now, todo);
+    }
+
+    fn ask_for_promise(&self, node: NodeId) -> Action {
+        Action::Ask(node, Ask::Forgot { life: self.blank.life, round: self.blank.round })
+    }
+
+    /// One whose disk says nothing asks.
+    pub(super) fn say_promise(&mut self, from: NodeId, (life, round): (u64, u64), todo: &mut Vec<Action>) {
+        let blank = &self.blank;
+        let (promised, own, members) = (self.promised, blank.life, self.members.clone());
+        let all = || blank.lives.iter().map(|(&node, &life)| (node, life)).collect();
+        let founders = if blank.founded { all() } else { Vec::new() };
+        todo.push(Action::Answer(from, Answer::Known { life, round, promised, own, founders, members }));
+        let waits = self.must_ask_first() && blank.round > 0 && !blank.said.contains_key(&from);
+        // It was not there when it was asked, and now it is.
+        if waits && self.peers().any(|node| node == from) && !blank.returned.has(from) {
+            self.blank.returned.add(from);
+            todo.push(self.ask_for_promise(from));
+        }
+    }
+
+    /// A replica says what it has promised, and in which life; if it has founded, who may.
+    pub(super) fn hear_promise(
+        &mut self,
+        from: NodeId,
+        (round, own, promised, founders): (u64, u64, Term, Vec<(NodeId, u64)>),
+        members: &Members,
+        (now, todo): (Nanos, &mut Vec<Action>),
+    ) {
+        self.heard = self.heard.max(promised);
+        self.learn(members);
+        let same = || self.members.nodes() == members.nodes();
+        // Files that differ would make two groups of one.
+        let differs = self.members.term == Term::ZERO && promised == Term::ZERO && !same();
+        if round != self.blank.round || differs || !self.peers().any(|node| node == from) {
+            return;
+        }
+        if founders.contains(&(self.group.me(), self.blank.life)) {
+            self.blank.lives = founders.into_iter().collect();
+            return self.found(now);
+        }
+        self.blank.said.insert(from, (own, promised));
+        self.count_answers(now, todo);
+    }
+
+    fn count_answers(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let all_said = self.awaits().is_some_and(|missing| missing.is_empty());
+        if !all_said {
+            return;
+        }
+        let said = &self.blank.said;
+        let highest = said.values().map(|&(_, promised)| promised).max().unwrap_or_default();
+        let me = (self.group.me(), self.blank.life);
+        let lives = said.iter().map(|(&node, &(life, _))| (node, life)).chain([me]).collect();
+        if highest > Term::ZERO && !self.blank.warned {
+            // An answer may be older than the founding, which spared this replica: they are asked once more.
+            self.blank.warned = true;
+            self.begin_round(now, todo);
+        } else if highest > Term::ZERO {
+            todo.push(Action::Promise(highest));
+        } else if self.blank.round > 1 && lives == self.blank.lives {
+            self.found(now);
+        } else {
+            self.blank.lives = lives;
+            self.begin_round(now, todo);
+        }
+    }
+
+    /// Its empty memory is all there ever was.
+    fn found(&mut self, now: Nanos) {
+        (self.blank.asks, self.blank.founded) = (false, true);
+        self.sync = Some(Term::ZERO);
+        // Others found at about the same moment.
+        let rest = now + self.blank.rest + self.spread();
+        self.role = Role::Following { owes: false, rest };
+    }
+}

@@ -1,0 +1,178 @@
+//! A replica whose disk says nothing (`blank.rs`).
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::{Answer, Ask, Members};
+
+use super::members;
+use crate::page::Beat;
+use crate::{Action, Event, Machine, RoleKind, Timing};
+
+const TIMING: Timing = Timing {
+    heartbeat: Nanos::from_millis(5),
+    suspect: Nanos::from_millis(15),
+    promise: Nanos::from_millis(50),
+    election: Nanos::from_millis(70),
+};
+
+/// One of three, and the time.
+struct Blank {
+    machine: Machine,
+    now: Nanos,
+}
+
+/// In which life it is.
+const LIFE: u64 = 10;
+
+impl Blank {
+    fn new(members: Members) -> Blank {
+        let now = Nanos::from_millis(1_000);
+        let machine = Machine::new((NodeId(0), members), TIMING, Term::ZERO, None, 7, now);
+        Blank { machine: machine.blank(LIFE, Nanos(0)), now }
+    }
+
+    fn tell(&mut self, event: Event) -> Vec<Action> {
+        let mut todo = Vec::new();
+        self.now = self.now + Nanos(1);
+        self.machine.handle(event, self.now, &mut todo);
+        todo
+    }
+
+    fn tick(&mut self) -> Vec<Action> {
+        self.tell(Event::Tick(Beat::default()))
+    }
+
+    /// What another says that is in its `own` life.
+    fn hears(&mut self, from: u8, round: u64, own: u64, promised: Term) -> Vec<Action> {
+        self.hears_of(from, round, (own, promised), (LIFE, vec![]))
+    }
+
+    fn hears_of(
+        &mut self,
+        from: u8,
+        round: u64,
+        (own, promised): (u64, Term),
+        (life, founders): (u64, Vec<(NodeId, u64)>),
+    ) -> Vec<Action> {
+        let members = members(&[0, 1, 2]);
+        let known = Answer::Known { life, round, promised, own, founders, members };
+        self.tell(Event::Answered(NodeId(from), known))
+    }
+}
+
+fn asks(round: u64, whom: &[u8]) -> Vec<Action> {
+    whom.iter().map(|&node| Action::Ask(NodeId(node), Ask::Forgot { life: LIFE, round })).collect()
+}
+
+#[test]
+fn it_founds_when_all_have_twice_promised_nothing() {
+    let mut blank = Blank::new(members(&[0, 1, 2]));
+    assert_eq!(blank.tick(), asks(1, &[1, 2]));
+    assert_eq!(blank.hears(1, 1, 21, Term::ZERO), []);
+    assert_eq!(blank.hears_of(2, 1, (22, Term::ZERO), (9, vec![])), [], "for a life that is over");
+    assert_eq!(blank.hears(2, 1, 22, Term::ZERO), asks(2, &[1, 2]));
+    // One of them was started anew meanwhile: what it said before is of no meaning.
+    assert_eq!(blank.hears(1, 2, 21, Term::ZERO), []);
+    assert_eq!(blank.hears(2, 2, 23, Term::ZERO), asks(3, &[1, 2]));
+    assert_eq!(blank.hears(1, 2, 21, Term::ZERO), [], "of a round that is over");
+    assert_eq!(blank.hears(1, 3, 21, Term::ZERO), []);
+    assert_eq!(blank.machine.kind(), RoleKind::Learner);
+    assert_eq!(blank.hears(2, 3, 23, Term::ZERO), []);
+    assert_eq!((blank.machine.kind(), blank.machine.awaits()), (RoleKind::Follower, None));
+    // And says so to those who lived then.
+    let answer = blank.tell(Event::Asked(NodeId(1), Ask::Forgot { life: 21, round: 4 }));
+    let founders = vec![(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 23)];
+    let members = members(&[0, 1, 2]);
+    let known = Answer::Known { life: 21, round: 4, promised: Term::ZERO, own: LIFE, founders, members };
+    assert_eq!(answer, [Action::Answer(NodeId(1), known)]);
+}
+
+/// That one founded with an earlier life of this one says nothing of what it promised since.
+#[test]
+fn it_is_no_founder_for_what_it_was_before() {
+    let mut blank = Blank::new(members(&[0, 1, 2]));
+    blank.tick();
+    let (term, founders) = (Term::new(1, NodeId(1)), [(NodeId(0), 9), (NodeId(1), 21), (NodeId(2), 22)]);
+    assert_eq!(blank.hears_of(1, 1, (21, term), (LIFE, founders.to_vec())), []);
+    assert_eq!(blank.hears(2, 1, 22, Term::ZERO), asks(2, &[1, 2]), "one may have founded since it answered");
+    assert_eq!(blank.hears(2, 2, 22, Term::ZERO), []);
+    assert_eq!(blank.hears(1, 2, 21, term), [Action::Promise(term)]);
+}
+
+#[test]
+fn it_takes_the_word_of_one_that_has_founded() {
+    let mut blank = Blank::new(members(&[0, 1, 2]));
+    blank.tick();
+    let founders = [(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 22)];
+    blank.hears_of(1, 1, (21, Term::new(1, NodeId(1))), (LIFE, founders.to_vec()));
+    assert_eq!(blank.machine.kind(), RoleKind::Follower);
+}
+
+/// One that was let in late, and hears of a promise beside an answer from before the founding, is a founder.
+#[test]
+fn it_asks_again_when_somebody_has_promised_since() {
+    let mut blank = Blank::new(members(&[0, 1, 2]));
+    blank.tick();
+    assert_eq!(blank.hears(2, 1, 22, Term::ZERO), []);
+    assert_eq!(blank.hears(1, 1, 0, Term::new(1, NodeId(1))), asks(2, &[1, 2]));
+    let founders = [(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 22)];
+    blank.hears_of(2, 2, (22, Term::ZERO), (LIFE, founders.to_vec()));
+    assert_eq!(blank.machine.kind(), RoleKind::Follower);
+}
+
+/// The leader of term 5 has what the group stores; one is cut off. A replica that was reinstalled helped
+/// either of them to lead, or to commit, and does not know.
+#[test]
+fn it_helps_nobody_before_it_has_heard_from_all() {
+    let (term, high) = (Term::new(5, NodeId(1)), Term::new(6, NodeId(2)));
+    let mut blank = Blank::new(members(&[0, 1, 2]));
+    blank.tick();
+    assert_eq!(blank.hears(1, 1, 0, term), []);
+    let three = || members(&[0, 1, 2]);
+    let sync = || Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: three() };
+    let refused = |promised| [Action::Answer(NodeId(1), Answer::Refused { term, promised })];
+    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync())), refused(Term::ZERO));
+    let promise = Ask::Promise { term, members: three() };
+    assert_eq!(blank.tell(Event::Asked(NodeId(1), promise)), refused(Term::ZERO));
+    let canvass = blank.tell(Event::Asked(NodeId(1), Ask::Canvass { term, members: three() }));
+    assert_eq!(canvass, [Action::Answer(NodeId(1), Answer::Canvassed { term, yes: false })]);
+    blank.now = blank.now + TIMING.suspect;
+    assert_eq!(blank.tick(), asks(1, &[2]), "the one that it has not heard from");
+    // A candidate of a later term may have its report.
+    assert_eq!(blank.hears(2, 1, 0, high), asks(2, &[1, 2]));
+    assert_eq!(blank.hears(1, 2, 0, term), []);
+    assert_eq!(blank.hears(2, 2, 0, high), [Action::Promise(high)]);
+    assert_eq!(blank.tell(Event::Promised(high)), []);
+    assert_eq!((blank.machine.kind(), blank.machine.awaits()), (RoleKind::Learner, None));
+    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync())), refused(high));
+}
+
+/// It is none of the leader's replicas: nothing rests on it yet.
+#[test]
+fn one_that_is_to_be_added_is_synced_at_once() {
+    let term = Term::new(5, NodeId(1));
+    let mut blank = Blank::new(Members::default());
+    assert_eq!(blank.tick(), []);
+    let sync = Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: members(&[1, 2]) };
+    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync)), [Action::Promise(term)]);
+    // One of them it can only be if it was before.
+    let mut blank = Blank::new(Members::default());
+    let sync = Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: members(&[0, 1, 2]) };
+    let refused = Answer::Refused { term, promised: Term::ZERO };
+    assert_eq!(blank.tell(Event::Asked(NodeId(1), sync)), [Action::Answer(NodeId(1), refused)]);
+    assert_eq!(blank.tick(), asks(1, &[1, 2]));
+}
+
+#[test]
+fn others_with_another_file_are_no_founders_of_the_same_group() {
+    let mut blank = Blank::new(members(&[0, 1, 3]));
+    blank.tick();
+    assert_eq!(blank.hears(1, 1, 21, Term::ZERO), [], "it says 0, 1 and 2");
+    assert_eq!(blank.machine.awaits(), Some(vec![NodeId(1), NodeId(3)]));
+}
+
+#[test]
+fn one_alone_founds_at_once() {
+    let mut blank = Blank::new(members(&[0]));
+    assert_eq!(blank.tick(), []);
+    assert_eq!(blank.machine.awaits(), None);
+}

@@ -1,0 +1,114 @@
+//! Before a leader frees what earlier leaders wrote, it looks whether everything there is accounted for.
+//!
+//! A segment is freed when none of its entries counts, by the counts that a restore began with. If the
+//! restore had missed an entry, its segment would be freed everywhere, and an acknowledged write would be
+//! lost without a word. So each value in such a segment must be explained: the index has that version or a
+//! newer one, or the key was deleted after it. A segment with an entry that nothing explains stays, and the
+//! log says so.
+//!
+//! A delete is a tombstone, which is kept for as long as any segment may hold an older entry of its key. So
+//! the deletes that are known are those whose tombstones are stored: no more than memory has room for.
+//! Segments of the leader's own term need no look: it applied their entries one by one.
+
+use std::collections::{BTreeMap, HashMap};
+
+use longarm_base::Csn;
+use longarm_host::Mutex;
+use longarm_host::observe::WATCHED;
+use longarm_memory::{Hash, OwnedWords};
+
+use crate::engine::Engine;
+use crate::findings::At;
+
+/// Deletes found at a restore that are put in order in one step.
+const SORTED: usize = 1024;
+
+/// Keys whose tombstones are stored, as far as anybody may ask.
+#[derive(Debug, Default)]
+pub(crate) struct Deletes(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// By hash of the key. Two keys of one hash explain each other's entries: the check is the laxer.
+    newest: HashMap<u64, Csn>,
+    /// What the restore found and nobody hashed yet, so that nobody waits for it.
+    found: BTreeMap<Box<[u8]>, At>,
+}
+
+impl Known {
+    fn note(&mut self, hash: Hash, csn: Csn) {
+        let newest = self.newest.entry(hash.0).or_insert(csn);
+        *newest = (*newest).max(csn);
+    }
+}
+
+impl Deletes {
+    /// What a restore found.
+    pub fn found(&self, deleted: BTreeMap<Box<[u8]>, At>) {
+        self.0.lock().found = deleted;
+    }
+
+    /// The key was deleted.
+    pub fn note(&self, hash: Hash, csn: Csn) {
+        self.0.lock().note(hash, csn);
+    }
+
+    /// Its tombstone is dropped: no older entry of the key is stored.
+    pub fn forget(&self, hash: Hash, csn: Csn) {
+        let newest = &mut self.0.lock().newest;
+        if newest.get(&hash.0) == Some(&csn) {
+            newest.remove(&hash.0);
+        }
+    }
+
+    /// Hashes some of what was found.
+    pub fn sort_some(&self, hash: impl Fn(&[u8]) -> Hash) {
+        let mut known = self.0.lock();
+        for _ in 0..SORTED {
+            let Some((key, delete)) = known.found.pop_first() else { return };
+            known.note(hash(&key), delete.csn);
+        }
+    }
+
+    /// The newest delete of a key that is known.
+    fn newest(&self, key: &[u8], hash: Hash) -> Option<Csn> {
+        let known = self.0.lock();
+        known.newest.get(&hash.0).copied().max(known.found.get(key).map(|delete| delete.csn))
+    }
+}
+
+/// An entry that nothing explains.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unaccounted {
+    pub key: Box<[u8]>,
+    pub csn: Csn,
+}
+
+impl<M: OwnedWords> Engine<M> {
+    /// In a group: an entry of a dead segment of an earlier term, or run, that nothing explains.
+    pub(crate) fn unaccounted(&self, segment: u32) -> Option<Unaccounted> {
+        let (Some(later), Some(term)) = (&self.later, self.options.term) else { return None };
+        let (mut missing, mut deletes) = (Vec::new(), HashMap::<Box<[u8]>, Csn>::new());
+        self.store.visit(segment, 0, &mut |_, entry| {
+            if entry.term == term {
+                return false;
+            }
+            let (key, csn, hash) = (entry.key, entry.csn, self.hash(entry.key));
+            if entry.kind == longarm_store::Kind::Tombstone {
+                // It may be dropped with all that it hides, if that is in its own segment.
+                let newest = deletes.entry(key.into()).or_insert(csn);
+                *newest = (*newest).max(csn);
+            } else if entry.kind.is_value() {
+                let there = self.index.lock(hash).find(key).map(|found| found.record().csn());
+                if there.max(later.deletes.newest(key, hash)).is_none_or(|newest| newest < csn) {
+                    missing.push(Unaccounted { key: key.into(), csn });
+                }
+            }
+            true
+        });
+        let deleted = |of: &Unaccounted| deletes.get(&of.key).is_some_and(|delete| *delete > of.csn);
+        let missing = missing.into_iter().find(|missing| !deleted(missing));
+        assert!(!WATCHED || missing.is_none(), "nothing explains {missing:?}, and segment {segment} is dead");
+        missing
+    }
+}

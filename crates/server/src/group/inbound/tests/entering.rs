@@ -1,0 +1,116 @@
+//! A connection to the memory that is being accepted while the term ends.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use longarm_fabric::PeerInfo;
+
+use super::*;
+
+/// A connection that perhaps cannot be ended.
+struct Stubborn {
+    ends: bool,
+}
+
+impl QueuePair for Stubborn {
+    fn post(&mut self, _: Op<'_>, _: Ticket) -> Result<(), longarm_fabric::PostError> {
+        Ok(())
+    }
+    fn ring(&mut self) {}
+    fn poll(&mut self, _: &mut Completions) -> usize {
+        0
+    }
+    fn landing(&self, _: u32, _: u32) -> &[u8] {
+        &[]
+    }
+    fn message(&self, _: u16, _: u32) -> &[u8] {
+        &[]
+    }
+    fn release(&mut self, _: u16) {}
+    fn arm(&mut self) -> bool {
+        false
+    }
+    fn wait(&mut self, _: Duration) {}
+    fn state(&self) -> Result<(), Broken> {
+        Ok(())
+    }
+    fn granted(&self) -> &[Granted] {
+        &[]
+    }
+    fn revoke(&mut self) -> Result<(), SetupError> {
+        if self.ends { Ok(()) } else { Err(SetupError::Timeout("a change that is under way".into())) }
+    }
+    fn describe(&self) -> String {
+        "stubborn".into()
+    }
+}
+
+/// One who knocks, and whose acceptance takes until it is told.
+struct Slow {
+    begun: Sender<()>,
+    end: Receiver<()>,
+    ends: bool,
+}
+
+impl Incoming for Slow {
+    type Qp = Stubborn;
+
+    fn hello(&self) -> &[u8] {
+        &[]
+    }
+    fn peer(&self) -> PeerInfo {
+        PeerInfo { name: "one who is slow".into(), pid: None, uid: None }
+    }
+    fn accept(self, _: &[u8], _: Vec<Grant>, _: u32, _: &Channel) -> Result<Stubborn, SetupError> {
+        self.begun.send(()).expect("the test waits");
+        self.end.recv().expect("the test says so");
+        Ok(Stubborn { ends: self.ends })
+    }
+    fn reject(self, reason: &str) {
+        panic!("refused: {reason}");
+    }
+}
+
+/// A fence while a connection is being accepted: whether it had returned before that was, what it said, and
+/// what the next one says.
+fn fence_meanwhile(ends: bool) -> (bool, Result<(), SetupError>, Result<(), SetupError>) {
+    let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)));
+    let (term, next) = (Term::new(1, NodeId(2)), Term::new(2, NodeId(3)));
+    inbound.fence(term).expect("nobody is there yet");
+    let (begun, has_begun) = channel();
+    let (end, ended) = channel();
+    let hello = PeerHello {
+        group: 7,
+        node: term.node(),
+        term,
+        purpose: Purpose::Memory,
+        ring_bytes: 0,
+        promise: Nanos::from_millis(50),
+        life: 1,
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| inbound.admit(Slow { begun, end: ended, ends }, &hello));
+        has_begun.recv().expect("it is being accepted");
+        let fence = scope.spawn(|| inbound.fence(next));
+        sleep(Duration::from_millis(200));
+        let early = fence.is_finished();
+        end.send(()).expect("it waits");
+        let said = fence.join().expect("it does not panic");
+        (early, said, inbound.fence(next))
+    })
+}
+
+#[test]
+fn a_fence_waits_for_who_is_being_let_in() {
+    let (early, said, again) = fence_meanwhile(true);
+    assert!(!early, "it returned while a connection of an older term was being made");
+    said.expect("it was ended");
+    again.expect("the term is open");
+}
+
+#[test]
+fn one_that_was_let_in_and_cannot_be_ended_fails_the_fence() {
+    let (early, said, again) = fence_meanwhile(false);
+    assert!(!early, "it returned while a connection of an older term was being made");
+    said.expect_err("it could not be ended");
+    again.expect_err("nor can it now");
+}

@@ -1,0 +1,214 @@
+//! Requests of a group's leader that wait until they can be told: each is answered once, then forgotten.
+
+use std::sync::Arc;
+
+use longarm_base::{Csn, Nanos, NodeId, Term, UnixMillis};
+use longarm_fabric::ring::Mailbox;
+use longarm_fabric::{
+    AnyListener, AnyQp, Channel, Grant, Incoming, ListenOptions, Listener, QueuePair, Rights, any,
+};
+use longarm_host::Mutex;
+use longarm_memory::{Backing, Mapped, Region, RegionOptions, SumKey};
+use longarm_wire::{Condition, Hello, MESSAGE_MAX, RING_REGION, Request, RequestKind, Status, Welcome};
+
+use super::harness::{Answer, BOUND, Raw, options, unique, until};
+use super::model::apply;
+use crate::connection::{Connection, Turn};
+use crate::engine::{Hand, Outcome};
+use crate::execute::Context;
+use crate::pulse::Pulse;
+use crate::session::{Coming, Session, WINDOW};
+use crate::shared::{Client, Phase, Shared};
+
+/// The sum key of the arena.
+const SUM_KEY: u64 = 11;
+/// Turns in which something that waits would show itself.
+const TURNS: usize = 50;
+
+/// A leader whose only worker is the test, with one client.
+struct Leader {
+    shared: Arc<Shared>,
+    pulse: Pulse,
+    hand: Hand<Mapped>,
+    session: Arc<Mutex<Session>>,
+    connection: Connection<AnyQp>,
+    client: Raw,
+}
+
+impl Leader {
+    fn new() -> Leader {
+        let (options, _) = options();
+        let address = options.addresses[0].clone();
+        let lent = Arc::new(crate::regions::create(&options, SUM_KEY).expect("regions"));
+        longarm_store::format(lent.arena.memory(), &SumKey::new(SUM_KEY)).expect("an arena");
+        let term = (Term::new(1, NodeId(1)), 0, UnixMillis(0));
+        let shared = Shared::of_term(options, lent, (SUM_KEY, 5), term, None).expect("a leader");
+        let shared = Arc::new(shared);
+        let mut listener = any::listen(&address, ListenOptions::default()).expect("listen");
+        let id = unique() | 1 << 42;
+        let client = std::thread::spawn(move || Raw::session(&address, id));
+        let (session, generation) = shared.sessions.open(Coming { id, fresh: 1, since: Csn::NONE });
+        let (qp, mailbox) = accept(&mut listener, &shared);
+        let seat = shared.take_seat().expect("a seat");
+        let (name, peer, transport) = ("raw".into(), "a test".into(), qp.describe());
+        let listed = Arc::new(Client { name, peer, transport, requests: 0.into() });
+        let connection = Connection::new(qp, mailbox, (session.clone(), generation), listed, seat);
+        let hand = shared.engine.hand(0);
+        let client = client.join().expect("connected");
+        Leader { shared, pulse: Pulse::default(), hand, session, connection, client }
+    }
+
+    /// A turn, after which all that was written is committed and applied.
+    fn turn(&mut self) {
+        let mut context = Context {
+            shared: &self.shared,
+            pulse: &self.pulse,
+            hand: &mut self.hand,
+            phase: self.shared.phase(),
+        };
+        assert_ne!(self.connection.turn(&mut context), Turn::Gone, "the client was dropped");
+        apply(&self.shared.engine, &mut self.hand, self.shared.moment());
+    }
+
+    /// All answers that come within some turns.
+    fn answers(&mut self) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for _ in 0..TURNS {
+            self.turn();
+            answers.extend(self.client.answer_there());
+        }
+        answers
+    }
+
+    /// Sends a request, which then waits; lets it go on, and returns its one answer.
+    fn waits(&mut self, request: &Request<'_>, go_on: impl FnOnce(&Leader)) -> Answer {
+        assert!(self.client.send(request));
+        let mut early = Vec::new();
+        until("the request is there, and waits", || {
+            early.extend(self.answers());
+            self.connection.owes()
+        });
+        assert_eq!(early, [], "answered before it could be told: {request:?}");
+        go_on(self);
+        let mut answers = Vec::new();
+        until("an answer", || {
+            answers.extend(self.answers());
+            !answers.is_empty()
+        });
+        answers.extend(self.answers());
+        assert_eq!(answers.len(), 1, "{request:?} was answered {} times", answers.len());
+        assert!(!self.connection.owes(), "{request:?} is over, and waits");
+        answers.remove(0)
+    }
+
+    fn waits_for_the_lease(&mut self, request: &Request<'_>) -> Answer {
+        self.shared.set_lease(Nanos(0));
+        self.waits(request, |leader| leader.shared.set_lease(Nanos(u64::MAX)))
+    }
+
+    fn waits_for_a_hand_over(&mut self, request: &Request<'_>) -> Answer {
+        self.shared.hold_writes(true);
+        self.waits(request, |leader| leader.shared.hold_writes(false))
+    }
+}
+
+/// Lets the one client in that comes.
+fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
+    let mut incoming = None;
+    until("a client knocks", || {
+        incoming = listener.accept(BOUND).expect("accept");
+        incoming.is_some()
+    });
+    let incoming = incoming.expect("it knocked");
+    let hello = Hello::decode(incoming.hello()).expect("a hello");
+    let ring = RegionOptions { name: "ring".into(), bytes: 64 << 10, backing: Backing::Memory };
+    let ring = Arc::new(Region::create(&ring).expect("a ring"));
+    let welcome = Welcome {
+        boot: shared.boot,
+        sum_key: SUM_KEY,
+        stamp: shared.moment().now.0,
+        lease: 1,
+        read_bound: 1,
+        ring_bytes: ring.bytes(),
+        pid: 1,
+        wants_hints: 0,
+        group: 0,
+        csn: 0,
+        keep_sessions: 1 << 40,
+    };
+    let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
+    let channel = Channel::new().expect("a channel");
+    let qp = incoming.accept(&welcome.encode(), grants, 0, &channel).expect("a connection");
+    let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, hello.ring_bytes, MESSAGE_MAX);
+    (qp, mailbox)
+}
+
+#[test]
+fn what_waits_for_the_lease_is_answered_once() {
+    let mut leader = Leader::new();
+    leader.shared.set_lease(Nanos(u64::MAX));
+    let mut operation = 0;
+    let mut request = |kind, key| {
+        operation += 1;
+        Request { key, ..Request::new(kind, operation) }
+    };
+    let put = Request { value: b"text", ..request(RequestKind::Put, b"there") };
+    assert!(leader.client.send(&put));
+    until("it is there", || leader.answers().len() == 1);
+    let get = request(RequestKind::Get, b"there");
+    assert_eq!(leader.waits_for_the_lease(&get).value, b"text");
+    let get = request(RequestKind::Get, b"nothing");
+    assert_eq!(leader.waits_for_the_lease(&get).status, Status::NotFound);
+    // These were judged by what is here, and leave no entry.
+    let put = Request { condition: Condition::Absent, ..request(RequestKind::Put, b"there") };
+    assert_eq!(leader.waits_for_the_lease(&put).status, Status::Mismatch);
+    let delete = request(RequestKind::Delete, b"nothing");
+    assert_eq!(leader.waits_for_the_lease(&delete).status, Status::NotFound);
+    let touch = request(RequestKind::Touch, b"nothing");
+    assert_eq!(leader.waits_for_the_lease(&touch).status, Status::NotFound);
+    let add = Request { argument: 1, ..request(RequestKind::Increment, b"there") };
+    assert_eq!(leader.waits_for_the_lease(&add).status, Status::NotANumber);
+}
+
+#[test]
+fn what_waits_for_a_hand_over_is_answered_once() {
+    let mut leader = Leader::new();
+    leader.shared.set_lease(Nanos(u64::MAX));
+    let kinds = [RequestKind::Put, RequestKind::Increment, RequestKind::Touch, RequestKind::Delete];
+    for (kind, operation) in kinds.into_iter().zip(1..) {
+        let request = Request { key: b"n", value: b"", argument: 1, ..Request::new(kind, operation) };
+        let request = if kind == RequestKind::Put { Request { value: b"5", ..request } } else { request };
+        assert_eq!(leader.waits_for_a_hand_over(&request).status, Status::Ok, "{kind:?}");
+    }
+}
+
+#[test]
+fn what_became_known_while_it_waited_is_answered_once() {
+    let mut leader = Leader::new();
+    leader.shared.set_lease(Nanos(u64::MAX));
+    let put = |operation| Request { key: b"k", ..Request::new(RequestKind::Put, operation) };
+    leader.shared.hold_writes(true);
+    let ran = leader.waits(&put(1), |leader| {
+        leader.session.lock().record(1, Outcome::ok(Csn(9)), None);
+    });
+    assert_eq!((ran.status, ran.csn), (Status::Ok, 9));
+    let forgotten = leader.waits(&put(2), |leader| {
+        leader.session.lock().record(2 + WINDOW as u64, Outcome::ok(Csn(10)), None);
+    });
+    assert_eq!(forgotten.status, Status::Forgotten);
+    leader.shared.hold_writes(false);
+}
+
+#[test]
+fn what_waits_until_the_server_closes_is_answered_once() {
+    for kind in [RequestKind::Get, RequestKind::Put] {
+        let mut leader = Leader::new();
+        leader.shared.hold_writes(true);
+        let request = Request { key: b"k", ..Request::new(kind, 1) };
+        let closing = leader.waits(&request, |leader| {
+            leader.shared.enter(Phase::Draining, Nanos(u64::MAX));
+            leader.pulse.set_drained();
+        });
+        assert_eq!(closing.status, Status::Closing, "{kind:?}");
+    }
+}

@@ -1,0 +1,120 @@
+//! How clients load a run, of all the ways there are: most seeds know few of them, so that most are cheap.
+
+use std::sync::OnceLock;
+
+use longarm_base::limits::KEY_MAX;
+use longarm_memory::HashKey;
+
+use crate::replicas::HASH_KEY;
+use crate::world::Chance;
+
+/// Longest value of seeds that have long ones: more than a segment.
+const LONG: u64 = 2 << 20;
+/// Longest value of others: three of four are short enough for a slot.
+const SHORT: u64 = 4 << 10;
+/// Items for which a table is made at first, where it is to grow.
+const FEW: u64 = 1;
+/// Keys of one place in the index, and the bits of their hashes that are the same.
+const CROWD: usize = 20;
+const CROWDED: u64 = 0xFF00_0000_0000_00FF;
+
+/// What clients do beside gets and writes of single keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Bytes of the longest value at most: those of some kilobytes arrive whole, others in pieces, and the
+    /// longest have segments of their own.
+    pub longest: u64,
+    /// Writes that a client has open at most.
+    pub open: u32,
+    /// Items that the first table is made for.
+    pub expected: u64,
+    /// Clients write all keys first, so that tables grow.
+    pub fills: bool,
+    /// Some keys are counters.
+    pub counts: bool,
+    /// Some keys expire.
+    pub expires: bool,
+    /// A few keys are hot for a moment, and read again much later.
+    pub moves_on: bool,
+    /// A client does nothing for longer than its timeout.
+    pub idles: bool,
+    /// Conditions are mostly about what is there no more.
+    pub outdated: bool,
+    /// Names of one byte, the longest ones, and those that crowd one place of the index.
+    pub hostile: bool,
+}
+
+/// What may be done with a key, and who judges it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Values.
+    Plain,
+    /// Values that may expire.
+    Expiring,
+    /// A number, to which ones are added.
+    Counter,
+}
+
+impl Load {
+    /// What a seed draws. A table that grows does so in a third of them.
+    ///
+    /// `pipelined`: a client may have several writes open. Where each must have an answer it has one: several
+    /// may wait in vain for as long as the client's timeout, and why is an open question.
+    pub fn draw(pipelined: bool, chance: &mut Chance) -> Load {
+        let fills = chance.once_in(3);
+        let load = Load {
+            longest: if chance.once_in(5) { LONG } else { SHORT },
+            open: if chance.once_in(3) { 2 + chance.below(30) as u32 } else { 1 },
+            expected: if fills { FEW } else { 64 },
+            fills,
+            counts: chance.once_in(4),
+            expires: chance.once_in(4),
+            moves_on: chance.once_in(4),
+            idles: chance.once_in(8),
+            outdated: chance.once_in(6),
+            hostile: chance.once_in(6),
+        };
+        if pipelined { load } else { Load { open: 1, fills: false, ..load } }
+    }
+
+    /// What a key is.
+    pub fn kind(&self, key: u32) -> Kind {
+        match key % 4 {
+            1 if self.counts => Kind::Counter,
+            2 if self.expires => Kind::Expiring,
+            _ => Kind::Plain,
+        }
+    }
+
+    /// The name of a key.
+    pub fn name(&self, key: u32) -> Vec<u8> {
+        let (form, number) = (key % 5, key / 5);
+        match form {
+            0 if self.hostile && number < 256 => vec![number as u8],
+            1 if self.hostile => format!("{key:0KEY_MAX$}").into_bytes(),
+            2 if self.hostile && (number as usize) < CROWD => crowd()[number as usize].clone(),
+            _ => format!("key-{key}").into_bytes(),
+        }
+    }
+}
+
+/// Names that the first group finds in one pair of slots, and takes for each other until it looks closely.
+fn crowd() -> &'static [Vec<u8>] {
+    static CROWDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    CROWDS.get_or_init(|| {
+        let hash = HashKey::new(HASH_KEY);
+        let name = |number: u64| format!("crowd-{number}").into_bytes();
+        let crowds = |name: &Vec<u8>| hash.hash(name).0 & CROWDED == 0;
+        (0..).map(name).filter(crowds).take(CROWD).collect()
+    })
+}
+
+#[test]
+fn names_are_of_one_key_each() {
+    let hostile = Load { hostile: true, ..Load::draw(true, &mut Chance::new(1)) };
+    let names: std::collections::BTreeSet<Vec<u8>> = (0..3000).map(|key| hostile.name(key)).collect();
+    assert_eq!(names.len(), 3000);
+    for len in [1, KEY_MAX] {
+        assert!(names.iter().any(|name| name.len() == len), "{len}");
+    }
+}

@@ -1,0 +1,444 @@
+//! What a client does, and what it notes of it.
+
+mod load;
+mod noted;
+mod values;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use longarm_base::{Csn, Nanos};
+use longarm_client::{ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
+use longarm_fabric::sim::Sim;
+use longarm_history::counters::Count;
+use longarm_history::sweep::NEVER;
+use longarm_history::{Action, Operation, Outcome, Value};
+use longarm_host::world::entered;
+
+use crate::world::Chance;
+pub use load::{Kind, Load};
+pub use noted::{Life, Noted};
+
+/// Bound on one operation: short, so that faults leave some in doubt.
+const TIMEOUT: Duration = Duration::from_millis(200);
+/// The same for the last look, when all is well again: a leader may have to be elected.
+const PATIENT: Duration = Duration::from_secs(2);
+/// Keys that are hot at one time, and how many operations they are that for.
+const HOT: u64 = 4;
+const SPELL: u32 = 40;
+/// Keys that a client asks for at once, when it looks at all.
+const AT_ONCE: usize = 64;
+/// Longest time to live.
+const LIFE: u64 = 400;
+
+/// One client.
+pub struct Worker {
+    /// Its number.
+    pub number: u32,
+    /// How many clients there are.
+    pub clients: u32,
+    /// Keys it touches.
+    pub keys: u32,
+    /// How much it does.
+    pub operations: u32,
+    /// Of what.
+    pub load: Load,
+    /// Its own chance.
+    pub chance: Chance,
+    /// Where everybody notes what they did.
+    pub noted: Rc<RefCell<Noted>>,
+    /// Clients that are done.
+    pub done: Rc<RefCell<u32>>,
+}
+
+/// A client at work.
+struct AtWork {
+    worker: Worker,
+    client: ClusterClient<Sim>,
+    /// What it saw last of each key, and before that: conditions are about that.
+    seen: Vec<[Option<(Value, Csn)>; 2]>,
+    /// Operations it has begun.
+    begun: u32,
+}
+
+/// A write on its way.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    key: u32,
+    deed: Deed,
+    call: Nanos,
+}
+
+/// What it does to a key.
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    /// Of values, perhaps with a time to live.
+    Write(Action, Option<Nanos>),
+    /// Of a counter.
+    Add,
+    /// Gives what is there another time to live, or all time.
+    Touch(Option<Nanos>),
+}
+
+fn time() -> Nanos {
+    entered().expect("a client runs in a world").time()
+}
+
+impl Worker {
+    /// Works until it is done. Panics if it finds bytes that nobody can have written.
+    pub fn run(self, sim: &Sim, topology: Topology) {
+        let several = topology.groups().len() > 1;
+        let mut client = client_of(sim, topology, TIMEOUT);
+        // Of several groups one that nobody leads must not hold up the others.
+        if !several {
+            open_all(&mut client);
+        }
+        let seen = vec![[None; 2]; self.keys as usize];
+        let mut work = AtWork { worker: self, client, seen, begun: 0 };
+        if work.worker.load.fills {
+            work.fill();
+        }
+        let end = work.begun + work.worker.operations;
+        while work.begun < end {
+            work.go_on(end);
+        }
+        *work.worker.done.borrow_mut() += 1;
+    }
+}
+
+impl AtWork {
+    /// Writes its share of all keys.
+    fn fill(&mut self) {
+        let Worker { number, clients, keys, load, .. } = &self.worker;
+        let most = load.open.max(8) as usize;
+        let share: Vec<u32> = (0..*keys).filter(|key| key % clients == number % clients).collect();
+        for keys in share.chunks(most) {
+            self.write_all(keys);
+        }
+    }
+
+    fn go_on(&mut self, end: u32) {
+        let Worker { load, operations, .. } = &self.worker;
+        let (idles, open, operations) = (load.idles, load.open, *operations);
+        match self.worker.chance.below(12) {
+            0 | 1 => {
+                let most = 1 + self.worker.chance.below(12);
+                let keys: Vec<u32> = (0..most).map(|_| self.any_key()).collect();
+                self.look_at(&keys);
+            }
+            2 => {
+                let key = self.any_key();
+                self.ask_for(key);
+            }
+            3..7 => {
+                let key = self.any_key();
+                self.get(key);
+            }
+            _ => {
+                let most = (1 + self.worker.chance.below(u64::from(open))).min(u64::from(end - self.begun));
+                let keys: Vec<u32> = (0..most).map(|_| self.any_key()).collect();
+                self.write_all(&keys);
+            }
+        }
+        let chance = &mut self.worker.chance;
+        if idles && chance.once_in(u64::from(operations)) {
+            longarm_host::sleep(TIMEOUT + Duration::from_nanos(chance.below(TIMEOUT.as_nanos() as u64)));
+        } else if chance.once_in(8) {
+            longarm_host::sleep(Duration::from_nanos(chance.below(2_000_000)));
+        }
+    }
+
+    /// Any key, or a hot one.
+    fn any_key(&mut self) -> u32 {
+        let (chance, keys) = (&mut self.worker.chance, u64::from(self.worker.keys));
+        let key = match self.worker.load.moves_on && !chance.once_in(8) {
+            true => u64::from(self.begun / SPELL) * HOT + chance.below(HOT),
+            false => chance.below(keys),
+        };
+        self.begun += 1;
+        (key % keys) as u32
+    }
+
+    /// What to do to a key.
+    fn deed(&mut self, key: u32) -> Deed {
+        let Worker { number, load, chance, .. } = &mut self.worker;
+        let kind = load.kind(key);
+        if kind == Kind::Counter {
+            return Deed::Add;
+        }
+        // An operation has many a number, so that each write has one.
+        let new = values::new((*number, self.begun), load.longest, chance);
+        self.begun += 1;
+        let ttl = |chance: &mut Chance| Nanos::from_millis(1 + chance.below(LIFE));
+        let expires = kind == Kind::Expiring;
+        let ttl = (expires && !chance.once_in(3)).then(|| ttl(chance));
+        if expires && chance.once_in(5) {
+            return Deed::Touch(ttl);
+        }
+        let seen = self.seen[key as usize][usize::from(load.outdated)];
+        let action = match (chance.below(6), seen) {
+            (0..3, _) => Action::Put(new),
+            (3, _) => Action::Delete,
+            (4, Some((expected, _))) if !expires => Action::Replace { expected, new },
+            _ => Action::PutIfAbsent(new),
+        };
+        Deed::Write(action, ttl)
+    }
+
+    /// Writes all of them, then waits for what comes of it.
+    fn write_all(&mut self, keys: &[u32]) {
+        let mut open = Vec::new();
+        for &key in keys {
+            let deed = self.deed(key);
+            let asked = Asked { key, deed, call: time() };
+            match self.submit(asked) {
+                Ok(ticket) => open.push((asked, ticket)),
+                Err(error) => self.note(asked, Err(error)),
+            }
+        }
+        // A get in between, too.
+        if open.len() > 1 && self.worker.chance.once_in(2) {
+            let key = self.any_key();
+            self.get(key);
+        }
+        for (asked, ticket) in open {
+            let answer = self.client.wait(ticket);
+            self.note(asked, answer);
+        }
+    }
+
+    fn submit(&mut self, Asked { key, deed, .. }: Asked) -> Result<Ticket, Error> {
+        let name = self.worker.load.name(key);
+        let value = match deed {
+            Deed::Write(Action::Put(new) | Action::PutIfAbsent(new) | Action::Replace { new, .. }, _) => {
+                values::bytes(new)
+            }
+            _ => Vec::new(),
+        };
+        let write = match deed {
+            Deed::Add => Write::increment(&name, 1),
+            Deed::Touch(_) => Write::touch(&name),
+            Deed::Write(Action::Delete, _) => Write::delete(&name),
+            Deed::Write(Action::PutIfAbsent(_), _) => Write::put(&name, &value).if_absent(),
+            Deed::Write(Action::Replace { expected, .. }, _) => {
+                let seen = self.seen[key as usize].into_iter().flatten();
+                let version = seen.filter(|seen| seen.0 == expected).map(|seen| seen.1).next();
+                Write::put(&name, &value).if_version(version.expect("replaced is what was seen"))
+            }
+            Deed::Write(..) => Write::put(&name, &value),
+        };
+        self.client.submit(&match deed {
+            Deed::Touch(Some(ttl)) | Deed::Write(_, Some(ttl)) => write.ttl(Duration::from_nanos(ttl.0)),
+            _ => write,
+        })
+    }
+
+    /// Notes what came of a write; nothing, if it certainly did nothing.
+    fn note(&mut self, asked: Asked, answer: Result<Reply, Error>) {
+        let Asked { key, deed, call } = asked;
+        let (outcome, version) = match answer {
+            Ok(Reply::Done(version)) => (Outcome::Done, Some(version)),
+            Ok(Reply::Number(_, version)) => (Outcome::Done, Some(version)),
+            Ok(Reply::NotFound) => (Outcome::Absent, None),
+            Ok(Reply::Mismatch(_)) => (Outcome::Refused, None),
+            Ok(other) => panic!("client {}: {deed:?} is answered {other:?}", self.worker.number),
+            Err(Error::InDoubt(_)) => (Outcome::InDoubt, None),
+            Err(error) => return self.forgive(error),
+        };
+        let end = if outcome == Outcome::InDoubt { NEVER } else { time() };
+        let client = self.worker.number;
+        let mut noted = self.worker.noted.borrow_mut();
+        match deed {
+            Deed::Add => {
+                let told = match answer {
+                    Ok(Reply::Number(sum, _)) => Some(sum as u64),
+                    _ => None,
+                };
+                noted.counts.push(Count { client, key, adds: true, told, call, end });
+            }
+            Deed::Touch(ttl) => {
+                if outcome != Outcome::Absent {
+                    noted.lives.push(Life { key, value: None, ttl, call, end });
+                }
+                let (action, version) = (Action::Get, None);
+                if outcome == Outcome::Absent {
+                    noted.expiring.push(Operation { client, key, action, outcome, call, end, version });
+                }
+            }
+            Deed::Write(action, ttl) => {
+                // Nothing was there to be replaced.
+                let outcome = match (action, outcome) {
+                    (Action::Replace { .. }, Outcome::Absent) => Outcome::Refused,
+                    _ => outcome,
+                };
+                // A removal's version is of nothing that is there.
+                let version = version.filter(|_| action != Action::Delete);
+                let operation = Operation { client, key, action, outcome, call, end, version };
+                if self.worker.load.kind(key) == Kind::Plain {
+                    remember(&mut self.seen[key as usize], &operation);
+                    return noted.plain.push(operation);
+                }
+                if let Some(value) = operation.wrote() {
+                    noted.lives.push(Life { key, value: Some(value), ttl, call, end });
+                }
+                noted.expiring.push(Operation { version: None, ..operation });
+            }
+        }
+    }
+
+    /// What may happen to whoever did nothing.
+    fn forgive(&self, error: Error) {
+        match error {
+            Error::Lost { .. }
+            | Error::Unresponsive { .. }
+            | Error::Connect(_)
+            | Error::Contended(_)
+            | Error::Full
+            | Error::OutOfMemory => {}
+            error => panic!("client {}: {error}", self.worker.number),
+        }
+    }
+
+    fn get(&mut self, key: u32) {
+        let (name, call) = (self.worker.load.name(key), time());
+        match self.client.get_versioned(&name) {
+            Ok(found) => {
+                let found = found.as_ref().map(|(value, version)| (&value[..], *version));
+                let seen = Seen { client: self.worker.number, key, call };
+                let operation = seen.note(found, &self.worker.load, &mut self.worker.noted.borrow_mut());
+                if let Some(operation) = operation {
+                    remember(&mut self.seen[key as usize], &operation);
+                }
+            }
+            Err(error) => self.forgive(error),
+        }
+    }
+
+    /// Whether something is there: as of somebody who put what nobody had written only if nothing was there.
+    fn ask_for(&mut self, key: u32) {
+        let (name, call) = (self.worker.load.name(key), time());
+        let there = match self.client.exists(&name) {
+            Ok(there) => there,
+            Err(error) => return self.forgive(error),
+        };
+        let Worker { number: client, ref load, .. } = self.worker;
+        let (action, outcome) = match there {
+            true => (Action::PutIfAbsent(Value(u64::MAX)), Outcome::Refused),
+            false => (Action::Get, Outcome::Absent),
+        };
+        let operation = Operation { client, key, action, outcome, call, end: time(), version: None };
+        let mut noted = self.worker.noted.borrow_mut();
+        match load.kind(key) {
+            Kind::Plain => noted.plain.push(operation),
+            Kind::Expiring => noted.expiring.push(operation),
+            Kind::Counter if !there => {
+                noted.counts.push(Count {
+                    client,
+                    key,
+                    adds: false,
+                    told: Some(0),
+                    call,
+                    end: operation.end,
+                });
+            }
+            Kind::Counter => {}
+        }
+    }
+
+    /// A multi-GET: each of its keys was looked up some time between call and answer.
+    fn look_at(&mut self, keys: &[u32]) {
+        let load = &self.worker.load;
+        let names: Vec<_> = keys.iter().map(|&key| load.name(key)).collect();
+        let (client, call, noted) = (self.worker.number, time(), &self.worker.noted);
+        // What is shown counts, also where another group has no leader.
+        let looked = self.client.multi_get(&names, |i, found| {
+            Seen { client, key: keys[i], call }.note(found, load, &mut noted.borrow_mut());
+        });
+        if let Err(error) = looked {
+            self.forgive(error);
+        }
+    }
+}
+
+/// Who looked at what, and when.
+struct Seen {
+    client: u32,
+    key: u32,
+    call: Nanos,
+}
+
+impl Seen {
+    /// Notes what is found; returns it, where it is of a key that keeps its values.
+    fn note(self, found: Option<(&[u8], Csn)>, load: &Load, noted: &mut Noted) -> Option<Operation> {
+        let Seen { client, key, call } = self;
+        let end = time();
+        if load.kind(key) == Kind::Counter {
+            let told = Some(found.map_or(0, |(number, _)| counted(number)));
+            noted.counts.push(Count { client, key, adds: false, told, call, end });
+            return None;
+        }
+        let outcome = found.map_or(Outcome::Absent, |(bytes, _)| Outcome::Found(values::read(bytes)));
+        let version = found.map(|found| found.1);
+        let operation = Operation { client, key, action: Action::Get, outcome, call, end, version };
+        if load.kind(key) == Kind::Expiring {
+            noted.expiring.push(Operation { version: None, ..operation });
+            return None;
+        }
+        noted.plain.push(operation.clone());
+        Some(operation)
+    }
+}
+
+fn remember(seen: &mut [Option<(Value, Csn)>; 2], operation: &Operation) {
+    let newest = operation.named();
+    if newest.is_some() && newest != seen[0] {
+        *seen = [newest, seen[0]];
+    } else if newest.is_none() {
+        seen[0] = None;
+    }
+}
+
+/// A counter's value.
+fn counted(found: &[u8]) -> u64 {
+    let number = std::str::from_utf8(found).ok().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| panic!("torn: a counter of {} bytes: {found:?}", found.len()))
+}
+
+fn client_of(sim: &Sim, topology: Topology, timeout: Duration) -> ClusterClient<Sim> {
+    let options = Options { timeout, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
+    ClusterClient::over(sim.clone(), topology, options)
+}
+
+/// Connects to all groups, however long it takes.
+fn open_all(client: &mut ClusterClient<Sim>) {
+    for group in 0..client.topology().groups().len() {
+        while client.group(group).is_err() {
+            longarm_host::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// What a last look saw of keys that keep their values.
+pub type Looks = Vec<Operation>;
+
+/// Gets every key once more, when all is well again: what was acknowledged must be there.
+pub fn look_at_all(
+    sim: &Sim,
+    topology: Topology,
+    (keys, load): (u32, &Load),
+    noted: &RefCell<Noted>,
+) -> Result<Looks, Error> {
+    let mut client = client_of(sim, topology, PATIENT);
+    open_all(&mut client);
+    let (mut looks, all) = (Vec::new(), (0..keys).collect::<Vec<u32>>());
+    for keys in all.chunks(AT_ONCE) {
+        let names: Vec<_> = keys.iter().map(|&key| load.name(key)).collect();
+        let call = time();
+        client.multi_get(&names, |i, found| {
+            let seen = Seen { client: u32::MAX, key: keys[i], call };
+            looks.extend(seen.note(found, load, &mut noted.borrow_mut()));
+        })?;
+    }
+    Ok(looks)
+}
