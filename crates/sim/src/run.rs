@@ -403,12 +403,13 @@ impl Run {
         }
     }
 
-    /// Replicas come to hold the same, some time.
-    fn converge(&mut self) -> Result<(), String> {
+    /// What comes of replicas some time after all is well again: that they hold the same, say. One may stand
+    /// still for a while then, and another may lead in the meantime.
+    fn converge<T>(&mut self, on: impl Fn(&Servers) -> Result<T, String>) -> Result<T, String> {
         let begun = self.world.time();
         loop {
-            match self.servers.agree() {
-                Ok(()) => return Ok(()),
+            match on(&self.servers) {
+                Ok(one) => return Ok(one),
                 Err(apart) if self.world.time().since(begun) > CONVERGENCE => return Err(apart),
                 Err(_) => self.go_on(self.world.time() + LOOK)?,
             }
@@ -437,7 +438,7 @@ impl Run {
         if self.plan.servers == 1 {
             return self.look_at_all().map(|_| ());
         }
-        self.converge()?;
+        self.converge(Servers::agree)?;
         self.are_as_told()?;
         (0..self.plan.groups).try_for_each(|group| self.each_leads(group))
     }
@@ -480,7 +481,7 @@ impl Run {
         while self.orders.borrow().is_open() {
             self.go_on(self.world.time() + LOOK)?;
         }
-        for node in self.servers.members_of(group as usize)? {
+        for node in self.converge(|servers| servers.members_of(group as usize))? {
             let begun = self.world.time();
             while let Some(stays) = self.lead(group, node)? {
                 if self.world.time().since(begun) > LIVENESS {
