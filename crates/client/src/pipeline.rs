@@ -14,7 +14,7 @@ use longarm_wire::{Request, RequestKind, Status};
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::link::{Answer, Link, Trouble};
+use crate::link::{Answer, Trouble};
 use crate::write::check;
 
 /// Most requests of one client that have no answer yet.
@@ -167,8 +167,9 @@ impl<T: Transport> Client<T> {
             link.qp.ring();
         }
         loop {
-            let n = self.link.as_mut().map_or(0, Link::pump);
-            if n > 0 || !self.finished.is_empty() {
+            // What came while the client waited for a READ was taken then, and is collected now.
+            let news = self.link.as_mut().is_some_and(|link| link.pump() > 0 || !link.answers.is_empty());
+            if news || !self.finished.is_empty() {
                 self.collect();
                 if let Some(at) = self.finished.iter().position(|(done, _)| *done == ticket) {
                     return self.finished.remove(at).expect("just found").1;

@@ -205,6 +205,28 @@ fn pipelined_writes_come_back_with_their_tickets() {
     );
 }
 
+/// The answer to a write came while the client waited for a READ: nothing else comes after it that would have
+/// the client look.
+#[test]
+fn an_answer_that_came_during_a_get_is_there() {
+    over_each(
+        |_| {},
+        |client, _| {
+            for i in 0..20u32 {
+                let value = i.to_le_bytes();
+                let ticket = client.submit(&Write::put(b"k", &value)).expect("submit");
+                let start = Instant::now();
+                while client.get(b"k").expect("get").as_deref() != Some(&value[..]) {
+                    assert!(start.elapsed() < Duration::from_secs(20), "{i} is not written");
+                }
+                std::thread::sleep(Duration::from_millis(1));
+                client.get(b"k").expect("get");
+                assert!(matches!(client.wait(ticket), Ok(Reply::Done(_))), "{i}");
+            }
+        },
+    );
+}
+
 #[test]
 fn a_walk_sees_everything_once_the_table_stands_still() {
     over_each(
