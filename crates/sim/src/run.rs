@@ -17,7 +17,7 @@ use crate::judge::Judge;
 use crate::notes::{Note, Notes};
 use crate::operator::{Order, Orders};
 use crate::replicas::Servers;
-use crate::scenario::{Plan, SAFETY, Scenario};
+use crate::scenario::{Plan, SAFETY, Scenario, TIGHT};
 use crate::traps::{Blow, Traps};
 use crate::workload::{Looks, Noted, Worker, look_at_all};
 use crate::world::{Chance, Stopped, Witness, World};
@@ -94,6 +94,8 @@ struct Run {
     served: Rc<Cell<u32>>,
     /// Nothing fails but what is wrong.
     calm: bool,
+    /// No write may be without an answer: nothing goes wrong, and no write waits for memory.
+    all_are_answered: bool,
 }
 
 impl Run {
@@ -110,6 +112,7 @@ impl Run {
         let judge = (plan.servers > 1 && plan.groups == 1)
             .then(|| Rc::new(RefCell::new(Judge::new(plan.servers, plan.timing, &plan.clocks))));
         let (orders, traps, calm) = (Rc::default(), Rc::default(), plan.is_calm());
+        let all_are_answered = plan.is_calm() && plan.faults.is_empty() && plan.memory > TIGHT;
         let served = Rc::<Cell<u32>>::default();
         if plan.servers > 1 {
             world.set_witness(witness(judge.clone(), Rc::clone(&traps), Rc::clone(&served)));
@@ -131,6 +134,7 @@ impl Run {
             traps,
             served,
             calm,
+            all_are_answered,
         };
         for &clock in &run.plan.clocks {
             run.world.add_machine(clock);
@@ -144,6 +148,8 @@ impl Run {
         // Each leader may set its calendar forward by a promise (decision 16).
         let early = Nanos(u64::from(self.served.get()) * self.plan.timing.promise.0);
         let judged = self.noted.borrow().judge(early);
+        let unanswered = (self.all_are_answered && judged.in_doubt > 0)
+            .then(|| format!("nothing went wrong, and {} writes have no answer (I20)", judged.in_doubt));
         Report {
             operations: judged.operations,
             in_doubt: judged.in_doubt,
@@ -151,7 +157,11 @@ impl Run {
             steps: self.world.steps(),
             events: self.judge.as_ref().map_or(0, |judge| judge.borrow().heard()),
             gaps: self.orders.borrow().gaps.clone(),
-            violation: lived.err().or_else(|| self.orders.borrow().wrong.clone()).or(judged.violation),
+            violation: lived
+                .err()
+                .or_else(|| self.orders.borrow().wrong.clone())
+                .or(judged.violation)
+                .or(unanswered),
         }
     }
 

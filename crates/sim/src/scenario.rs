@@ -298,6 +298,9 @@ pub struct Plan {
 /// Servers that may be added.
 const SPARES: u32 = 2;
 
+/// Memory of so few segments that writes wait for collection, for longer than clients do.
+pub const TIGHT: u64 = 16 << 20;
+
 /// Half a percent: half of what a lease allows for, between any two clocks.
 const DRIFT_MOST: u64 = 5_000;
 
@@ -353,7 +356,7 @@ impl Plan {
             true => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
             false => QUICK,
         };
-        let load = Load::draw(*scenario != Scenario::CALM, chance);
+        let load = Load::draw(chance);
         let mut plan = Plan {
             clients,
             idle: Vec::new(),
@@ -370,8 +373,8 @@ impl Plan {
             memory: match chance.once_in(3) {
                 // Each term begins segments of its own: with few of them, terms as short as those of leaders
                 // that hand over wait for collection.
-                true if !operated => 16 << 20,
-                _ if scenario.slow && !operated => 16 << 20,
+                true if !operated => TIGHT,
+                _ if scenario.slow && !operated => TIGHT,
                 _ if scenario.changes => 256 << 20,
                 _ => 64 << 20,
             },

@@ -77,8 +77,6 @@ fn every_scenario_has_seeds_without_a_violation_and_a_seed_decides() {
         for seed in 0..8 {
             let report = run::run(scenario, seed);
             assert_eq!(report.violation, None, "cargo x sim --scenario {} --seeds {seed}", scenario.name);
-            let calm = scenario.name == "calm";
-            assert!(!calm || report.in_doubt == 0, "with nothing wrong every answer comes: seed {seed}");
             assert!(
                 seed > 0 || report == run::run(scenario, seed),
                 "{}: once more is the same",

@@ -57,12 +57,9 @@ pub enum Kind {
 
 impl Load {
     /// What a seed draws. A table that grows does so in a third of them.
-    ///
-    /// `pipelined`: a client may have several writes open. Where each must have an answer it has one: several
-    /// may wait in vain for as long as the client's timeout, and why is an open question.
-    pub fn draw(pipelined: bool, chance: &mut Chance) -> Load {
+    pub fn draw(chance: &mut Chance) -> Load {
         let fills = chance.once_in(3);
-        let load = Load {
+        Load {
             longest: if chance.once_in(5) { LONG } else { SHORT },
             open: if chance.once_in(3) { 2 + chance.below(30) as u32 } else { 1 },
             expected: if fills { FEW } else { 64 },
@@ -73,8 +70,7 @@ impl Load {
             idles: chance.once_in(8),
             outdated: chance.once_in(6),
             hostile: chance.once_in(6),
-        };
-        if pipelined { load } else { Load { open: 1, fills: false, ..load } }
+        }
     }
 
     /// What a key is.
@@ -111,7 +107,7 @@ fn crowd() -> &'static [Vec<u8>] {
 
 #[test]
 fn names_are_of_one_key_each() {
-    let hostile = Load { hostile: true, ..Load::draw(true, &mut Chance::new(1)) };
+    let hostile = Load { hostile: true, ..Load::draw(&mut Chance::new(1)) };
     let names: std::collections::BTreeSet<Vec<u8>> = (0..3000).map(|key| hostile.name(key)).collect();
     assert_eq!(names.len(), 3000);
     for len in [1, KEY_MAX] {
