@@ -44,7 +44,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("ForgetPromise", Sim("group-crashes", "0..20")),
     ("ReportInside", Sim("group-pauses", "0..50")),
     ("NoDrift", Sim("group-pauses", "0..100")),
-    ("OldMembers", Sim("group-changes-all", "0..40")),
+    ("OldMembers", Test("longarm-replica", "machine::tests::twin::a_group_loses_nothing_and_comes_back")),
     ("AgreeAlone", Sim("group-landing", "0..20")),
     ("MoveFirst", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
     ("LeaveSlots", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
