@@ -219,7 +219,7 @@ fn an_answer_that_came_during_a_get_is_there() {
                 while client.get(b"k").expect("get").as_deref() != Some(&value[..]) {
                     assert!(start.elapsed() < Duration::from_secs(20), "{i} is not written");
                 }
-                std::thread::sleep(Duration::from_millis(1));
+                std::thread::park_timeout(Duration::from_millis(1));
                 client.get(b"k").expect("get");
                 assert!(matches!(client.wait(ticket), Ok(Reply::Done(_))), "{i}");
             }
