@@ -14,8 +14,8 @@ mod task;
 mod tests;
 
 use std::cell::RefCell;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::rc::Rc;
 
 use longarm_base::{Nanos, UnixMillis};
@@ -46,37 +46,80 @@ pub enum Stopped {
     Halted(u32),
 }
 
-/// Something that is due.
-enum Due {
-    /// The task goes on.
-    Task(u64),
+/// What is due.
+enum What {
+    /// This task goes on from this rest of its; void if something else ended that before.
+    Task(u64, u64),
     /// Something that is no task's.
     Event(Box<dyn FnOnce()>),
 }
 
-/// What the world knows of a task.
+/// Something that is due at a time, and how many were made before it.
+struct Due {
+    time: Nanos,
+    made: u64,
+    what: What,
+}
+
+impl Due {
+    fn key(&self) -> (Nanos, u64) {
+        (self.time, self.made)
+    }
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Due) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Due) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    /// Of a heap the greatest comes first, of a world what is due first.
+    fn cmp(&self, other: &Due) -> Ordering {
+        other.key().cmp(&self.key())
+    }
+}
+
+/// What the world knows of a task, by its number. Those of tasks that are over stay, and hold little.
 struct Known {
-    name: String,
+    name: Box<str>,
     machine: u32,
-    way: Way,
-    /// What will wake it; the first that comes makes the others void.
-    wakes: Vec<u64>,
+    life: Life,
+    /// Times that it rested. What was to wake it from an earlier rest is void.
+    rests: u64,
     /// The bed it is parked in.
     bed: Option<usize>,
     /// Tasks that wait for its end.
     joiners: Vec<u64>,
 }
 
+/// How far a task is.
+enum Life {
+    /// It waits.
+    Resting(Task),
+    /// It runs; this is its way out.
+    Running(Way),
+    /// It ended, or panicked, and nobody has joined it yet.
+    Over { panicked: bool },
+    /// Nobody will ask for it any more, or its machine crashed.
+    Gone,
+}
+
 struct State {
     time: Nanos,
     made: u64,
-    queue: BinaryHeap<Reverse<(Nanos, u64)>>,
-    due: BTreeMap<u64, Due>,
-    known: BTreeMap<u64, Known>,
-    /// Tasks that are not running.
-    resting: BTreeMap<u64, Task>,
-    /// Tasks that are over and nobody joined yet: whether they panicked.
-    over: BTreeMap<u64, bool>,
+    queue: BinaryHeap<Due>,
+    known: Vec<Known>,
+    /// Tasks that are parked, in the order of their numbers: there are few.
+    parked: Vec<u64>,
     machines: Vec<Machine>,
     running: Option<u64>,
     chance: Chance,
@@ -104,8 +147,8 @@ impl Drop for World {
         let machines = self.0.borrow().machines.len() as u32;
         (0..machines).for_each(|machine| self.crash(machine));
         // Events may hold what asks the world when it is dropped.
-        let due = std::mem::take(&mut self.0.borrow_mut().due);
-        self.enter(|| drop(due));
+        let queue = std::mem::take(&mut self.0.borrow_mut().queue);
+        self.enter(|| drop(queue));
     }
 }
 
@@ -116,10 +159,8 @@ impl World {
             time: Nanos(0),
             made: 0,
             queue: BinaryHeap::new(),
-            due: BTreeMap::new(),
-            known: BTreeMap::new(),
-            resting: BTreeMap::new(),
-            over: BTreeMap::new(),
+            known: Vec::new(),
+            parked: Vec::new(),
             machines: Vec::new(),
             running: None,
             chance: Chance::new(seed),
@@ -156,7 +197,7 @@ impl World {
     pub fn after(&self, time: Nanos, event: impl FnOnce() + 'static) {
         let mut state = self.0.borrow_mut();
         let time = state.time + time;
-        state.push(time, Due::Event(Box::new(event)));
+        state.push(time, What::Event(Box::new(event)));
     }
 
     /// Things that were done so far: tasks that went on, and events.
@@ -178,10 +219,10 @@ impl World {
         let gone = {
             let mut state = self.0.borrow_mut();
             state.machines[machine as usize].up = false;
-            let of = |known: &Known| known.machine == machine;
-            let gone: Vec<u64> =
-                state.known.iter().filter(|(_, known)| of(known)).map(|(&id, _)| id).collect();
-            assert!(state.running.is_none_or(|running| !gone.contains(&running)), "nobody crashes itself");
+            let running = state.running.map(|running| state.of(running).machine);
+            assert!(running != Some(machine), "nobody crashes itself");
+            let of = |id: &u64| state.of(*id).machine == machine;
+            let gone: Vec<u64> = (0..state.known.len() as u64).filter(of).collect();
             gone.into_iter().filter_map(|id| state.forget(id)).collect::<Vec<_>>()
         };
         // Their destructors ask the world for this and that.
@@ -220,22 +261,21 @@ impl World {
         if let Some(machine) = state.halted.take() {
             return Some(Stopped::Halted(machine));
         }
-        let Some((time, number)) = state.next() else { return Some(Stopped::Quiet) };
+        let Some(time) = state.next() else { return Some(Stopped::Quiet) };
         if time > until {
             state.time = until;
             return Some(Stopped::Time);
         }
-        state.queue.pop();
+        let due = state.queue.pop().expect("something is due");
         state.time = state.time.max(time);
-        let due = state.due.remove(&number).expect("what is queued is kept");
         state.steps += 1;
-        match due {
-            Due::Event(event) => {
+        match due.what {
+            What::Event(event) => {
                 drop(state);
                 event();
                 None
             }
-            Due::Task(id) => {
+            What::Task(id, _) => {
                 let task = state.begin(id)?;
                 drop(state);
                 self.go_on(id, task)
@@ -249,7 +289,7 @@ impl World {
         state.running = None;
         match ended {
             None => {
-                state.resting.insert(id, task);
+                state.of_mut(id).life = Life::Resting(task);
                 None
             }
             Some(ended) => state.end(id, ended),
@@ -263,7 +303,10 @@ impl Inside {
         let way = {
             let state = self.0.borrow();
             let Some(running) = state.running else { return };
-            state.known[&running].way.clone()
+            match &state.of(running).life {
+                Life::Running(way) => way.clone(),
+                _ => unreachable!("it runs"),
+            }
         };
         way.out();
     }
@@ -276,7 +319,7 @@ impl Inside {
             let spent = state.time + time;
             let paused = state.paused(running) > state.time;
             match state.next() {
-                Some((next, _)) if next <= spent || paused => state.wake_at(running, spent),
+                Some(next) if next <= spent || paused => state.wake_at(running, spent),
                 None if paused => state.wake_at(running, spent),
                 _ => {
                     state.time = spent;
@@ -289,50 +332,46 @@ impl Inside {
 }
 
 impl State {
-    fn push(&mut self, time: Nanos, due: Due) -> u64 {
+    fn push(&mut self, time: Nanos, what: What) {
         self.made += 1;
-        self.queue.push(Reverse((time.max(self.time), self.made)));
-        self.due.insert(self.made, due);
-        self.made
+        self.queue.push(Due { time: time.max(self.time), made: self.made, what });
     }
 
-    /// What is due first.
-    fn next(&mut self) -> Option<(Nanos, u64)> {
-        while let Some(&Reverse((time, number))) = self.queue.peek() {
-            if self.due.contains_key(&number) {
-                return Some((time, number));
+    fn of(&self, task: u64) -> &Known {
+        &self.known[task as usize]
+    }
+
+    fn of_mut(&mut self, task: u64) -> &mut Known {
+        &mut self.known[task as usize]
+    }
+
+    /// When something is due next, which is then the first of the queue.
+    fn next(&mut self) -> Option<Nanos> {
+        while let Some(due) = self.queue.peek() {
+            match due.what {
+                What::Task(task, rest) if self.of(task).rests != rest => drop(self.queue.pop()),
+                _ => return Some(due.time),
             }
-            self.queue.pop();
         }
         None
     }
 
     fn spawn(&mut self, machine: u32, name: &str, body: Box<dyn FnOnce()>) -> u64 {
         assert!(self.machines[machine as usize].up, "a machine that is down starts nothing");
-        let task = Task::new(body);
-        self.made += 1;
-        let id = self.made;
-        let known = Known {
-            name: name.into(),
-            machine,
-            way: task.way(),
-            wakes: Vec::new(),
-            bed: None,
-            joiners: Vec::new(),
-        };
-        self.known.insert(id, known);
-        self.resting.insert(id, task);
+        let (id, life) = (self.known.len() as u64, Life::Resting(Task::new(body)));
+        let (rests, bed, joiners) = (0, None, Vec::new());
+        self.known.push(Known { name: name.into(), machine, life, rests, bed, joiners });
         self.wake_at(id, self.time);
         id
     }
 
     fn paused(&self, task: u64) -> Nanos {
-        self.machines[self.known[&task].machine as usize].paused_until
+        self.machines[self.of(task).machine as usize].paused_until
     }
 
     fn wake_at(&mut self, task: u64, time: Nanos) {
-        let wake = self.push(time, Due::Task(task));
-        self.known.get_mut(&task).expect("whom we wake is there").wakes.push(wake);
+        let rest = self.of(task).rests;
+        self.push(time, What::Task(task, rest));
     }
 
     /// Takes a task that is due, unless its machine is paused.
@@ -342,36 +381,52 @@ impl State {
             self.wake_at(id, until);
             return None;
         }
-        let known = self.known.get_mut(&id).expect("who is gone is not due");
-        known.bed = None;
-        for wake in std::mem::take(&mut known.wakes) {
-            self.due.remove(&wake);
-        }
+        self.get_up(id);
         self.running = Some(id);
-        self.resting.remove(&id)
+        let known = self.of_mut(id);
+        match std::mem::replace(&mut known.life, Life::Gone) {
+            Life::Resting(task) => {
+                known.life = Life::Running(task.way());
+                Some(task)
+            }
+            _ => unreachable!("who is due rests"),
+        }
+    }
+
+    /// Its rest is over, and whatever else was to end it is void.
+    fn get_up(&mut self, id: u64) {
+        let known = self.of_mut(id);
+        known.rests += 1;
+        if known.bed.take().is_some() {
+            self.parked.retain(|&parked| parked != id);
+        }
     }
 
     fn end(&mut self, id: u64, ended: Ended) -> Option<Stopped> {
-        let known = self.known.remove(&id).expect("it ran");
-        debug_assert!(known.wakes.is_empty());
-        self.over.insert(id, ended.is_err());
-        for joiner in known.joiners {
-            if self.known.contains_key(&joiner) {
+        let known = self.of_mut(id);
+        known.life = Life::Over { panicked: ended.is_err() };
+        let name = std::mem::take(&mut known.name);
+        for joiner in std::mem::take(&mut known.joiners) {
+            if matches!(self.of(joiner).life, Life::Resting(_)) {
                 self.wake_at(joiner, self.time);
             }
         }
         let what = ended.err()?;
         let text = what.downcast_ref::<String>().cloned();
         let text = text.or_else(|| what.downcast_ref::<&str>().map(ToString::to_string));
-        Some(Stopped::Panicked(known.name, text.unwrap_or_else(|| "something that is no text".into())))
+        Some(Stopped::Panicked(name.into(), text.unwrap_or_else(|| "something that is no text".into())))
     }
 
     /// A task that will not go on.
     fn forget(&mut self, id: u64) -> Option<Task> {
-        for wake in self.known.remove(&id)?.wakes {
-            self.due.remove(&wake);
+        self.get_up(id);
+        match std::mem::replace(&mut self.of_mut(id).life, Life::Gone) {
+            Life::Resting(task) => Some(task),
+            over => {
+                self.of_mut(id).life = over;
+                None
+            }
         }
-        self.resting.remove(&id)
     }
 }
 
@@ -380,7 +435,7 @@ impl Host for Inside {
         self.spend(LOOK);
         let mut state = self.0.borrow_mut();
         match state.running {
-            Some(task) => state.machines[state.known[&task].machine as usize].clock(state.time),
+            Some(task) => state.machines[state.of(task).machine as usize].clock(state.time),
             None => {
                 state.afterlife = state.afterlife + SECOND;
                 state.afterlife
@@ -391,7 +446,7 @@ impl Host for Inside {
     fn unix(&self) -> UnixMillis {
         let now = self.now();
         let state = self.0.borrow();
-        let machine = state.running.map(|task| &state.machines[state.known[&task].machine as usize]);
+        let machine = state.running.map(|task| &state.machines[state.of(task).machine as usize]);
         UnixMillis(DAY.0 + now.since(machine.map_or(Nanos(0), Machine::before_calendar)).0 / 1_000_000)
     }
 
@@ -404,12 +459,13 @@ impl Host for Inside {
         loop {
             {
                 let mut state = self.0.borrow_mut();
-                if let Some(panicked) = state.over.remove(&task) {
+                if let Life::Over { panicked } = state.of(task).life {
+                    state.of_mut(task).life = Life::Gone;
                     return panicked;
                 }
                 // While a crash drops what a task held, nothing waits.
                 let Some(running) = state.running else { return false };
-                state.known.get_mut(&task).expect("neither over nor known").joiners.push(running);
+                state.of_mut(task).joiners.push(running);
             }
             self.rest();
         }
@@ -419,10 +475,10 @@ impl Host for Inside {
         {
             let mut state = self.0.borrow_mut();
             let Some(running) = state.running else { return false };
-            let known = state.known.get_mut(&running).expect("it runs");
-            known.bed = Some(bed);
-            let machine = known.machine as usize;
-            let time = state.machines[machine].when(until);
+            state.of_mut(running).bed = Some(bed);
+            let at = state.parked.partition_point(|&parked| parked < running);
+            state.parked.insert(at, running);
+            let time = state.machines[state.of(running).machine as usize].when(until);
             state.wake_at(running, time);
         }
         self.rest();
@@ -431,11 +487,12 @@ impl Host for Inside {
 
     fn unpark(&self, bed: usize) {
         let mut state = self.0.borrow_mut();
-        let parked = |(&id, known): (&u64, &Known)| (known.bed == Some(bed)).then_some(id);
-        let sleepers: Vec<u64> = state.known.iter().filter_map(parked).collect();
-        for sleeper in sleepers {
-            let time = state.time;
-            state.wake_at(sleeper, time);
+        let time = state.time;
+        for at in 0..state.parked.len() {
+            let sleeper = state.parked[at];
+            if state.of(sleeper).bed == Some(bed) {
+                state.wake_at(sleeper, time);
+            }
         }
     }
 
@@ -450,7 +507,7 @@ impl Host for Inside {
     fn machine(&self) -> u32 {
         let state = self.0.borrow();
         let running = state.running.expect("only a task asks where it is");
-        state.known[&running].machine
+        state.of(running).machine
     }
 
     fn time(&self) -> Nanos {
@@ -458,13 +515,13 @@ impl Host for Inside {
     }
 
     fn at(&self, time: Nanos, event: Box<dyn FnOnce()>) {
-        self.0.borrow_mut().push(time, Due::Event(event));
+        self.0.borrow_mut().push(time, What::Event(event));
     }
 
     fn observe(&self, event: Event) {
         let state = self.0.borrow();
         let Some(witness) = state.witness.clone() else { return };
-        let running = || state.running.map(|running| state.known[&running].machine);
+        let running = || state.running.map(|running| state.of(running).machine);
         let machine = match event {
             Event::Landed { into, .. } => Some(into),
             // What a crashed machine's tasks leave behind tells nothing any more.

@@ -1,7 +1,7 @@
 //! A task: code with a stack of its own, which stops where it waits and goes on where it stopped.
 
 use std::any::Any;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -11,6 +11,28 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 /// Bytes of a stack. Pages that nobody touches cost nothing.
 const STACK: usize = 1 << 20;
+/// Stacks of tasks that are over, kept for others: to map one costs more than most tasks do.
+const SPARE: usize = 64;
+
+thread_local! {
+    static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
+}
+
+fn stack() -> DefaultStack {
+    let spare = STACKS.with_borrow_mut(Vec::pop);
+    spare.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack"))
+}
+
+/// Keeps the stack of a coroutine that is over. While the thread ends nobody keeps anything.
+fn keep(over: Coroutine<(), (), Ended>) {
+    let stack = over.into_stack();
+    let _ = STACKS.try_with(|stacks| {
+        let mut stacks = stacks.borrow_mut();
+        if stacks.len() < SPARE {
+            stacks.push(stack);
+        }
+    });
+}
 
 /// How a task ended.
 pub type Ended = Result<(), Box<dyn Any + Send>>;
@@ -39,8 +61,7 @@ impl Task {
     pub fn new(body: Box<dyn FnOnce()>) -> Task {
         let exit = Rc::new(Exit::default());
         let way = exit.clone();
-        let stack = DefaultStack::new(STACK).expect("memory for a stack");
-        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+        let coroutine = Coroutine::with_stack(stack(), move |yielder: &Yielder<(), ()>, ()| {
             way.yielder.set(Some(NonNull::from(yielder)));
             let ended = catch_unwind(AssertUnwindSafe(body));
             match ended {
@@ -62,7 +83,7 @@ impl Task {
         match coroutine.resume(()) {
             CoroutineResult::Yield(()) => None,
             CoroutineResult::Return(ended) => {
-                self.coroutine = None;
+                self.coroutine.take().into_iter().for_each(keep);
                 Some(ended)
             }
         }
@@ -73,6 +94,10 @@ impl Drop for Task {
     /// What stands on its stack is dropped, as when a thread panics.
     fn drop(&mut self) {
         self.exit.dropped.set(true);
+        if let Some(mut coroutine) = self.coroutine.take() {
+            coroutine.force_unwind();
+            keep(coroutine);
+        }
     }
 }
 
