@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use longarm_base::RegionId;
 use longarm_fabric::handshake::{
-    GRANTS_MAX, MAGIC, Offer, VERSION, admit, connect, connect_with, printable, refuse, turn_away, welcome,
+    Admitted, GRANTS_MAX, MAGIC, Offer, VERSION, admit, connect, connect_with, printable, refuse, turn_away, welcome,
 };
-use longarm_fabric::{Granted, HELLO_MAX, Login, Rights, SetupError};
+use longarm_fabric::{Granted, HELLO_MAX, ListenOptions, Login, Rights, Role, SetupError};
 
 use crate::Input;
 
@@ -35,6 +35,11 @@ pub fn run(bytes: &[u8]) {
         6 => both(input),
         _ => texts(input),
     }
+}
+
+/// What replicas have.
+fn replicas() -> Login {
+    Login::Peer(Arc::from(&b"few know it"[..]))
 }
 
 fn secret() -> Login {
@@ -128,14 +133,15 @@ fn server_alone(how: u8, mut input: Input<'_>) {
     let login = if how & 8 != 0 { secret() } else { Login::None };
     let mut stream = Script::new(&[], usize::from(input.u8()));
     stream.says = input.0;
-    admitted(&mut stream, &login);
+    admitted(&mut stream, login);
 }
 
 /// A server and a client that does right up to its hello.
 fn server_led(how: u8, mut input: Input<'_>) {
     let login = if how & 8 != 0 { secret() } else { Login::None };
     let step = usize::from(input.u8());
-    let proof = frame(2, &[7; 64]);
+    // A nonce, and the proof of one who knows no secret.
+    let proof = frame(2, &[[7; 32], [0; 32]].concat());
     let says = match how >> 4 {
         0 => [preamble(), input.0.to_vec()].concat(),
         1 => [preamble(), proof, input.0.to_vec()].concat(),
@@ -145,14 +151,16 @@ fn server_led(how: u8, mut input: Input<'_>) {
             [preamble(), proof, hello, input.0.to_vec()].concat()
         }
     };
-    admitted(&mut Script::new(&says, step), &login);
+    admitted(&mut Script::new(&says, step), login);
 }
 
-fn admitted(stream: &mut Script<'_>, login: &Login) {
-    match admit(stream, "peer", login) {
+fn admitted(stream: &mut Script<'_>, login: Login) {
+    let options = ListenOptions { login, peers: replicas(), ..ListenOptions::default() };
+    match admit(stream, "peer", &options) {
         Err(error) => check_error(&error),
-        Ok(offer) => {
-            assert!(matches!(login, Login::None), "let in without the secret");
+        Ok(Admitted { hello: offer, role }) => {
+            assert!(matches!(options.login, Login::None), "let in without the secret");
+            assert_eq!(role, Role::Client, "let in as a replica without the secret");
             assert!(offer.bytes.len() <= HELLO_MAX && offer.grants.len() <= GRANTS_MAX);
             let hello = frame(4, &offer_bytes(&offer));
             let start = PREAMBLE + 8 + 64;
@@ -286,19 +294,29 @@ fn both(mut input: Input<'_>) {
         2 => (secret(), secret()),
         _ => (Login::None, secret()),
     };
+    // One who shows what replicas have comes in where clients may not.
+    let (client_login, role) = match (switch & 32 != 0, switch & 3) {
+        (false, _) => (client_login, Role::Client),
+        (true, 1 | 3) => (Login::Peer(Arc::from(&b"another"[..])), Role::Peer),
+        (true, _) => (replicas(), Role::Peer),
+    };
+    let options = ListenOptions { login: server_login, peers: replicas(), ..ListenOptions::default() };
     let honest = matches!(switch & 3, 0 | 2);
     let (hello, answer) = (some_offer(&mut input), some_offer(&mut input));
     let limit = if switch & 4 != 0 { TO_CLIENT_LOGIN } else { TO_SERVER_LOGIN };
     let flip = (switch & 24 != 0).then(|| (input.near(limit), input.u8().max(1)));
     let (mut to_client, mut to_server) = (Pipe::default(), Pipe::default());
     if switch & 4 != 0 { &mut to_client } else { &mut to_server }.flip = flip;
+    // Whether clients prove something is nothing to one who shows what replicas have.
+    let asks = switch & 4 != 0 && flip.is_some_and(|(at, _)| at == PREAMBLE as u64 + 8);
+    let is_noticed = if role == Role::Peer { !asks } else { switch & 3 == 2 };
     let (to_client, to_server) = (&to_client, &to_server);
     let (client, server) = std::thread::scope(|scope| {
         let serving = scope.spawn(|| {
             let mut end = End { from: to_server, to: to_client };
-            let offer = admit(&mut end, "client", &server_login)?;
+            let admitted = admit(&mut end, "client", &options)?;
             welcome(&mut end, "client", &answer)?;
-            Ok::<Offer, SetupError>(offer)
+            Ok::<Admitted, SetupError>(admitted)
         });
         let mut end = End { from: to_client, to: to_server };
         let client = connect(&mut end, "server", &client_login, &hello);
@@ -310,8 +328,8 @@ fn both(mut input: Input<'_>) {
         assert!(client.is_err() && server.is_err(), "without the same secret");
     } else if flip.is_none() {
         assert_eq!(client.expect("an honest server"), answer);
-        assert_eq!(server.expect("an honest client"), hello);
-    } else if flip.is_some_and(|(at, _)| at < limit) && switch & 3 == 2 {
+        assert_eq!(server.expect("an honest client"), Admitted { hello, role });
+    } else if flip.is_some_and(|(at, _)| at < limit) && is_noticed {
         assert!(client.is_err(), "{flip:?} of the login went unnoticed");
     }
 }

@@ -380,6 +380,8 @@ pub enum Login {
     None,
     /// By a secret both sides have; it never travels (challenge and HMAC-SHA-256 answer, in both directions).
     Secret(Arc<[u8]>),
+    /// By a secret that replicas and operators have, and clients have not, in the same way.
+    Peer(Arc<[u8]>),
 }
 
 impl std::fmt::Debug for Login {
@@ -387,6 +389,7 @@ impl std::fmt::Debug for Login {
         f.write_str(match self {
             Login::None => "Login::None",
             Login::Secret(_) => "Login::Secret(..)",
+            Login::Peer(_) => "Login::Peer(..)",
         })
     }
 }
@@ -400,9 +403,21 @@ pub struct Connected<Q> {
     pub welcome: Vec<u8>,
 }
 
+/// What somebody has proved to be, from the least to the most.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Role {
+    /// One who may be a client.
+    #[default]
+    Client,
+    /// A replica or an operator, by the secret that they have ([`Login::Peer`]).
+    Peer,
+}
+
 /// Who is at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
+    /// What it has proved to be.
+    pub role: Role,
     /// For logs: an address, or a process id.
     pub name: String,
     /// The peer's process, where the transport knows it (shm).
@@ -462,6 +477,8 @@ impl From<longarm_memory::RegionError> for SetupError {
 pub struct ListenOptions {
     /// The secret clients must prove, if any.
     pub login: Login,
+    /// The secret that lets in as well, as [`Role::Peer`]; [`Login::None`]: there is none.
+    pub peers: Login,
     /// Bound on one handshake; a peer that dawdles is dropped and holds up nobody else.
     pub handshake: Duration,
     /// Handshakes in progress at once.
@@ -472,7 +489,8 @@ pub struct ListenOptions {
 
 impl Default for ListenOptions {
     fn default() -> ListenOptions {
-        ListenOptions { login: Login::None, handshake: Duration::from_secs(5), pending: 64, mode: 0o600 }
+        let (login, peers) = (Login::None, Login::None);
+        ListenOptions { login, peers, handshake: Duration::from_secs(5), pending: 64, mode: 0o600 }
     }
 }
 

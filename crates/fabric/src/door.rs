@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::failures::Failures;
-use crate::{Channel, Incoming, ListenOptions, Login, SetupError};
+use crate::{Channel, Incoming, ListenOptions, SetupError};
 
 /// Pause before a peer is greeted again where the system refused one (no descriptors, no threads).
 const PAUSE: Duration = Duration::from_millis(50);
@@ -27,14 +27,13 @@ pub trait Greeter: Send + Sync + 'static {
     /// A peer who has logged in and said hello.
     type Incoming: Incoming + 'static;
 
-    /// The whole handshake up to the hello, on a thread of its own, within `time`. The peer was told of a
-    /// failure.
+    /// The whole handshake up to the hello, on a thread of its own, in the time that the options allow. The
+    /// peer was told of a failure.
     fn greet(
         &self,
         socket: Arc<TcpStream>,
         peer: SocketAddr,
-        login: &Login,
-        time: Duration,
+        options: &ListenOptions,
     ) -> Result<Self::Incoming, SetupError>;
 }
 
@@ -185,11 +184,11 @@ impl<G: Greeter> Porter<G> {
         };
         let in_progress = Arc::new(InProgress(socket.clone()));
         self.pending.push_back(Arc::downgrade(&in_progress));
-        let (greeter, login) = (Arc::clone(&self.greeter), self.options.login.clone());
-        let (time, admits, bell) = (self.options.handshake, self.admits.clone(), self.bell.clone());
+        let (greeter, options) = (Arc::clone(&self.greeter), self.options.clone());
+        let (admits, bell) = (self.admits.clone(), self.bell.clone());
         let failures = Arc::clone(&self.failures);
         let body = move || {
-            match greeter.greet(socket, peer, &login, time) {
+            match greeter.greet(socket, peer, &options) {
                 Ok(incoming) => {
                     if let Err(TrySendError::Full(incoming)) = admits.try_send(Box::new(incoming)) {
                         failures.add(format!("{peer}: too many peers wait to be let in"));

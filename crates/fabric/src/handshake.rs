@@ -14,9 +14,12 @@
 //!     over.
 //! (2) The secret never travels: each side shows HMAC-SHA-256 of both nonces under it, with a label of its
 //!     own side, so neither proof can be replayed or reflected. The client proves itself first.
-//! (3) Every length is checked against its limit before a byte of it is read. A side never reads past the
+//! (3) A server may know two secrets: that of clients, and that of replicas and operators. Which of them the
+//!     proof is made of says in which role the client comes. The second one may be shown also where the
+//!     first is not asked for.
+//! (4) Every length is checked against its limit before a byte of it is read. A side never reads past the
 //!     message it expects, so descriptors or other bytes may follow on the same stream.
-//! (4) Time is the stream's matter: use [`Deadline`](crate::deadline::Deadline).
+//! (5) Time is the stream's matter: use [`Deadline`](crate::deadline::Deadline).
 //!
 //! Numbers are little-endian. A frame is `kind u8, zero [u8; 3], length u32, body`.
 
@@ -26,7 +29,7 @@ use ::ring::hmac;
 use ::ring::rand::{SecureRandom, SystemRandom};
 use longarm_base::RegionId;
 
-use crate::{Grant, Granted, HELLO_MAX, Login, Rights, SetupError};
+use crate::{Grant, Granted, HELLO_MAX, ListenOptions, Login, Rights, Role, SetupError};
 
 /// First bytes of both directions. The first byte begins no text protocol, so those are told apart at once.
 pub const MAGIC: [u8; 8] = *b"\x89LONGARM";
@@ -44,6 +47,7 @@ const PREAMBLE: usize = 12;
 const HEAD: usize = 8;
 const OFFER_MAX: usize = 8 + GRANTS_MAX * GRANT_BYTES + HELLO_MAX;
 const CLIENT_LABEL: &[u8] = b"longarm 1 client proves";
+const PEER_LABEL: &[u8] = b"longarm 1 peer proves";
 const SERVER_LABEL: &[u8] = b"longarm 1 server proves";
 
 /// Frame kinds.
@@ -107,12 +111,16 @@ pub fn connect_with<S: Read + Write>(
             write_frame(stream, peer, Kind::Proof, &[&ours, &[0; PROOF]])?;
             read_frame(stream, peer, Kind::Proved, PROOF)?;
         }
-        (1, Login::Secret(secret)) => {
-            let proof = prove(secret, CLIENT_LABEL, theirs, &ours);
+        (1, Login::Secret(secret)) | (0 | 1, Login::Peer(secret)) => {
+            let (label, name) = match login {
+                Login::Peer(_) => (PEER_LABEL, "replicas' secret"),
+                _ => (CLIENT_LABEL, "shared secret"),
+            };
+            let proof = prove(secret, label, theirs, &ours);
             write_frame(stream, peer, Kind::Proof, &[&ours, proof.as_ref()])?;
             let answer = read_frame(stream, peer, Kind::Proved, PROOF)?;
             if !holds(secret, SERVER_LABEL, theirs, &ours, &answer) {
-                return Err(SetupError::Login(format!("{peer} does not know the shared secret")));
+                return Err(SetupError::Login(format!("{peer} does not know the {name}")));
             }
         }
         (1, _) => {
@@ -133,9 +141,22 @@ pub fn connect_with<S: Read + Write>(
     decode_offer(&read_frame(stream, peer, Kind::Welcome, OFFER_MAX)?, "WELCOME")
 }
 
+/// A client that has logged in and said hello.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admitted {
+    /// What it says.
+    pub hello: Offer,
+    /// What it has proved to be.
+    pub role: Role,
+}
+
 /// The server's side up to the hello. On an error the peer has been told why, where it can understand; the
 /// caller drops the connection. Next comes [`welcome`] or [`refuse`].
-pub fn admit(stream: &mut (impl Read + Write), peer: &str, login: &Login) -> Result<Offer, SetupError> {
+pub fn admit(
+    stream: &mut (impl Read + Write),
+    peer: &str,
+    options: &ListenOptions,
+) -> Result<Admitted, SetupError> {
     match read_preamble(stream, peer, Side::Client) {
         Ok(()) => {}
         Err(error) => {
@@ -153,9 +174,9 @@ pub fn admit(stream: &mut (impl Read + Write), peer: &str, login: &Login) -> Res
     }
     write(stream, peer, &preamble())?;
     let ours = nonce()?;
-    let wants = u8::from(matches!(login, Login::Secret(_)));
+    let wants = u8::from(!matches!(options.login, Login::None));
     write_frame(stream, peer, Kind::Challenge, &[&[wants], &ours])?;
-    let result = admit_proved(stream, peer, login, &ours);
+    let result = admit_proved(stream, peer, options, &ours);
     if let Err(SetupError::Login(text) | SetupError::Protocol(text)) = &result {
         let _ = refuse(stream, peer, text);
     }
@@ -165,23 +186,35 @@ pub fn admit(stream: &mut (impl Read + Write), peer: &str, login: &Login) -> Res
 fn admit_proved(
     stream: &mut (impl Read + Write),
     peer: &str,
-    login: &Login,
+    options: &ListenOptions,
     ours: &[u8; NONCE],
-) -> Result<Offer, SetupError> {
+) -> Result<Admitted, SetupError> {
     let body = read_frame(stream, peer, Kind::Proof, NONCE + PROOF)?;
     let proof: [u8; NONCE + PROOF] = fixed(&body, "PROOF")?;
     let (theirs, shown) = proof.split_at(NONCE);
-    match login {
-        Login::None => write_frame(stream, peer, Kind::Proved, &[&[0; PROOF]])?,
-        Login::Secret(secret) => {
-            if !holds(secret, CLIENT_LABEL, ours, theirs, shown) {
-                return Err(SetupError::Login("wrong shared secret".into()));
-            }
+    let proved = [&options.login, &options.peers].into_iter().find_map(|login| {
+        let (secret, label, role) = match login {
+            Login::None => return None,
+            Login::Secret(secret) => (secret, CLIENT_LABEL, Role::Client),
+            Login::Peer(secret) => (secret, PEER_LABEL, Role::Peer),
+        };
+        holds(secret, label, ours, theirs, shown).then_some((secret, role))
+    });
+    let role = match (proved, &options.login) {
+        (Some((secret, role)), _) => {
             let answer = prove(secret, SERVER_LABEL, ours, theirs);
             write_frame(stream, peer, Kind::Proved, &[answer.as_ref()])?;
+            role
         }
-    }
-    decode_offer(&read_frame(stream, peer, Kind::Hello, OFFER_MAX)?, "HELLO")
+        (None, Login::None) if shown == [0; PROOF] => {
+            write_frame(stream, peer, Kind::Proved, &[&[0; PROOF]])?;
+            Role::Client
+        }
+        (None, Login::None) => return Err(SetupError::Login("wrong secret of replicas".into())),
+        (None, _) => return Err(SetupError::Login("wrong shared secret".into())),
+    };
+    let hello = decode_offer(&read_frame(stream, peer, Kind::Hello, OFFER_MAX)?, "HELLO")?;
+    Ok(Admitted { hello, role })
 }
 
 /// Lets the peer in: the last message of the handshake.

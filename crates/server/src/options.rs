@@ -7,7 +7,7 @@ use std::time::Duration;
 use longarm_base::limits;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
-use longarm_fabric::{Address, Login, RegionFailure, SetupError, ring};
+use longarm_fabric::{Address, Login, RegionFailure, Role, SetupError, ring};
 use longarm_index::hash::SlotKind;
 
 use crate::group::GroupOptions;
@@ -68,6 +68,9 @@ pub struct ServerOptions {
     pub spin: Duration,
     /// What clients must prove.
     pub login: Login,
+    /// What replicas and operators must prove, and this node proves to them ([`Login::Peer`], decision 19);
+    /// with [`Login::None`] whoever may be a client may be one of them too.
+    pub peers: Login,
     /// TLS below the tcp addresses.
     pub tls: Option<Tls>,
     /// Settings of verbs addresses.
@@ -106,6 +109,7 @@ impl Default for ServerOptions {
             ring_bytes: 256 << 10,
             spin: Duration::from_micros(50),
             login: Login::None,
+            peers: Login::None,
             tls: None,
             verbs: Verbs::default(),
             socket_mode: 0o600,
@@ -141,6 +145,22 @@ impl ServerOptions {
         self.addresses.iter().any(|address| matches!(address, Address::Verbs(_)))
     }
 
+    /// What this node proves to other replicas.
+    pub(crate) fn peer_login(&self) -> Login {
+        match &self.peers {
+            Login::None => self.login.clone(),
+            peers => peers.clone(),
+        }
+    }
+
+    /// What other replicas, and operators, must have proved to be at least.
+    pub(crate) fn peer_role(&self) -> Role {
+        match &self.peers {
+            Login::None => Role::Client,
+            _ => Role::Peer,
+        }
+    }
+
     /// The options of one of the groups, alone: its share of what they have in common.
     pub(crate) fn of_group(&self, group: &GroupOptions) -> ServerOptions {
         let count = self.groups.len();
@@ -158,6 +178,9 @@ impl ServerOptions {
         let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });
         if self.addresses.is_empty() {
             return wrong("addresses", "none given: name at least one, as shm:/path.sock".into());
+        }
+        if matches!(self.login, Login::Peer(_)) || matches!(self.peers, Login::Secret(_)) {
+            return wrong("login", "clients prove Login::Secret, and replicas Login::Peer".into());
         }
         if !(1..=WORKERS_MAX).contains(&self.workers) {
             return wrong("workers", format!("{} given, 1 to {WORKERS_MAX} are possible", self.workers));

@@ -222,6 +222,7 @@ fn listen<T: Transport>(
     let listen = |address: &Address| {
         let settings = ListenOptions {
             login: options.login.clone(),
+            peers: options.peers.clone(),
             mode: options.socket_mode,
             ..ListenOptions::default()
         };

@@ -4,9 +4,11 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId};
+use longarm_fabric::Login;
 use longarm_fabric::sim::Sim;
 use longarm_server::{Changed, Deny, Member, Moved, OrderError, Stay};
 
@@ -49,10 +51,14 @@ pub(crate) struct Orders {
 /// The operator's tools.
 pub(crate) type Tools = longarm_server::Operator<Sim>;
 
+/// What replicas and operators have, and clients have not.
+pub(crate) fn peers() -> Login {
+    Login::Peer(Arc::from(&b"of replicas"[..]))
+}
+
 /// Everything that he needs but the order.
 pub(crate) fn tools(sim: &Sim, group: u64, members: Vec<Member>) -> Tools {
-    let (transport, login) = (sim.clone().into(), Default::default());
-    Tools { transport, group, members, login, connect: CONNECT }
+    Tools { transport: sim.clone().into(), group, members, login: peers(), connect: CONNECT }
 }
 
 impl Orders {

@@ -15,7 +15,7 @@ use longarm_server::{OrderError, ServerOptions, Stay};
 use crate::faults::{Fault, What};
 use crate::judge::Judge;
 use crate::notes::{Note, Notes};
-use crate::operator::{Order, Orders};
+use crate::operator::{self, Order, Orders};
 use crate::replicas::Servers;
 use crate::scenario::{Plan, SAFETY, Scenario, TIGHT};
 use crate::traps::{Blow, Traps};
@@ -540,6 +540,7 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         slots: if plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
         expected_items: plan.load.expected,
         spin: Duration::ZERO,
+        peers: operator::peers(),
         log: notes.log(),
         ..ServerOptions::default()
     }

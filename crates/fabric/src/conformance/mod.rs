@@ -108,6 +108,7 @@ macro_rules! conformance {
             nobody_listening_is_said
             an_address_taken_is_said
             a_secret_is_demanded_from_both
+            whoever_connects_has_the_role_that_it_proves
             accept_ends_in_time
             two_hundred_connections_to_one_listener
             connections_outlive_their_listener

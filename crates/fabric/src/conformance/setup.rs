@@ -12,7 +12,7 @@ use super::Setup;
 use super::harness::*;
 use crate::{
     Address, Channel, ConnectRequest, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, Op,
-    QueuePair, Rights, SetupError, Transport,
+    QueuePair, Rights, Role, SetupError, Transport,
 };
 
 trait Stream: Read + Write + Send {}
@@ -131,6 +131,38 @@ pub fn a_secret_is_demanded_from_both<S: Setup>() {
     let (_open, address) = listen::<S>(ListenOptions::default());
     let request = ConnectRequest { login: secret("right"), ..request(Vec::new()) };
     let error = S::transport().connect(&address, request).map(|_| ()).expect_err("it has no secret to prove");
+    assert!(matches!(error, SetupError::Login(_)), "{error}");
+}
+
+pub fn whoever_connects_has_the_role_that_it_proves<S: Setup>() {
+    let bytes = |text: &str| Arc::from(text.as_bytes());
+    let (client, peer) = (|text| Login::Secret(bytes(text)), |text| Login::Peer(bytes(text)));
+    // Of a server whose clients prove nothing, and of one whose clients do.
+    for (login, most) in [(Login::None, Login::None), (client("many know"), client("many know"))] {
+        let options = ListenOptions { login, peers: peer("few know"), ..ListenOptions::default() };
+        let (mut listener, address) = listen::<S>(options);
+        let attempt = |login: Login| {
+            let request = ConnectRequest { login, ..request(Vec::new()) };
+            S::transport().connect(&address, request).map(|connected| connected.qp)
+        };
+        for login in [peer("many know"), client("few know"), peer("")] {
+            let error = attempt(login.clone()).map(|_| ()).expect_err("of another role");
+            assert!(matches!(error, SetupError::Login(_)), "{login:?}: {error}");
+        }
+        for (login, role) in [(peer("few know"), Role::Peer), (most, Role::Client)] {
+            std::thread::scope(|scope| {
+                let theirs = scope.spawn(|| attempt(login));
+                let incoming = listener.accept(SOON).expect("accept").expect("a peer");
+                assert_eq!(incoming.peer().role, role);
+                incoming.reject("seen");
+                assert!(matches!(theirs.join().expect("its thread"), Err(SetupError::Refused(_))));
+            });
+        }
+    }
+    // Nobody is a replica of a server that knows no secret of theirs.
+    let (_open, address) = listen::<S>(ListenOptions::default());
+    let request = ConnectRequest { login: peer("few know"), ..request(Vec::new()) };
+    let error = S::transport().connect(&address, request).map(|_| ()).expect_err("no secret to prove");
     assert!(matches!(error, SetupError::Login(_)), "{error}");
 }
 

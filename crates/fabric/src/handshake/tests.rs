@@ -18,6 +18,11 @@ fn offer(text: &[u8]) -> Offer {
     Offer { grants: vec![lent(1, 4096), lent(7, 8)], bytes: text.to_vec() }
 }
 
+/// What a server asks for that has one secret, or none.
+fn asks(login: Login) -> ListenOptions {
+    ListenOptions { login, ..ListenOptions::default() }
+}
+
 type Ends = (Result<Offer, SetupError>, Result<Offer, SetupError>);
 
 /// Both sides over a socket pair; returns what the client and the server ended with.
@@ -26,7 +31,8 @@ fn meet(client: Login, server: Login) -> Ends {
     let time = Duration::from_secs(5);
     let there = std::thread::spawn(move || {
         let mut stream = Deadline::new(b, time);
-        let hello = admit(&mut stream, "client", &server)?;
+        let Admitted { hello, role } = admit(&mut stream, "client", &asks(server))?;
+        assert_eq!(role, Role::Client);
         welcome(&mut stream, "client", &offer(b"welcome"))?;
         Ok(hello)
     });
@@ -92,7 +98,7 @@ impl Write for Script {
 /// Everything a client without a secret sends, whatever the server's nonce.
 fn good_client() -> Vec<u8> {
     let mut bytes = preamble().to_vec();
-    write_frame(&mut bytes, "", Kind::Proof, &[&[7; NONCE + PROOF]]).expect("vec");
+    write_frame(&mut bytes, "", Kind::Proof, &[&[7; NONCE], &[0; PROOF]]).expect("vec");
     let hello = encode_offer(&offer(b"hello")).expect("fits");
     write_frame(&mut bytes, "", Kind::Hello, &[&hello]).expect("vec");
     bytes
@@ -104,7 +110,7 @@ fn dribbled_byte_by_byte_is_the_same_and_nothing_past_the_hello_is_read() {
         let mut bytes = good_client();
         bytes.extend_from_slice(b"next");
         let mut script = Script::new(&bytes, dribble);
-        assert_eq!(admit(&mut script, "peer", &Login::None).expect("admitted"), offer(b"hello"));
+        assert_eq!(admit(&mut script, "peer", &asks(Login::None)).expect("admitted").hello, offer(b"hello"));
         assert_eq!(script.input.position() as usize, bytes.len() - 4);
     }
 }
@@ -114,7 +120,7 @@ fn cut_at_every_byte_is_an_error_that_says_so() {
     let bytes = good_client();
     for cut in 0..bytes.len() {
         let error =
-            admit(&mut Script::new(&bytes[..cut], 4096), "peer", &Login::None).expect_err("cut short");
+            admit(&mut Script::new(&bytes[..cut], 4096), "peer", &asks(Login::None)).expect_err("cut short");
         assert!(matches!(error, SetupError::Protocol(_)), "cut at {cut}: {error}");
     }
 }
@@ -132,7 +138,7 @@ fn strangers_get_one_line_naming_what_they_speak() {
     for (bytes, name) in strangers {
         for dribble in [1, 4096] {
             let mut script = Script::new(bytes, dribble);
-            let error = admit(&mut script, "peer", &Login::None).expect_err("a stranger");
+            let error = admit(&mut script, "peer", &asks(Login::None)).expect_err("a stranger");
             assert!(matches!(error, SetupError::Protocol(_)));
             let said = String::from_utf8(script.output).expect("text");
             assert!(said.starts_with("-ERR this is a longarm port") && said.ends_with("\r\n"), "{said:?}");
@@ -150,7 +156,7 @@ fn another_version_is_told_apart_from_a_stranger() {
     let mut bytes = good_client();
     bytes[8] = 2;
     let mut script = Script::new(&bytes, 4096);
-    let error = admit(&mut script, "peer", &Login::None).expect_err("version 2");
+    let error = admit(&mut script, "peer", &asks(Login::None)).expect_err("version 2");
     assert!(error.to_string().contains("client version 2"), "{error}");
     assert!(printable(&script.output).contains("upgrade the older one"), "the peer is told as well");
     let error =
@@ -164,7 +170,7 @@ fn oversized_lengths_are_refused_before_their_bytes_are_read() {
     let at = PREAMBLE + 4;
     bytes[at..at + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let mut script = Script::new(&bytes, 4096);
-    let error = admit(&mut script, "peer", &Login::None).expect_err("too long");
+    let error = admit(&mut script, "peer", &asks(Login::None)).expect_err("too long");
     assert!(error.to_string().contains("at most 64"), "{error}");
     assert_eq!(script.input.position() as usize, PREAMBLE + HEAD);
     let long = Offer { grants: vec![], bytes: vec![0; HELLO_MAX + 1] };
@@ -175,7 +181,7 @@ fn oversized_lengths_are_refused_before_their_bytes_are_read() {
 fn a_silent_peer_ends_at_the_deadline() {
     let (a, _b) = UnixStream::pair().expect("socket pair");
     let mut stream = Deadline::new(a, Duration::from_millis(20));
-    let error = admit(&mut stream, "sleeper", &Login::None).expect_err("silence");
+    let error = admit(&mut stream, "sleeper", &asks(Login::None)).expect_err("silence");
     assert!(matches!(error, SetupError::Timeout(_)), "{error}");
 }
 
@@ -196,8 +202,8 @@ proptest! {
         let mut sent = good_client();
         let at = at.min(sent.len());
         sent.splice(at.., bytes);
-        let _ = admit(&mut Script::new(&sent, 4096), "peer", &Login::None);
-        let _ = admit(&mut Script::new(&sent, 4096), "peer", &secret("s"));
+        let _ = admit(&mut Script::new(&sent, 4096), "peer", &asks(Login::None));
+        let _ = admit(&mut Script::new(&sent, 4096), "peer", &asks(secret("s")));
         let _ = connect(&mut Script::new(&sent, 4096), "peer", &Login::None, &offer(b"x"));
     }
 

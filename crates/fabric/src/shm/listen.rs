@@ -22,8 +22,10 @@ use super::fds::{self, Lent};
 use super::qp::{Parts, ShmQp};
 use super::queue::PAGE;
 use crate::deadline::Deadline;
-use crate::handshake::{self, Offer};
-use crate::{Address, Channel, Grant, Granted, Incoming, ListenOptions, Listener, PeerInfo, SetupError};
+use crate::handshake::{self, Admitted, Offer};
+use crate::{
+    Address, Channel, Grant, Granted, Incoming, ListenOptions, Listener, PeerInfo, Role, SetupError,
+};
 
 /// Failed handshakes remembered for [`Listener::failures`]; older ones are forgotten.
 const FAILURES_MAX: usize = 64;
@@ -206,9 +208,9 @@ fn handshake(stream: OwnedFd, slot: Slot) {
             let _ = handshake::turn_away(&mut stream, &name, &error.to_string());
             return Err(error);
         }
-        let hello = handshake::admit(&mut stream, &name, &shared.options.login)?;
+        let Admitted { hello, role } = handshake::admit(&mut stream, &name, &shared.options)?;
         match lent(&stream, &hello.grants) {
-            Ok(lent) => Ok((stream.into_inner(), peer, hello.bytes, lent)),
+            Ok(lent) => Ok((stream.into_inner(), peer, (hello.bytes, role), lent)),
             Err(error) => {
                 let _ = handshake::refuse(&mut stream, &name, &error.to_string());
                 Err(error)
@@ -217,9 +219,17 @@ fn handshake(stream: OwnedFd, slot: Slot) {
     });
     match admitted {
         Err(error) => shared.failed(format!("{name}: {error}")),
-        Ok((stream, peer, hello, lent)) => {
-            let incoming =
-                ShmIncoming { stream, peer, name, hello, lent, shared: shared.clone(), _slot: Some(slot) };
+        Ok((stream, peer, (hello, role), lent)) => {
+            let incoming = ShmIncoming {
+                stream,
+                peer,
+                name,
+                hello,
+                role,
+                lent,
+                shared: shared.clone(),
+                _slot: Some(slot),
+            };
             // There is room for every slot; a failure means that the listener is gone, and the peer sees its
             // end.
             let _ = shared.sender.try_send(incoming);
@@ -289,6 +299,7 @@ pub struct ShmIncoming {
     peer: Peer,
     name: String,
     hello: Vec<u8>,
+    role: Role,
     lent: Vec<(Granted, Lent)>,
     shared: Arc<Shared>,
     _slot: Option<Slot>,
@@ -302,7 +313,8 @@ impl Incoming for ShmIncoming {
     }
 
     fn peer(&self) -> PeerInfo {
-        PeerInfo { name: self.name.clone(), pid: self.peer.pid(), uid: Some(self.peer.uid()) }
+        let (pid, uid) = (self.peer.pid(), Some(self.peer.uid()));
+        PeerInfo { role: self.role, name: self.name.clone(), pid, uid }
     }
 
     fn accept(

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use longarm_base::Nanos;
 
-use super::listen::{Accepted, Knock, Reply};
+use super::listen::{Accepted, Door, Knock, Reply};
 use super::qp::SimQp;
 use super::{Sim, machine};
-use crate::{Address, ConnectRequest, Connected, HELLO_MAX, Login, SetupError};
+use crate::{Address, ConnectRequest, Connected, HELLO_MAX, Login, Role, SetupError};
 
 pub(super) fn connect(
     sim: &Sim,
@@ -28,13 +28,18 @@ pub(super) fn connect(
     };
     let door = sim.net.door(name).ok_or_else(unreachable)?;
     let (from, reply) = (machine(), Arc::new(Reply::default()));
-    if !same(&door.login, &request.login) {
+    let Some(role) = role(&door, &request.login) else {
         door.failures.add(format!("machine {from}: it does not know the secret"));
         return Err(SetupError::Login("the secrets of the two sides differ".into()));
-    }
+    };
     let server = door.machine;
-    let knock =
-        Knock { machine: from, hello: request.hello.into(), grants: request.grants, reply: reply.clone() };
+    let knock = Knock {
+        machine: from,
+        role,
+        hello: request.hello.into(),
+        grants: request.grants,
+        reply: reply.clone(),
+    };
     drop(door);
     let (net, name) = (sim.net.clone(), name.clone());
     sim.net.at(sim.net.time() + sim.net.delay(from, server), move || {
@@ -53,11 +58,13 @@ pub(super) fn connect(
     Ok(Connected { qp, welcome })
 }
 
-/// The proof itself (challenge and answer) is the other transports'; here both sides are in one process.
-fn same(wanted: &Login, shown: &Login) -> bool {
-    match (wanted, shown) {
-        (Login::None, Login::None) => true,
-        (Login::Secret(wanted), Login::Secret(shown)) => wanted == shown,
-        _ => false,
-    }
+/// In which role somebody comes in who shows this; in none if nobody is let in by it. The proof itself
+/// (challenge and answer) is the other transports'; here both sides are in one process.
+fn role(door: &Door, shown: &Login) -> Option<Role> {
+    [&door.login, &door.peers].into_iter().find_map(|wanted| match (wanted, shown) {
+        (Login::Secret(wanted), Login::Secret(shown)) if wanted == shown => Some(Role::Client),
+        (Login::Peer(wanted), Login::Peer(shown)) if wanted == shown => Some(Role::Peer),
+        (Login::None, Login::None) if matches!(door.login, Login::None) => Some(Role::Client),
+        _ => None,
+    })
 }

@@ -13,7 +13,7 @@ use super::qp::SimQp;
 use super::{Sim, machine};
 use crate::failures::Failures;
 use crate::{
-    Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo,
+    Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo, Role,
     SetupError,
 };
 
@@ -22,6 +22,7 @@ use crate::{
 pub(super) struct Door {
     pub machine: u32,
     pub login: Login,
+    pub peers: Login,
     pending: usize,
     knocks: Mutex<VecDeque<Knock>>,
     bed: Pause,
@@ -32,6 +33,7 @@ pub(super) struct Door {
 #[derive(Debug)]
 pub(super) struct Knock {
     pub machine: u32,
+    pub role: Role,
     pub hello: Vec<u8>,
     pub grants: Vec<Grant>,
     pub reply: Arc<Reply>,
@@ -92,6 +94,7 @@ pub(super) fn listen(
     let door = Arc::new(Door {
         machine: machine(),
         login: options.login,
+        peers: options.peers,
         pending: options.pending,
         knocks: Mutex::default(),
         bed: Pause::default(),
@@ -155,7 +158,8 @@ impl Incoming for SimIncoming {
     }
 
     fn peer(&self) -> PeerInfo {
-        PeerInfo { name: format!("machine {}", self.knock().machine), pid: None, uid: None }
+        let Knock { machine, role, .. } = self.knock();
+        PeerInfo { role: *role, name: format!("machine {machine}"), pid: None, uid: None }
     }
 
     fn accept(

@@ -14,10 +14,8 @@ use super::tls::{self, Tls};
 use super::{Tcp, TcpQp};
 use crate::deadline::Deadline;
 use crate::door::{Door, Greeter};
-use crate::handshake::{self, Offer};
-use crate::{
-    Address, Channel, Grant, Incoming, ListenOptions, Listener, Login, PeerInfo, SetupError, stream,
-};
+use crate::handshake::{self, Admitted, Offer};
+use crate::{Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Role, SetupError, stream};
 
 /// Time for the last message of a handshake, and for a reason to leave.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -32,6 +30,7 @@ pub struct TcpIncoming {
     socket: Arc<TcpStream>,
     tls: Option<Connection>,
     hello: Offer,
+    role: Role,
     peer: SocketAddr,
     hold: Hold,
     tcp: Tcp,
@@ -62,25 +61,26 @@ impl Greeter for Doorstep {
         &self,
         socket: Arc<TcpStream>,
         peer: SocketAddr,
-        login: &Login,
-        time: Duration,
+        options: &ListenOptions,
     ) -> Result<TcpIncoming, SetupError> {
         let Doorstep { tcp, hold } = self;
         stream::prepare(&socket, tcp.stall)?;
         let name = peer.to_string();
-        let mut stream = Deadline::new(socket, time);
+        let mut stream = Deadline::new(socket, options.handshake);
         let mut tls = tcp.tls.as_ref().map(tls_connection).transpose()?;
-        let hello = match &mut tls {
-            None => handshake::admit(&mut stream, &name, login),
+        let admitted = match &mut tls {
+            None => handshake::admit(&mut stream, &name, options),
             Some(connection) => {
-                tls::over(connection, &mut stream, &name, |stream| handshake::admit(stream, &name, login))
+                tls::over(connection, &mut stream, &name, |stream| handshake::admit(stream, &name, options))
             }
         };
-        if hello.is_err() {
+        if admitted.is_err() {
             stream::leave(stream.get());
         }
+        let Admitted { hello, role } = admitted?;
         Ok(TcpIncoming {
-            hello: hello?,
+            hello,
+            role,
             socket: stream.into_inner(),
             tls,
             peer,
@@ -136,7 +136,7 @@ impl Incoming for TcpIncoming {
     }
 
     fn peer(&self) -> PeerInfo {
-        PeerInfo { name: self.peer.to_string(), pid: None, uid: None }
+        PeerInfo { role: self.role, name: self.peer.to_string(), pid: None, uid: None }
     }
 
     fn accept(

@@ -13,9 +13,9 @@ use super::register::{Ready, Registered};
 use super::{STALL, Verbs};
 use crate::deadline::Deadline;
 use crate::door::{Door, Greeter};
-use crate::handshake::{self, Offer};
+use crate::handshake::{self, Admitted, Offer};
 use crate::{
-    Address, Channel, Grant, Incoming, ListenOptions, Listener, Login, PeerInfo, Rights, SetupError, stream,
+    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Rights, Role, SetupError, stream,
 };
 
 /// Time for the last message of a handshake, and for a reason to leave.
@@ -37,6 +37,7 @@ pub struct VerbsListener {
 pub struct VerbsIncoming {
     socket: Arc<TcpStream>,
     hello: Offer,
+    role: Role,
     theirs: Endpoint,
     opened: Opened,
     peer: SocketAddr,
@@ -110,26 +111,25 @@ impl Greeter for Doorstep {
         &self,
         socket: Arc<TcpStream>,
         peer: SocketAddr,
-        login: &Login,
-        time: Duration,
+        options: &ListenOptions,
     ) -> Result<VerbsIncoming, SetupError> {
         stream::prepare(&socket, STALL)?;
         let name = peer.to_string();
-        let mut stream = Deadline::new(socket, time);
-        let opened = handshake::admit(&mut stream, &name, login).and_then(|hello| {
-            let opened = self.open(&mut stream, &name, &hello);
+        let mut stream = Deadline::new(socket, options.handshake);
+        let opened = handshake::admit(&mut stream, &name, options).and_then(|admitted| {
+            let opened = self.open(&mut stream, &name, &admitted.hello);
             if let Err(error) = &opened {
                 let _ = handshake::refuse(&mut stream, &name, &error.to_string());
             }
-            opened.map(|opened| (hello, opened))
+            opened.map(|opened| (admitted, opened))
         });
         if opened.is_err() {
             stream::leave(stream.get());
         }
-        let (hello, (theirs, opened, slot)) = opened?;
+        let (Admitted { hello, role }, (theirs, opened, slot)) = opened?;
         let socket = stream.into_inner();
         let Verbs { spin, yields, .. } = self.verbs;
-        Ok(VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin, yields })
+        Ok(VerbsIncoming { socket, hello, role, theirs, opened, peer, slot, spin, yields })
     }
 }
 
@@ -170,7 +170,7 @@ impl Incoming for VerbsIncoming {
     }
 
     fn peer(&self) -> PeerInfo {
-        PeerInfo { name: self.peer.to_string(), pid: None, uid: None }
+        PeerInfo { role: self.role, name: self.peer.to_string(), pid: None, uid: None }
     }
 
     fn accept(
@@ -180,7 +180,7 @@ impl Incoming for VerbsIncoming {
         landing: u32,
         channel: &Channel,
     ) -> Result<VerbsQp, SetupError> {
-        let VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin, yields } = self;
+        let VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin, yields, .. } = self;
         let name = peer.to_string();
         let mut stream = Deadline::new(socket.clone(), LAST_WORD);
         let prepared = opened.register(&grants).and_then(|lent| Ok((lent, opened.landing(landing)?)));

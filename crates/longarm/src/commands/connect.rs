@@ -1,5 +1,7 @@
 //! From settings to a connected client, and from a client's errors to what the program says and returns.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_client::{ClusterClient, Error, Login, Options, Topology};
@@ -54,13 +56,23 @@ pub fn options(config: &Config, name: &str) -> Result<Options, Failure> {
 
 /// The secret of the settings, if any. One line end at its end is the editor's, not the secret's.
 pub fn login(config: &Config) -> Result<Login, Failure> {
-    let Some(path) = &config.secret_file else { return Ok(Login::None) };
+    let secret = config.secret_file.as_deref().map(secret).transpose()?;
+    Ok(secret.map_or(Login::None, Login::Secret))
+}
+
+/// The secret of a cluster's nodes and operators, if they have one of their own.
+pub fn peers(config: &Config) -> Result<Login, Failure> {
+    let secret = config.peer_secret_file.as_deref().map(secret).transpose()?;
+    Ok(secret.map_or(Login::None, Login::Peer))
+}
+
+fn secret(path: &Path) -> Result<Arc<[u8]>, Failure> {
     let mut secret =
         std::fs::read(path).map_err(|error| Failure::io("read the secret file", path, &error))?;
     if secret.last() == Some(&b'\n') {
         secret.pop();
     }
-    Ok(Login::Secret(secret.into()))
+    Ok(secret.into())
 }
 
 /// The transports with the TLS settings of the client's side.

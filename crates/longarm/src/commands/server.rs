@@ -183,6 +183,7 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
         ring_bytes: config.ring_bytes,
         spin: Duration::from_micros(config.spin_us),
         login: connect::login(config)?,
+        peers: connect::peers(config)?,
         tls: tls(config)?,
         verbs: config.verbs.transport(),
         arena_dir: config.arena_dir.clone(),

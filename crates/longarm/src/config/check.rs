@@ -141,6 +141,17 @@ fn addresses(config: &Config, report: &mut Report) {
             )),
             _ => {}
         }
+        let remote = match address {
+            Address::Tcp(host) => !is_loopback(host),
+            Address::Verbs(_) => true,
+            _ => false,
+        };
+        if remote && config.cluster.is_some() && config.peer_secret_file.is_none() {
+            report.warnings.push(format!(
+                "address ({origin}): {address} is of a cluster whose clients may pass for replicas and \
+                 operators; set peer_secret_file for its nodes and operators"
+            ));
+        }
     }
 }
 
@@ -168,6 +179,7 @@ fn files(config: &Config, report: &mut Report) {
         ("tls.client_ca", &tls.client_ca, false),
         ("tls.server_ca", &tls.server_ca, false),
         ("secret_file", &config.secret_file, true),
+        ("peer_secret_file", &config.peer_secret_file, true),
         ("cluster", &config.cluster, true),
     ];
     for (key, path, secret) in named {
@@ -193,7 +205,7 @@ fn readable(path: &Path, secret: bool, report: &mut Report, key: &str) -> Result
             path.display()
         ));
     }
-    if key == "secret_file" && !(SECRET_MIN..=SECRET_MAX).contains(&about.len()) {
+    if key.ends_with("secret_file") && !(SECRET_MIN..=SECRET_MAX).contains(&about.len()) {
         return Err(format!("has {} bytes; a secret has {SECRET_MIN} to {SECRET_MAX}", about.len()));
     }
     Ok(())

@@ -152,6 +152,8 @@ pub struct Config {
     pub arena_dir: Option<PathBuf>,
     /// File of the shared secret, if any.
     pub secret_file: Option<PathBuf>,
+    /// File with the secret that replicas and operators of a cluster have, and clients have not.
+    pub peer_secret_file: Option<PathBuf>,
     /// TLS files.
     pub tls: Tls,
     /// RDMA.
@@ -245,6 +247,7 @@ impl Config {
             spin_us: 50,
             arena_dir: None,
             secret_file: None,
+            peer_secret_file: None,
             tls: Tls::default(),
             verbs: Rdma::default(),
             timeout: Duration::from_secs(1),

@@ -154,6 +154,15 @@ pub static SETTINGS: &[Setting] = &[
         )
     },
     Setting {
+        set: |c, v| one(v, |text| path(text).map(|p| c.peer_secret_file = p)),
+        show: |c| show_path(&c.peer_secret_file),
+        ..all(
+            "peer_secret_file",
+            "FILE",
+            "Of a cluster: file with the secret of its nodes and operators, which clients do not have",
+        )
+    },
+    Setting {
         set: |c, v| one(v, |text| path(text).map(|p| c.tls.cert = p)),
         show: |c| show_path(&c.tls.cert),
         ..all("tls.cert", "FILE", "PEM certificate chain of this side; on a server it turns TLS on for tcp")

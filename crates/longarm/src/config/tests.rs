@@ -170,6 +170,11 @@ fn the_check_finds_what_single_values_cannot_know() {
         ("tls.cert", "/none", "tls.cert (flag --tls.cert) needs tls.key beside it"),
         ("tls.client_ca", "/none", "needs tls.cert and tls.key"),
         ("secret_file", "/none/secret", "secret_file (flag --secret_file): /none/secret: No such file"),
+        (
+            "peer_secret_file",
+            "/none/secret",
+            "peer_secret_file (flag --peer_secret_file): /none/secret: No such",
+        ),
         ("arena_dir", "/none", "/none is not a directory"),
     ];
     for (key, value, part) in bad {
@@ -184,6 +189,9 @@ fn an_open_door_and_a_readable_secret_are_warned_of() {
     use std::os::unix::fs::PermissionsExt;
     let open = load(&host(), [flag("address", "tcp://0.0.0.0:7000")]).expect("an address");
     assert!(check(&open).warnings.join("\n").contains("lets in everybody"));
+    let node = load(&host(), [flag("address", "tcp://0.0.0.0:7000"), flag("cluster", "g.toml")]);
+    let warnings = check(&node.expect("a node")).warnings.join("\n");
+    assert!(warnings.contains("pass for replicas") && warnings.contains("peer_secret_file"), "{warnings}");
     let home = load(&host(), [flag("address", "tcp://127.0.0.1:7000")]).expect("an address");
     assert_eq!(check(&home).warnings, [""; 0]);
 

@@ -184,7 +184,7 @@ impl Torture {
         let (replicas, cables, topology) = connected(&options.over, plan)?;
         let bounds = Bounds::of(&options.timing);
         let mut config = config.clone();
-        (config.cluster, config.secret_file) = (None, None);
+        (config.cluster, config.secret_file, config.peer_secret_file) = (None, None, None);
         config.timeout = bounds.answer;
         let way = Way {
             transport: connect::transport(&config)?,

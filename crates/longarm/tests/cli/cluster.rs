@@ -200,6 +200,44 @@ fn a_leader_hands_over_when_it_is_asked() {
     }
 }
 
+/// Clients show nothing, nodes and operators do.
+#[test]
+fn a_client_gives_a_group_no_orders() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut group = group(&[]);
+    for (name, secret) in [("peers", "a secret of few, and long\n"), ("other", "a secret of somebody else\n")]
+    {
+        std::fs::write(group.path(name), secret).expect("written");
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(group.path(name), mode).expect("chmod");
+    }
+    let peers = ["--peer-secret-file", "peers"];
+    (1..=3).for_each(|node| group.start_with(node, &peers));
+    let leader = group.until("group in sync", |status| in_sync(status) == 3);
+    group.client(&["put", "greeting", "hello"]);
+    let next = (1 + leader % 3).to_string();
+    let order = ["cluster", "move-leader", "g.toml", "--to", &next, "--timeout", "1s"];
+    for (with, why) in [(&[][..], "peer_secret_file"), (&["--peer-secret-file", "other"], "secret")] {
+        let (_, err, code) = group.run(&[&order[..], with].concat());
+        assert!(code == 4 && err.contains(why), "{code} {err}");
+    }
+    assert_eq!(group.until("group as before", |status| in_sync(status) == 3), leader);
+    let (out, err, code) = group.run(&[&order[..], &peers].concat());
+    assert!(code == 0 && out.starts_with(&format!("node {next} leads in term ")), "{out} {err}");
+
+    // A node that does not know the secret gets nowhere, and does no harm.
+    let follower = 6 - leader - (1 + leader % 3);
+    group.end(follower, Signal::KILL);
+    group.start_with(follower, &["--peer-secret-file", "other"]);
+    group.client(&["put", "greeting", "good day"]);
+    group.until("group of two", |status| in_sync(status) == 2);
+    assert!(group.logs().contains("secret"), "{}", group.logs());
+    group.end(follower, Signal::KILL);
+    group.start_with(follower, &peers);
+    group.until("group in sync again", |status| in_sync(status) == 3);
+    assert_eq!(group.client(&["get", "greeting"]), "good day");
+}
+
 #[test]
 fn a_leader_that_is_told_to_end_hands_over() {
     let mut group = group(&[]);

@@ -13,7 +13,7 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{
-    Address, Broken, Channel, Completions, Grant, Granted, Incoming, QueuePair, Rights, SetupError,
+    Address, Broken, Channel, Completions, Grant, Granted, Incoming, QueuePair, Rights, Role, SetupError,
 };
 use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
@@ -103,6 +103,8 @@ pub(crate) fn twins(node: NodeId) -> String {
 /// The replica's door to other replicas.
 pub(crate) struct Inbound<Q> {
     options: GroupOptions,
+    /// What others must have proved to be, at least.
+    role: Role,
     arena: Arc<Region>,
     page: Arc<Region>,
     /// Where the replica sleeps.
@@ -113,7 +115,7 @@ pub(crate) struct Inbound<Q> {
 
 impl<Q: QueuePair> Inbound<Q> {
     pub fn new(
-        options: GroupOptions,
+        (options, role): (GroupOptions, Role),
         (arena, page): (Arc<Region>, Arc<Region>),
         channel: Channel,
         log: Log,
@@ -129,7 +131,7 @@ impl<Q: QueuePair> Inbound<Q> {
             leader: None,
             done: Completions::new(16),
         });
-        Inbound { options, arena, page, channel, log, state }
+        Inbound { options, role, arena, page, channel, log, state }
     }
 
     /// The group.
@@ -164,11 +166,18 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Lets a replica in.
     pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) {
         let operates = hello.purpose == Purpose::Operate;
+        let peer = incoming.peer();
+        if peer.role < self.role {
+            let what = if operates { "an operator" } else { "a replica" };
+            let reason = format!("{what} of this group shows the secret of its replicas (peer_secret_file)");
+            (self.log)(&format!("{what} at {} refused: it did not show the replicas' secret", peer.name));
+            return incoming.reject(&reason);
+        }
         // One that is no replica any more, or yet, may ask, and is told.
         let stranger = hello.group != self.options.id || operates != (hello.node == self.options.node);
         if stranger {
             let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
-            (self.log)(&format!("a replica at {} refused: {reason}", incoming.peer().name));
+            (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
             return incoming.reject(&reason);
         }
         let (ours, theirs) = (self.options.timing.promise, hello.promise);
@@ -181,7 +190,7 @@ impl<Q: QueuePair> Inbound<Q> {
                 self.options.node,
                 ours.0 / 1_000
             );
-            (self.log)(&format!("a replica at {} refused: {reason}", incoming.peer().name));
+            (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
             return incoming.reject(&reason);
         }
         let node = hello.node;

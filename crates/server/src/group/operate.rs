@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_fabric::{Login, Member, Transport};
+use longarm_fabric::{Login, Member, SetupError, Transport};
 use longarm_host::{now, sleep};
 use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, Order, Purpose, Reply, Stay};
 
@@ -13,7 +13,7 @@ use super::talk::{Mute, Way};
 /// Between two rounds of questions while nobody leads.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// Whoever may give orders to a group: who can log in at its nodes, and knows its name, which is secret.
+/// Whoever may give orders to a group: who can prove at its nodes what its replicas can, and knows its name.
 pub struct Operator<T> {
     /// How to reach nodes.
     pub transport: Arc<T>,
@@ -21,7 +21,8 @@ pub struct Operator<T> {
     pub group: u64,
     /// Its nodes.
     pub members: Vec<Member>,
-    /// Proof of identity.
+    /// What replicas prove to each other: [`Login::Peer`], or what clients prove where replicas have nothing
+    /// of their own.
     pub login: Login,
     /// Bound on making a connection.
     pub connect: Duration,
@@ -58,6 +59,9 @@ pub enum OrderError {
     /// Nothing has changed: the replicas stay as they are, says this node, which leads.
     #[error("{}", denied(*.0, *.1))]
     Denied(NodeId, Deny),
+    /// No node takes orders from here; why, by what each said.
+    #[error("no node takes orders from here: {0}")]
+    Refused(String),
     /// Nobody leads, as far as could be found out; what each node said.
     #[error("no node leads: {0}")]
     Leaderless(String),
@@ -128,7 +132,7 @@ impl<T: Transport> Operator<T> {
         let until = now() + Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX >> 1));
         let mut said = String::new();
         loop {
-            let mut hint = None;
+            let (mut hint, mut refused) = (None, 0);
             for member in &self.members {
                 // Whoever was named first: then those in order, it among them.
                 for node in hint.take().into_iter().chain([member.node]) {
@@ -142,9 +146,18 @@ impl<T: Transport> Operator<T> {
                             return Err(OrderError::InDoubt(node, text));
                         }
                         Ok(reply) => return Ok((node, reply)),
-                        Err(mute) => note(&mut said, node, &mute),
+                        Err(mute) => {
+                            let refuses = |error: &SetupError| {
+                                matches!(error, SetupError::Login(_) | SetupError::Refused(_))
+                            };
+                            refused += usize::from(matches!(&mute, Mute::Setup(error) if refuses(error)));
+                            note(&mut said, node, &mute.to_string());
+                        }
                     }
                 }
+            }
+            if refused == self.members.len() {
+                return Err(OrderError::Refused(said));
             }
             if now() >= until {
                 return Err(OrderError::Leaderless(said));
@@ -155,9 +168,9 @@ impl<T: Transport> Operator<T> {
     }
 
     /// Asks one node. What comes to nothing before it was asked is an `Ok(Err(_))`.
-    fn order(&self, node: NodeId, order: &Order, until: Nanos) -> Result<Result<Reply, String>, OrderError> {
+    fn order(&self, node: NodeId, order: &Order, until: Nanos) -> Result<Result<Reply, Mute>, OrderError> {
         let Some(member) = self.members.iter().find(|member| member.node == node) else {
-            return Ok(Err("it is not of the group".into()));
+            return Ok(Err(Mute::Broken("it is not of the group".into())));
         };
         let way = Way {
             transport: self.transport.clone(),
@@ -170,10 +183,10 @@ impl<T: Transport> Operator<T> {
         };
         let mut talk = match way.talk_for(Purpose::Operate) {
             Ok(talk) => talk,
-            Err(error) => return Ok(Err(error.to_string())),
+            Err(error) => return Ok(Err(error.into())),
         };
         if let Err(mute) = talk.say(&order.encode()) {
-            return Ok(Err(mute.to_string()));
+            return Ok(Err(mute));
         }
         let in_doubt = |mute: Mute| OrderError::InDoubt(node, mute.to_string());
         loop {

@@ -51,7 +51,8 @@ impl<T: Transport> Prepared<T> {
         let page = regions::create_page(&options)?;
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
         let memory = (lent.arena.clone(), page.clone());
-        let inbound = Inbound::new(group.clone(), memory, channel.clone(), options.log.clone());
+        let log = options.log.clone();
+        let inbound = Inbound::new((group.clone(), options.peer_role()), memory, channel.clone(), log);
         let inbound = Arc::new(inbound);
         let hall = Arc::new(Hall::new(Some(inbound.clone())));
         Ok(Prepared { options, group, lent, page, channel, inbound, hall, seed })

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_fabric::Any;
+use longarm_fabric::{Any, Login};
 use longarm_server::{Operator, OrderError};
 
 use crate::cluster::Cluster;
@@ -34,11 +34,16 @@ pub fn chosen(cluster: &Cluster, file: &Path, number: Option<usize>) -> Result<u
 /// Whoever gives orders to that group.
 pub fn operator(cluster: &Cluster, group: usize, config: &Config) -> Result<Operator<Any>, Failure> {
     let group = &cluster.groups[group];
+    // Where nodes have no secret of their own they take that of clients.
+    let login = match connect::peers(config)? {
+        Login::None => connect::login(config)?,
+        peers => peers,
+    };
     Ok(Operator {
         transport: Arc::new(connect::transport(config)?),
         group: group.id,
         members: cluster.members_of(group),
-        login: connect::login(config)?,
+        login,
         connect: config.timeout,
     })
 }
@@ -53,7 +58,7 @@ pub fn patience(cluster: &Cluster, elections: u64, config: &Config) -> Duration 
 /// How an order failed.
 pub fn failure(error: &OrderError) -> Failure {
     let exit = match error {
-        OrderError::Stays(..) | OrderError::Denied(..) => Exit::Refused,
+        OrderError::Stays(..) | OrderError::Denied(..) | OrderError::Refused(_) => Exit::Refused,
         OrderError::Leaderless(_) => Exit::CannotConnect,
         OrderError::InDoubt(..) => Exit::InDoubt,
     };

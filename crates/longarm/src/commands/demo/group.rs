@@ -138,6 +138,7 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
     })?;
     let mut config = config.clone();
     (config.cluster, config.secret_file) = (Some(replicas.file()), None);
+    config.peer_secret_file = None;
     let mut asks = config.clone();
     (asks.cluster, asks.timeout) = (None, Duration::from_secs(1));
     config.timeout = config.timeout.max(PATIENCE);

@@ -49,7 +49,7 @@ impl Host {
         let mut config = config.clone();
         config.address = vec![address];
         config.cluster = None;
-        config.secret_file = None;
+        (config.secret_file, config.peer_secret_file) = (None, None);
         // Two cores shared by a server, readers and writers: an operation may well wait for its turn.
         config.timeout = config.timeout.max(Duration::from_secs(10));
         let mut host = Host { child, directory, config };

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longarm_base::RegionId;
 use longarm_fabric::sim::{Landing, Sim, Weather};
 use longarm_fabric::tcp::Tcp;
-use longarm_fabric::{Address, ListenOptions, Listener, Login, Member, Op, Ticket, Transport};
+use longarm_fabric::{Address, ListenOptions, Listener, Login, Member, Op, Role, Ticket, Transport};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page::{BYTES as PAGE_BYTES, FLOORS};
 
@@ -48,7 +48,7 @@ struct House<T: Transport> {
 }
 
 /// The door of node 1.
-fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>)) -> Inbound<Q> {
+fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> Inbound<Q> {
     let address = Address::Sim("house".into());
     let member = |node| Member { node: NodeId(node), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
@@ -70,13 +70,18 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>)) -> Inbound<Q> {
         hash_key: 2,
         vault,
     };
-    Inbound::new(options, memory, Channel::new().expect("a channel"), Arc::new(|_| {}))
+    Inbound::new((options, role), memory, Channel::new().expect("a channel"), Arc::new(|_| {}))
 }
 
 impl<T: Transport> House<T> {
     fn new(address: Address) -> House<T> {
+        House::that_asks(address, Role::Client)
+    }
+
+    /// One who is let in must have proved to be this.
+    fn that_asks(address: Address, role: Role) -> House<T> {
         let (arena, page) = (region(ARENA_BYTES), region(PAGE_BYTES));
-        let inbound = inbound_of((arena.clone(), page.clone()));
+        let inbound = inbound_of((arena.clone(), page.clone()), role);
         let group = inbound.group();
         House { inbound, arena, page, address, group }
     }
@@ -286,6 +291,36 @@ fn others_whose_leases_last_longer_are_not_let_in() {
         // What an operator knows of it is of no meaning.
         let operator = Way { own: (Nanos(0), 0), ..way(NodeId(1)) };
         operator.talk_for(Purpose::Operate).expect("he is let in");
+    });
+}
+
+/// A client knows the group's number (it is told when it connects) and may know where its nodes are.
+#[test]
+fn a_client_is_no_replica_and_no_operator() {
+    let secret = |text: &str| Arc::<[u8]>::from(text.as_bytes());
+    let (client, peer) = (Login::Secret(secret("of clients")), Login::Peer(secret("of replicas")));
+    let options = ListenOptions { login: client.clone(), peers: peer.clone(), ..ListenOptions::default() };
+    let at = "tcp://127.0.0.1:0".parse().expect("an address");
+    let listener = Tcp::new().listen(&at, options).expect("listen");
+    let house = House::<Tcp>::that_asks(listener.address(), Role::Peer);
+    let (transport, stop) = (Arc::new(Tcp::new()), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| house.host(listener, &stop));
+        let _stop = Stop(&stop);
+        let term = Term::new(1, NodeId(2));
+        house.inbound.fence(term).expect("nobody is there yet");
+        let way = |login: &Login, node| Way { login: login.clone(), ..house.way(&transport, node) };
+        let refusals = [
+            way(&client, NodeId(2)).talk().map(|_| ()).expect_err("a talk"),
+            way(&client, NodeId(2)).memory(term, 0).map(|_| ()).expect_err("the memory"),
+            way(&client, NodeId(1)).talk_for(Purpose::Operate).map(|_| ()).expect_err("orders"),
+        ];
+        for refused in refusals {
+            assert!(refused.to_string().contains("peer_secret_file"), "{refused}");
+        }
+        way(&peer, NodeId(2)).talk().expect("a replica's talk");
+        way(&peer, NodeId(2)).memory(term, 0).expect("its memory");
+        way(&peer, NodeId(1)).talk_for(Purpose::Operate).expect("an operator's");
     });
 }
 

@@ -69,7 +69,7 @@ impl<T: Transport> Node<T> {
             group: self.group_options.id,
             me: self.group().me(),
             address: self.address_of(node)?,
-            login: self.options.login.clone(),
+            login: self.options.peer_login(),
             own: (self.group_options.timing.promise, self.life),
             timeout: std::time::Duration::from_nanos(self.group_options.timing.election.0.max(50_000_000)),
         })

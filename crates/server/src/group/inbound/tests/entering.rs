@@ -58,7 +58,7 @@ impl Incoming for Slow {
         &[]
     }
     fn peer(&self) -> PeerInfo {
-        PeerInfo { name: "one who is slow".into(), pid: None, uid: None }
+        PeerInfo { role: Role::Client, name: "one who is slow".into(), pid: None, uid: None }
     }
     fn accept(self, _: &[u8], _: Vec<Grant>, _: u32, _: &Channel) -> Result<Stubborn, SetupError> {
         self.begun.send(()).expect("the test waits");
@@ -73,7 +73,7 @@ impl Incoming for Slow {
 /// A fence while a connection is being accepted: whether it had returned before that was, what it said, and
 /// what the next one says.
 fn fence_meanwhile(ends: bool) -> (bool, Result<(), SetupError>, Result<(), SetupError>) {
-    let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)));
+    let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)), Role::Client);
     let (term, next) = (Term::new(1, NodeId(2)), Term::new(2, NodeId(3)));
     inbound.fence(term).expect("nobody is there yet");
     let (begun, has_begun) = channel();
