@@ -52,10 +52,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         "MoveTwice",
         Test("longarm-server", "tests::ahead::what_was_collected_while_the_leader_waited_is_there"),
     ),
-    (
-        "FoundAnyway",
-        Test("longarm-replica", "machine::tests::blank::it_founds_when_all_have_twice_promised_nothing"),
-    ),
+    ("FoundAnyway", Sim("group-reformat", "0..40")),
     ("NoSync", Test("longarm-server", "group::vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
     (
         "KeepWriters",

@@ -86,6 +86,14 @@ pub enum What {
         /// How long it is down.
         time: Nanos,
     },
+    /// A replica loses its memory and its disk, unless as many have lost their memory as a group can bear, or
+    /// another one its disk and is not in sync since.
+    Reformat {
+        /// Which.
+        server: u32,
+        /// How long it is down.
+        time: Nanos,
+    },
     /// A replica is told to end, and then loses its memory whether it has ended or not; unless as many have
     /// as a group can bear.
     End {
@@ -121,6 +129,8 @@ pub struct Strength {
     pub slow: Nanos,
     /// Whether there are traps.
     pub traps: bool,
+    /// Whether disks are lost.
+    pub reformats: bool,
 }
 
 /// Slow ways are slow for less than this.
@@ -141,7 +151,8 @@ impl Strength {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
-        let kinds = kinds.into_iter().chain([strands, slow, self.traps]).collect::<Vec<_>>();
+        let others = [strands, slow, self.traps, self.reformats];
+        let kinds = kinds.into_iter().chain(others).collect::<Vec<_>>();
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
         while !kinds.is_empty() {
@@ -165,7 +176,8 @@ impl Strength {
                     What::Strand { but, time: Nanos(chance.below(self.strand.0)) }
                 }
                 7 => self.draw_slow((servers, clients), chance),
-                _ => self.draw_trap(chance),
+                8 => self.draw_trap(chance),
+                _ => What::Reformat { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
             };
             faults.push(Fault { at, what });
         }
@@ -225,6 +237,9 @@ impl std::fmt::Display for Fault {
             What::Change { node, .. } => write!(f, "node {node} is to be a replica, or none any more"),
             What::Crash { server, time } => {
                 write!(f, "node {server} loses its memory and is down for {:.1} ms", millis(*time))
+            }
+            What::Reformat { server, time } => {
+                write!(f, "node {server} loses memory and disk and is down for {:.1} ms", millis(*time))
             }
             What::End { server, within, time } => {
                 let (within, time) = (millis(*within), millis(*time));

@@ -44,6 +44,10 @@ impl Vault for Disk {
 type Rank = (Term, bool);
 
 impl Disk {
+    fn reformat(&self) {
+        *self.kept.lock().expect("nobody panics with it") = None;
+    }
+
     /// The newest set of replicas that was kept; nobody, if none was.
     fn members(&self) -> (Rank, BTreeSet<u32>) {
         let kept = self.kept.lock().expect("nobody panics with it");
@@ -238,6 +242,11 @@ impl Servers {
     /// Whether it has, of itself.
     pub fn has_ended(&self, node: u32) -> bool {
         self.ends[node as usize].get() == End::Done
+    }
+
+    /// A node's disk is another one, with nothing on it.
+    pub fn reformat(&self, node: u32) {
+        self.disks[node as usize].iter().for_each(|disk| disk.reformat());
     }
 
     /// What an operator of a group needs.

@@ -83,6 +83,8 @@ struct Run {
     ending: Vec<(Nanos, u32, Nanos)>,
     /// Replicas that crashed and have not been synced again, as far as they say.
     lost: Vec<u32>,
+    /// Of them, those whose disks were lost.
+    blank: Vec<u32>,
     noted: Rc<RefCell<Noted>>,
     done: Rc<RefCell<u32>>,
     /// Of a group.
@@ -107,7 +109,7 @@ impl Run {
         let counts = (plan.servers, plan.founders, plan.groups);
         let mut servers = Servers::new(counts, options, plan.timing, fsync);
         servers.uneven |= plan.uneven;
-        let (down, ending, lost) = (Vec::new(), Vec::new(), Vec::new());
+        let (down, ending, lost, blank) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Events do not say of which group they are.
         let judge = (plan.servers > 1 && plan.groups == 1)
             .then(|| Rc::new(RefCell::new(Judge::new(plan.servers, plan.timing, &plan.clocks))));
@@ -126,6 +128,7 @@ impl Run {
             down,
             ending,
             lost,
+            blank,
             noted,
             done,
             judge,
@@ -294,6 +297,17 @@ impl Run {
                 }
                 loses
             }
+            What::Reformat { server, time } => {
+                self.forget_the_synced();
+                let loses = self.blank.iter().all(|blank| blank == server) && self.is_to_lose(*server);
+                if loses {
+                    self.lose(*server, *time);
+                    self.servers.reformat(*server);
+                    self.judge.iter().for_each(|judge| judge.borrow_mut().reformatted(*server));
+                    self.blank.push(*server);
+                }
+                loses
+            }
             What::End { server, within, time } => {
                 let loses = self.is_to_lose(*server);
                 if loses {
@@ -350,19 +364,29 @@ impl Run {
 
     /// A replica is about to lose its memory, unless as many have as a group can bear.
     fn is_to_lose(&mut self, server: u32) -> bool {
-        let down = |server: u32| {
-            let ending = self.ending.iter().map(|(_, ending, _)| *ending);
-            self.down.iter().map(|(_, down)| *down).chain(ending).any(|it| it == server)
-        };
-        self.lost.retain(|&lost| down(lost) || !self.servers.is_synced(lost));
+        self.forget_the_synced();
         let again = self.lost.contains(&server);
-        if down(server) || (!again && !self.can_bear(server)) {
+        if self.is_down(server) || (!again && !self.can_bear(server)) {
             return false;
         }
         if !again {
             self.lost.push(server);
         }
         true
+    }
+
+    /// Whether it is down, or about to be.
+    fn is_down(&self, server: u32) -> bool {
+        let ending = self.ending.iter().map(|(_, ending, _)| *ending);
+        self.down.iter().map(|(_, down)| *down).chain(ending).any(|it| it == server)
+    }
+
+    /// Those that were lost and are in sync again count no more.
+    fn forget_the_synced(&mut self) {
+        let mut lost = std::mem::take(&mut self.lost);
+        lost.retain(|&lost| self.is_down(lost) || !self.servers.is_synced(lost));
+        self.blank.retain(|blank| lost.contains(blank));
+        self.lost = lost;
     }
 
     /// A replica loses its memory.

@@ -45,6 +45,8 @@ pub struct Scenario {
     pub slow: bool,
     /// Replicas are struck at steps of what they do.
     pub traps: bool,
+    /// Replicas lose their disks, one at a time: they come back as if they had never been.
+    pub reformats: bool,
     /// Five replicas, of which two may be lost at a time; nodes have different numbers of workers.
     pub five: bool,
 }
@@ -67,6 +69,7 @@ impl Scenario {
         strands: false,
         slow: false,
         traps: false,
+        reformats: false,
         five: false,
     };
 
@@ -149,6 +152,17 @@ pub const SCENARIOS: &[Scenario] = &[
         weather: true,
         group: true,
         crashes: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-reformat",
+        about: "replicas that lose their disks, too, CPUs that stand still, and clocks that drift",
+        weather: true,
+        pauses: true,
+        drift: true,
+        group: true,
+        crashes: true,
+        reformats: true,
         ..Scenario::CALM
     },
     Scenario::GROUP_ALL,
@@ -404,8 +418,8 @@ fn draw_strength(
     (pauses, cuts, crashes): (bool, bool, bool),
     chance: &mut Chance,
 ) -> Strength {
-    let Scenario { moves, changes, ends, strands, slow, traps, .. } = *scenario;
-    let any = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps].contains(&true);
+    let Scenario { moves, changes, ends, strands, slow, traps, reformats, .. } = *scenario;
+    let any = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats].contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
     // Five replicas are all in sync, which a change demands, less often.
     let rest = if scenario.five { 40_000_000 } else { 5_000_000 };
@@ -424,6 +438,7 @@ fn draw_strength(
         strand: time(strands, 100_000, 200_000_000),
         slow: time(slow, 1_000, 3_000_000),
         traps,
+        reformats,
     }
 }
 

@@ -50,6 +50,9 @@ struct Seen<'a> {
 trait Rules {
     /// Hears of something that happened, which the book knows already. An error: what was violated.
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String>;
+
+    /// A replica's disk was lost with its memory.
+    fn reformatted(&mut self, _node: u32) {}
 }
 
 /// Watches one run.
@@ -99,6 +102,11 @@ impl Judge {
         self.book.record(node, event)?;
         let seen = Seen { time, node, term: self.book.term_of(node), event };
         self.rules.iter_mut().try_for_each(|rules| rules.hear(seen, &self.book))
+    }
+
+    /// A replica's disk was lost with its memory.
+    pub fn reformatted(&mut self, node: u32) {
+        self.rules.iter_mut().for_each(|rules| rules.reformatted(node));
     }
 
     /// What was violated first.

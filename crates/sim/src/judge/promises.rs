@@ -1,7 +1,7 @@
 //! I1: at most one replica leads a term, and a majority had promised it; what is promised outlives a loss
 //! of memory (L2).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_base::Term;
 use longarm_host::observe::Event;
@@ -13,6 +13,8 @@ use super::{Rules, Seen};
 pub(super) struct Promises {
     /// By replica: the highest term that it kept on disk.
     kept: BTreeMap<u32, Term>,
+    /// Replicas whose disks were lost, and that have promised nothing since.
+    blank: BTreeSet<u32>,
 }
 
 impl Promises {
@@ -27,13 +29,17 @@ impl Rules for Promises {
         let node = seen.node;
         let kept = self.kept.get(&node).copied().unwrap_or(Term::ZERO);
         match seen.event {
+            // It cannot know, and asks. What it promises then is not below what it had promised.
+            Event::Started { .. } if self.blank.contains(&node) => Ok(()),
             Event::Started { term } if *term < kept => {
                 Err(format!("I1: node {node} starts with a promise of term {term}, and had promised {kept}"))
             }
+            Event::Promised { term } if *term == kept && self.blank.remove(&node) => Ok(()),
             Event::Promised { term } if *term <= kept => {
                 Err(format!("I1: node {node} promises term {term}, and had promised {kept}"))
             }
             Event::Promised { term } => {
+                self.blank.remove(&node);
                 self.kept.insert(node, *term);
                 Ok(())
             }
@@ -52,5 +58,9 @@ impl Rules for Promises {
             }
             _ => Ok(()),
         }
+    }
+
+    fn reformatted(&mut self, node: u32) {
+        self.blank.insert(node);
     }
 }

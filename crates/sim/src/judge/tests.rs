@@ -177,6 +177,20 @@ fn i1_a_term_has_one_leader_and_a_majority_of_promises() {
 }
 
 #[test]
+fn i1_a_replica_without_its_disk_promises_no_less_than_it_had() {
+    let (first, second) = (term(1, 0), term(2, 0));
+    let mut log = Log::new();
+    log.on(1, Event::Promised { term: second });
+    log.judge.reformatted(1);
+    log.on(1, Event::Started { term: Term::ZERO }).on(1, Event::Promised { term: second });
+    assert_eq!(log.judge.violation(), None, "it has asked");
+    log.judge.reformatted(1);
+    log.on(1, Event::Started { term: Term::ZERO }).on(1, Event::Promised { term: first });
+    let violation = log.judge.violation().expect("it has not");
+    assert!(violation.starts_with("I1: node 1 promises term 1.0, and had promised 2.0"), "{violation}");
+}
+
+#[test]
 fn i1_a_promise_outlives_a_loss_of_memory() {
     Log::serving().on(1, Event::Started { term: term(1, 0) }).is_sound();
     Log::serving().on(1, Event::Started { term: Term::ZERO }).breaks("I1");
