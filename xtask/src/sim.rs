@@ -78,6 +78,8 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LookFirst", Test("longarm-server", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
     ("StableHigh", Test("longarm-server", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
+    ("TellAnyway", Sim("group-strands", "0..20")),
+    ("KeepBeyond", Sim("group-landing", "15..60")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -74,6 +74,10 @@ pub enum Mutant {
     StableHigh,
     /// A follower that is gone goes on counting as synced while it is synced anew (L1).
     CountGone,
+    /// What a write found that left no entry is told without a lease (L9).
+    TellAnyway,
+    /// An index that was restored ahead stays though it goes beyond the cut (L16, decision 14).
+    KeepBeyond,
 }
 
 impl Mutant {

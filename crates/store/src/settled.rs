@@ -19,8 +19,8 @@
 //! (3) That an entry is below the floor says that it is here. Another leader may still cut it, if no majority
 //!     had it: whoever relied on it must ask ([`Settled::is_beyond`]).
 
-use longarm_base::Term;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
+use longarm_base::{Mutant, Term};
 use longarm_memory::{SumKey, Words};
 
 use crate::EntryPlace;
@@ -240,7 +240,8 @@ impl Settled {
     pub fn is_beyond(&self, base: Term, cuts: &[u64]) -> bool {
         let cut = |known: &Use| cuts.get(known.line.stream as usize).copied().unwrap_or(0);
         let mut of_base = self.uses.iter().filter(|known| known.line.term == base);
-        of_base.any(|known| known.highest.is_some_and(|highest| highest >= cut(known)))
+        !Mutant::KeepBeyond.is_on()
+            && of_base.any(|known| known.highest.is_some_and(|highest| highest >= cut(known)))
     }
 
     /// Says what is over by now, of all segments: for memory that nobody writes to any more.
