@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use longarm_base::RegionId;
 use longarm_fabric::handshake::{
-    Admitted, GRANTS_MAX, MAGIC, Offer, VERSION, admit, connect, connect_with, printable, refuse, turn_away, welcome,
+    Admitted, GRANTS_MAX, MAGIC, Offer, VERSION, admit, connect, connect_with, printable, refuse, turn_away,
+    welcome,
 };
 use longarm_fabric::{Granted, HELLO_MAX, ListenOptions, Login, Rights, Role, SetupError};
 

@@ -189,8 +189,9 @@ fn an_open_door_and_a_readable_secret_are_warned_of() {
     use std::os::unix::fs::PermissionsExt;
     let open = load(&host(), [flag("address", "tcp://0.0.0.0:7000")]).expect("an address");
     assert!(check(&open).warnings.join("\n").contains("lets in everybody"));
-    let node = load(&host(), [flag("address", "tcp://0.0.0.0:7000"), flag("cluster", "g.toml")]);
-    let warnings = check(&node.expect("a node")).warnings.join("\n");
+    let node = load(&host(), [flag("cluster", "g.toml")]).expect("a node");
+    let node = node.listening_at("tcp://0.0.0.0:7000".parse().expect("an address"));
+    let warnings = check(&node).warnings.join("\n");
     assert!(warnings.contains("pass for replicas") && warnings.contains("peer_secret_file"), "{warnings}");
     let home = load(&host(), [flag("address", "tcp://127.0.0.1:7000")]).expect("an address");
     assert_eq!(check(&home).warnings, [""; 0]);
