@@ -291,11 +291,11 @@ fn messages(bytes: &[u8]) {
     if let Ok(hello) = Hello::decode(bytes) {
         let again = Hello::decode(&hello.encode()).expect("a name is cut, not refused");
         assert_eq!(
-            (again.session, again.ring_bytes, again.group),
-            (hello.session, hello.ring_bytes, hello.group)
+            (again.session, again.ring_bytes, again.group, again.fresh, again.since),
+            (hello.session, hello.ring_bytes, hello.group, hello.fresh, hello.since)
         );
         assert!(hello.name.starts_with(&again.name));
-        match std::str::from_utf8(&bytes[32..]) {
+        match std::str::from_utf8(&bytes[48..]) {
             Ok(name) => assert!(hello.name == name && hello.encode() == bytes),
             Err(_) => assert!(hello.name.contains(char::REPLACEMENT_CHARACTER)),
         }
