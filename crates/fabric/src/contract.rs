@@ -404,10 +404,9 @@ pub struct Connected<Q> {
 }
 
 /// What somebody has proved to be, from the least to the most.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Role {
     /// One who may be a client.
-    #[default]
     Client,
     /// A replica or an operator, by the secret that they have ([`Login::Peer`]).
     Peer,

@@ -142,7 +142,7 @@ pub fn connect_with<S: Read + Write>(
 }
 
 /// A client that has logged in and said hello.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Admitted {
     /// What it says.
     pub hello: Offer,

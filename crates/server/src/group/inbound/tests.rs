@@ -241,10 +241,18 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
 
 /// Others at a house over tcp whose first term is open.
 fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> Way<Tcp>, Term)) {
-    let listener =
-        Tcp::new().listen(&"tcp://127.0.0.1:0".parse().expect("an address"), ListenOptions::default());
+    visits_to(ListenOptions::default(), Role::Client, of);
+}
+
+/// The same at a house whose door asks for this, and that lets in who has proved to be that.
+fn visits_to(
+    options: ListenOptions,
+    role: Role,
+    of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> Way<Tcp>, Term),
+) {
+    let listener = Tcp::new().listen(&"tcp://127.0.0.1:0".parse().expect("an address"), options);
     let listener = listener.expect("listen");
-    let house = House::<Tcp>::new(listener.address());
+    let house = House::<Tcp>::that_asks(listener.address(), role);
     let (transport, stop) = (Arc::new(Tcp::new()), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| house.host(listener, &stop));
@@ -300,16 +308,8 @@ fn a_client_is_no_replica_and_no_operator() {
     let secret = |text: &str| Arc::<[u8]>::from(text.as_bytes());
     let (client, peer) = (Login::Secret(secret("of clients")), Login::Peer(secret("of replicas")));
     let options = ListenOptions { login: client.clone(), peers: peer.clone(), ..ListenOptions::default() };
-    let at = "tcp://127.0.0.1:0".parse().expect("an address");
-    let listener = Tcp::new().listen(&at, options).expect("listen");
-    let house = House::<Tcp>::that_asks(listener.address(), Role::Peer);
-    let (transport, stop) = (Arc::new(Tcp::new()), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| house.host(listener, &stop));
-        let _stop = Stop(&stop);
-        let term = Term::new(1, NodeId(2));
-        house.inbound.fence(term).expect("nobody is there yet");
-        let way = |login: &Login, node| Way { login: login.clone(), ..house.way(&transport, node) };
+    visits_to(options, Role::Peer, |_, way, term| {
+        let way = |login: &Login, node| Way { login: login.clone(), ..way(node) };
         let refusals = [
             way(&client, NodeId(2)).talk().map(|_| ()).expect_err("a talk"),
             way(&client, NodeId(2)).memory(term, 0).map(|_| ()).expect_err("the memory"),
