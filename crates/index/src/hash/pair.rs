@@ -158,8 +158,9 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
         let live = &self.state.live[self.at];
         let (table, owner) = (&live.table, self.owner);
         if found.slot == NO_SLOT {
-            let (hash, key) = owner.hash_and_key(&found.record());
-            owner.spill((table, self.pair), &mut self.header, (hash, &key), record);
+            let there = owner.hash_beside(&found.record());
+            let is_here = owner.spilled.replace_version(there, found.record().csn(), owner.beside(record));
+            assert!(is_here, "what was found beside the table stays there while its pair is locked");
             return Ok(());
         }
         match table.discipline {
@@ -182,8 +183,10 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
         // Relaxed: a counter that publishes nothing else.
         self.owner.items.fetch_sub(1, Ordering::Relaxed);
         if found.slot == NO_SLOT {
-            let (hash, key) = self.owner.hash_and_key(&found.record());
-            return self.owner.spilled.take(hash, &key);
+            let there = self.owner.hash_beside(&found.record());
+            let was_here = self.owner.spilled.take_version(there, found.record().csn());
+            assert!(was_here, "what was found beside the table stays there while its pair is locked");
+            return;
         }
         let live = &self.state.live[self.at];
         let table = &live.table;
@@ -214,12 +217,26 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             let word = header.indicator | indicator::SPILLED;
             self.set_indicator(table, pair, header, word);
         }
+        self.spilled.put(hash, key, self.beside(record));
+    }
+
+    /// A record as it stands beside the table.
+    fn beside(&self, record: &Record<'_>) -> Kept {
         let beside = match record {
             Record::Inline { entry, .. } => *entry,
             Record::Entry { .. } => None,
         };
         // What stands in no shared memory needs no seed.
-        self.spilled.put(hash, key, Kept { bytes: record.pack64(&self.sums, 0), beside });
+        Kept { bytes: record.pack64(&self.sums, 0), beside }
+    }
+
+    /// The hash of what stands beside the table. It says itself what that is: its entry may be gone, where
+    /// the arena is a leader's to write (`remove_gone`).
+    fn hash_beside(&self, record: &Record<'_>) -> Hash {
+        match *record {
+            Record::Inline { key, .. } => self.hash.hash(key),
+            Record::Entry { hash, .. } => hash,
+        }
     }
 
     /// Of a record's key.

@@ -54,13 +54,16 @@ impl Spilled {
         self.all().remove(&(hash.0, key.into()));
     }
 
-    /// Takes out a version, if it is here.
+    /// Takes out a version, if it is here. Of whose key it is nobody need know.
     pub fn take_version(&self, hash: Hash, csn: Csn) -> bool {
         let mut all = self.all();
-        let here = all.range((hash.0, Box::default())..).take_while(|((of, _), _)| *of == hash.0);
-        let mut ours = here.filter(|(_, kept)| kept.found().record().csn() == csn);
-        let Some(key) = ours.next().map(|(key, _)| key.clone()) else { return false };
-        all.remove(&key).is_some()
+        version(&all, hash, csn).and_then(|key| all.remove(&key)).is_some()
+    }
+
+    /// Puts another version of its key in place of one, if it is here.
+    pub fn replace_version(&self, hash: Hash, csn: Csn, kept: Kept) -> bool {
+        let mut all = self.all();
+        version(&all, hash, csn).and_then(|key| all.insert(key, kept)).is_some()
     }
 
     pub fn find(&self, hash: Hash, key: &[u8]) -> Option<Found> {
@@ -100,6 +103,13 @@ impl Spilled {
     pub fn count(&self) -> usize {
         self.all().len()
     }
+}
+
+/// Where a version stands.
+fn version(all: &ByHash, hash: Hash, csn: Csn) -> Option<(u64, Box<[u8]>)> {
+    let here = all.range((hash.0, Box::default())..).take_while(|((of, _), _)| *of == hash.0);
+    let mut ours = here.filter(|(_, kept)| kept.found().record().csn() == csn);
+    ours.next().map(|(at, _)| at.clone())
 }
 
 #[cfg(test)]

@@ -88,6 +88,39 @@ fn what_was_accepted_stands_beside_the_table_and_moves_with_its_pair() {
     }
 }
 
+/// A follower's arena is overwritten by its leader, while the follower restores ahead: what a record names may
+/// be gone as soon as it was found.
+#[test]
+fn what_stands_beside_the_table_changes_and_goes_without_its_entry() {
+    for (slots, discipline) in KINDS {
+        let bed = bed(Journal::new(4 << 20), slots, discipline, 1);
+        let crowd = crowd(&bed, 12, 60);
+        // Too long to stand inline.
+        for key in &crowd {
+            bed.put(key, &[1; 100]);
+        }
+        let beside = bed.owner.spilled();
+        let forget = || std::mem::take(&mut *bed.book.entries.lock().expect("book"));
+        for key in &crowd {
+            let mut pair = bed.owner.lock(bed.hash(key));
+            let found = pair.find(key).expect("it was put");
+            let known = forget();
+            if discipline == Discipline::InPlace {
+                let (csn, hash, expiry) = (bed.next_csn(), bed.hash(key), UnixMillis::NEVER);
+                let entry = EntryRef { offset: csn.0 * 64, len: 64 };
+                pair.replace(&found, &Record::Entry { csn, entry, hash, expiry }).expect("room");
+                assert!(pair.all().iter().any(|found| found.record().csn() == csn));
+            }
+            drop(pair);
+            *bed.book.entries.lock().expect("book") = known;
+        }
+        assert_eq!((bed.owner.spilled(), bed.owner.items()), (beside, 60));
+        forget();
+        crowd.iter().for_each(|key| bed.owner.lock(bed.hash(key)).remove_gone(|_| true));
+        assert_eq!((bed.owner.spilled(), bed.owner.items()), (0, 0));
+    }
+}
+
 /// Two full pairs of one table can be one pair of the next, whose pairs begin elsewhere.
 #[test]
 fn a_move_always_finds_room() {
