@@ -14,8 +14,8 @@ const LONG: u64 = 2 << 20;
 const SHORT: u64 = 4 << 10;
 /// Items for which a table is made at first, where it is to grow.
 const FEW: u64 = 1;
-/// Keys of one place in the index, and the bits of their hashes that are the same.
-const CROWD: usize = 20;
+/// Keys of one place in the index, more than it has slots for, and the bits of their hashes that are the same.
+const CROWD: usize = 64;
 const CROWDED: u64 = 0xFF00_0000_0000_00FF;
 
 /// What clients do beside gets and writes of single keys.
@@ -88,7 +88,9 @@ impl Load {
         match form {
             0 if self.hostile && number < 256 => vec![number as u8],
             1 if self.hostile => format!("{key:0KEY_MAX$}").into_bytes(),
-            2 if self.hostile && (number as usize) < CROWD => crowd()[number as usize].clone(),
+            2.. if self.hostile && (number as usize) < CROWD / 3 => {
+                crowd()[(3 * number + form - 2) as usize].clone()
+            }
             _ => format!("key-{key}").into_bytes(),
         }
     }

@@ -296,6 +296,7 @@ impl AtWork {
             | Error::Contended(_)
             | Error::Full
             | Error::OutOfMemory => {}
+            Error::Crowded if self.worker.load.hostile => {}
             error => panic!("client {}: {error}", self.worker.number),
         }
     }
