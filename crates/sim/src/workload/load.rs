@@ -14,7 +14,8 @@ const LONG: u64 = 2 << 20;
 const SHORT: u64 = 4 << 10;
 /// Items for which a table is made at first, where it is to grow.
 const FEW: u64 = 1;
-/// Keys of one place in the index, more than it has slots for, and the bits of their hashes that are the same.
+/// Keys of one place in the index, more than it has slots for, and the bits of their hashes that are the
+/// same.
 const CROWD: usize = 64;
 const CROWDED: u64 = 0xFF00_0000_0000_00FF;
 
