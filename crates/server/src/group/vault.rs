@@ -122,12 +122,22 @@ fn write(file: &mut File, bytes: &[u8], at: usize) -> std::io::Result<()> {
     file.write_all_at(bytes, at as u64)
 }
 
-/// What was written is on disk when this returns.
+/// What was written is on disk when this returns, and what a directory says of the file.
 fn on_disk(file: &File) -> std::io::Result<()> {
+    flush(file, File::sync_all)
+}
+
+/// The bytes that were written are on disk when this returns. The file's time need not be: it would be
+/// written through the journal.
+fn bytes_on_disk(file: &File) -> std::io::Result<()> {
+    flush(file, File::sync_data)
+}
+
+fn flush(file: &File, sync: fn(&File) -> std::io::Result<()>) -> std::io::Result<()> {
     if Mutant::NoSync.is_on() {
         return Ok(());
     }
-    file.sync_all()?;
+    sync(file)?;
     #[cfg(test)]
     tests::note("sync".into());
     Ok(())
@@ -172,7 +182,7 @@ impl Vault for FileVault {
                 // The second when the first is surely there.
                 [0, COPY].into_iter().try_for_each(|at| {
                     write(&mut file, line.as_bytes(), at)?;
-                    on_disk(&file)
+                    bytes_on_disk(&file)
                 })
             }
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
