@@ -64,7 +64,12 @@ impl Watch {
 
     /// Whether no promise stands in the way of a report.
     pub fn is_free(&self, timing: &Timing, now: Nanos) -> bool {
-        self.released || now.since(self.changed) > timing.promise || Mutant::ReportInside.is_on()
+        now >= self.free_at(timing) || Mutant::ReportInside.is_on()
+    }
+
+    /// The first moment at which no promise stands in the way of a report, if nothing more is heard.
+    pub fn free_at(&self, timing: &Timing) -> Nanos {
+        if self.released { self.changed } else { self.changed + timing.promise + Nanos(1) }
     }
 
     /// Whether the leader may be gone.

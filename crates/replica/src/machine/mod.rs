@@ -234,6 +234,14 @@ impl Machine {
         self.change.iter_mut().for_each(|change| change.progress(at + election));
     }
 
+    /// When the promise is over that its report waits for. Nobody is served meanwhile: whoever drives the
+    /// machine ticks then, and not when it would have looked anyway.
+    pub fn reports_at(&self) -> Option<Nanos> {
+        let waits =
+            matches!(self.role, Role::Following { owes: true, .. } | Role::Gathering { own: None, .. });
+        waits.then(|| self.watch.free_at(&self.timing))
+    }
+
     fn tick(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         self.go_on_asking(now, todo);
         let (free, suspects) =

@@ -47,8 +47,13 @@ impl Look {
         sync: Term,
         least: Vec<u64>,
     ) -> Look {
-        let enough = |look: &Look| look.sync == sync && look.reaches(&least);
+        let enough = |look: &Look| look.is_of(sync) && look.reaches(&least);
         look.filter(enough).unwrap_or_else(|| Look::new((memory, sums), sync, least, &Settled::default()))
+    }
+
+    /// Whether it shows the streams of that term.
+    pub fn is_of(&self, sync: Term) -> bool {
+        self.sync == sync
     }
 
     /// Whether it shows all of each of these streams from there on.

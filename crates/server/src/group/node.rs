@@ -219,6 +219,7 @@ impl<T: Transport> Node<T> {
             self.go_on_leaving();
             self.look_ahead();
             self.tell();
+            self.look_before_it_reports();
             self.channel.wait(self.nap());
         }
         self.leave_at_last();
@@ -461,12 +462,25 @@ impl<T: Transport> Node<T> {
         }
     }
 
+    fn look(&self, sync: Term) -> Look {
+        let memory = (self.lent.arena.memory(), &self.sums);
+        Look::new(memory, sync, self.floors(), self.ahead.settled())
+    }
+
+    /// After the fence nothing changes here any more: a replica that waits for its promise to be over looks
+    /// meanwhile at what it will report.
+    fn look_before_it_reports(&mut self) {
+        let waits = self.machine.reports_at().is_some() && self.look.is_none();
+        if let Some(sync) = self.machine.sync().filter(|_| waits) {
+            self.look = Some(self.look(sync));
+        }
+    }
+
     fn survey(&mut self) -> Report {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let unix = self.page.memory().load(page::UNIX);
         let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
-        let memory = (self.lent.arena.memory(), &self.sums);
-        let look = Look::new(memory, sync, self.floors(), self.ahead.settled());
+        let look = self.look.take().filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync));
         let reclaimed = self.page.memory().load(page::RECLAIMED);
         let report = look.report((reclaimed, unix), self.streams());
         observe(|| {

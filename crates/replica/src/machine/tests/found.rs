@@ -332,3 +332,32 @@ fn one_that_forms_without_progress_gives_up() {
     assert_eq!(tell(&mut machine, until, Event::Tick(Beat::default())), [Action::StepDown(mine)]);
     assert_eq!((machine.kind(), machine.sync()), (RoleKind::Follower, Some(mine)));
 }
+
+/// Whoever drove the machine looked at it every few milliseconds: a group without a leader waited for the
+/// next look of two replicas, one after the other.
+#[test]
+fn a_report_is_made_the_moment_that_its_promise_is_over() {
+    let (old, new) = (term(1, LEADER), term(2, OTHER));
+    for asked in [true, false] {
+        let mut machine = machine(old, old);
+        tell(&mut machine, ms(1), Event::Tick(Beat::new(old, 1)));
+        assert_eq!(machine.reports_at(), None, "nobody asked");
+        let beat = Event::Tick(Beat::new(old, 1));
+        let own = if asked {
+            tell(&mut machine, ms(20), Event::Asked(OTHER, Ask::Promise { term: new, members: three() }));
+            new
+        } else {
+            tell(&mut machine, ms(20), beat.clone());
+            let term = term(2, NodeId(0));
+            tell(&mut machine, ms(20), Event::Answered(OTHER, Answer::Canvassed { term, yes: true }));
+            term
+        };
+        tell(&mut machine, ms(21), Event::Promised(own));
+        let at = machine.reports_at().expect("it owes a report");
+        assert_eq!(at, ms(51) + Nanos(1), "D after the heartbeat, and not before");
+        assert_eq!(tell(&mut machine, Nanos(at.0 - 1), beat.clone()), []);
+        assert_eq!(tell(&mut machine, at, beat), [Action::Survey]);
+        tell(&mut machine, at, Event::Surveyed(Report { sync: old, ..Report::default() }));
+        assert_eq!(machine.reports_at(), None, "it has reported");
+    }
+}

@@ -21,7 +21,9 @@ impl<T: Transport> Node<T> {
         let (every, suspect) = (Duration::from_nanos(heartbeat.0), Duration::from_nanos(suspect.0));
         let Some(hand_over) = &self.hand_over else {
             let follows = self.machine.kind() == RoleKind::Follower;
-            return if follows { every.max(suspect / LOOKS_A_SUSPICION) } else { every };
+            let usual = if follows { every.max(suspect / LOOKS_A_SUSPICION) } else { every };
+            let report = self.machine.reports_at();
+            return report.map_or(usual, |at| usual.min(Duration::from_nanos(at.since(now()).0)));
         };
         let Some(led) = &self.reign else { return every };
         match *led.reign.parting.lock() {
