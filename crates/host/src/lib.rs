@@ -5,11 +5,12 @@
 //! look at a thread-local flag. On a thread that has [`enter`](world::enter)ed a [`World`], everything is the
 //! world's: its virtual time, its tasks, its seed.
 //!
-//! Absent: sockets and files. What moves bytes is a transport's.
+//! Absent: sockets, and files but for one of the kernel's ([`idle`]). What moves bytes is a transport's.
 #![forbid(unsafe_code)]
 
 mod chance;
 mod clock;
+mod idle;
 mod lock;
 pub mod observe;
 mod pause;
@@ -21,6 +22,7 @@ mod tests;
 
 pub use chance::random;
 pub use clock::{now, unix};
+pub use idle::idle;
 pub use lock::Mutex;
 pub use observe::observe;
 pub use pause::Pause;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longarm_base::{Nanos, Term};
 use longarm_fabric::Transport;
-use longarm_host::now;
+use longarm_host::{idle, now};
 use longarm_index::control::Control;
 use longarm_memory::{Budget, Mapped, OwnedWords, SumKey, Words};
 use longarm_replica::{Kept, Prepare, RoleKind, page};
@@ -75,7 +75,7 @@ impl<T: Transport> Node<T> {
             return;
         }
         let floors = self.floors();
-        let bytes = self.ahead.pace.step(now, floors.iter().sum());
+        let bytes = self.ahead.pace.step(now, floors.iter().sum(), idle);
         if let Some(items) = self.ahead.index.as_ref().and_then(Ahead::outgrown) {
             self.ahead.index = None;
             self.ahead.items = items;

@@ -1,7 +1,9 @@
-//! How much a follower looks at ahead: little while its group writes, more once that is over.
+//! How much a follower looks at ahead: little while its group writes and its machine has no core to spare,
+//! more otherwise.
 //!
-//! While much is written its core belongs to whoever writes, and it could not keep up anyway. Afterwards what
-//! it has not looked at would be missing from the next leader's index (`ahead.rs`), so it hurries.
+//! What it has not looked at would be missing from the next leader's index (`ahead.rs`), so it keeps up where
+//! that takes nothing from anybody. Where much is written and all cores are busy, it would take its core from
+//! whoever writes.
 
 use longarm_base::Nanos;
 
@@ -10,12 +12,16 @@ const EVERY: Nanos = Nanos::from_millis(5);
 const MISSED: Nanos = Nanos::from_millis(20);
 /// Bytes that it looks at in a second, about: half a hundredth of a core's time.
 const RATE: u64 = 3 << 20;
-/// So many times that while little is written. Twelve thousand values of ten kilobytes a second are not to
-/// outrun it: what it did not look at is left to the next leader, while nobody is served.
+/// So many times that while little is written, or a core is idle: up to a quarter of a core's time. Twelve
+/// thousand values of ten kilobytes a second are not to outrun it: what it did not look at is left to the
+/// next leader, while nobody is served.
 const HURRY: u64 = 128;
 /// Little are so many entries a second, what is moved included: to keep up with short ones takes a hundredth
 /// of a core's time.
 const LITTLE: u64 = 32_000;
+/// A core is to spare if all together are idle for one part in so many of the time: several followers may
+/// share it.
+const IDLE: u64 = 2;
 /// How much is written is found out over this time: floors arrive in bursts, and so does what is moved.
 const WINDOW: Nanos = Nanos::from_millis(100);
 
@@ -24,10 +30,19 @@ const WINDOW: Nanos = Nanos::from_millis(100);
 pub(super) struct Pace {
     /// When it looked last; in the future, if it is to wait for longer.
     at: Nanos,
-    /// When the window began, and the positions of all streams that were known to be here then.
-    window: (Nanos, u64),
-    /// Little was written in the last window.
+    window: Window,
+    /// Little was written in the last window, or a core was idle.
     hurries: bool,
+}
+
+/// How it stood when the window began.
+#[derive(Clone, Copy, Default)]
+struct Window {
+    begun: Nanos,
+    /// The positions of all streams that were known to be here.
+    written: u64,
+    /// How long the machine's cores had been idle.
+    idle: Option<Nanos>,
 }
 
 impl Pace {
@@ -36,15 +51,17 @@ impl Pace {
         now.since(self.at) >= EVERY
     }
 
-    /// How many bytes to look at now. `written`: positions of all streams that are known to be here.
-    pub fn step(&mut self, now: Nanos, written: u64) -> u64 {
-        let (begun, before) = self.window;
-        let window = now.since(begun);
-        // A new term counts anew.
-        let news = written.saturating_sub(before);
-        if window >= WINDOW {
-            let little = u128::from(LITTLE) * u128::from(window.0);
-            (self.hurries, self.window) = (u128::from(news) * 1_000_000_000 <= little, (now, written));
+    /// How many bytes to look at now. `written`: positions of all streams that are known to be here. `idle`:
+    /// how long all of the machine's cores together have been idle, if that is known.
+    pub fn step(&mut self, now: Nanos, written: u64, idle: impl FnOnce() -> Option<Nanos>) -> u64 {
+        let passed = now.since(self.window.begun).0;
+        if passed >= WINDOW.0 {
+            let next = Window { begun: now, written, idle: idle() };
+            // A new term counts anew.
+            let news = u128::from(written.saturating_sub(self.window.written));
+            let little = news * 1_000_000_000 <= u128::from(LITTLE) * u128::from(passed);
+            let rested = next.idle.zip(self.window.idle).map_or(0, |(now, then)| now.since(then).0);
+            (self.hurries, self.window) = (little || rested >= passed / IDLE, next);
         }
         let past = now.since(self.at).0;
         self.at = now;
@@ -68,7 +85,7 @@ mod tests {
             let now = pace.at + Nanos::from_millis(10);
             assert!(pace.is_due(now));
             *written += each;
-            pace.step(now, *written)
+            pace.step(now, *written, || None)
         };
         (0..times).map(look).sum()
     }
@@ -86,10 +103,25 @@ mod tests {
     }
 
     #[test]
+    fn it_keeps_up_with_what_is_written_while_a_core_is_idle() {
+        let (mut pace, mut written, mut rested) = (Pace::default(), 0, Nanos(0));
+        let (slow, fast) = (RATE / 50, HURRY * RATE / 50);
+        // Each looks a tenth of a second after the one before: cores were idle for so long in it.
+        let mut bytes = |idle: Option<u64>| {
+            rested = rested + Nanos::from_millis(idle.unwrap_or(0));
+            (written, pace.at) = (written + 1_000_000, pace.at + Nanos::from_millis(80));
+            pace.step(pace.at + Nanos(MISSED.0), written, || idle.map(|_| rested))
+        };
+        assert_eq!(bytes(Some(0)), slow);
+        assert_eq!([Some(49), Some(50), Some(1600), Some(49)].map(&mut bytes), [slow, fast, fast, slow]);
+        assert_eq!([None, Some(200), Some(200)].map(bytes), [slow, slow, fast], "it is to know both ends");
+    }
+
+    #[test]
     fn what_it_missed_is_made_up_for_in_part() {
         let mut pace = Pace::default();
         let late = pace.at + Nanos::from_millis(5_000);
-        assert_eq!(pace.step(late, 0), HURRY * RATE * MISSED.0 / 1_000_000_000);
+        assert_eq!(pace.step(late, 0, || None), HURRY * RATE * MISSED.0 / 1_000_000_000);
         assert!(!pace.is_due(late + Nanos(EVERY.0 - 1)));
         pace.wait(late + Nanos::from_millis(100));
         assert!(!pace.is_due(late + Nanos::from_millis(100)));
