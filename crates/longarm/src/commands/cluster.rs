@@ -72,16 +72,16 @@ pub struct InitArgs {
 #[derive(clap::Args, Clone, PartialEq, Eq, Debug)]
 pub struct Times {
     /// How long a replica lets no other lead, since it heard the leader: reads after a failure wait for it
-    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "40ms", value_parser = duration)]
     pub lease: Duration,
 
     /// Time between two heartbeats of the leader; the lease lasts two or more
-    #[arg(long, value_name = "DURATION", default_value = "5ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "4ms", value_parser = duration)]
     pub heartbeat: Duration,
 
     /// Without a heartbeat for so long, the leader is suspected; up to five times as late where a busy
     /// machine often keeps a core from it
-    #[arg(long, value_name = "DURATION", default_value = "40ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "30ms", value_parser = duration)]
     pub suspect: Duration,
 
     /// A candidate that does not lead by then starts over; lease and suspicion together, or more
@@ -93,7 +93,7 @@ impl Times {
     /// Those of a group whose file says nothing else.
     pub fn usual() -> Times {
         let ms = Duration::from_millis;
-        Times { lease: ms(50), heartbeat: ms(5), suspect: ms(40), election: ms(1_000) }
+        Times { lease: ms(40), heartbeat: ms(4), suspect: ms(30), election: ms(1_000) }
     }
 
     /// As the group has them.
