@@ -31,7 +31,7 @@ const MEMORY_MAX: usize = 1 << 10;
 const TALKS_MAX: usize = 64;
 /// Connections that replicas may have here besides those of clients, who leave them room.
 pub(crate) const CONNECTIONS_MAX: usize = MEMORY_MAX + TALKS_MAX;
-/// How long the fence waits for connections that are being accepted.
+/// How long a fence waits for connections that are being accepted.
 const ENTERING: Nanos = Nanos::from_millis(5_000);
 
 /// Operators at once.
@@ -300,13 +300,30 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Opens `term`: lends memory to its leader alone, and returns when no WRITE of an older term can land
     /// any more. Fails if that cannot be said; then no term is open.
     pub fn fence(&self, term: Term) -> Result<(), SetupError> {
+        let mut state = self.state.lock();
+        if state.open == Some(term) {
+            return Ok(());
+        }
+        state.open = None;
+        drop(state);
+        self.end_all(|state| state.open = Some(term))
+    }
+
+    /// Ends all connections to the memory, before the leader of the open term makes new ones. It may have
+    /// begun to write on one that is still being accepted here.
+    pub fn clear(&self) -> Result<(), SetupError> {
+        if Mutant::KeepWriters.is_on() {
+            return Ok(());
+        }
+        self.end_all(|_| {})
+    }
+
+    /// Ends all connections to the memory, those too that are being accepted as this begins; and then, under
+    /// one lock with the look that there are none.
+    fn end_all(&self, then: impl FnOnce(&mut State<Q>)) -> Result<(), SetupError> {
         let until = now() + ENTERING;
         loop {
             let mut state = self.state.lock();
-            if state.open == Some(term) {
-                return Ok(());
-            }
-            state.open = None;
             let older = std::mem::take(&mut state.memory);
             let all_came = state.entering == 0 || Mutant::NoEntering.is_on();
             drop(state);
@@ -314,7 +331,7 @@ impl<Q: QueuePair> Inbound<Q> {
             // What came meanwhile, and could not be ended, is in the list.
             let mut state = self.state.lock();
             if all_came && (state.memory.is_empty() || Mutant::NoFence.is_on()) {
-                state.open = Some(term);
+                then(&mut state);
                 return Ok(());
             }
             drop(state);
@@ -323,15 +340,6 @@ impl<Q: QueuePair> Inbound<Q> {
             }
             sleep(Duration::from_millis(1));
         }
-    }
-
-    /// Ends all connections to the memory, before the leader of the open term makes new ones.
-    pub fn clear(&self) -> Result<(), SetupError> {
-        if Mutant::KeepWriters.is_on() {
-            return Ok(());
-        }
-        let all = std::mem::take(&mut self.state.lock().memory);
-        self.revoke(all)
     }
 
     /// Ends them all. One that cannot be ended stays, for the next fence to fail on.

@@ -70,11 +70,19 @@ impl Incoming for Slow {
     }
 }
 
-/// A fence while a connection is being accepted: whether it had returned before that was, what it said, and
-/// what the next one says.
-fn fence_meanwhile(ends: bool) -> (bool, Result<(), SetupError>, Result<(), SetupError>) {
+/// The leader of the term whose memory is lent when a connection is being accepted.
+const TERM: Term = Term::new(1, NodeId(2));
+/// That of the next one.
+const NEXT: Term = Term::new(2, NodeId(3));
+
+/// Connections are ended while one is being accepted, which can be ended or not: whether that had returned
+/// before it was accepted, what it said, and what it says when done again.
+fn meanwhile(
+    ends: bool,
+    end_all: impl Fn(&Inbound<Stubborn>) -> Result<(), SetupError> + Sync,
+) -> (bool, Result<(), SetupError>, Result<(), SetupError>) {
     let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)), Role::Client);
-    let (term, next) = (Term::new(1, NodeId(2)), Term::new(2, NodeId(3)));
+    let term = TERM;
     inbound.fence(term).expect("nobody is there yet");
     let (begun, has_begun) = channel();
     let (end, ended) = channel();
@@ -90,18 +98,20 @@ fn fence_meanwhile(ends: bool) -> (bool, Result<(), SetupError>, Result<(), Setu
     std::thread::scope(|scope| {
         scope.spawn(|| inbound.admit(Slow { begun, end: ended, ends }, &hello));
         has_begun.recv().expect("it is being accepted");
-        let fence = scope.spawn(|| inbound.fence(next));
+        let fence = scope.spawn(|| end_all(&inbound));
         sleep(Duration::from_millis(200));
         let early = fence.is_finished();
         end.send(()).expect("it waits");
         let said = fence.join().expect("it does not panic");
-        (early, said, inbound.fence(next))
+        let again = end_all(&inbound);
+        assert_eq!(inbound.state.lock().memory.is_empty(), again.is_ok());
+        (early, said, again)
     })
 }
 
 #[test]
 fn a_fence_waits_for_who_is_being_let_in() {
-    let (early, said, again) = fence_meanwhile(true);
+    let (early, said, again) = meanwhile(true, |inbound| inbound.fence(NEXT));
     assert!(!early, "it returned while a connection of an older term was being made");
     said.expect("it was ended");
     again.expect("the term is open");
@@ -109,8 +119,18 @@ fn a_fence_waits_for_who_is_being_let_in() {
 
 #[test]
 fn one_that_was_let_in_and_cannot_be_ended_fails_the_fence() {
-    let (early, said, again) = fence_meanwhile(false);
+    let (early, said, again) = meanwhile(false, |inbound| inbound.fence(NEXT));
     assert!(!early, "it returned while a connection of an older term was being made");
     said.expect_err("it could not be ended");
     again.expect_err("nor can it now");
+}
+
+/// The leader had begun to write on it when it began anew: what it wrote could land over what it pushed next.
+#[test]
+fn a_leader_that_begins_anew_has_no_writer_that_was_being_let_in() {
+    let (early, said, again) = meanwhile(true, Inbound::clear);
+    assert!(!early, "it returned while a connection of before was being made");
+    said.expect("it was ended");
+    again.expect("there is none");
+    meanwhile(false, Inbound::clear).1.expect_err("it could not be ended");
 }
