@@ -239,16 +239,15 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         }
     }
 
-    /// Of a record's key.
-    pub(super) fn hash_and_key(&self, record: &Record<'_>) -> (Hash, Vec<u8>) {
-        let key = match *record {
+    /// A record's key.
+    pub(super) fn key_of(&self, record: &Record<'_>) -> Vec<u8> {
+        match *record {
             Record::Inline { key, .. } => key.to_vec(),
             Record::Entry { csn, entry, .. } => self
                 .entries
                 .key_of(entry, csn)
                 .unwrap_or_else(|| panic!("a slot names {entry:?} of csn {csn:?}, which is not there")),
-        };
-        (self.hash.hash(&key), key)
+        }
     }
 }
 

@@ -348,7 +348,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             let mut outcome =
                 if header.moved() { None } else { Some(self.insert(live, pair, &mut header, hash, &record)) };
             if last && outcome == Some(Err(NoRoom::Pair)) {
-                let (_, key) = self.hash_and_key(&record);
+                let key = self.key_of(&record);
                 self.spill((&live.table, pair), &mut header, (hash, &key), &record);
                 outcome = Some(Ok(0));
             }
