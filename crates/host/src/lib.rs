@@ -5,7 +5,7 @@
 //! look at a thread-local flag. On a thread that has [`enter`](world::enter)ed a [`World`], everything is the
 //! world's: its virtual time, its tasks, its seed.
 //!
-//! Absent: sockets, and files but for one of the kernel's ([`idle`]). What moves bytes is a transport's.
+//! Absent: sockets, and files but for one of the kernel's ([`mod@idle`]). What moves bytes is a transport's.
 #![forbid(unsafe_code)]
 
 mod chance;
