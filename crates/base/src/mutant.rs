@@ -78,6 +78,8 @@ pub enum Mutant {
     TellAnyway,
     /// An index that was restored ahead stays though it goes beyond the cut (L16, decision 14).
     KeepBeyond,
+    /// An entry is superseded only after the slot names another (decision 5).
+    LateSupersede,
 }
 
 impl Mutant {

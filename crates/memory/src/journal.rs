@@ -6,7 +6,7 @@
 //! must be an answer that some *atomic* look within that interval would have given; that is what "no torn
 //! READ is accepted" means, and the tests of every structure check exactly it.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use longarm_base::limits::LINE;
 
@@ -218,5 +218,71 @@ impl OwnedWords for Journal {
 
     fn fence(&self) {
         self.state.lock().expect("journal").events.push(Event::Fence);
+    }
+}
+
+/// A part of journalled memory: structures that each have one tell the order of all their stores.
+#[derive(Clone)]
+pub struct Part {
+    journal: Arc<Journal>,
+    start: u64,
+    bytes: u64,
+}
+
+impl Part {
+    /// The `bytes` bytes from `start` on.
+    pub fn new(journal: &Arc<Journal>, start: u64, bytes: u64) -> Part {
+        assert!(start.is_multiple_of(LINE) && start + bytes <= journal.bytes());
+        Part { journal: journal.clone(), start, bytes }
+    }
+
+    /// Of an offset in this part, that in the whole.
+    pub fn place(&self, at: u64) -> u64 {
+        assert!(at < self.bytes, "{at} is beyond {}", self.bytes);
+        self.start + at
+    }
+}
+
+impl Words for Part {
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn load(&self, at: u64) -> u64 {
+        self.journal.load(self.place(at))
+    }
+
+    fn copy_out(&self, at: u64, into: &mut [u8]) {
+        self.journal.copy_out(self.start + at, into);
+    }
+}
+
+impl OwnedWords for Part {
+    fn store(&self, at: u64, word: u64) {
+        self.journal.store(self.place(at), word);
+    }
+
+    fn compare_exchange(&self, at: u64, expected: u64, new: u64) -> Result<(), u64> {
+        self.journal.compare_exchange(self.place(at), expected, new)
+    }
+
+    fn fetch_add(&self, at: u64, more: u64) -> u64 {
+        self.journal.fetch_add(self.place(at), more)
+    }
+
+    fn copy_in(&self, at: u64, bytes: &[u8]) {
+        self.journal.copy_in(self.start + at, bytes);
+    }
+
+    fn discard(&self, at: u64, len: u64) {
+        self.journal.discard(self.start + at, len);
+    }
+
+    fn flush(&self, at: u64, len: u64) {
+        self.journal.flush(self.start + at, len);
+    }
+
+    fn fence(&self) {
+        self.journal.fence();
     }
 }

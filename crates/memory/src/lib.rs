@@ -26,7 +26,7 @@ mod words;
 pub use budget::Budget;
 pub use bytes::bytes_equal;
 pub use checksum::{Hash, HashKey, SumKey};
-pub use journal::{Cut, Journal};
+pub use journal::{Cut, Journal, Part};
 pub use mapped::{Mapped, ReadOnly};
 pub use region::{Backing, Region, RegionError, RegionOptions};
 pub use words::{OwnedWords, Words};

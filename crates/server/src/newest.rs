@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use longarm_base::Csn;
+use longarm_base::{Csn, Mutant};
 use longarm_index::hash::{Found, Record, SlotKind};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Entry, EntryPlace};
@@ -48,11 +48,16 @@ impl<M: OwnedWords> Engine<M> {
                 self.store.supersede(place, entry.csn);
                 return;
             }
-            if let Some(old) = current.place {
+            let late = Mutant::LateSupersede.is_on();
+            if let Some(old) = current.place.filter(|_| !late) {
                 self.store.supersede(old, current.csn);
             }
             let switched = pair.replace(&found, &record);
             assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+            if let Some(old) = current.place.filter(|_| late) {
+                drop(pair);
+                self.store.supersede(old, current.csn);
+            }
             return;
         }
     }

@@ -3,6 +3,7 @@
 
 mod ahead;
 mod crowd;
+mod cuts;
 mod exactly_once;
 mod harness;
 mod life;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
-use longarm_memory::{Backing, Budget, Mapped, Region, RegionOptions, SumKey};
+use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
 use longarm_store::Session;
 use longarm_wire::{Condition, Request, RequestKind, Status};
 use proptest::prelude::*;
@@ -25,7 +25,8 @@ pub const QUARANTINE: Nanos = Nanos::from_millis(20);
 
 /// An engine with one worker, and a second stream to move with.
 pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped> {
-    build(slots, eviction, (limit, memory(limit + (1 << 20))), None)
+    let regions = [memory(4096), memory(limit), memory(limit + (1 << 20))];
+    build(regions, limit, options(slots, eviction, None))
 }
 
 pub fn sums() -> SumKey {
@@ -47,7 +48,8 @@ pub fn engine_of(
     limit: u64,
     arena: &Mapped,
 ) -> Engine<Mapped> {
-    build(slots, Eviction::None, (limit, arena.clone()), Some((term, found_items)))
+    let regions = [memory(4096), memory(limit), arena.clone()];
+    build(regions, limit, options(slots, Eviction::None, Some((term, found_items))))
 }
 
 pub fn options(slots: SlotKind, eviction: Eviction, term: Option<(Term, u64)>) -> EngineOptions {
@@ -64,22 +66,21 @@ pub fn options(slots: SlotKind, eviction: Eviction, term: Option<(Term, u64)>) -
     }
 }
 
-fn build(
-    slots: SlotKind,
-    eviction: Eviction,
-    (limit, arena): (u64, Mapped),
-    term: Option<(Term, u64)>,
-) -> Engine<Mapped> {
-    let control = Control::create(memory(4096), 1, sums());
-    let options = options(slots, eviction, term);
-    let (regions, budget) = ((memory(limit), arena), Arc::new(Budget::new(limit)));
-    Engine::create(regions, control, sums(), budget, options).expect("an engine")
+/// An engine in these regions: the control page, the index and the arena.
+pub fn build<M: OwnedWords + Clone + 'static>(
+    [control, index, arena]: [M; 3],
+    limit: u64,
+    options: EngineOptions,
+) -> Engine<M> {
+    let control = Control::create(control, 1, sums());
+    let budget = Arc::new(Budget::new(limit));
+    Engine::create((index, arena), control, sums(), budget, options).expect("an engine")
 }
 
 /// Executes a write and, in a group, has it committed and applied.
-pub fn execute(
-    engine: &Engine<Mapped>,
-    hand: &mut Hand<Mapped>,
+pub fn execute<M: OwnedWords>(
+    engine: &Engine<M>,
+    hand: &mut Hand<M>,
     moment: Moment,
     request: &Request<'_>,
 ) -> Result<Outcome, Short> {
@@ -98,7 +99,7 @@ pub fn execute(
 }
 
 /// All that the hand wrote is committed, and applied.
-pub fn apply(engine: &Engine<Mapped>, hand: &mut Hand<Mapped>, moment: Moment) {
+pub fn apply<M: OwnedWords>(engine: &Engine<M>, hand: &mut Hand<M>, moment: Moment) {
     let stream = hand.stream.as_mut().expect("a hand of a group has a stream");
     stream.committed = stream.written();
     engine.apply_committed(hand, moment);
