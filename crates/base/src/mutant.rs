@@ -80,6 +80,9 @@ pub enum Mutant {
     KeepBeyond,
     /// An entry is superseded only after the slot names another (decision 5).
     LateSupersede,
+    /// A leader that another is to replace reports inside its own lease: it neither waits for its end nor
+    /// keeps the promise that it asks of others (M6, L8).
+    ReportAtOnce,
 }
 
 impl Mutant {
