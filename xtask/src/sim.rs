@@ -81,6 +81,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("TellAnyway", Sim("group-strands", "0..20")),
     ("KeepBeyond", Sim("group-landing", "15..60")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
+    ("OwnCalendar", Sim("group-dates", "0..20")),
     ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
 ];
 

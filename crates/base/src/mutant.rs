@@ -83,6 +83,8 @@ pub enum Mutant {
     /// A leader that another is to replace reports inside its own lease: it neither waits for its end nor
     /// keeps the promise that it asks of others (M6, L8).
     ReportAtOnce,
+    /// A new leader's calendar is its host's, whatever was told gone by earlier ones' (decision 16).
+    OwnCalendar,
 }
 
 impl Mutant {

@@ -64,6 +64,13 @@ pub enum What {
         /// What strikes it.
         blow: Blow,
     },
+    /// Somebody sets the calendar of a server.
+    SetCalendar {
+        /// Which.
+        server: u32,
+        /// So many milliseconds ahead of what is right; behind, if negative.
+        ahead: i64,
+    },
     /// No fault: an operator wants another replica to lead, unless an order of his is under way.
     Move {
         /// Which.
@@ -131,8 +138,12 @@ pub struct Strength {
     pub traps: bool,
     /// Whether disks are lost.
     pub reformats: bool,
+    /// Whether calendars are set.
+    pub dates: bool,
 }
 
+/// A calendar is set by less than two to this power milliseconds, ahead or behind.
+const DATES: u64 = 14;
 /// Slow ways are slow for less than this.
 const SLOW: u64 = 300_000_000;
 /// Others that pass a trap before it springs are fewer.
@@ -151,7 +162,7 @@ impl Strength {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
-        let others = [strands, slow, self.traps, self.reformats];
+        let others = [strands, slow, self.traps, self.reformats, self.dates];
         let kinds = kinds.into_iter().chain(others).collect::<Vec<_>>();
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
@@ -177,7 +188,8 @@ impl Strength {
                 }
                 7 => self.draw_slow((servers, clients), chance),
                 8 => self.draw_trap(chance),
-                _ => What::Reformat { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
+                9 => What::Reformat { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
+                _ => draw_date(any(0, servers, chance), chance),
             };
             faults.push(Fault { at, what });
         }
@@ -208,6 +220,13 @@ impl Strength {
         };
         What::Trap { point, passes, blow }
     }
+}
+
+/// By little and by much as often.
+fn draw_date(server: u32, chance: &mut Chance) -> What {
+    let most = 2 << chance.below(DATES);
+    let by = chance.below(most) as i64;
+    What::SetCalendar { server, ahead: if chance.once_in(2) { by } else { -by } }
 }
 
 /// Between a server and a client, two servers, or a server and all others.
@@ -244,6 +263,9 @@ impl std::fmt::Display for Fault {
             What::End { server, within, time } => {
                 let (within, time) = (millis(*within), millis(*time));
                 write!(f, "node {server} is told to end, within {within:.1} ms, and is down for {time:.1} ms")
+            }
+            What::SetCalendar { server, ahead } => {
+                write!(f, "the calendar of node {server} is set, {ahead} ms ahead of what is right")
             }
             What::Strand { but, time } => {
                 let but = but.map_or_else(String::new, |but| format!(" but node {but}"));

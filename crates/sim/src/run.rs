@@ -19,7 +19,7 @@ use crate::operator::{self, Order, Orders};
 use crate::replicas::Servers;
 use crate::scenario::{Plan, SAFETY, Scenario, TIGHT};
 use crate::traps::{Blow, Traps};
-use crate::workload::{Looks, Noted, Worker, look_at_all};
+use crate::workload::{Calendars, Looks, Noted, Worker, look_at_all};
 use crate::world::{Chance, Stopped, Witness, World};
 
 /// Healed, everybody is done within this.
@@ -94,6 +94,8 @@ struct Run {
     traps: Rc<RefCell<Traps>>,
     /// Terms that began to serve.
     served: Rc<Cell<u32>>,
+    /// How far the calendars of servers are set from each other's.
+    apart: Nanos,
     /// Nothing fails but what is wrong.
     calm: bool,
     /// No write may be without an answer: nothing goes wrong, and no write waits for memory.
@@ -116,6 +118,7 @@ impl Run {
         let (orders, traps, calm) = (Rc::default(), Rc::default(), plan.is_calm());
         let all_are_answered = plan.is_calm() && plan.faults.is_empty() && plan.memory > TIGHT;
         let served = Rc::<Cell<u32>>::default();
+        let apart = calendars_apart(&plan.faults);
         if plan.servers > 1 {
             world.set_witness(witness(judge.clone(), Rc::clone(&traps), Rc::clone(&served)));
         }
@@ -136,6 +139,7 @@ impl Run {
             orders,
             traps,
             served,
+            apart,
             calm,
             all_are_answered,
         };
@@ -148,9 +152,7 @@ impl Run {
     fn finish(&mut self) -> Report {
         self.start();
         let lived = self.safety().and_then(|()| self.liveness());
-        // Each leader may set its calendar forward by a promise (decision 16).
-        let early = Nanos(u64::from(self.served.get()) * self.plan.timing.promise.0);
-        let judged = self.noted.borrow().judge(early);
+        let judged = self.noted.borrow().judge(self.calendars());
         let unanswered = (self.all_are_answered && judged.in_doubt > 0)
             .then(|| format!("nothing went wrong, and {} writes have no answer (I20)", judged.in_doubt));
         Report {
@@ -166,6 +168,13 @@ impl Run {
                 .or(judged.violation)
                 .or(unanswered),
         }
+    }
+
+    /// What the calendars of leaders did.
+    fn calendars(&self) -> Calendars {
+        // Each leader may set its calendar forward by a promise (decision 16).
+        let promises = u64::from(self.served.get()) * self.plan.timing.promise.0;
+        Calendars { early: Nanos(promises) + self.apart, stands: self.apart > Nanos(0) }
     }
 
     fn start(&mut self) {
@@ -323,6 +332,10 @@ impl Run {
             }
             What::Trap { point, passes, .. } => {
                 self.traps.borrow_mut().set(fault.clone(), *point, *passes);
+                true
+            }
+            What::SetCalendar { server, ahead } => {
+                self.world.set_calendar(*server, *ahead);
                 true
             }
             What::Move { to, rest } => self.order(Some(Order::Lead(*to)), *rest),
@@ -540,6 +553,16 @@ impl Run {
             other => Some(format!("{other:?}")),
         })
     }
+}
+
+/// How far calendars are set from each other's, or from what is right.
+fn calendars_apart(faults: &[Fault]) -> Nanos {
+    let dates = faults.iter().filter_map(|fault| match fault.what {
+        What::SetCalendar { ahead, .. } => Some(ahead),
+        _ => None,
+    });
+    let (least, most) = dates.fold((0, 0), |(least, most), ahead| (ahead.min(least), ahead.max(most)));
+    Nanos::from_millis(most.abs_diff(least))
 }
 
 /// Tells a judge, if there is one, what happens, and says where a trap springs.

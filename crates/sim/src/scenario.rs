@@ -47,6 +47,8 @@ pub struct Scenario {
     pub traps: bool,
     /// Replicas lose their disks, one at a time: they come back as if they had never been.
     pub reformats: bool,
+    /// The calendars of servers are set, ahead and behind; keys expire.
+    pub dates: bool,
     /// Five replicas, of which two may be lost at a time; nodes have different numbers of workers.
     pub five: bool,
 }
@@ -70,6 +72,7 @@ impl Scenario {
         slow: false,
         traps: false,
         reformats: false,
+        dates: false,
         five: false,
     };
 
@@ -215,6 +218,17 @@ pub const SCENARIOS: &[Scenario] = &[
         drift: true,
         group: true,
         strands: true,
+        ..Scenario::CALM
+    },
+    Scenario {
+        name: "group-dates",
+        about: "calendars that are set, while leaders come and go; clocks drift",
+        weather: true,
+        drift: true,
+        group: true,
+        crashes: true,
+        moves: true,
+        dates: true,
         ..Scenario::CALM
     },
     Scenario {
@@ -370,7 +384,8 @@ impl Plan {
             true => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
             false => QUICK,
         };
-        let load = Load::draw(chance);
+        let mut load = Load::draw(chance);
+        load.expires |= scenario.dates;
         let mut plan = Plan {
             clients,
             idle: Vec::new(),
@@ -418,8 +433,9 @@ fn draw_strength(
     (pauses, cuts, crashes): (bool, bool, bool),
     chance: &mut Chance,
 ) -> Strength {
-    let Scenario { moves, changes, ends, strands, slow, traps, reformats, .. } = *scenario;
-    let any = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats].contains(&true);
+    let Scenario { moves, changes, ends, strands, slow, traps, reformats, dates, .. } = *scenario;
+    let faults = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates];
+    let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
     // Five replicas are all in sync, which a change demands, less often.
     let rest = if scenario.five { 40_000_000 } else { 5_000_000 };
@@ -439,6 +455,7 @@ fn draw_strength(
         slow: time(slow, 1_000, 3_000_000),
         traps,
         reformats,
+        dates,
     }
 }
 

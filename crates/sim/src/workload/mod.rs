@@ -18,7 +18,7 @@ use longarm_host::world::entered;
 
 use crate::world::Chance;
 pub use load::{Kind, Load};
-pub use noted::{Life, Noted};
+pub use noted::{Calendars, Life, Noted};
 
 /// Bound on one operation: short, so that faults leave some in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);

@@ -42,6 +42,16 @@ pub struct Life {
     pub end: Nanos,
 }
 
+/// What the calendars of leaders did.
+#[derive(Clone, Copy, Debug)]
+pub struct Calendars {
+    /// By so much they were set forward, so that an item may be gone earlier than it was said.
+    pub early: Nanos,
+    /// They stood still for as long as nobody led, where a leader's host was behind: so an item may be gone
+    /// later than it was said.
+    pub stands: bool,
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Judged {
@@ -55,10 +65,7 @@ pub struct Judged {
 
 impl Noted {
     /// Asks all judges.
-    ///
-    /// `early`: so much earlier than it was said an item may be gone, as calendars of leaders were set
-    /// forward.
-    pub fn judge(&self, early: Nanos) -> Judged {
+    pub fn judge(&self, calendars: Calendars) -> Judged {
         let evidence = Evidence { history: &self.plain, answers: &[], left: &self.left, steps: SEARCH };
         let plain = evidence.judge();
         let open = self.expiring.iter().filter(|operation| operation.in_doubt()).count();
@@ -70,7 +77,7 @@ impl Noted {
                 .violation
                 .map(|violation| violation.to_string())
                 .or_else(|| self.miscount())
-                .or_else(|| self.misjudged_time(early)),
+                .or_else(|| self.misjudged_time(calendars)),
         }
     }
 
@@ -80,18 +87,18 @@ impl Noted {
         unique(keys).find_map(|key| counters::judge(&of(key)).err()).map(|wrong| wrong.to_string())
     }
 
-    fn misjudged_time(&self, early: Nanos) -> Option<String> {
+    fn misjudged_time(&self, calendars: Calendars) -> Option<String> {
         let keys = self.expiring.iter().map(|operation| operation.key);
-        unique(keys).find_map(|key| self.misjudged(key, early))
+        unique(keys).find_map(|key| self.misjudged(key, calendars))
     }
 
     /// From the time on at which a key may be gone, somebody may have removed what is there; before it is as
     /// if it never expired. The time of what is in doubt begins when it was asked for.
-    fn misjudged(&self, key: u32, early: Nanos) -> Option<String> {
+    fn misjudged(&self, key: u32, Calendars { early, stands }: Calendars) -> Option<String> {
         let mut operations: Vec<Operation> =
             self.expiring.iter().filter(|operation| operation.key == key).cloned().collect();
         let lives: Vec<&Life> = self.lives.iter().filter(|life| life.key == key).collect();
-        for operation in &operations {
+        for operation in operations.iter().filter(|_| !stands) {
             if let Some(rule) = overstays(operation, &lives) {
                 return Some(format!("{rule}\n  {operation}"));
             }

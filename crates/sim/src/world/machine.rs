@@ -24,6 +24,8 @@ pub struct Machine {
     pub drift: Drift,
     /// Until when its CPUs do nothing; its NIC answers all the same.
     pub paused_until: Nanos,
+    /// By how many milliseconds somebody set its calendar ahead; behind, if negative.
+    pub set_ahead: i64,
     /// It runs: after a crash it does not, until it is started again.
     pub up: bool,
 }
@@ -31,13 +33,14 @@ pub struct Machine {
 impl Machine {
     /// A machine that runs.
     pub fn new(drift: Drift) -> Machine {
-        Machine { drift, paused_until: Nanos(0), up: true }
+        Machine { drift, paused_until: Nanos(0), set_ahead: 0, up: true }
     }
 
-    /// What its monotonic clock says more than its calendar: somebody keeps calendars right, but for some
-    /// milliseconds.
-    pub fn before_calendar(&self) -> Nanos {
-        Nanos(self.drift.offset.0 / CALENDAR * CALENDAR)
+    /// What its calendar says when its clock says `now`, in milliseconds since the world began. Somebody keeps
+    /// calendars right, but for some milliseconds, unless they are set.
+    pub fn calendar(&self, now: Nanos) -> i64 {
+        let right = now.since(Nanos(self.drift.offset.0 / CALENDAR * CALENDAR));
+        (right.0 / 1_000_000) as i64 + self.set_ahead
     }
 
     /// What its clock shows at a time of the world.

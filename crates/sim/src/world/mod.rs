@@ -213,6 +213,11 @@ impl World {
         machine.paused_until = machine.paused_until.max(until);
     }
 
+    /// Somebody sets the machine's calendar, so many milliseconds ahead of what is right; behind, if negative.
+    pub fn set_calendar(&self, machine: u32, ahead: i64) {
+        self.0.borrow_mut().machines[machine as usize].set_ahead = ahead;
+    }
+
     /// The machine is gone, with its tasks and its memory. Returns when what its tasks held is dropped, none
     /// of which can do anything any more.
     pub fn crash(&self, machine: u32) {
@@ -447,7 +452,8 @@ impl Host for Inside {
         let now = self.now();
         let state = self.0.borrow();
         let machine = state.running.map(|task| &state.machines[state.of(task).machine as usize]);
-        UnixMillis(DAY.0 + now.since(machine.map_or(Nanos(0), Machine::before_calendar)).0 / 1_000_000)
+        let millis = machine.map_or((now.0 / 1_000_000) as i64, |machine| machine.calendar(now));
+        UnixMillis(DAY.0.saturating_add_signed(millis))
     }
 
     fn spawn(&self, name: &str, body: Box<dyn FnOnce()>) -> u64 {
