@@ -110,6 +110,7 @@ pub(crate) struct Counts {
     pub evicted: AtomicU64,
     pub expired: AtomicU64,
     pub refused: AtomicU64,
+    pub crowded: AtomicU64,
     pub moved: AtomicU64,
     pub held_back: AtomicU64,
 }

@@ -181,6 +181,11 @@ pub struct Stats {
     pub expired: u64,
     /// Writes refused for want of memory.
     pub out_of_memory: u64,
+    /// Writes refused because too many keys have one place in the index (decision 17).
+    pub crowded: u64,
+    /// Items that stand beside the index, as their place in it was full when a replica took over: only the
+    /// server finds them.
+    pub beside_index: u64,
     /// Heartbeats.
     pub heartbeats: u64,
     /// Heartbeats withheld because a worker made no progress.
@@ -244,6 +249,8 @@ impl Shared {
             evicted: read(&counts.evicted),
             expired: read(&counts.expired),
             out_of_memory: read(&counts.refused),
+            crowded: read(&counts.crowded),
+            beside_index: engine.index.spilled() as u64,
             heartbeats: read(&self.beats),
             heartbeats_withheld: read(&self.withheld),
             cpu_seconds: process_cpu().0 as f64 / 1e9,

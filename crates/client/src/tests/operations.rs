@@ -258,7 +258,7 @@ fn a_walk_sees_everything_once_the_table_stands_still() {
 /// nobody else anything.
 #[test]
 fn keys_of_one_hash_are_refused_and_others_are_not() {
-    let (_server, address, _) = serve(|_| {});
+    let (server, address, _) = serve(|_| {});
     let mut client = Client::connect(&address, Options::default()).expect("connect");
     client.exists(b"a READ, for which the geometry must be known").expect("get");
     let link = client.link.as_ref().expect("connected");
@@ -271,6 +271,8 @@ fn keys_of_one_hash_are_refused_and_others_are_not() {
         assert!(matches!(client.put(key, b"value"), Err(Error::Crowded)));
     }
     assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
+    // The one that was refused first was asked for twice.
+    assert_eq!(server.stats().crowded, 1 + crowd.len() as u64 - fits as u64);
     others(&mut client, 1_000);
     assert!(client.delete(&crowd[0]).expect("delete"));
     client.put(&crowd[fits], b"value").expect("there is room again");
