@@ -115,6 +115,15 @@ pub(crate) struct Counts {
     pub held_back: AtomicU64,
 }
 
+impl Counts {
+    /// A write is refused, as its pair of the index takes no more keys.
+    pub fn crowded(&self) -> Outcome {
+        // Relaxed: a counter.
+        self.crowded.fetch_add(1, Ordering::Relaxed);
+        Outcome::of(Status::Crowded)
+    }
+}
+
 /// How to build an engine.
 #[derive(Clone, Copy)]
 pub(crate) struct EngineOptions {

@@ -121,11 +121,7 @@ fn once(
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(Short::Busy) => return wait_to_tell(stalled),
-        Err(Short::Crowded) => {
-            // Relaxed: a counter.
-            engine.counts.crowded.fetch_add(1, Ordering::Relaxed);
-            Outcome::of(Status::Crowded)
-        }
+        Err(Short::Crowded) => engine.counts.crowded(),
         Err(short) => {
             // A wait for something else has no bound of its own; this one begins now.
             let bound = moment.now + engine.options.quarantine + MEMORY_WAIT;

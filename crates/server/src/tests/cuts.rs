@@ -182,7 +182,7 @@ impl Bed {
         for (i, answer) in history.iter().enumerate() {
             assert!(found.iter().any(|seen| age(seen) == i), "nobody finds {answer:?} of {history:?}");
         }
-        // Whoever remembers a place was told of it by the index, so the first reader is always one who searched.
+        // Whoever remembers a place was told of it by the index, so the first reader is one who searched.
         for first in &found {
             for second in found.iter().chain(&remembered) {
                 // The first can be done once its last sample is taken, the second begins with its first one.

@@ -36,8 +36,8 @@ impl Machine {
         Machine { drift, paused_until: Nanos(0), set_ahead: 0, up: true }
     }
 
-    /// What its calendar says when its clock says `now`, in milliseconds since the world began. Somebody keeps
-    /// calendars right, but for some milliseconds, unless they are set.
+    /// What its calendar says when its clock says `now`, in milliseconds since the world began. Somebody
+    /// keeps calendars right, but for some milliseconds, unless they are set.
     pub fn calendar(&self, now: Nanos) -> i64 {
         let right = now.since(Nanos(self.drift.offset.0 / CALENDAR * CALENDAR));
         (right.0 / 1_000_000) as i64 + self.set_ahead

@@ -213,7 +213,8 @@ impl World {
         machine.paused_until = machine.paused_until.max(until);
     }
 
-    /// Somebody sets the machine's calendar, so many milliseconds ahead of what is right; behind, if negative.
+    /// Somebody sets the machine's calendar, so many milliseconds ahead of what is right; behind, if
+    /// negative.
     pub fn set_calendar(&self, machine: u32, ahead: i64) {
         self.0.borrow_mut().machines[machine as usize].set_ahead = ahead;
     }
