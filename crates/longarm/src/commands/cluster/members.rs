@@ -1,8 +1,10 @@
 //! `longarm cluster add-node` and `remove-node`: one replica more or less, in a group and in the file.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use longarm_base::NodeId;
+use longarm_host::sleep;
 use longarm_server::{Changed, Deny, Member, OrderError};
 use serde_json::json;
 
@@ -13,6 +15,8 @@ use crate::output::{Exit, Failure, Output};
 
 /// A change may take as long as so many elections: it is kept twice by others, and ends in a hand-over.
 const ELECTIONS: u64 = 8;
+/// Before an order is given once more.
+const ROUND: Duration = Duration::from_millis(50);
 
 /// Writes the node into the file, and has the group take it, which waits for it to be started.
 pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
@@ -30,21 +34,47 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
         ));
     }
     let operator = order::operator(&before, at, config)?;
+    let patience = order::patience(&before, ELECTIONS, config);
     // The leader waits for an election's time without progress, and says so; how long the node may take to be
     // there is for who waits to say.
-    let patience = order::patience(&before, ELECTIONS, config);
-    let until = std::time::Instant::now() + args.wait;
-    let changed = loop {
-        match operator.add(member, patience) {
-            Err(OrderError::Denied(_, Deny::Late)) if std::time::Instant::now() < until => {}
-            Err(error) => {
-                let hint = "the file names it already: when it runs, the same command adds it";
-                return Err(order::failure(&error).hint(hint));
-            }
-            Ok(changed) => break changed,
+    let is_late = |error: &OrderError| matches!(error, OrderError::Denied(_, Deny::Late));
+    match insist(args.wait, || operator.add(member, patience), is_late) {
+        Ok(changed) => say((file, at), &changed, output),
+        // The same command did it before, and was not told.
+        Err(OrderError::Denied(_, Deny::Member)) => {
+            output.line(&format!("node {} is a replica of the group already", member.node))?;
+            Ok(Exit::Ok)
         }
-    };
-    say((file, at), &changed, output)
+        Err(error) => {
+            let hint = "the file names it already: when it runs, the same command adds it";
+            Err(order::failure(&error).hint(hint))
+        }
+    }
+}
+
+/// Gives an order until what came of it is known, or that time is over. One of which it is not known may be
+/// under way, or done: the same order once more is told so. `again`: other reasons to give it once more.
+fn insist(
+    wait: Duration,
+    mut order: impl FnMut() -> Result<Changed, OrderError>,
+    again: impl Fn(&OrderError) -> bool,
+) -> Result<Changed, OrderError> {
+    let until = Instant::now() + wait;
+    let mut doubt = None;
+    loop {
+        let error = match order() {
+            Err(error) if again(&error) && Instant::now() < until => continue,
+            Err(error @ OrderError::InDoubt(..)) => error,
+            // Perhaps with this very order.
+            Err(OrderError::Denied(_, Deny::Busy)) if doubt.is_some() => doubt.take().expect("there is one"),
+            known => return known,
+        };
+        if Instant::now() >= until {
+            return Err(error);
+        }
+        doubt = Some(error);
+        sleep(ROUND);
+    }
 }
 
 /// Has the group do without the node, and takes it out of the file.
@@ -58,9 +88,10 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
         return Err(Failure::new(Exit::Usage, text).hint(format!("it has {has}")));
     }
     let operator = order::operator(&before, at, config)?;
-    let changed = match operator.remove(node, order::patience(&before, ELECTIONS, config)) {
+    let patience = order::patience(&before, ELECTIONS, config);
+    let changed = match insist(patience, || operator.remove(node, patience), |_| false) {
         Ok(changed) => changed,
-        // It was removed before, and the file was not written.
+        // It was removed before, and the file was not written, or nobody was told.
         Err(OrderError::Denied(_, Deny::Stranger)) => {
             cluster::replace(&without(&before, at, node), file)?;
             output.line(&format!("node {node} was no replica any more; {} says so now", file.display()))?;
@@ -132,6 +163,35 @@ mod tests {
         let nodes =
             ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_member(text).expect("one"));
         cluster::draw(nodes.to_vec(), (1, 3), Times::usual().timing()).expect("a cluster")
+    }
+
+    #[test]
+    fn an_order_is_given_until_it_is_known_what_came_of_it() {
+        let node = NodeId(1);
+        let doubt = || Err(OrderError::InDoubt(node, "the connection broke".into()));
+        let denied = |why| Err(OrderError::Denied(node, why));
+        let wait = Duration::from_millis(500);
+        let given = |wait, replies: Vec<Result<Changed, OrderError>>| {
+            let mut replies = replies.into_iter();
+            let is_late = |error: &OrderError| matches!(error, OrderError::Denied(_, Deny::Late));
+            let came = insist(wait, || replies.next().expect("no more is asked"), is_late);
+            assert_eq!(replies.next(), None, "all of it is asked");
+            came
+        };
+        let changed = Changed { members: Vec::new(), leader: node, gap: None };
+        let soon = vec![denied(Deny::Late), doubt(), denied(Deny::Busy), Ok(changed.clone())];
+        assert_eq!(given(wait, soon), Ok(changed));
+        assert_eq!(given(wait, vec![doubt(), doubt(), denied(Deny::Member)]), denied(Deny::Member));
+        // Somebody else's order.
+        assert_eq!(given(wait, vec![denied(Deny::Busy)]), denied(Deny::Busy));
+        assert_eq!(given(Duration::ZERO, vec![doubt()]), doubt());
+        assert_eq!(given(Duration::ZERO, vec![denied(Deny::Late)]), denied(Deny::Late));
+        let mut busy = 0;
+        let order = || {
+            busy += 1;
+            if busy == 1 { doubt() } else { denied(Deny::Busy) }
+        };
+        assert_eq!(insist(4 * ROUND, order, |_| false), doubt(), "that is still all that is known");
     }
 
     #[test]
