@@ -7,7 +7,7 @@
 //!                                           <-------   kept, by a majority of K
 //! keep (t, K with one more or one less) ----------->   on disk
 //!                                           <-------   kept, by majorities of both
-//! hand over (`leave.rs`), to itself if it stays        the next term has the new set
+//! hand over (`leave.rs`)                               the next term has the new set
 //! ```
 //! (1) *A term has one set of replicas*, from its candidate's first question to its end: promises, start set,
 //!     acknowledgements and leases are counted over it. So a set takes effect with the next term, and what is
@@ -23,7 +23,10 @@
 //! (4) *One at a time* (rule Single): a majority of one set and of the next have a replica in common.
 //! (5) Who is to be one more is synced first, and then counts from the first moment on. Who is one less is
 //!     told so when it asks, and stands no more.
-//! (6) What others may have kept cannot be taken back: from the second question on the leader goes on until
+//! (6) *To a follower*, whose index is there (decision 14): a leader that goes on itself looks at all of its
+//!     memory first, and nobody is served meanwhile. It does if no follower is in sync and has kept the set,
+//!     but for the one that joins, which has not looked at what it was given.
+//! (7) What others may have kept cannot be taken back: from the second question on the leader goes on until
 //!     it is done, or is the leader no longer.
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
@@ -261,10 +264,11 @@ impl Machine {
         let Stage::Agreed(by) = change.stage else { return };
         change.again = now + self.timing.suspect;
         let me = self.group.me();
-        let can = |node: &NodeId| synced.has(*node) && by.has(*node);
-        let mut heirs = change.next.list.iter().map(|member| member.node).filter(can);
-        let heir = if change.next.has(me) { Some(me) } else { heirs.next() };
-        if let Some(to) = heir {
+        let can = |node: &NodeId| synced.has(*node) && by.has(*node) || *node == me;
+        let heirs = change.next.list.iter().map(|member| member.node).filter(can);
+        // Of several changes one after the other each has another heir, who has looked since it led.
+        let late = |&node: &NodeId| (Some(node) == change.joins, node == me, node < me, node);
+        if let Some(to) = heirs.min_by_key(late) {
             let until = now + self.timing.promise + self.timing.election;
             *leaving = Some(Leaving { to, until, released: false });
             todo.push(Action::Drain(self.promised, to));

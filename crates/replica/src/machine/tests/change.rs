@@ -92,7 +92,7 @@ fn one_more_is_synced_agreed_on_and_in_the_next_term() {
     assert_eq!(answered(&mut machine, 1, kept(true)), []);
     assert_eq!(answered(&mut machine, 2, kept(true)), [], "a majority of three, not of four");
     let agreed = tell(&mut machine, ms(101), Event::Kept(next.clone()));
-    assert_eq!(agreed, [Action::Agreed(next.clone()), Action::Drain(TERM, NodeId(0))]);
+    assert_eq!(agreed, [Action::Agreed(next.clone()), Action::Drain(TERM, NodeId(1))]);
     assert_eq!(machine.group().majority(), 2, "this term counts as before");
     assert_eq!(
         tell(&mut machine, ms(102), Event::HandOver(NodeId(1))),
@@ -100,13 +100,29 @@ fn one_more_is_synced_agreed_on_and_in_the_next_term() {
     );
 
     tell(&mut machine, ms(103), Event::Drained(TERM));
+    let parted = tell(&mut machine, ms(104), Event::Parted(TERM));
+    assert_eq!(parted, [Action::StepDown(TERM), Action::Ask(NodeId(1), Ask::Stand { term: TERM })]);
+    assert_eq!((machine.group().majority(), machine.change()), (3, None));
+}
+
+/// The one that joined has not looked at what it was given: the leader goes on itself, in a term of its own.
+#[test]
+fn who_led_alone_leads_the_next_term() {
+    let mut machine = leader(&[0], &[]);
+    tell(&mut machine, ms(101), Event::Wish(Wish::Add(member(1))));
+    answered(&mut machine, 1, Answer::Synced { term: TERM });
+    tell(&mut machine, ms(101), Event::Kept(set(TERM, false, &[0])));
+    let next = set(TERM, true, &[0, 1]);
+    tell(&mut machine, ms(101), Event::Kept(next.clone()));
+    let agreed = answered(&mut machine, 1, kept(true));
+    assert_eq!(agreed, [Action::Agreed(next.clone()), Action::Drain(TERM, NodeId(0))]);
+    tell(&mut machine, ms(103), Event::Drained(TERM));
     let term = Term::new(2, NodeId(0));
     let parted = tell(&mut machine, ms(104), Event::Parted(TERM));
     assert_eq!(parted, [Action::StepDown(TERM), Action::Promise(term)]);
     let asked = tell(&mut machine, ms(104), Event::Promised(term));
-    let ask = |node| Action::Ask(NodeId(node), Ask::Promise { term, members: next.clone() });
-    assert_eq!(asked, [1, 2, 3].map(ask));
-    assert_eq!((machine.group().majority(), machine.change()), (3, None));
+    assert_eq!(asked, [Action::Ask(NodeId(1), Ask::Promise { term, members: next })]);
+    assert_eq!((machine.group().majority(), machine.change()), (2, None));
 }
 
 #[test]
