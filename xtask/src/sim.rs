@@ -80,9 +80,9 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("CountGone", Sim("group-crashes", "20..100")),
     ("TellAnyway", Sim("group-strands", "0..20")),
     ("KeepBeyond", Sim("group-landing", "15..60")),
+    ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
-    ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.
