@@ -236,9 +236,14 @@ impl Part {
         Part { journal: journal.clone(), start, bytes }
     }
 
-    /// Of an offset in this part, that in the whole.
-    pub fn place(&self, at: u64) -> u64 {
-        assert!(at < self.bytes, "{at} is beyond {}", self.bytes);
+    /// Every distinct outcome of a READ of this part, as [`Journal::cuts`].
+    pub fn cuts(&self, at: u64, len: usize, from: usize, to: usize) -> Vec<Cut> {
+        self.journal.cuts(self.place(at, len as u64), len, from, to)
+    }
+
+    /// Where a range of this part begins in the whole.
+    fn place(&self, at: u64, len: u64) -> u64 {
+        assert!(at + len <= self.bytes, "{len} bytes at {at} are not within {}", self.bytes);
         self.start + at
     }
 }
@@ -249,37 +254,37 @@ impl Words for Part {
     }
 
     fn load(&self, at: u64) -> u64 {
-        self.journal.load(self.place(at))
+        self.journal.load(self.place(at, 8))
     }
 
     fn copy_out(&self, at: u64, into: &mut [u8]) {
-        self.journal.copy_out(self.start + at, into);
+        self.journal.copy_out(self.place(at, into.len() as u64), into);
     }
 }
 
 impl OwnedWords for Part {
     fn store(&self, at: u64, word: u64) {
-        self.journal.store(self.place(at), word);
+        self.journal.store(self.place(at, 8), word);
     }
 
     fn compare_exchange(&self, at: u64, expected: u64, new: u64) -> Result<(), u64> {
-        self.journal.compare_exchange(self.place(at), expected, new)
+        self.journal.compare_exchange(self.place(at, 8), expected, new)
     }
 
     fn fetch_add(&self, at: u64, more: u64) -> u64 {
-        self.journal.fetch_add(self.place(at), more)
+        self.journal.fetch_add(self.place(at, 8), more)
     }
 
     fn copy_in(&self, at: u64, bytes: &[u8]) {
-        self.journal.copy_in(self.start + at, bytes);
+        self.journal.copy_in(self.place(at, bytes.len() as u64), bytes);
     }
 
     fn discard(&self, at: u64, len: u64) {
-        self.journal.discard(self.start + at, len);
+        self.journal.discard(self.place(at, len), len);
     }
 
     fn flush(&self, at: u64, len: u64) {
-        self.journal.flush(self.start + at, len);
+        self.journal.flush(self.place(at, len), len);
     }
 
     fn fence(&self) {

@@ -238,3 +238,20 @@ fn no_word_of_a_copy_is_of_two_stores() {
         assert!(changes > 100, "the race did not take place");
     });
 }
+
+#[test]
+fn stores_of_two_parts_have_one_order() {
+    let journal = std::sync::Arc::new(Journal::new(256));
+    let [one, other] = [0, 128].map(|start| Part::new(&journal, start, 128));
+    other.store(8, 7);
+    one.store(8, 5);
+    let seen = |moment| [8, 136].map(|at| journal.at(moment, at, 8)[0]);
+    assert_eq!([0, 1, 2].map(seen), [[0, 0], [0, 7], [5, 7]]);
+    assert_eq!(one.cuts(8, 8, 0, 2).len(), 2, "of its own line alone");
+}
+
+#[test]
+#[should_panic(expected = "16 bytes at 120 are not within 128")]
+fn a_part_ends_where_the_next_one_begins() {
+    Part::new(&std::sync::Arc::new(Journal::new(256)), 0, 128).copy_out(120, &mut [0; 16]);
+}

@@ -97,13 +97,12 @@ impl Look {
 
 #[cfg(test)]
 mod tests {
-    use longarm_base::{Nanos, NodeId, UnixMillis};
+    use longarm_base::NodeId;
     use longarm_index::hash::SlotKind;
     use longarm_wire::{Request, RequestKind};
 
     use super::*;
-    use crate::clock::Moment;
-    use crate::tests::model::{arena, engine_of, execute, sums};
+    use crate::tests::model::{MOMENT, arena, engine_of, execute, sums};
 
     /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing
     /// was reported, and so nothing of it is in the start set.
@@ -112,10 +111,9 @@ mod tests {
         let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
         let memory = arena(limit);
         let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
-        let moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
         for stream in [0, 0, 1] {
             let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
-            assert!(execute(&engine, &mut engine.hand(stream), moment, &put).is_ok());
+            assert!(execute(&engine, &mut engine.hand(stream), MOMENT, &put).is_ok());
         }
         drop(engine);
         let sums = sums();

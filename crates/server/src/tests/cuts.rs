@@ -4,20 +4,18 @@
 
 use std::sync::{Arc, Mutex};
 
-use longarm_base::{Csn, Nanos, NodeId, Place, Term, UnixMillis};
+use longarm_base::{Csn, Nanos, NodeId, Place, Term};
 use longarm_index::hash::{EntryRef, Geometry, Look, Search, SlotKind, Step};
 use longarm_memory::{Cut, Journal, Part};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};
 
-use super::model::{apply, build, execute, options, sums};
-use crate::clock::Moment;
+use super::model::{MOMENT, apply, build, execute, named, options, sums};
 use crate::collect::Relocated;
 use crate::engine::{Engine, Hand};
 use crate::options::Eviction;
 use crate::session::Sessions;
 
-const MOMENT: Moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
 const KEY: &[u8] = b"key";
 const CONTROL: u64 = 4096;
 const LIMIT: u64 = 16 << 20;
@@ -89,7 +87,7 @@ impl Bed {
     /// Every outcome of this READ in the window.
     fn cuts(&self, place: Place, (from, to): (usize, usize)) -> Vec<Cut> {
         let part = &self.regions[place.region.0 as usize - 1];
-        self.journal.cuts(part.place(place.offset), place.len as usize, from, to)
+        part.cuts(place.offset, place.len as usize, from, to)
     }
 
     /// Every way in which a search can end whose READs are within the window, but those that begin again.
@@ -286,15 +284,11 @@ fn a_move_is_seen_by_nobody() {
     let bed = Bed::new(SlotKind::Inline64, Some(Term::new(1, NodeId(0))));
     for value in VALUES {
         let csn = bed.put(value);
-        let place = {
-            let pair = bed.engine.index.lock(bed.engine.hash(KEY));
-            let found = pair.find(KEY).expect("it was put");
-            bed.engine.current(&found, MOMENT).place.expect("an item of a group is an entry")
-        };
+        let from = named(&bed.engine, KEY);
         let hand = &mut bed.hands.lock().expect("hands")[1];
         bed.check(|| {
             let sessions = Sessions::new(8, Nanos(1));
-            let moved = bed.engine.relocate_later(hand, MOMENT, (place, csn), &sessions);
+            let moved = bed.engine.relocate_later(hand, MOMENT, from, &sessions);
             assert_eq!(moved, Relocated::Done);
             apply(&bed.engine, hand, MOMENT);
             vec![Version(csn)]

@@ -7,7 +7,7 @@ use longarm_base::{Csn, Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
-use longarm_store::Session;
+use longarm_store::{EntryPlace, Session};
 use longarm_wire::{Condition, Request, RequestKind, Status};
 use proptest::prelude::*;
 
@@ -20,6 +20,9 @@ pub fn memory(bytes: u64) -> Mapped {
     let options = RegionOptions { name: "test".into(), bytes, backing: Backing::Memory };
     Region::create(&options).expect("a region").memory().clone()
 }
+
+/// When nothing depends on the time.
+pub const MOMENT: Moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
 
 pub const QUARANTINE: Nanos = Nanos::from_millis(20);
 
@@ -96,6 +99,14 @@ pub fn execute<M: OwnedWords>(
         RequestKind::Increment => engine.increment(hand, moment, request),
         _ => engine.touch(hand, moment, request),
     }
+}
+
+/// Which entry the slot of a key names.
+pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryPlace, Csn) {
+    let pair = engine.index.lock(engine.hash(key));
+    let found = pair.find(key).expect("it is there");
+    let current = engine.current(&found, MOMENT);
+    (current.place.expect("an item of a group is an entry"), current.csn)
 }
 
 /// All that the hand wrote is committed, and applied.

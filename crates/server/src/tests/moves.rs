@@ -2,28 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use longarm_base::{Csn, Nanos, NodeId, Term, UnixMillis};
+use longarm_base::{Nanos, NodeId, Term};
 use longarm_index::hash::SlotKind;
-use longarm_memory::Mapped;
-use longarm_store::{Entry, EntryPlace};
+use longarm_store::Entry;
 use longarm_wire::{Request, RequestKind};
 
-use super::model::{apply, arena, engine_of, execute, sums};
-use crate::clock::Moment;
+use super::model::{MOMENT, apply, arena, engine_of, execute, named, sums};
 use crate::collect::Relocated;
-use crate::engine::Engine;
 use crate::session::Sessions;
 
-const MOMENT: Moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
 const LIMIT: u64 = 64 << 20;
-
-/// Which entry the slot of a key names.
-fn named(engine: &Engine<Mapped>, key: &[u8]) -> (EntryPlace, Csn) {
-    let pair = engine.index.lock(engine.hash(key));
-    let found = pair.find(key).expect("it is there");
-    let current = engine.current(&found, MOMENT);
-    (current.place.expect("an item of a group is an entry"), current.csn)
-}
 
 /// Rule DraftFirst of `docs/spec`, mutant of Reclaim: if the slot were looked at first, the key could be
 /// deleted and the copy's segment claimed in between, and nothing would keep the delete.

@@ -1,17 +1,15 @@
 //! Collection, eviction and expiry piece by piece, on an engine without threads.
 
-use longarm_base::{Nanos, UnixMillis};
+use longarm_base::UnixMillis;
 use longarm_index::hash::SlotKind;
 use longarm_store::{Collector, Work};
 use longarm_wire::{Request, RequestKind, Status};
 
-use super::model::engine;
+use super::model::{MOMENT, engine};
 use crate::clock::Moment;
 use crate::collect::Relocated;
 use crate::evict::Cursor;
 use crate::options::Eviction;
-
-const NOW: Moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
 
 fn put<'a>(key: &'a [u8], value: &'a [u8], ttl_ms: u64) -> Request<'a> {
     Request { key, value, ttl_ms, ..Request::new(RequestKind::Put, 0) }
@@ -25,13 +23,13 @@ fn a_move_keeps_version_and_value_and_takes_expired_items_away() {
         let value = vec![3; 100_000];
         for i in 0..40u8 {
             let ttl = if i == 0 { 5 } else { 0 };
-            engine.put(&mut hand, NOW, &put(&[i], &value, ttl)).expect("room");
+            engine.put(&mut hand, MOMENT, &put(&[i], &value, ttl)).expect("room");
         }
         for i in (1..40u8).filter(|i| !i.is_multiple_of(4)) {
-            engine.delete(NOW, &put(&[i], &[], 0));
+            engine.delete(MOMENT, &put(&[i], &[], 0));
         }
-        let kept = engine.get(&mut hand, NOW, &put(&[4], &[], 0));
-        let later = Moment { unix: UnixMillis(NOW.unix.0 + 100), ..NOW };
+        let kept = engine.get(&mut hand, MOMENT, &put(&[4], &[], 0));
+        let later = Moment { unix: UnixMillis(MOMENT.unix.0 + 100), ..MOMENT };
         let mut collector = Collector::new(engine.store.clone());
         let mut done = 0;
         for _ in 0..1000 {
@@ -64,7 +62,7 @@ fn the_clock_hand_gives_each_used_item_one_more_round() {
     let engine = engine(SlotKind::Inline64, Eviction::Lru, 64 << 20);
     let mut hand = engine.hand(0);
     for i in 0..200u8 {
-        engine.put(&mut hand, NOW, &put(&[i], b"v", 0)).expect("room");
+        engine.put(&mut hand, MOMENT, &put(&[i], b"v", 0)).expect("room");
     }
     let mut cursor = Cursor::default();
     let pairs = engine.pairs();
@@ -75,7 +73,7 @@ fn the_clock_hand_gives_each_used_item_one_more_round() {
     }
     let gone = engine.evict_some(&mut cursor, pairs);
     assert!((90..=110).contains(&gone), "{gone}");
-    assert!((0..100u8).all(|i| engine.get(&mut hand, NOW, &put(&[i], &[], 0)).status == Status::Ok));
+    assert!((0..100u8).all(|i| engine.get(&mut hand, MOMENT, &put(&[i], &[], 0)).status == Status::Ok));
 }
 
 #[test]
@@ -84,11 +82,11 @@ fn the_sweep_takes_what_expired_and_nothing_else() {
         let engine = engine(slots, Eviction::None, 64 << 20);
         let mut hand = engine.hand(0);
         for i in 0..100u8 {
-            engine.put(&mut hand, NOW, &put(&[i], b"v", u64::from(i % 2) * 10)).expect("room");
+            engine.put(&mut hand, MOMENT, &put(&[i], b"v", u64::from(i % 2) * 10)).expect("room");
         }
         let mut cursor = Cursor::default();
-        assert_eq!(engine.expire_some(&mut cursor, engine.pairs(), NOW), 0);
-        let later = Moment { unix: UnixMillis(NOW.unix.0 + 10), ..NOW };
+        assert_eq!(engine.expire_some(&mut cursor, engine.pairs(), MOMENT), 0);
+        let later = Moment { unix: UnixMillis(MOMENT.unix.0 + 10), ..MOMENT };
         assert_eq!(engine.expire_some(&mut cursor, engine.pairs(), later), 50);
         assert_eq!(engine.index.items(), 50);
     }
