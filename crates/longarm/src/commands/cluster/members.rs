@@ -60,14 +60,14 @@ fn insist(
     again: impl Fn(&OrderError) -> bool,
 ) -> Result<Changed, OrderError> {
     let until = Instant::now() + wait;
-    let mut doubt = None;
+    let mut doubt: Option<OrderError> = None;
     loop {
-        let error = match order() {
-            Err(error) if again(&error) && Instant::now() < until => continue,
-            Err(error @ OrderError::InDoubt(..)) => error,
+        let error = match (order(), &doubt) {
+            (Err(error), _) if again(&error) && Instant::now() < until => continue,
+            (Err(error @ OrderError::InDoubt(..)), _) => error,
             // Perhaps with this very order.
-            Err(OrderError::Denied(_, Deny::Busy)) if doubt.is_some() => doubt.take().expect("there is one"),
-            known => return known,
+            (Err(OrderError::Denied(_, Deny::Busy)), Some(error)) => error.clone(),
+            (known, _) => return known,
         };
         if Instant::now() >= until {
             return Err(error);
