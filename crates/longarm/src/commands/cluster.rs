@@ -72,28 +72,38 @@ pub struct InitArgs {
 #[derive(clap::Args, Clone, PartialEq, Eq, Debug)]
 pub struct Times {
     /// How long a replica lets no other lead, since it heard the leader: reads after a failure wait for it
-    #[arg(long, value_name = "DURATION", default_value = "40ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = Times::LEASE, value_parser = duration)]
     pub lease: Duration,
 
     /// Time between two heartbeats of the leader; the lease lasts two or more
-    #[arg(long, value_name = "DURATION", default_value = "4ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = Times::HEARTBEAT, value_parser = duration)]
     pub heartbeat: Duration,
 
     /// Without a heartbeat for so long, the leader is suspected; up to five times as late where a busy
     /// machine often keeps a core from it
-    #[arg(long, value_name = "DURATION", default_value = "30ms", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = Times::SUSPECT, value_parser = duration)]
     pub suspect: Duration,
 
     /// A candidate that does not lead by then starts over; lease and suspicion together, or more
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = Times::ELECTION, value_parser = duration)]
     pub election: Duration,
 }
 
 impl Times {
+    const LEASE: &str = "40ms";
+    const HEARTBEAT: &str = "4ms";
+    const SUSPECT: &str = "30ms";
+    const ELECTION: &str = "1s";
+
     /// Those of a group whose file says nothing else.
     pub fn usual() -> Times {
-        let ms = Duration::from_millis;
-        Times { lease: ms(40), heartbeat: ms(4), suspect: ms(30), election: ms(1_000) }
+        let time = |text| duration(text).expect("a duration");
+        Times {
+            lease: time(Times::LEASE),
+            heartbeat: time(Times::HEARTBEAT),
+            suspect: time(Times::SUSPECT),
+            election: time(Times::ELECTION),
+        }
     }
 
     /// As the group has them.
