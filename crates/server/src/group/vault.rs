@@ -1,7 +1,7 @@
 //! Where a replica keeps what it promised: a promise that a crash forgets is none (VERIFY L2, M1).
 
 use std::fs::{File, OpenOptions, rename};
-use std::io::{Error, ErrorKind};
+use std::io::{Error, ErrorKind, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -35,16 +35,22 @@ const SUM_KEY: u64 = 0x7072_6F6D_6973_6573;
 
 /// Room for one copy of the line, in bytes: a whole number of blocks of any file system.
 const COPY: usize = 32 << 10;
+/// Places for it.
+const COPIES: usize = 2;
 const _: () = assert!(COPY > 2 * MEMBERS_MAX * (ADDRESS_MAX + 32) + 256);
 
-/// A file with the same line twice, each at the begin of 32 KiB: `longarm-promise 2 TERM BOOT MEMBERS
-/// CHECKSUM`, the members as their bytes in hexadecimal. Without any it is `longarm-promise 1 TERM BOOT
-/// CHECKSUM`. What follows a line is of no meaning.
+/// A file with two copies of one line, each at the begin of 32 KiB: `longarm-promise 3 NUMBER TERM BOOT
+/// MEMBERS CHECKSUM`. The number goes up with each promise; the members are their bytes in hexadecimal, `-`
+/// for none. What follows a line is of no meaning. Files of before are read: `longarm-promise 2 TERM BOOT
+/// MEMBERS CHECKSUM`, and without members `longarm-promise 1 TERM BOOT CHECKSUM`.
 ///
-/// A promise is what a group without a leader waits for, twice. So the file is made once, and then written in
-/// place: no file system has to write more than these bytes, while to replace a file by another it waits for
-/// its journal, and that for whatever else was written. Of a crash while one copy is written the other tells;
-/// the first is the younger one.
+/// A promise is what a group without a leader waits for, twice: the candidate keeps one, and each voter. So
+/// the file is made once, and then written in place: no file system has to write more than these bytes,
+/// while to replace a file by another it waits for its journal, and that for whatever else was written. And
+/// the disk is waited for once a promise: the line is on disk in one place when [`Vault::store`] returns.
+/// The other place gets it too, whenever the kernel writes it, against a block that is damaged later. What
+/// is written and waited for is always the place that is not needed: if a crash damages it, the other one
+/// tells of the promise before.
 #[derive(Debug)]
 pub struct FileVault {
     path: PathBuf,
@@ -72,35 +78,75 @@ impl FileVault {
         let mut file = File::create(&fresh)?;
         // No holes: a block that is there already is written without the journal.
         let copy = format!("{line:\n<COPY$}");
-        write(&mut file, copy.repeat(2).as_bytes(), 0)?;
+        write(&mut file, copy.repeat(COPIES).as_bytes(), 0)?;
         on_disk(&file)?;
         rename(&fresh, &self.path)?;
         // The rename itself is on disk only when the directory is.
         on_disk(&File::open(self.path.parent().unwrap_or(Path::new(".")))?)
     }
+}
 
-    fn line(promise: &Promise) -> String {
-        let Promise { term, boot, members } = promise;
-        let term = term.bits();
-        let body = match members.list.is_empty() {
-            true => format!("longarm-promise 1 {term} {boot}"),
-            false => format!("longarm-promise 2 {term} {boot} {}", hex(&members.encode())),
+/// One copy in the file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Line {
+    /// Each promise has a higher one than the promise before; 0 in a file of before numbers.
+    number: u64,
+    promise: Promise,
+}
+
+impl Line {
+    fn text(&self) -> String {
+        let Line { number, promise: Promise { term, boot, members } } = self;
+        let members = match members.list.is_empty() {
+            true => "-".into(),
+            false => hex(&members.encode()),
         };
-        let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
-        format!("{body} {sum:016x}\n")
+        signed(format!("longarm-promise 3 {number} {} {boot} {members}", term.bits()))
     }
 
-    fn parse(text: &str) -> Option<Promise> {
-        let words: Vec<_> = text.split_ascii_whitespace().collect();
-        let (term, boot, members) = match words[..] {
-            [_, "1", term, boot, _] => (term, boot, Members::default()),
-            [_, "2", term, boot, members, _] => (term, boot, Members::decode(&unhex(members)?).ok()?),
+    fn parse(text: &str) -> Option<Line> {
+        let (body, _) = text.rsplit_once(' ')?;
+        if signed(body.into()) != text {
+            return None;
+        }
+        let words: Vec<_> = body.split(' ').collect();
+        let (number, term, boot, members) = match words[..] {
+            [_, "1", term, boot] => ("0", term, boot, "-"),
+            [_, "2", term, boot, members] => ("0", term, boot, members),
+            [_, "3", number, term, boot, members] => (number, term, boot, members),
             _ => return None,
+        };
+        let members = match members {
+            "-" => Members::default(),
+            bytes => Members::decode(&unhex(bytes)?).ok()?,
         };
         let term = Term::from_bits(term.parse().ok()?)?;
         let promise = Promise { term, boot: boot.parse().ok()?, members };
-        (FileVault::line(&promise) == text).then_some(promise)
+        Some(Line { number: number.parse().ok()?, promise })
     }
+
+    /// The newest of the copies in a file, and where it is. Of two that are alike it is the one that was
+    /// waited for: they were written in turns. Of a file of before it is the first.
+    fn newest(file: &[u8]) -> Option<(usize, Line)> {
+        let line = |copy: &[u8]| {
+            let end = copy.iter().position(|&byte| byte == b'\n')?;
+            Line::parse(std::str::from_utf8(&copy[..=end]).ok()?)
+        };
+        let copies = file.chunks(COPY).map(line).enumerate().take(COPIES);
+        let there = copies.filter_map(|(place, line)| Some((place, line?)));
+        there.max_by_key(|(place, line)| (line.number, *place == place_of(line.number)))
+    }
+}
+
+/// Which place is waited for when a line of this number is kept.
+fn place_of(number: u64) -> usize {
+    (number % COPIES as u64) as usize
+}
+
+/// A line with its checksum.
+fn signed(body: String) -> String {
+    let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
+    format!("{body} {sum:016x}\n")
 }
 
 /// The directory, and those that it is in as far as they are not there. Each is on disk when its own
@@ -137,9 +183,9 @@ fn flush(file: &File, sync: fn(&File) -> std::io::Result<()>) -> std::io::Result
     if Mutant::NoSync.is_on() {
         return Ok(());
     }
-    sync(file)?;
     #[cfg(test)]
-    tests::note("sync".into());
+    tests::note_sync()?;
+    sync(file)?;
     Ok(())
 }
 
@@ -154,15 +200,6 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 impl Vault for FileVault {
     fn load(&self) -> std::io::Result<Option<Promise>> {
-        let bytes = match std::fs::read(&self.path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let line = |copy: &[u8]| {
-            let end = copy.iter().position(|&byte| byte == b'\n')?;
-            FileVault::parse(std::str::from_utf8(&copy[..=end]).ok()?)
-        };
         let damaged = || {
             let text = format!(
                 "{} is damaged: this replica no longer knows what it promised. Remove the node from its \
@@ -171,29 +208,49 @@ impl Vault for FileVault {
             );
             Error::new(ErrorKind::InvalidData, text)
         };
-        // One copy alone is how it once was.
-        bytes.chunks(COPY).find_map(line).map(Some).ok_or_else(damaged)
+        let mut file = match OpenOptions::new().read(true).write(true).open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        // A process that was killed while it kept a promise leaves a line that is read and is not on disk.
+        // The next promise is written over the one before that.
+        bytes_on_disk(&file)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Line::newest(&bytes).map(|(_, line)| Some(line.promise)).ok_or_else(damaged)
     }
 
     fn store(&self, promise: &Promise) -> std::io::Result<()> {
-        let line = FileVault::line(promise);
-        match OpenOptions::new().write(true).open(&self.path) {
-            Ok(mut file) if file.metadata()?.len() == 2 * COPY as u64 => {
-                // The second when the first is surely there.
-                [0, COPY].into_iter().try_for_each(|at| {
-                    write(&mut file, line.as_bytes(), at)?;
-                    bytes_on_disk(&file)
-                })
-            }
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-            _ => self.make(&line),
+        let line = |number| Line { number, promise: promise.clone() }.text();
+        let mut file = match OpenOptions::new().read(true).write(true).open(&self.path) {
+            Ok(file) if file.metadata()?.len() == (COPIES * COPY) as u64 => file,
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => return self.make(&line(0)),
+        };
+        let mut bytes = vec![0; COPIES * COPY];
+        file.read_exact_at(&mut bytes, 0)?;
+        let next = match Line::newest(&bytes) {
+            Some((newest, line)) => line.number + 1 + u64::from(place_of(line.number + 1) == newest),
+            None => 0,
+        };
+        let line = line(next);
+        let place = place_of(next);
+        write(&mut file, line.as_bytes(), place * COPY)?;
+        if let Err(error) = bytes_on_disk(&file) {
+            // Nobody knows whether it is on disk: the next promise is to be written here, too, and not over
+            // the one that is.
+            let was = &bytes[place * COPY..][..COPY];
+            write(&mut file, was, place * COPY)?;
+            return Err(error);
         }
+        write(&mut file, line.as_bytes(), (COPIES - 1 - place) * COPY)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::RefCell;
+    use std::cell::{Cell, RefCell};
 
     use longarm_base::NodeId;
     use longarm_wire::MemberAt;
@@ -202,11 +259,21 @@ mod tests {
 
     thread_local! {
         static NOTED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+        static DISK_FAILS: Cell<bool> = const { Cell::new(false) };
     }
 
     /// Something was done to a file by this thread.
     pub(super) fn note(what: String) {
         NOTED.with_borrow_mut(|noted| noted.push(what));
+    }
+
+    /// A file of this thread is to be on disk.
+    pub(super) fn note_sync() -> std::io::Result<()> {
+        if DISK_FAILS.get() {
+            return Err(Error::other("the disk fails"));
+        }
+        note("sync".into());
+        Ok(())
     }
 
     fn noted() -> Vec<String> {
@@ -224,9 +291,32 @@ mod tests {
         assert_eq!(noted(), ["write at 0", "sync", "sync"], "the file, and that it is there");
         vault.store(&Promise { boot: 2, ..Promise::default() }).expect("stored");
         let second = format!("write at {COPY}");
-        assert_eq!(noted(), ["write at 0", "sync", &second, "sync"], "one copy after the other");
+        assert_eq!(noted(), [&second, "sync", "write at 0"], "one copy is waited for");
+        vault.store(&Promise { boot: 3, ..Promise::default() }).expect("stored");
+        assert_eq!(noted(), ["write at 0", "sync", &second], "and the other one the next time");
         FileVault::open(&dir.path().join("a").join("b")).expect("a vault");
         assert_eq!(noted(), [] as [&str; 0], "it is there");
+        vault.load().expect("there");
+        assert_eq!(noted(), ["sync"], "what it says may have been written by a process that was killed then");
+    }
+
+    /// The disk may fail for a moment: as long as it does, the promise before is left alone.
+    #[test]
+    fn a_promise_that_could_not_be_kept_is_taken_back() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (vault, _) = vault(dir.path());
+        vault.store(&promise(1)).expect("stored");
+        for boot in 2..6 {
+            vault.store(&promise(boot)).expect("stored");
+            let kept = std::fs::read(dir.path().join("promise")).expect("the file");
+            for refused in 0..3 {
+                DISK_FAILS.set(true);
+                vault.store(&promise(boot + 10 + refused)).expect_err("the disk fails");
+                DISK_FAILS.set(false);
+                assert_eq!(std::fs::read(dir.path().join("promise")).expect("the file"), kept);
+            }
+            assert_eq!(vault.load().expect("there"), Some(promise(boot)));
+        }
     }
 
     fn told() -> Members {
@@ -251,57 +341,122 @@ mod tests {
         assert_eq!(of_group(7).load().expect("there").map(|promise| promise.boot), Some(3));
     }
 
-    #[test]
-    fn a_copy_that_is_damaged_is_made_up_for_by_the_other() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let vault = FileVault::open(dir.path()).expect("a vault");
-        let path = dir.path().join("promise");
-        let promise = |boot| Promise { term: Term::new(2, NodeId(3)), boot, ..Promise::default() };
-        let (old, new) = (FileVault::line(&promise(12)), FileVault::line(&promise(13)));
-        let write = |at: usize, text: &str| {
+    fn promise(boot: u64) -> Promise {
+        Promise { term: Term::new(2, NodeId(3)), boot, members: told() }
+    }
+
+    /// A line as it is in a file of before numbers.
+    fn line_of_before(promise: &Promise) -> String {
+        let Promise { term, boot, members } = promise;
+        signed(match members.list.is_empty() {
+            true => format!("longarm-promise 1 {} {boot}", term.bits()),
+            false => format!("longarm-promise 2 {} {boot} {}", term.bits(), hex(&members.encode())),
+        })
+    }
+
+    /// A vault in a directory, and what writes into its file from outside.
+    fn vault(dir: &Path) -> (FileVault, impl Fn(usize, &str)) {
+        let vault = FileVault::open(dir).expect("a vault");
+        let path = dir.join("promise");
+        let write = move |at: usize, text: &str| {
             let file = OpenOptions::new().write(true).open(&path).expect("the file");
             file.write_all_at(text.as_bytes(), at as u64).expect("written");
         };
-        vault.store(&promise(12)).expect("stored");
-        // A crash while it is written: the first copy, or the second.
-        for cut in 0..=new.len() {
-            write(0, &old);
-            write(0, &new[..cut]);
-            let found = vault.load().expect("there").expect("a promise");
-            assert!(found.boot == 12 || cut > 0 && found.boot == 13, "{cut} bytes");
+        (vault, write)
+    }
+
+    /// A crash while a promise is kept: of what was not waited for any part may be on disk.
+    #[test]
+    fn a_crash_takes_no_promise_that_was_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (vault, write) = vault(dir.path());
+        let path = dir.path().join("promise");
+        for boot in 1..6 {
+            vault.store(&promise(boot)).expect("stored");
+            let kept = std::fs::read(&path).expect("the file");
+            vault.store(&promise(boot + 1)).expect("stored");
+            let (place, line) = Line::newest(&std::fs::read(&path).expect("the file")).expect("a line");
+            let (text, first, second) = (line.text(), place * COPY, (1 - place) * COPY);
+            for cut in 0..=text.len() {
+                // It was not yet said to be kept; the line that tells of the one before may be cut nowhere.
+                std::fs::write(&path, &kept).expect("written");
+                write(first, &text[..cut]);
+                let found = vault.load().expect("there").expect("a promise");
+                assert!(found == promise(boot) || cut > 0 && found == promise(boot + 1), "{cut} bytes");
+                // It was kept.
+                write(first, &text);
+                write(second, &text[..cut]);
+                assert_eq!(vault.load().expect("there"), Some(promise(boot + 1)), "{cut} bytes");
+            }
         }
-        for cut in 0..new.len() {
-            write(COPY, &old);
-            write(COPY, &new[..cut]);
-            assert_eq!(vault.load().expect("there"), Some(promise(13)), "{cut} bytes");
+    }
+
+    /// However often one crash follows another: what is written is never the only place that tells.
+    #[test]
+    fn what_was_not_on_disk_yet_is_not_needed() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (vault, write) = vault(dir.path());
+        let path = dir.path().join("promise");
+        vault.store(&promise(1)).expect("stored");
+        for boot in 2..12 {
+            let before = std::fs::read(&path).expect("the file");
+            vault.store(&promise(boot)).expect("stored");
+            let (place, _) = Line::newest(&std::fs::read(&path).expect("the file")).expect("a line");
+            // The second write is lost, or damages its place.
+            let (other, text) = ((1 - place) * COPY, String::from_utf8(before).expect("text"));
+            write(other, if boot % 3 == 0 { "longarm" } else { &text[other..other + COPY] });
+            assert_eq!(vault.load().expect("there"), Some(promise(boot)), "{boot}");
         }
-        write(0, &new.replace(" 13 ", " 14 "));
-        write(COPY, &old);
-        assert_eq!(vault.load().expect("the other"), Some(promise(12)));
-        write(COPY, &old.replace(" 12 ", " 14 "));
-        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
-        // And is whole again.
-        vault.store(&promise(15)).expect("stored");
-        assert_eq!(vault.load().expect("there"), Some(promise(15)));
     }
 
     #[test]
-    fn a_file_with_one_line_is_read_and_a_part_of_it_is_not() {
+    fn a_copy_that_is_damaged_is_made_up_for_by_the_other() {
         let dir = tempfile::tempdir().expect("a directory");
-        let vault = FileVault::open(dir.path()).expect("a vault");
+        let (vault, write) = vault(dir.path());
         let path = dir.path().join("promise");
-        let promise = Promise { boot: 12, members: told(), ..Promise::default() };
-        let text = FileVault::line(&promise);
+        for boot in 1..5 {
+            vault.store(&promise(boot)).expect("stored");
+            let whole = std::fs::read(&path).expect("the file");
+            for place in [0, COPY] {
+                std::fs::write(&path, &whole).expect("written");
+                write(place, "longarm-promise 3 9");
+                assert_eq!(vault.load().expect("the other"), Some(promise(boot)));
+            }
+        }
+        let text = std::fs::read_to_string(&path).expect("the file").replace(" 4 ", " 5 ");
+        std::fs::write(&path, text).expect("written");
+        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
+        vault.store(&promise(15)).expect("stored");
+        assert_eq!(vault.load().expect("there"), Some(promise(15)), "and is whole again");
+    }
+
+    #[test]
+    fn a_file_of_before_is_read() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (vault, write) = vault(dir.path());
+        let path = dir.path().join("promise");
+        // With one line.
+        let text = line_of_before(&promise(12));
         std::fs::write(&path, &text).expect("written");
-        assert_eq!(vault.load().expect("there"), Some(promise.clone()));
-        vault.store(&promise).expect("stored");
+        assert_eq!(vault.load().expect("there"), Some(promise(12)));
+        vault.store(&promise(12)).expect("stored");
         assert_eq!(std::fs::metadata(&path).expect("the file").len(), 2 * COPY as u64);
-        assert_eq!(vault.load().expect("there"), Some(promise));
+        assert_eq!(vault.load().expect("there"), Some(promise(12)));
         for cut in 0..text.len() {
             std::fs::write(&path, &text[..cut]).expect("written");
             assert!(vault.load().is_err(), "{cut} bytes");
         }
         std::fs::write(&path, text.replace(" 12 ", " 13 ")).expect("written");
         assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
+        // With two, of which the first was written first.
+        let nobody = Promise { members: Members::default(), ..promise(14) };
+        std::fs::write(&path, vec![b' '; 2 * COPY]).expect("written");
+        write(0, &line_of_before(&nobody));
+        write(COPY, &line_of_before(&promise(12)));
+        assert_eq!(vault.load().expect("there"), Some(nobody.clone()));
+        noted();
+        vault.store(&promise(15)).expect("stored");
+        assert_eq!(noted()[0], format!("write at {COPY}"), "the one that tells is left alone");
+        assert_eq!(vault.load().expect("there"), Some(promise(15)));
     }
 }
