@@ -37,6 +37,7 @@ use crate::segment::{
 use crate::settled::Rooms;
 use crate::sync::{Counter, Mutex};
 use crate::writer::{StreamState, Writer};
+use crate::written::written;
 use crate::{CreateError, EntryPlace, StoreFull, StoreOptions, Work};
 
 /// The segment table is charged in pages: it is only as large in memory as the part that is used.
@@ -220,7 +221,9 @@ impl<M: OwnedWords> Store<M> {
         let line = self.ledger.lock().segments[segment as usize].line;
         let (room, rooms) = line.rooms();
         let mut bytes = Vec::new();
-        for offset in (0..rooms).map(|i| segment_at(segment) + i * room).filter(|&offset| offset >= from) {
+        let from = from.saturating_sub(segment_at(segment)).div_ceil(room);
+        for i in written(&self.memory, segment, (room, rooms), from) {
+            let offset = segment_at(segment) + i * room;
             let entry = line.entry_in(&self.memory, &self.sums, (offset, room), &mut bytes);
             if entry.is_some_and(|(place, entry)| !visit(place, &entry)) {
                 return;
@@ -319,7 +322,8 @@ impl<M: OwnedWords> Store<M> {
         };
         self.tallies[claimed.segment as usize].reset(matches!(want, Want::Run { .. }));
         if claimed.dirty {
-            for room in 0..SEGMENT_BYTES / stride {
+            // After a take-over all free segments count as dirty, though most were never written to.
+            for room in written(&self.memory, claimed.segment, (stride, SEGMENT_BYTES / stride), 0) {
                 self.memory.store(base + room * stride + object::layout::SUM, 0);
             }
         }

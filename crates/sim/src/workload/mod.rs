@@ -24,6 +24,9 @@ pub use noted::{Calendars, Life, Noted};
 const TIMEOUT: Duration = Duration::from_millis(200);
 /// The same for the last look, when all is well again: a leader may have to be elected.
 const PATIENT: Duration = Duration::from_secs(2);
+/// Places that a client remembers: more than there are keys, so that few are forgotten, and so few that a
+/// client costs no time to make.
+const REMEMBERED: usize = 1 << 10;
 /// Keys that are hot at one time, and how many operations they are that for.
 const HOT: u64 = 4;
 const SPELL: u32 = 40;
@@ -407,7 +410,13 @@ fn counted(found: &[u8]) -> u64 {
 }
 
 fn client_of(sim: &Sim, topology: Topology, timeout: Duration) -> ClusterClient<Sim> {
-    let options = Options { timeout, connect_timeout: TIMEOUT, spin: Duration::ZERO, ..Options::default() };
+    let options = Options {
+        timeout,
+        connect_timeout: TIMEOUT,
+        spin: Duration::ZERO,
+        cache: Some(REMEMBERED),
+        ..Options::default()
+    };
     ClusterClient::over(sim.clone(), topology, options)
 }
 

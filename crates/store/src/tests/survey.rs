@@ -370,6 +370,18 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
         store.replay(segment, &mut Scratch::default(), &mut |_: EntryPlace, _: &Entry<'_>| seen += 1);
     }
     assert!(is_sparse() && seen == 1);
+    store.visit(segment, 0, &mut |_, _| {
+        seen += 1;
+        true
+    });
+    assert!(is_sparse() && seen == 2);
+    store.visit(segment, last.offset + 1, &mut |_, _| unreachable!("nothing lies behind it"));
+    // What it takes for itself was never used, whatever it may have been used for.
+    let mut writer = Arc::new(store).writer(0);
+    let place = put(&mut writer, 1_000, b"key", &[1; 100]).expect("room").0;
+    let taken = segment_of(place.offset);
+    let (begin, end) = (segment::layout::segment_at(taken), segment::layout::segment_at(taken + 1));
+    assert!(taken != segment && memory.next_written(begin + (32 << 10)) >= end);
 }
 
 /// A room of the running term whose memory nobody wrote yet may be filled later, by an entry of a later
