@@ -17,9 +17,10 @@
 //! (4) *Dead before freed*: a segment dies when its last entry is superseded and no draft is left in it. Then
 //!     no slot names it, and after the quarantine (longer than any READ that may be accepted) nobody reads it
 //!     (L14). A replicated store also asks its followers, and frees what they have let go (M9).
-//! (5) *Wiped before reused*: a claim voids every room before the table names the new use, so no bytes of
-//!     an earlier use, not even ones crafted by a client, ever verify as an entry of the new one (L4, L5).
-//!     Followers wipe nothing; there, term and generation in line and entry keep the uses apart.
+//! (5) *Wiped before reused*: a claim voids every room that was ever written to, before the table names the
+//!     new use, so no bytes of an earlier use, not even ones crafted by a client, ever verify as an entry of
+//!     the new one (L4, L5). What was never written to is zero, and to wipe it would take memory. Followers
+//!     wipe nothing; there, term and generation in line and entry keep the uses apart.
 //! (6) *Claims are numbered*, and carry the stable point: a tombstone may go once its csn is below the
 //!     watermark, the least claim csn of all segments in use (L3, L10, M9): see `tombstone_may_go`.
 
@@ -322,7 +323,7 @@ impl<M: OwnedWords> Store<M> {
         };
         self.tallies[claimed.segment as usize].reset(matches!(want, Want::Run { .. }));
         if claimed.dirty {
-            // After a take-over all free segments count as dirty, though most were never written to.
+            // After a take-over all free segments are, though most were never written to.
             for room in written(&self.memory, claimed.segment, (stride, SEGMENT_BYTES / stride), 0) {
                 self.memory.store(base + room * stride + object::layout::SUM, 0);
             }

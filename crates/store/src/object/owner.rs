@@ -2,9 +2,9 @@
 //!
 //! Writes: the writer that holds the room, every word but the superseded bit; that bit: whoever replaces the
 //! entry, under the lock of its key. Reads: anyone (`reader.rs`), at any moment of this.
-//! (1) A room's checksum word is zero when the room is handed out (the claim of the segment wiped it) and
-//!     stays so until `finish`; the old bytes of a reused room are thereby void before the first new byte is
-//!     written.
+//! (1) A room's checksum word is zero when the room is handed out (the claim of the segment wiped it, or it
+//!     was never written to) and stays so until `finish`; the old bytes of a reused room are thereby void
+//!     before the first new byte is written.
 //! (2) `finish` stores the checksum last. From that store on the entry verifies, before it nothing does.
 //! (3) The place is handed out by `finish`, so whoever can name the entry finds it whole.
 //! (4) The mark is stored before the checksum and afterwards changes once, from clear to superseded.
