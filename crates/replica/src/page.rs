@@ -5,7 +5,8 @@
 //!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
 //!  8  stable point: the csn up to which everything is applied or aborted
 //! 16  items in the index of that leader, about: how large a next one should be made; zero if unknown
-//! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown
+//! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown. Of one that
+//!     ended its lease to hand over: what it said last, less a promise, after which a new leader's begins
 //! 32  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
 //! then a line of
@@ -14,10 +15,12 @@
 //! ```
 //! Writes: the leader of the follower's term, by one-sided WRITEs; the follower itself when it takes another
 //! term. Reads: the follower. Each word is whole; they need not be of one moment: each only grows within a
-//! term. A heartbeat is one WRITE from the beat to the floors ([`heartbeat`]); what it must not touch stands
-//! behind them.
+//! term, but for the calendar at its end. A heartbeat is one WRITE from the beat to the floors
+//! ([`heartbeat`]); what it must not touch stands behind them.
 
 use longarm_base::Term;
+
+use crate::Timing;
 
 /// Offset of the beat.
 pub const BEAT: u64 = 0;
@@ -60,6 +63,12 @@ pub struct Told {
     pub items: u64,
     /// The leader's calendar now, in unix milliseconds.
     pub unix: u64,
+}
+
+/// What a page says of the calendar of a leader on which nothing rests any more, if it said `unix` last: a
+/// new leader's begins a promise after what pages say, as it must where a lease may have run on.
+pub fn calendar_at_end(unix: u64, timing: &Timing) -> u64 {
+    unix.saturating_sub(timing.promise_millis())
 }
 
 const NUMBER_BITS: u32 = 24;

@@ -32,6 +32,11 @@ impl Timing {
         Nanos(self.suspect.0.saturating_mul(PATIENCE)).min(self.election)
     }
 
+    /// The promise in milliseconds, of which calendars are made, rounded up.
+    pub fn promise_millis(&self) -> u64 {
+        self.promise.0.div_ceil(1_000_000)
+    }
+
     /// The leader's share of a promise of D: what has passed of it on a clock that runs fast, seen from one
     /// that runs slow, and a millionth for rounding.
     pub fn lease(&self) -> Nanos {

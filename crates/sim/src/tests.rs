@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use longarm_base::Nanos;
+use longarm_base::{Nanos, NodeId};
 use longarm_client::{Client, Options};
 use longarm_fabric::Address;
 use longarm_fabric::sim::{Landing, Sim, Weather};
 use longarm_server::{Server, ServerOptions};
 
+use crate::operator;
 use crate::replicas::{QUICK, Servers};
 use crate::run;
 use crate::scenario::{Plan, SCENARIOS, Scenario};
@@ -131,6 +132,7 @@ fn group(seed: u64, weather: Weather) -> (World, Sim, Rc<Servers>) {
         spin: Duration::ZERO,
         memory: 16 << 20,
         expected_items: 1000,
+        peers: operator::peers(),
         log: std::sync::Arc::new(move |line| {
             if log {
                 eprintln!("{line}");
@@ -174,6 +176,37 @@ fn a_group_elects_a_leader_serves_and_loses_nothing_when_it_is_gone() {
     world.crash(leader);
     assert_eq!(world.run(Nanos::from_millis(400)), Stopped::Time);
     assert_eq!(*said.borrow(), 2, "{:?}", (0..3).map(|node| servers.told(node)).collect::<Vec<_>>());
+}
+
+/// A leader that hands over takes promises back, and its heir may serve at once: it need not put its
+/// calendar forward by a promise, as if its predecessor's lease could still run. It did, and so did each heir
+/// after it.
+#[test]
+fn a_leader_that_is_handed_over_to_takes_no_item_before_its_time() {
+    const MOVES: u8 = 30;
+    let (ttl, patience) = (Duration::from_millis(300), Duration::from_secs(1));
+    let (world, sim, servers) = group(1, Weather::FINE);
+    let client = world.add_machine(Drift::default());
+    let (net, all, tools) = (sim.clone(), servers.addresses.clone(), servers.tools(&sim, 0));
+    let told = Rc::new(RefCell::new(None));
+    let tell = told.clone();
+    world.start(client, "client", move || {
+        let options = Options { spin: Duration::ZERO, ..Options::default() };
+        let mut client = Client::connect_group_over(net, &all, options).expect("connect");
+        let asked = longarm_host::now();
+        client.put_for(b"key", b"value", ttl).expect("put");
+        for number in 0..MOVES {
+            let to = NodeId(number % 3);
+            assert_eq!(tools.move_leader(to, patience).expect("it is moved").leader, to);
+        }
+        while client.get(b"key").expect("get").is_some() {
+            longarm_host::sleep(Duration::from_millis(1));
+        }
+        *tell.borrow_mut() = Some(longarm_host::now().since(asked));
+    });
+    assert_eq!(world.run(Nanos::from_millis(5_000)), Stopped::Time);
+    let lived = told.borrow().expect("its time is over");
+    assert!(lived >= Nanos::from_millis(295), "gone after {lived:?}");
 }
 
 /// A whole run of a group, again and again: its judge hears of everything, and a timeline is the same.

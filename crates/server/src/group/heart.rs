@@ -26,7 +26,7 @@ use crate::heartbeat::Progress;
 
 /// Heartbeats without an answer, after which a follower is let go.
 const UNANSWERED: usize = 64;
-/// Ticket of the word that takes a promise back.
+/// Ticket of the words that take a promise back.
 const RELEASE: Ticket = Ticket(0);
 /// Between two looks at whether it landed.
 const RELEASING: Duration = Duration::from_micros(100);
@@ -82,7 +82,8 @@ pub(crate) fn run<Q: QueuePair>(
             shared.set_lease(Nanos(0));
             observe(|| Seen::HandedOver { term: reign.term });
             drop(parting);
-            return release((reign, heir), (&mut links, &mut done, &mut lease), (pause, events));
+            let unix = page::calendar_at_end(shared.moment().unix.0, &timing);
+            return release((reign, heir, unix), (&mut links, &mut done, &mut lease), (pause, events));
         }
         if renewed > Nanos(0) {
             observe(|| {
@@ -110,11 +111,11 @@ pub(crate) fn run<Q: QueuePair>(
 /// The leader's lease is ended: takes back what followers promised, each after the last heartbeat that it was
 /// sent. Returns when the heir has it, or all that are left; or when the heart is stopped, which has a bound.
 fn release<Q: QueuePair>(
-    (reign, heir): (&Reign<Q>, NodeId),
+    (reign, heir, unix): (&Reign<Q>, NodeId, u64),
     (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut Lease),
     (pause, events): (&Pause, &Events),
 ) {
-    links.iter_mut().for_each(|link| link.release(reign.term));
+    links.iter_mut().for_each(|link| link.release(reign.term, unix));
     loop {
         links.retain_mut(|link| link.poll(done, lease));
         let landed = |link: &Link<Q>| link.sent.is_empty();
@@ -131,9 +132,12 @@ fn release<Q: QueuePair>(
 
 impl<Q: QueuePair> Link<Q> {
     /// A link that cannot take it leaves its follower to the time of the promise.
-    fn release(&mut self, term: Term) {
-        let op = Op::Write { region: PAGE_REGION, offset: page::RELEASED, bytes: &term.bits().to_le_bytes() };
-        if self.qp.post(op, RELEASE).is_ok() {
+    fn release(&mut self, term: Term, unix: u64) {
+        for (offset, word) in [(page::UNIX, unix), (page::RELEASED, term.bits())] {
+            let op = Op::Write { region: PAGE_REGION, offset, bytes: &word.to_le_bytes() };
+            if self.qp.post(op, RELEASE).is_err() {
+                return;
+            }
             self.sent.push_back((Nanos(RELEASE.0), Vec::new()));
             self.qp.ring();
         }

@@ -89,7 +89,7 @@ impl<T: Transport> Node<T> {
         let items = self.page.memory().load(page::ITEMS);
         // What was told gone before has gone by the calendar of a leader whose lease a majority renewed: at
         // most a promise after the highest that any majority was told.
-        let promise = self.group_options.timing.promise.0.div_ceil(1_000_000);
+        let promise = self.group_options.timing.promise_millis();
         let least = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
         let of_term = (term, items, least);
         let shared = Shared::of_term(self.term_options(), self.lent.clone(), keys, of_term, ahead)?;
@@ -181,12 +181,12 @@ impl<T: Transport> Node<T> {
         self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
         self.page.memory().store(page::ITEMS, led.serving.shared.engine.index.items());
         observe(|| Seen::SteppedDown { term: led.reign.term });
-        // Clients may read this memory until their leases are over (M8).
-        let now = now();
-        // As followers are told: who reads here goes by a calendar that is at most a promise later.
-        let ended = if now < lease { Nanos(0) } else { self.group_options.timing.promise };
-        let unix = led.serving.shared.moment().unix.0.saturating_sub(ended.0 / 1_000_000);
-        self.page.memory().store(page::UNIX, unix);
+        // Clients may read this memory until their leases are over (M8): by clocks that may be slow.
+        let timing = &self.group_options.timing;
+        let (moment, over) = (led.serving.shared.moment(), lease + timing.promise.since(timing.lease()));
+        let left = over.since(moment.now).0.div_ceil(1_000_000);
+        self.page.memory().store(page::UNIX, page::calendar_at_end(moment.unix.0 + left, timing));
+        let now = moment.now;
         if for_another && now < lease && !Mutant::ReportAtOnce.is_on() {
             sleep(Duration::from_nanos(lease.since(now).0));
         }
