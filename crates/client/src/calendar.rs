@@ -41,6 +41,10 @@ pub(crate) struct Calendar {
 impl Calendar {
     /// A heartbeat with this calendar was there at `seen`; its stamp was not taken before `stamped`.
     pub(crate) fn observe(&mut self, unix: UnixMillis, stamped: Option<Nanos>, seen: Nanos) {
+        // A page on which no heartbeat was written yet: as a bound from above it would hold for decades.
+        if unix == UnixMillis(0) {
+            return;
+        }
         if unix > self.least(seen) || self.least.is_none() {
             self.least = Some(Known { at: seen, unix });
         }
@@ -139,6 +143,9 @@ mod tests {
             [1000, 1001, 1004, 1005].map(|at| over(&calendar, at)),
             [Over::Yes, Over::Unsure, Over::Unsure, Over::No]
         );
+        // A page that nobody has written yet says nothing.
+        calendar.observe(UnixMillis(0), Some(ms(1)), ms(103));
+        assert_eq!(over(&calendar, 1001), Over::Unsure);
         // Older ones, which say less, set nothing back.
         calendar.observe(UnixMillis(990), Some(ms(80)), ms(103));
         assert_eq!(over(&calendar, 1000), Over::Yes);
