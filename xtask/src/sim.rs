@@ -83,6 +83,9 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
+    ("AdoptBare", Sim("group-landing", "25..40")),
+    ("AdoptEarly", Sim("group-landing", "25..40")),
+    ("AdoptUnflushed", Sim("group-crashes", "0..20")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

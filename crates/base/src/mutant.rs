@@ -85,6 +85,13 @@ pub enum Mutant {
     ReportAtOnce,
     /// A new leader's calendar is its host's, whatever was told gone by earlier ones' (decision 16).
     OwnCalendar,
+    /// A follower that counts itself synced has no floors until the leader tells it some: what was reclaimed
+    /// is a gap to it (L6).
+    AdoptBare,
+    /// A follower is told floors that do not cover what it let go of while it was being synced (L6).
+    AdoptEarly,
+    /// A follower counts itself synced before all that was pushed to it has arrived (M3).
+    AdoptUnflushed,
 }
 
 impl Mutant {

@@ -149,6 +149,14 @@ pub enum Event {
         /// The followers whose acknowledgements make the majority.
         by: Vec<NodeId>,
     },
+    /// A follower is about to be told how many segments are free, and may learn of it at any moment: of fewer
+    /// than before, if it is attached anew and what it had let go of is not free yet.
+    Tells {
+        /// The follower.
+        node: NodeId,
+        /// How many.
+        reclaimed: u64,
+    },
     /// A follower was told how many segments are free.
     Told {
         /// The follower.

@@ -71,12 +71,11 @@ impl Attachment {
         self.news.poke();
     }
 
-    /// All before the start is there: it was pushed by whoever syncs it. Returns the start.
-    pub fn count_start(&self) -> u64 {
+    /// All before the start is there: it was pushed by whoever syncs it.
+    pub fn count_start(&self) {
         let start = self.start().unwrap_or(0);
         // Release: pairs with `acked`.
         self.acked.fetch_max(start, Ordering::Release);
-        start
     }
 
     /// Positions below this are surely there, once it is synced.

@@ -145,6 +145,9 @@ pub enum Ask {
         term: Term,
         /// How many segments were reclaimed in it: what it has now lacks nothing that those made needless.
         reclaimed: u64,
+        /// By stream of the term: it has all positions below that were not reclaimed. From the first moment
+        /// on that it counts, what was reclaimed is no gap to it.
+        floors: Vec<u64>,
     },
     /// To stand at once: the leader hands over.
     Stand {
@@ -354,7 +357,10 @@ impl Ask {
                 out.list(cuts);
                 members.put(&mut out);
             }
-            Ask::Adopt { reclaimed, .. } => out.u64(*reclaimed),
+            Ask::Adopt { reclaimed, floors, .. } => {
+                out.u64(*reclaimed);
+                out.list(floors);
+            }
             Ask::Serves { since, .. } => out.u64(since.0),
             Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
                 members.put(&mut out);
@@ -391,7 +397,7 @@ impl Ask {
                 let (streams, cuts) = (streams as u16, list(&mut fields)?);
                 Ask::Sync { term, base, streams, cuts, members: Members::take(&mut fields)? }
             }
-            5 => Ask::Adopt { term, reclaimed: fields.u64()? },
+            5 => Ask::Adopt { term, reclaimed: fields.u64()?, floors: list(&mut fields)? },
             6 => Ask::Stand { term },
             7 => Ask::Serves { term, since: Nanos(fields.u64()?) },
             8 => {

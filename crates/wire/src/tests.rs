@@ -47,7 +47,11 @@ fn asks() -> impl Strategy<Value = Ask> {
         (terms(), terms(), lists(), 0..=streams, members()).prop_map(
             |(term, base, cuts, streams, members)| Ask::Sync { term, base, cuts, streams, members }
         ),
-        (terms(), any::<u64>()).prop_map(|(term, reclaimed)| Ask::Adopt { term, reclaimed }),
+        (terms(), any::<u64>(), lists()).prop_map(|(term, reclaimed, floors)| Ask::Adopt {
+            term,
+            reclaimed,
+            floors
+        }),
         terms().prop_map(|term| Ask::Stand { term }),
         (terms(), any::<u64>()).prop_map(|(term, since)| Ask::Serves { term, since: Nanos(since) }),
         any::<(u64, u64)>().prop_map(|(life, round)| Ask::Forgot { life, round }),

@@ -61,8 +61,15 @@ pub enum Action {
     /// Make ready to be synced with this, in the follower's own memory, as [`Prepare::kept`] says. Then
     /// answer [`Answer::Ready`] with what is held.
     Prepare(Prepare),
-    /// Count as synced in the term: floors begin anew, and so many segments were reclaimed in it.
-    Adopt(Term, u64),
+    /// Count as synced in the term, from which moment on floors are these.
+    Adopt {
+        /// The term.
+        term: Term,
+        /// How many segments were reclaimed in it.
+        reclaimed: u64,
+        /// By stream; of others there are none.
+        floors: Vec<u64>,
+    },
     /// Fetch what is missing, cut, void what is behind a hole of a mixture, build the index; then
     /// [`Event::Installed`] or [`Event::NotInstalled`].
     Install(StartSet),

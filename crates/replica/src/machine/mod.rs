@@ -347,14 +347,14 @@ impl Machine {
             Ask::Sync { base, cuts, streams, .. } => {
                 self.make_ready(from, term, (base, cuts, streams), now, todo);
             }
-            Ask::Adopt { reclaimed, .. } if self.ready == Some(term) && term == self.promised => {
+            Ask::Adopt { reclaimed, floors, .. } if self.ready == Some(term) && term == self.promised => {
                 // The candidate that it rested for is there.
                 self.role = Role::Following { owes: false, rest: now };
                 self.vain = 0;
                 self.watch.touch(term, now);
                 if self.sync != Some(term) {
                     (self.sync, self.mixed) = (Some(term), false);
-                    todo.push(Action::Adopt(term, reclaimed));
+                    todo.push(Action::Adopt { term, reclaimed, floors });
                 }
                 todo.push(Action::Answer(from, Answer::Synced { term }));
             }

@@ -394,9 +394,9 @@ impl<T: Transport> Node<T> {
             Action::Agreed(members) => self.agreed(members),
             Action::Answer(node, answer) => self.answer(node, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
-            Action::Adopt(term, reclaimed) => {
+            Action::Adopt { term, reclaimed, floors } => {
                 self.ahead.go_on(term);
-                self.clear_floors();
+                self.set_floors(if Mutant::AdoptBare.is_on() { &[] } else { &floors });
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
                 self.log(&format!("node {} is in sync in term {term}", self.group().me()));
@@ -457,8 +457,13 @@ impl<T: Transport> Node<T> {
     }
 
     fn clear_floors(&mut self) {
+        self.set_floors(&[]);
+    }
+
+    /// Streams of which nothing is said have none.
+    fn set_floors(&mut self, floors: &[u64]) {
         for stream in 0..STREAMS_MAX {
-            self.page.memory().store(page::floor_at(stream), 0);
+            self.page.memory().store(page::floor_at(stream), floors.get(stream).copied().unwrap_or(0));
         }
     }
 

@@ -10,8 +10,10 @@
 //!     to the same lines, over connections of their own) before
 //! (4) *Attach*: each stream sends to it from its present end on, claims first. What a stream wrote before is
 //! (5) pushed here, segment by segment. Entries never change, so it does not matter what else sends the same.
-//! (6) *Adopt*: it holds the start set and all of this term that it may ever be counted for; it counts once
-//!     its floors say so.
+//! (6) *Adopt*: it holds the start set and all of this term that it may ever be counted for. What it let go
+//!     of meanwhile, or never had because it was reclaimed before, is missing. The question itself brings
+//!     floors that say so, and is asked when they cover all of that (L6): at no moment does it count with a
+//!     gap.
 //!     Until then a follower whose memory counts goes on counting for what it held. What is pushed keeps
 //!     that true: where it has an entry that an older term committed, the same bytes are written.
 //! (7) It is kept: releases are asked of it, until somebody lets it go.
@@ -35,7 +37,7 @@ use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 use super::OWN_HEADER;
 use super::look::Seen;
 use super::peer::Peer;
-use super::reign::{Follower, Reign};
+use super::reign::{Follower, LetGo, Reign, raise};
 use super::talk::{Bulk, Mute, Worth};
 
 /// Sleep between two looks at a follower that is in line.
@@ -84,8 +86,16 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     reach(Step::Joined);
     let patience = peer.patience;
     let counts = !matches!(held, Held::Nothing);
-    let mut push =
-        Push { reign, follower: &follower, bulk: &mut bulk, worth: &worth, patience, counts, rested: now() };
+    let mut push = Push {
+        reign,
+        follower: &follower,
+        bulk: &mut bulk,
+        worth: &worth,
+        patience,
+        counts,
+        needed: Vec::new(),
+        rested: now(),
+    };
     let ended = bring(peer, &mut push, (held, links)).and_then(|()| keep(peer, &mut push));
     follower.let_go();
     reign.releases.leave(peer.node);
@@ -107,6 +117,9 @@ struct Push<'a, 'w, Q> {
     patience: Nanos,
     /// What it holds counts already, in this term or an older one.
     counts: bool,
+    /// By stream, how much the follower must have of what is sent to it before it counts: it let go of
+    /// segments that held this, or that this made needless.
+    needed: Vec<u64>,
     /// When this thread rested last.
     rested: Nanos,
 }
@@ -144,22 +157,31 @@ fn bring<T: Transport>(
     reach(Step::Attached);
     push.await_start()?;
     push.of_term(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
-    push.flush()?;
+    if !Mutant::AdoptUnflushed.is_on() {
+        push.flush()?;
+    }
     reach(Step::Pushed);
-    let (term, (_, reclaimed)) = (reign.term, reign.releases.asked(peer.node, |_| false));
+    if !push.counts {
+        // One that lost its memory knows no less than before: what it had let go of then it lets go of again.
+        push.serve_releases()?;
+    }
+    let floors = push.await_needed()?;
+    let (term, reclaimed) = (reign.term, reign.releases.asked(peer.node, |_| false).told);
     if held == Held::Term {
         // It is in sync by name already, and would not take this from the question.
         push.reclaimed(reclaimed)?;
     }
     let until = now() + peer.patience;
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
-    let synced = peer.talk()?.settle(&Ask::Adopt { term, reclaimed }, (until, push.worth), wanted)?;
-    // What was reclaimed is missing there. Before anything is counted from it, its floors say that this is
-    // no gap: a survey must not end where nothing is to be found.
+    let ask = Ask::Adopt { term, reclaimed, floors: floors.clone() };
+    let synced = peer.talk()?.settle(&ask, (until, push.worth), wanted)?;
     reach(Step::Synced);
-    let starts: Vec<u64> =
-        push.follower.attachments.iter().map(|attachment| attachment.count_start()).collect();
-    push.floors(&starts)?;
+    if held == Held::Term {
+        // As above. Before anything more is counted from it, its floors say that what was reclaimed while it
+        // was away is no gap: a survey must not end where nothing is to be found.
+        push.floors(&floors)?;
+    }
+    push.follower.set_floors(&floors);
     // Release: all that it was synced with is there; pairs with the looks of workers and heart.
     push.follower.synced.store(true, Ordering::Release);
     peer.events.push(Event::Answered(peer.node, synced));
@@ -395,6 +417,21 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         Ok(())
     }
 
+    /// Waits until the follower has acknowledged all that it needs to have, now that everything was pushed:
+    /// what it has of each stream then.
+    fn await_needed(&mut self) -> Result<Vec<u64>, Mute> {
+        self.follower.attachments.iter().for_each(|attachment| attachment.count_start());
+        let until = self.until();
+        while !self.follower.has_acked(&self.needed) && !Mutant::AdoptEarly.is_on() {
+            self.go_on()?;
+            if now() >= until {
+                return Err(Mute::Broken("it does not take what is written meanwhile".into()));
+            }
+            self.follower.news.sleep_unless_poked(Duration::from_millis(1));
+        }
+        Ok(self.follower.next_floors())
+    }
+
     /// WRITEs floors: positions that the follower surely has, where that is not only so once it is synced.
     fn floors(&mut self, floors: &[u64]) -> Result<(), Mute> {
         let bytes: Vec<u8> = floors.iter().flat_map(|floor| floor.to_le_bytes()).collect();
@@ -408,10 +445,11 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         if Mutant::UntoldCount.is_on() {
             return Ok(());
         }
-        let until = self.until();
+        let (node, until) = (self.follower.node, self.until());
+        observe(|| Told::Tells { node, reclaimed: count });
         self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)?;
         self.flush()?;
-        observe(|| Told::Told { node: self.follower.node, reclaimed: count });
+        observe(|| Told::Told { node, reclaimed: count });
         Ok(())
     }
 
@@ -425,7 +463,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         let (follower, synced) = (self.follower, self.follower.is_synced());
         // What the heart has told it, which is what it has acknowledged, a heartbeat later.
         let has = |written: &[u64]| follower.may_let_go(written);
-        let (asked, told) = self.reign.releases.asked(self.follower.node, has);
+        let LetGo { segments: asked, written, told } = self.reign.releases.asked(self.follower.node, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
@@ -438,6 +476,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         }
         self.flush()?;
         reach(Step::LetGo);
+        raise(&mut self.needed, &written);
         if synced {
             // Before that the word is of its older term; it learns of the count when it is.
             self.reclaimed(told)?;

@@ -85,6 +85,11 @@ impl Follower {
         self.floors().zip(acked).map(|(floor, acked)| floor.max(acked)).collect()
     }
 
+    /// Whether it has acknowledged so much of each stream.
+    pub fn has_acked(&self, written: &[u64]) -> bool {
+        self.attachments.iter().zip(written).all(|(attachment, &written)| attachment.acked() >= written)
+    }
+
     /// Floors that a heartbeat tells it: what it was synced with is there before they say so.
     pub fn told_floors(&self) -> Vec<u64> {
         let tells = self.is_synced() || Mutant::RaiseFloors.is_on();
@@ -147,6 +152,22 @@ struct Asked {
     written: Vec<u64>,
 }
 
+/// What a follower is to let go of.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct LetGo {
+    pub segments: Vec<u32>,
+    /// By stream, what was written by then: all that they held, and all that made them needless.
+    pub written: Vec<u64>,
+    /// Of how many it was told in all, once it has let go of these.
+    pub told: u64,
+}
+
+/// Each of `least` is at least as in `by`.
+pub(crate) fn raise(least: &mut Vec<u64>, by: &[u64]) {
+    least.resize(least.len().max(by.len()), 0);
+    least.iter_mut().zip(by).for_each(|(least, by)| *least = (*least).max(*by));
+}
+
 impl Releases {
     /// From now on the follower is asked: also for what others are being asked for, as the table that it is
     /// given next still has that.
@@ -178,16 +199,18 @@ impl Releases {
         self.0.lock().count
     }
 
-    /// What the follower is asked for, of what it has everything written until then: see `acked`. And of how
-    /// many it was told in all, once it has let go of these.
+    /// What the follower is asked for, of what it has everything written until then: see `acked`.
     ///
     /// Followers let go in the order in which segments were asked for, as more is written with each: who was
     /// told of more let go of all that another did.
-    pub fn asked(&self, node: NodeId, acked: impl Fn(&[u64]) -> bool) -> (Vec<u32>, u64) {
+    pub fn asked(&self, node: NodeId, acked: impl Fn(&[u64]) -> bool) -> LetGo {
         let open = self.0.lock();
         let mine = open.segments.iter().filter(|(_, asked)| asked.waiting.has(node));
         let (now, later): (Vec<_>, Vec<_>) = mine.partition(|(_, asked)| acked(&asked.written));
-        (now.into_iter().map(|(segment, _)| *segment).collect(), open.count - later.len() as u64)
+        let mut written = Vec::new();
+        now.iter().for_each(|(_, asked)| raise(&mut written, &asked.written));
+        let segments = now.into_iter().map(|(segment, _)| *segment).collect();
+        LetGo { segments, written, told: open.count - later.len() as u64 }
     }
 
     /// The follower has let go of them.
@@ -427,14 +450,15 @@ mod tests {
         releases.ask(4, vec![20]);
         releases.ask(7, vec![30]);
         let until = |acked: u64| move |written: &[u64]| written[0] <= acked;
-        assert_eq!(releases.asked(near, until(20)), (vec![4, 9], 2));
+        let asked = |segments, written, told| LetGo { segments, written, told };
+        assert_eq!(releases.asked(near, until(20)), asked(vec![4, 9], vec![20], 2));
         releases.let_go(near, &[4, 9]);
-        assert_eq!(releases.asked(far, until(0)), (vec![], 0));
+        assert_eq!(releases.asked(far, until(0)), asked(vec![], vec![], 0));
         assert_eq!(freed(&releases), [0; 0]);
-        assert_eq!(releases.asked(far, until(10)), (vec![9], 1));
+        assert_eq!(releases.asked(far, until(10)), asked(vec![9], vec![10], 1));
         releases.let_go(far, &[9]);
         assert_eq!(freed(&releases), [9]);
-        assert_eq!(releases.asked(near, until(30)), (vec![7], 3));
+        assert_eq!(releases.asked(near, until(30)), asked(vec![7], vec![30], 3));
         releases.leave(far);
         assert_eq!(freed(&releases), [4]);
     }

@@ -107,7 +107,11 @@ impl StartSets {
                 }
             }
         }
-        self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))?;
+        // One that stood still while another came to lead does not know yet that it is over: it need not have
+        // what is visible since. It has no lease to tell anybody anything under (I9).
+        if !book.reigns.range(term..).any(|(&of, reign)| of > term && reign.served) {
+            self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))?;
+        }
         // What it found readers see from now on, though whoever wrote it may not have lived to apply it.
         for (&key, &(csn, value)) in self.found.get(&term).into_iter().flatten() {
             newer(&mut self.visible, key, csn, value);

@@ -41,6 +41,11 @@ impl Rules for Streams {
                 }
                 Ok(())
             }
+            Event::Tells { node, reclaimed } => {
+                let told = self.told.entry((term, u32::from(node.0))).or_default();
+                *told = (*told).min(*reclaimed);
+                Ok(())
+            }
             Event::Told { node, reclaimed } => {
                 self.told.insert((term, u32::from(node.0)), *reclaimed);
                 Ok(())
@@ -90,6 +95,11 @@ impl Streams {
                     "I4: node {node} reports {stream}:{len} of term {sync}; written: {written:?}"
                 ));
             }
+        }
+        // A later term that served may be bringing it in line, and what that reclaimed is gone here already.
+        // Nothing rests on this report: of each majority somebody is synced in the later term.
+        if book.reigns.range(sync..).any(|(&of, reign)| of > sync && reign.served) {
+            return Ok(());
         }
         let counted = self.counted.get(&(sync, node)).into_iter().flatten();
         for (&stream, &below) in counted {

@@ -226,6 +226,17 @@ fn i2_what_was_committed_is_in_each_later_start_set() {
 }
 
 #[test]
+fn i2_who_begins_to_lead_too_late_need_not_have_what_came_after_it() {
+    let mut log = Log::serving();
+    log.put(0, 0, 1).install(term(2, 1), term(1, 0), &[1]).restored(1, 1, true);
+    log.on(1, Event::Adopted { term: term(2, 1) }).on(0, Event::Adopted { term: term(2, 1) });
+    // It stands still, and another leads meanwhile.
+    log.install(term(3, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(3, 2));
+    log.wrote(2, 0, 2, true).committed(2, 1, &[0]).shown(2, 2).applied(2, 0).is_sound();
+    log.on(1, Event::Served { term: term(2, 1), boot: 2 }).is_sound();
+}
+
+#[test]
 fn i2_and_i13_what_a_term_found_is_not_lost_though_nobody_had_applied_it() {
     let after = |delete: bool, found: &[(u64, bool)]| {
         let mut log = Log::serving();
@@ -281,8 +292,15 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     Log::serving().wrote(0, 1, 1, true).breaks("I4");
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[0]).breaks("I4");
+    // What a later term that served reclaimed is gone where that was bringing a replica in line.
+    let mut log = Log::serving();
+    log.put(0, 0, 1).install(term(2, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(2, 2));
+    log.report(1, term(3, 1), term(1, 0), &[0]).is_sound();
     let told = Event::Told { node: NodeId(1), reclaimed: 3 };
-    Log::serving().on(0, told).report(1, term(2, 1), term(1, 0), &[0]).breaks("I13");
+    Log::serving().on(0, told.clone()).report(1, term(2, 1), term(1, 0), &[0]).breaks("I13");
+    // It may know of fewer again while it is attached anew.
+    let tells = Event::Tells { node: NodeId(1), reclaimed: 0 };
+    Log::serving().on(0, told).on(0, tells).report(1, term(2, 1), term(1, 0), &[0]).is_sound();
 }
 
 #[test]

@@ -219,7 +219,11 @@ fn one_that_was_told_of_no_replicas_is_synced_and_then_one_of_them() {
     assert_eq!(machine.members(), &own, "kept with the promise");
     let prepared = tell(&mut machine, ms(901), Event::Promised(TERM));
     assert!(matches!(prepared[..], [Action::Prepare(_)]), "{prepared:?}");
-    tell(&mut machine, ms(902), Event::Asked(NodeId(0), Ask::Adopt { term: TERM, reclaimed: 0 }));
+    tell(
+        &mut machine,
+        ms(902),
+        Event::Asked(NodeId(0), Ask::Adopt { term: TERM, reclaimed: 0, floors: Vec::new() }),
+    );
     assert_eq!(tell(&mut machine, ms(1_900), Event::Tick(Beat::default())), [], "it is none of them");
     let next = set(TERM, true, &[0, 1, 2, 3]);
     let keep = Event::Asked(NodeId(0), Ask::Members { members: next.clone() });

@@ -94,7 +94,11 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     tell(&mut machine, ms(102), Event::Surveyed(Report::default()));
     let sync = Ask::Sync { term: new, base: old, cuts: vec![0], streams: 1, members: three() };
     tell(&mut machine, ms(103), Event::Asked(LEADER, sync));
-    tell(&mut machine, ms(104), Event::Asked(LEADER, Ask::Adopt { term: new, reclaimed: 0 }));
+    tell(
+        &mut machine,
+        ms(104),
+        Event::Asked(LEADER, Ask::Adopt { term: new, reclaimed: 0, floors: Vec::new() }),
+    );
     assert_eq!(tell(&mut machine, ms(104) + TIMING.suspect, Event::Tick(Beat::default())), []);
     assert_eq!(machine.kind(), RoleKind::Follower);
     tell(&mut machine, ms(105) + TIMING.suspect, Event::Tick(Beat::default()));
@@ -288,7 +292,11 @@ fn a_mixture_is_not_taken_for_the_base() {
         matches!(&prepared[..], [Action::Prepare(Prepare { kept: Kept::Other, .. })]),
         "not {prepared:?}"
     );
-    tell(&mut machine, ms(3), Event::Asked(OTHER, Ask::Adopt { term: next, reclaimed: 0 }));
+    tell(
+        &mut machine,
+        ms(3),
+        Event::Asked(OTHER, Ask::Adopt { term: next, reclaimed: 0, floors: Vec::new() }),
+    );
     assert_eq!((machine.sync(), machine.is_mixed()), (Some(next), false));
 }
 

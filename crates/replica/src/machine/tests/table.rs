@@ -181,7 +181,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
             ("fetch", Ask::Fetch { term, stream: 0, from: 0 }),
             ("sync", sync(term, BASE)),
             ("sync of another base", sync(term, OLD)),
-            ("adopt", Ask::Adopt { term, reclaimed: 0 }),
+            ("adopt", Ask::Adopt { term, reclaimed: 0, floors: Vec::new() }),
             ("stand", Ask::Stand { term }),
             ("serves", Ask::Serves { term, since: Nanos(0) }),
             ("its replicas", Ask::Members { members: told(term, false) }),
@@ -334,7 +334,7 @@ fn does(action: &Action) -> String {
             Kept::Nothing => "prepare: nothing is here",
         }
         .into(),
-        Action::Adopt(term, _) => format!("adopt {term}"),
+        Action::Adopt { term, .. } => format!("adopt {term}"),
         Action::Install(start) => format!("install {} from {}", start.term, start.base),
         Action::Form(term) => format!("form {term}"),
         Action::Serve(term) => format!("serve {term}"),

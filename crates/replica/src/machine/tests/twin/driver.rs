@@ -149,7 +149,7 @@ impl World {
             }
             Action::Answer(to, answer) => self.answer(node, to, answer),
             Action::Prepare(prepare) => self.prepare(node, prepare),
-            Action::Adopt(..) => {
+            Action::Adopt { .. } => {
                 (self.nodes[node].lost, self.nodes[node].blended) = (false, false);
                 self.check_sync(node);
             }

@@ -123,7 +123,7 @@ impl World {
         *open = next.len();
         if next.is_empty() || !awaited {
             (attached.stage, attached.since) = (Stage::Adopting, now);
-            let ask = Ask::Adopt { term: self.conns[conn].term, reclaimed: 0 };
+            let ask = Ask::Adopt { term: self.conns[conn].term, reclaimed: 0, floors: Vec::new() };
             self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
         }
         next.into_iter().for_each(|write| self.post(conn, write));
