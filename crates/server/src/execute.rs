@@ -63,6 +63,10 @@ pub(crate) fn execute(
         }
         RequestKind::Ping if !closing => Executed::Answer(Outcome::of(Status::Ok)),
         RequestKind::Get if !closing => {
+            // One that waits for the lease looks at no value, which may be long, before it is there.
+            if stalled.is_some() && !context.shared.may_tell() {
+                return wait_to_tell(stalled);
+            }
             let outcome = engine.get(context.hand, moment, request);
             if !context.shared.may_tell() {
                 return wait_to_tell(stalled);

@@ -94,7 +94,7 @@ impl<Q: QueuePair> Worker<Q> {
                     if idle == 1 {
                         idle_since = self.shared.moment().now;
                     }
-                    if !idle.is_multiple_of(ROUNDS_A_LOOK) {
+                    if spin > Nanos(0) && !idle.is_multiple_of(ROUNDS_A_LOOK) {
                         std::hint::spin_loop();
                         continue;
                     }
