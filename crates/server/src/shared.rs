@@ -18,10 +18,10 @@ use crate::ahead::Ahead;
 use crate::clock::{Clock, Moment};
 use crate::engine::{Engine, EngineOptions};
 use crate::findings::Findings;
+use crate::group::Standing;
 use crate::options::{ServerOptions, StartError};
 use crate::pulse::Pulse;
 use crate::session::Sessions;
-use crate::stats::GroupStats;
 use crate::stream::At;
 
 /// Added to the quarantine for the granularity of clocks and scheduling.
@@ -83,7 +83,7 @@ pub(crate) struct Shared {
     pub pulses: Vec<Arc<Pulse>>,
     pub addresses: OnceLock<Vec<longarm_fabric::Address>>,
     /// Of a group's leader: what its replica says of itself.
-    pub replica: OnceLock<Arc<Mutex<GroupStats>>>,
+    pub replica: OnceLock<Arc<Mutex<Standing>>>,
     pub beats: AtomicU64,
     pub withheld: AtomicU64,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,

@@ -18,7 +18,7 @@ use crate::saved::Saved;
 use crate::seldom::Seldom;
 use crate::shared::{Lent, Shared};
 use crate::staff::{Staff, spawn};
-use crate::stats::Stats;
+use crate::stats::{GroupStats, Stats};
 use crate::stop::StopReport;
 use crate::worker::{Desk, Worker};
 use crate::{heartbeat, regions};
@@ -147,6 +147,15 @@ impl Server {
         match &self.body {
             Body::Alone { shared, .. } => vec![shared.stats()],
             Body::Replicas(replicas) => replicas.iter().map(|replica| (replica.told)()).collect(),
+        }
+    }
+
+    /// What tells how a replica stands in its group, for checks that ask often: one a group, in their order.
+    /// It may be asked also when the server is gone.
+    pub fn stands(&self) -> Vec<Arc<dyn Fn() -> GroupStats + Send + Sync>> {
+        match &self.body {
+            Body::Alone { .. } => Vec::new(),
+            Body::Replicas(replicas) => replicas.iter().map(|replica| replica.stands.clone()).collect(),
         }
     }
 

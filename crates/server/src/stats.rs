@@ -239,7 +239,7 @@ impl Shared {
             geometry_epoch: geometry.epoch,
             index_bytes: geometry.live().map(|table| table.bytes()).sum(),
             index_huge_bytes: engine.index.huge_bytes(),
-            group: self.replica.get().map(|told| told.lock().clone()),
+            group: self.replica.get().map(|told| told.lock().stats()),
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),

@@ -14,8 +14,8 @@ use longarm_server::{GroupOptions, GroupStats, Held, Member, Promise, Server, Se
 
 use crate::operator::{self, Tools};
 
-/// Between two looks at what a replica is.
-const LOOK: Duration = Duration::from_micros(500);
+/// Between two looks at whether a server is to end.
+const LOOK: Duration = Duration::from_millis(2);
 /// How long one that is told to end gives its clients.
 const DRAIN: Duration = Duration::from_millis(100);
 
@@ -69,7 +69,7 @@ pub struct Servers {
     timing: Timing,
     /// By node and group.
     disks: Vec<Vec<Arc<Disk>>>,
-    told: Vec<Rc<RefCell<Vec<GroupStats>>>>,
+    standing: Vec<Rc<RefCell<Vec<Stands>>>>,
     holding: Vec<Rc<RefCell<Vec<Holding>>>>,
     ends: Vec<Rc<Cell<End>>>,
 }
@@ -83,6 +83,8 @@ enum End {
     Done,
 }
 
+/// Looks at how a replica stands in its group.
+type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
 /// Looks at what a replica holds.
 type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
 
@@ -110,7 +112,7 @@ impl Servers {
             options,
             timing,
             disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
-            told: (0..count).map(|_| Rc::default()).collect(),
+            standing: (0..count).map(|_| Rc::default()).collect(),
             holding: (0..count).map(|_| Rc::default()).collect(),
             ends: (0..count).map(|_| Rc::default()).collect(),
         }
@@ -128,13 +130,24 @@ impl Servers {
 
     /// What each is in the first group, as it said last.
     pub fn told(&self, node: u32) -> GroupStats {
-        self.told[node as usize].borrow().first().cloned().unwrap_or_default()
+        self.told_of(node, 0)
+    }
+
+    fn told_of(&self, node: u32, group: usize) -> GroupStats {
+        let stands = self.standing[node as usize].borrow().get(group).cloned();
+        stands.map_or_else(GroupStats::default, |stands| stands())
     }
 
     /// Whether its memory counts in all groups, as far as it said.
     pub fn is_synced(&self, node: u32) -> bool {
-        let told = self.told[node as usize].borrow();
-        !told.is_empty() && told.iter().all(|group| group.sync.is_some())
+        let standing = self.standing[node as usize].borrow();
+        !standing.is_empty() && standing.iter().all(|stands| stands().sync.is_some())
+    }
+
+    /// Whether some term has begun: a replica that has no part in it yet is as good as lost.
+    pub fn has_begun(&self) -> bool {
+        let begun = |node: u32| self.told(node).sync.is_some_and(|sync| sync != Term::ZERO.to_string());
+        (0..self.standing.len() as u32).any(begun)
     }
 
     /// Compares what replicas hold that are in sync with the leader, when nothing is written any more: the
@@ -168,8 +181,8 @@ impl Servers {
     /// The replicas of a group, by what its leader has on disk. An error if nobody leads, or one of them is
     /// not in sync with the leader.
     pub fn members_of(&self, group: usize) -> Result<Vec<u32>, String> {
-        let told = |node: u32| self.told[node as usize].borrow().get(group).cloned().unwrap_or_default();
-        let leader = (0..self.told.len() as u32).map(told).find(|told| told.role == "leader");
+        let told = |node: u32| self.told_of(node, group);
+        let leader = (0..self.standing.len() as u32).map(told).find(|told| told.role == "leader");
         let leader = leader.ok_or("healed, and nobody leads (I20)")?;
         let members: Vec<u32> = self.disks[usize::from(leader.node)][group].members().1.into_iter().collect();
         let behind = |told: &GroupStats| told.sync.as_ref() != Some(&leader.term);
@@ -211,23 +224,20 @@ impl Servers {
     /// What the server of this number does for as long as its machine runs.
     pub fn body(&self, sim: &Sim, node: u32) -> impl FnOnce() + 'static {
         let (sim, options) = (sim.clone(), self.options_of(node));
-        let told = self.told[node as usize].clone();
-        told.take();
+        let standing = self.standing[node as usize].clone();
+        standing.take();
         let holding = self.holding[node as usize].clone();
         holding.take();
         let ends = self.ends[node as usize].clone();
         ends.take();
         move || {
-            let alone = options.groups.is_empty();
+            // One of its own is never told to end.
+            let look = if options.groups.is_empty() { Duration::from_secs(1) } else { LOOK };
             let server = Server::start_on(&sim, options).expect("a server starts");
             holding.replace(server.held());
+            standing.replace(server.stands());
             while ends.get() == End::Not {
-                if alone {
-                    longarm_host::sleep(Duration::from_secs(1));
-                    continue;
-                }
-                told.replace(server.all_stats().into_iter().filter_map(|stats| stats.group).collect());
-                longarm_host::sleep(LOOK);
+                longarm_host::sleep(look);
             }
             server.stop(DRAIN);
             ends.set(End::Done);

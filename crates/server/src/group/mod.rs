@@ -7,7 +7,8 @@
 //! - [`look`] is what a replica finds of its streams; [`install`] makes a [`reign`] of a start set; [`heart`]
 //!   keeps it alive; [`takeover`] says what it took.
 //! - [`vault`] keeps promises.
-//! - [`replica`] is all of it together, of one group; a node has one in each of its groups.
+//! - [`replica`] is all of it together, of one group; a node has one in each of its groups. [`standing`] is
+//!   what it says of itself.
 //! - [`operate`] is the other side of orders that a node is given: who wants another to lead.
 //!
 //! Entries do not come by here: each worker sends its own (`replicate.rs`).
@@ -24,6 +25,7 @@ mod peer;
 mod push;
 mod reign;
 mod replica;
+mod standing;
 mod takeover;
 mod talk;
 mod vault;
@@ -31,6 +33,7 @@ mod vault;
 pub(crate) use inbound::{CONNECTIONS_MAX, Inbound};
 pub(crate) use reign::Releases;
 pub(crate) use replica::{Prepared, Replica};
+pub(crate) use standing::Standing;
 
 pub use held::Held;
 pub use operate::{Changed, Moved, Operator, OrderError};

@@ -34,14 +34,15 @@ use super::install;
 use super::look::Look;
 use super::options::GroupOptions;
 use super::peer::Events;
-use super::replica::{Holding, Told};
+use super::replica::{Holding, Stands, Told};
+use super::standing::{Leads, Standing};
 use super::takeover::{Step, Takeover};
 use super::vault::Promise;
 use crate::hall::Hall;
 use crate::options::{ServerOptions, StartError};
 use crate::seldom::Seldom;
 use crate::shared::Lent;
-use crate::stats::{GroupStats, Stats};
+use crate::stats::Stats;
 
 /// Bound on fetching a start set, and on an answer of a replica.
 const PATIENCE: Nanos = Nanos::from_millis(5_000);
@@ -81,7 +82,7 @@ pub(crate) struct Node<T: Transport> {
     /// How it comes to lead.
     takeover: Takeover,
     /// What it is, for others to read.
-    told: Arc<Mutex<GroupStats>>,
+    told: Arc<Mutex<Standing>>,
     /// How it asks, and is refused.
     asking: Seldom,
     leave: Arc<Mutex<Leave>>,
@@ -120,6 +121,7 @@ impl<T: Transport> Node<T> {
             machine = machine.blank(life, first_rest(&group_options));
         }
         let sums = SumKey::new(group_options.sum_key);
+        let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
         longarm_store::format(lent.arena.memory(), &sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
@@ -147,7 +149,7 @@ impl<T: Transport> Node<T> {
             look: None,
             ahead: LookAhead::default(),
             takeover: Takeover::default(),
-            told: Arc::default(),
+            told,
             leave: Arc::default(),
             stop: Arc::default(),
         })
@@ -155,11 +157,17 @@ impl<T: Transport> Node<T> {
 
     /// Says what it is, to whoever asks from outside.
     pub fn stats_of(&self) -> Told {
-        let (told, hall) = (self.told.clone(), self.hall.clone());
+        let (stands, hall) = (self.stands_of(), self.hall.clone());
         Box::new(move || {
             let stats = hall.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
-            Stats { group: Some(told.lock().clone()), ..stats }
+            Stats { group: Some(stands()), ..stats }
         })
+    }
+
+    /// The same, of the group alone.
+    pub fn stands_of(&self) -> Stands {
+        let told = self.told.clone();
+        Arc::new(move || told.lock().stats())
     }
 
     /// Looks at all that it holds.
@@ -169,26 +177,17 @@ impl<T: Transport> Node<T> {
     }
 
     fn tell(&self) {
-        let shown = |term: Term| term.to_string();
-        let mut stats = GroupStats {
-            id: format!("{:016x}", self.group_options.id),
-            node: self.group().me().0,
-            role: self.machine.kind().to_string(),
-            term: shown(self.machine.promised()),
-            sync: self.machine.sync().map(shown),
-            replicas: self.group().members().count(),
-            members: self.group().members().iter().map(|node| node.0).collect(),
-            lease_us: None,
-            takeover: None,
-            followers: Vec::new(),
+        let leads = |led: &Led<T::Qp>| {
+            let later = led.reign.shared.engine.later.as_ref().expect("a leader's engine");
+            let followers = led.reign.followers.lock();
+            Leads {
+                lease: later.lease().since(now()),
+                takeover: self.takeover.stats(),
+                followers: followers.iter().map(|follower| follower.stats(later)).collect(),
+            }
         };
-        if let Some(Led { reign, .. }) = &self.reign {
-            let later = reign.shared.engine.later.as_ref().expect("a leader's engine");
-            stats.lease_us = Some(later.lease().since(now()).0 / 1000);
-            stats.takeover = Some(self.takeover.stats());
-            stats.followers = reign.followers.lock().iter().map(|follower| follower.stats(later)).collect();
-        }
-        *self.told.lock() = stats;
+        let standing = Standing::of(self.group_options.id, &self.machine);
+        *self.told.lock() = Standing { leads: self.reign.as_ref().map(leads), ..standing };
     }
 
     /// Where the replica is told that it is to end.

@@ -17,10 +17,13 @@ use crate::options::{ServerOptions, StartError};
 use crate::regions;
 use crate::shared::Lent;
 use crate::staff::{join, spawn};
-use crate::stats::Stats;
+use crate::stats::{GroupStats, Stats};
 
 /// Says what a replica is, which has other statistics each term.
 pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
+
+/// Says how a replica stands in its group.
+pub(crate) type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
 
 /// Says what a replica holds.
 pub(crate) type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
@@ -68,9 +71,10 @@ impl<T: Transport> Prepared<T> {
         let Prepared { options, group, lent, page, channel, inbound, hall, seed } = self;
         let patience = group.timing.election;
         let node = Node::new(transport, (options, group), (lent, page), hall, inbound, channel, seed)?;
-        let (leave, stop, told, held) = (node.leave(), node.stopper(), node.stats_of(), node.held_of());
+        let (leave, stop) = (node.leave(), node.stopper());
+        let (told, stands, held) = (node.stats_of(), node.stands_of(), node.held_of());
         let thread = Some(spawn("longarm-node", move || node.run())?);
-        Ok(Replica { thread, leave, patience, stop, told, held })
+        Ok(Replica { thread, leave, patience, stop, told, stands, held })
     }
 }
 
@@ -82,6 +86,7 @@ pub(crate) struct Replica {
     pub patience: Nanos,
     stop: (Arc<Pause>, Channel),
     pub told: Told,
+    pub stands: Stands,
     pub held: Holding,
 }
 
