@@ -20,6 +20,8 @@ mod bytes;
 mod checksum;
 mod journal;
 mod mapped;
+#[cfg(feature = "recycle")]
+mod recycle;
 mod region;
 mod words;
 
@@ -28,6 +30,8 @@ pub use bytes::bytes_equal;
 pub use checksum::{Hash, HashKey, SumKey};
 pub use journal::{Cut, Journal, Part};
 pub use mapped::{Mapped, ReadOnly};
+#[cfg(feature = "recycle")]
+pub use recycle::recycling;
 pub use region::{Backing, Region, RegionError, RegionOptions};
 pub use words::{OwnedWords, Words};
 

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
+#[cfg(feature = "recycle")]
+use crate::recycle::{self, Marks};
 use crate::words::{OwnedWords, Words};
 
 /// Copies of at least this many bytes use the CPU's string copy; shorter ones go word by word.
@@ -21,6 +23,10 @@ const STRING_COPY_MIN: usize = if cfg!(target_arch = "x86_64") { 512 } else { us
 /// Bytes of a cache line, which most READs of an index fetch.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
+
+/// Bytes of a page of memory that is used again.
+#[cfg(feature = "recycle")]
+const SMALL_PAGE: usize = 4096;
 
 /// Bytes of a huge page.
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
@@ -36,6 +42,9 @@ pub(crate) struct Mapping {
     pinned: AtomicBool,
     /// The memory file behind it, if it is asked which pages were never written.
     file: Option<Arc<OwnedFd>>,
+    /// It is used again, and so it knows itself which pages were written.
+    #[cfg(feature = "recycle")]
+    marks: Option<Marks>,
 }
 
 // SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
@@ -52,13 +61,45 @@ impl Mapping {
             (base as usize).is_multiple_of(4096) && len.is_multiple_of(8),
             "mapping is page aligned and whole words"
         );
-        Mapping { base, len, page, huge, pinned: AtomicBool::new(false), file: None }
+        Mapping {
+            base,
+            len,
+            page,
+            huge,
+            pinned: AtomicBool::new(false),
+            file: None,
+            #[cfg(feature = "recycle")]
+            marks: None,
+        }
     }
 
     /// The same; `file` is the memory file behind it.
     pub(crate) fn over(mut self, file: Arc<OwnedFd>) -> Mapping {
         self.file = Some(file);
         self
+    }
+
+    /// The same; it is used again. Its pages stay, and are of one size.
+    #[cfg(feature = "recycle")]
+    pub(crate) fn marked(mut self, marks: Marks) -> Mapping {
+        self.huge = false;
+        self.marks = Some(marks);
+        self
+    }
+
+    /// The memory file behind it, if it is a memory file's.
+    #[cfg(feature = "recycle")]
+    pub(crate) fn file(&self) -> Option<&Arc<OwnedFd>> {
+        self.file.as_ref()
+    }
+
+    /// So many bytes from there on were written, or are about to be.
+    #[inline(always)]
+    fn mark(&self, _at: u64, _len: usize) {
+        #[cfg(feature = "recycle")]
+        if let Some(marks) = &self.marks {
+            marks.mark(_at, _len as u64);
+        }
     }
 
     pub(crate) fn base(&self) -> *mut u8 {
@@ -131,6 +172,7 @@ impl Mapping {
     #[inline]
     fn copy_in(&self, at: u64, bytes: &[u8]) {
         self.check(at, bytes.len());
+        self.mark(at, bytes.len());
         let whole = bytes.len() & !7;
         if bytes.len() >= STRING_COPY_MIN {
             // Orders the copy after earlier stores; pairs with the Acquire of Words::load.
@@ -168,6 +210,17 @@ impl Mapping {
             range.step_by(8).for_each(|word| self.word(word).store(0, Ordering::Release))
         };
         zero(at..from);
+        #[cfg(feature = "recycle")]
+        if let Some(marks) = &self.marks {
+            let mut from = from;
+            // Without a whole page both are the range's end, in the middle of a page.
+            while let Some(page) = marks.next(from, to).filter(|_| from < to) {
+                self.copy_in(page, &[0; SMALL_PAGE]);
+                marks.clear(page);
+                from = page + SMALL_PAGE as u64;
+            }
+            return zero(to..at + len);
+        }
         // Relaxed: set before the NIC learns of the pages, by the thread that tells it.
         if self.pinned.load(Ordering::Relaxed) {
             zero(from..to);
@@ -213,6 +266,11 @@ impl Mapping {
     }
 
     fn next_written(&self, at: u64) -> u64 {
+        #[cfg(feature = "recycle")]
+        if let Some(marks) = self.marks.as_ref().filter(|_| at < self.len as u64) {
+            let page = at - at % self.page;
+            return marks.next(page, self.len as u64).map_or(self.len as u64, |next| next.max(at));
+        }
         let Some(file) = self.file.as_ref().filter(|_| at < self.len as u64) else { return at };
         match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(next) => next & !7,
@@ -237,9 +295,36 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        #[cfg(feature = "recycle")]
+        if self.marks.is_some() && self.is_kept() {
+            return;
+        }
         // SAFETY: `new` got a live mapping of exactly this extent, which nobody else unmaps; no user is left.
         let unmapped = unsafe { rustix::mm::munmap(self.base.cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of our own mapping: {unmapped:?}");
+    }
+}
+
+#[cfg(feature = "recycle")]
+impl Mapping {
+    /// Zeroes itself and has itself kept for a later region; `false` if nobody wants it.
+    fn is_kept(&mut self) -> bool {
+        let (base, len, page) = (self.base, self.len, self.page);
+        recycle::keep(len, || {
+            if let Some(marks) = &self.marks {
+                let mut from = 0;
+                while let Some(at) = marks.next(from, len as u64) {
+                    // SAFETY: a page inside our own mapping, which nobody else can see any more.
+                    unsafe { base.add(at as usize).write_bytes(0, SMALL_PAGE) };
+                    marks.clear(at);
+                    from = at + SMALL_PAGE as u64;
+                }
+            }
+            // SAFETY: `self` is being dropped and does not unmap it now: the mapping is this one's alone.
+            let mut kept = unsafe { Mapping::new(base, len, page, false) };
+            (kept.file, kept.marks) = (self.file.take(), self.marks.take());
+            kept
+        })
     }
 }
 
@@ -354,12 +439,14 @@ look!(ReadOnly);
 impl OwnedWords for Mapped {
     #[inline(always)]
     fn store(&self, at: u64, word: u64) {
+        self.0.mark(at, 8);
         // Release: pairs with the Acquire of Words::load.
         self.0.word(at).store(word.to_le(), Ordering::Release)
     }
 
     #[inline(always)]
     fn compare_exchange(&self, at: u64, expected: u64, new: u64) -> Result<(), u64> {
+        self.0.mark(at, 8);
         // AcqRel: takes what the last holder published and publishes ours; Acquire on failure, as a load.
         self.0
             .word(at)
@@ -370,6 +457,7 @@ impl OwnedWords for Mapped {
 
     #[inline(always)]
     fn fetch_add(&self, at: u64, more: u64) -> u64 {
+        self.0.mark(at, 8);
         // AcqRel: as compare_exchange.
         self.0.word(at).fetch_add(more, Ordering::AcqRel)
     }

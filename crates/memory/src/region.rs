@@ -16,6 +16,8 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
 use crate::mapped::{HUGE_PAGE, Mapped, Mapping, ReadOnly};
+#[cfg(feature = "recycle")]
+use crate::recycle;
 
 /// What stands behind a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +121,10 @@ impl Region {
         };
         let page = if huge { HUGE_PAGE } else { SMALL_PAGE };
         let bytes = options.bytes.next_multiple_of(page);
+        #[cfg(feature = "recycle")]
+        if let Some(region) = Region::recycled(options, bytes).filter(|_| !huge) {
+            return Ok(region);
+        }
         let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         if huge {
             flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
@@ -137,6 +143,11 @@ impl Region {
         };
         let file = Arc::new(file);
         let mapping = map_own(&options.name, &file, bytes, pages)?.over(Arc::clone(&file));
+        #[cfg(feature = "recycle")]
+        let mapping = match recycle::marks(bytes).filter(|_| !huge) {
+            Some(marks) => mapping.marked(marks),
+            None => mapping,
+        };
         let region = Region::of(options.name.clone(), file, mapping, pages);
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(&region.file, seals).map_err(os("seal"))?;
@@ -144,6 +155,14 @@ impl Region {
         let owner_only = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
         rustix::fs::fchmod(&region.file, owner_only).map_err(os("set mode"))?;
         Ok(region)
+    }
+
+    /// A region over memory that another one had; its file has the name of the first.
+    #[cfg(feature = "recycle")]
+    fn recycled(options: &RegionOptions, bytes: u64) -> Option<Region> {
+        let mapping = recycle::take(bytes)?;
+        let file = Arc::clone(mapping.file()?);
+        Some(Region::of(options.name.clone(), file, mapping, Pages::Small))
     }
 
     fn of(name: String, file: Arc<OwnedFd>, mapping: Mapping, pages: Pages) -> Region {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
 use longarm_base::Nanos;
+use longarm_memory::recycling;
 use longarm_sim::failover::{Failover, Lost, measure};
 use longarm_sim::reduce::{Reduction, describe, reduce};
 use longarm_sim::run::play;
@@ -76,34 +77,37 @@ struct Sums {
     violations: Vec<(u64, String)>,
 }
 
+/// Runs one seed after the other, as long as there are some.
+fn run_some(args: &Args, scenario: &Scenario, (next, sums): (&AtomicU64, &Mutex<Sums>)) {
+    loop {
+        // Relaxed: only the number itself matters.
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if !args.seeds.contains(&seed) {
+            return;
+        }
+        let report = play(&args.only.of(&Plan::of(scenario, seed)));
+        let mut sums = sums.lock().expect("a violation is no panic");
+        if args.stop && report.violation.is_some() {
+            // Relaxed: only the number itself matters.
+            next.store(args.seeds.end, Ordering::Relaxed);
+        }
+        sums.operations += report.operations;
+        sums.in_doubt += report.in_doubt;
+        sums.faults += report.faults;
+        sums.steps += report.steps;
+        sums.events += report.events;
+        sums.gaps.extend(report.gaps);
+        sums.violations.extend(report.violation.map(|violation| (seed, violation)));
+    }
+}
+
 /// Runs the seeds on all cores: a world has one thread, so seeds do not meet.
 fn run_all(args: &Args, scenario: &Scenario) -> Sums {
     let (next, sums) = (AtomicU64::new(args.seeds.start), Mutex::new(Sums::default()));
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
-            scope.spawn(|| {
-                loop {
-                    // Relaxed: only the number itself matters.
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if !args.seeds.contains(&seed) {
-                        return;
-                    }
-                    let report = play(&args.only.of(&Plan::of(scenario, seed)));
-                    let mut sums = sums.lock().expect("a violation is no panic");
-                    if args.stop && report.violation.is_some() {
-                        // Relaxed: only the number itself matters.
-                        next.store(args.seeds.end, Ordering::Relaxed);
-                    }
-                    sums.operations += report.operations;
-                    sums.in_doubt += report.in_doubt;
-                    sums.faults += report.faults;
-                    sums.steps += report.steps;
-                    sums.events += report.events;
-                    sums.gaps.extend(report.gaps);
-                    sums.violations.extend(report.violation.map(|violation| (seed, violation)));
-                }
-            });
+            scope.spawn(|| recycling(|| run_some(args, scenario, (&next, &sums))));
         }
     });
     let mut sums = sums.into_inner().expect("a violation is no panic");

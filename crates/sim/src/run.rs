@@ -10,9 +10,10 @@ use longarm_fabric::sim::{Sim, Weather};
 use longarm_history::Operation;
 use longarm_host::observe::Event;
 use longarm_index::hash::SlotKind;
+use longarm_memory::recycling;
 use longarm_server::{OrderError, ServerOptions, Stay};
 
-use crate::faults::{Fault, What};
+use crate::faults::{Fault, What, calendars_apart};
 use crate::judge::Judge;
 use crate::notes::{Note, Notes};
 use crate::operator::{self, Order, Orders};
@@ -59,16 +60,19 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
 
 /// Runs a plan.
 pub fn play(plan: &Plan) -> Report {
-    Run::new(plan.clone(), Notes::default()).finish()
+    // Also one run alone: what is known of memory that nobody wrote is to be the same.
+    recycling(|| Run::new(plan.clone(), Notes::default()).finish())
 }
 
 /// Runs a plan, and says what happened when. Operations are those that were judged.
 pub fn watch(plan: &Plan) -> (Report, Vec<(Nanos, Note)>, Vec<Operation>) {
     let notes = Notes::taken();
-    let mut run = Run::new(plan.clone(), notes.clone());
-    let report = run.finish();
-    let operations = run.noted.borrow().plain.operations().to_vec();
-    (report, notes.take(), operations)
+    recycling(|| {
+        let mut run = Run::new(plan.clone(), notes.clone());
+        let report = run.finish();
+        let operations = run.noted.borrow().plain.operations().to_vec();
+        (report, notes.take(), operations)
+    })
 }
 
 struct Run {

@@ -8,6 +8,7 @@ use longarm_base::{Nanos, NodeId};
 use longarm_client::{Client, Options};
 use longarm_fabric::Address;
 use longarm_fabric::sim::{Landing, Sim, Weather};
+use longarm_memory::recycling;
 use longarm_server::{Server, ServerOptions};
 
 use crate::operator;
@@ -258,4 +259,16 @@ fn a_client_of_a_drifting_clock_does_not_trust_for_longer() {
     for seed in [3, 5, 8, 13] {
         assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
     }
+}
+
+/// Runs in a row are the same as each alone, whatever was in their memory before.
+#[test]
+fn runs_that_use_memory_again_are_the_same() {
+    let plans: Vec<Plan> = ["group-crashes", "group-changes", "all"]
+        .iter()
+        .map(|name| Plan::of(Scenario::named(name).expect("there is one"), 3))
+        .collect();
+    let alone: Vec<_> = plans.iter().map(run::play).collect();
+    let in_a_row = || plans.iter().chain(&plans).map(run::play).collect::<Vec<_>>();
+    assert_eq!(recycling(in_a_row), [alone.clone(), alone].concat());
 }
