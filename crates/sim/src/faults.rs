@@ -293,3 +293,13 @@ impl std::fmt::Display for Fault {
         }
     }
 }
+
+/// How far calendars are set from each other's, or from what is right.
+pub fn calendars_apart(faults: &[Fault]) -> Nanos {
+    let dates = faults.iter().filter_map(|fault| match fault.what {
+        What::SetCalendar { ahead, .. } => Some(ahead),
+        _ => None,
+    });
+    let (least, most) = dates.fold((0, 0), |(least, most), ahead| (ahead.min(least), ahead.max(most)));
+    Nanos::from_millis(most.abs_diff(least))
+}

@@ -319,6 +319,14 @@ impl Servers {
     }
 }
 
+/// A quarter of a new cluster's times; elections, which need only be longer than the rest, take less.
+pub const USUAL: Timing = Timing {
+    heartbeat: Nanos::from_millis(1),
+    suspect: Nanos::from_micros(7_500),
+    promise: Nanos::from_millis(10),
+    election: Nanos::from_millis(50),
+};
+
 /// The paper's timing (LoLKV 6.6: a heartbeat each 300 us, three missed) and leases of five milliseconds.
 pub const QUICK: Timing = Timing {
     heartbeat: Nanos::from_micros(300),

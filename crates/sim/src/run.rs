@@ -421,8 +421,10 @@ impl Run {
         let counts = |node: &u32| {
             sets.iter().flatten().chain(&self.orders.borrow().may_be_added()).any(|it| it == node)
         };
-        let fewest = self.plan.fewest();
-        !counts(&server) || self.lost.iter().filter(|&lost| counts(lost)).count() < (fewest - 1) / 2
+        let begun = self.servers.has_begun();
+        let is_lost = |node: &u32| self.lost.contains(node) || begun && !self.servers.is_synced(*node);
+        let lost = (0..self.plan.servers).filter(|node| *node != server && is_lost(node) && counts(node));
+        !counts(&server) || lost.count() < (self.plan.fewest() - 1) / 2
     }
 
     /// What an operator says who would have a node be a replica if it is none, and none if it is one.
@@ -559,16 +561,6 @@ impl Run {
             other => Some(format!("{other:?}")),
         })
     }
-}
-
-/// How far calendars are set from each other's, or from what is right.
-fn calendars_apart(faults: &[Fault]) -> Nanos {
-    let dates = faults.iter().filter_map(|fault| match fault.what {
-        What::SetCalendar { ahead, .. } => Some(ahead),
-        _ => None,
-    });
-    let (least, most) = dates.fold((0, 0), |(least, most), ahead| (ahead.min(least), ahead.max(most)));
-    Nanos::from_millis(most.abs_diff(least))
 }
 
 /// Tells a judge, if there is one, what happens, and says where a trap springs.

@@ -6,7 +6,7 @@ use longarm_fabric::sim::{Landing, Weather};
 use longarm_server::Timing;
 
 use crate::faults::{Fault, Strength, What};
-use crate::replicas::QUICK;
+use crate::replicas::{QUICK, USUAL};
 use crate::workload::Load;
 use crate::world::{Chance, Drift};
 
@@ -379,11 +379,7 @@ impl Plan {
         };
         let servers = founders + if scenario.changes { SPARES } else { 0 };
         let fsync = if scenario.group { nanos(chance, 3_000_000) } else { Nanos(0) };
-        // As in the paper, or with leases that outlast many a fault.
-        let timing = match scenario.group && chance.once_in(2) {
-            true => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
-            false => QUICK,
-        };
+        let timing = if scenario.group { draw_timing(chance) } else { QUICK };
         let mut load = Load::draw(chance);
         load.expires |= scenario.dates;
         let mut plan = Plan {
@@ -425,6 +421,15 @@ impl Plan {
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw((servers, clients), SAFETY, chance);
         plan
+    }
+}
+
+/// As in the paper, with leases that outlast many a fault, or as a new cluster has them.
+fn draw_timing(chance: &mut Chance) -> Timing {
+    match chance.below(4) {
+        0 => QUICK,
+        1 => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
+        _ => USUAL,
     }
 }
 
