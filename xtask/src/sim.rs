@@ -79,12 +79,18 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("StableHigh", Test("longarm-server", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
     ("TellAnyway", Sim("group-strands", "0..20")),
-    ("KeepBeyond", Sim("group-landing", "15..60")),
+    ("KeepBeyond", Sim("five-steps", "10..20")),
     ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
-    ("AdoptBare", Sim("group-landing", "25..40")),
-    ("AdoptEarly", Sim("group-landing", "25..40")),
+    ("AdoptBare", Sim("group-crashes", "120..130")),
+    (
+        "AdoptEarly",
+        Test(
+            "longarm-server",
+            "group::reign::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
+        ),
+    ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
 ];
 

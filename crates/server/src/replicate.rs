@@ -73,14 +73,18 @@ impl Attachment {
 
     /// All before the start is there: it was pushed by whoever syncs it.
     pub fn count_start(&self) {
-        let start = self.start().unwrap_or(0);
+        self.ack(self.start().unwrap_or(0));
+    }
+
+    /// Positions below this are there.
+    pub fn ack(&self, below: u64) {
         // Release: pairs with `acked`.
-        self.acked.fetch_max(start, Ordering::Release);
+        self.acked.fetch_max(below, Ordering::Release);
     }
 
     /// Positions below this are surely there, once it is synced.
     pub fn acked(&self) -> u64 {
-        // Acquire: pairs with the Release of `Outgoing::poll`.
+        // Acquire: pairs with the Release of `ack`.
         self.acked.load(Ordering::Acquire)
     }
 
@@ -355,8 +359,7 @@ impl<Q: QueuePair> Outgoing<Q> {
                         }
                     }
                     Completion::Done(ticket, Ok(_)) => {
-                        // Release: pairs with `Attachment::acked`.
-                        self.attachment.acked.fetch_max(ticket.0, Ordering::Release);
+                        self.attachment.ack(ticket.0);
                     }
                     _ => return false,
                 }

@@ -417,19 +417,21 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         Ok(())
     }
 
-    /// Waits until the follower has acknowledged all that it needs to have, now that everything was pushed:
-    /// what it has of each stream then.
+    /// Everything was pushed: waits until the follower has acknowledged all else that it needs to have, too.
+    /// Returns the floors with which it may count.
     fn await_needed(&mut self) -> Result<Vec<u64>, Mute> {
         self.follower.attachments.iter().for_each(|attachment| attachment.count_start());
         let until = self.until();
-        while !self.follower.has_acked(&self.needed) && !Mutant::AdoptEarly.is_on() {
+        loop {
+            if let Some(floors) = self.follower.first_floors(&self.needed) {
+                return Ok(floors);
+            }
             self.go_on()?;
             if now() >= until {
                 return Err(Mute::Broken("it does not take what is written meanwhile".into()));
             }
             self.follower.news.sleep_unless_poked(Duration::from_millis(1));
         }
-        Ok(self.follower.next_floors())
     }
 
     /// WRITEs floors: positions that the follower surely has, where that is not only so once it is synced.

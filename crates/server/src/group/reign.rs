@@ -85,9 +85,12 @@ impl Follower {
         self.floors().zip(acked).map(|(floor, acked)| floor.max(acked)).collect()
     }
 
-    /// Whether it has acknowledged so much of each stream.
-    pub fn has_acked(&self, written: &[u64]) -> bool {
-        self.attachments.iter().zip(written).all(|(attachment, &written)| attachment.acked() >= written)
+    /// The floors with which it may begin to count, once they cover what it `needed` to have: so much of each
+    /// stream was written when it let go of segments.
+    pub fn first_floors(&self, needed: &[u64]) -> Option<Vec<u64>> {
+        let floors = self.next_floors();
+        let cover = floors.iter().zip(needed).all(|(floor, needed)| floor >= needed);
+        (cover || Mutant::AdoptEarly.is_on()).then_some(floors)
     }
 
     /// Floors that a heartbeat tells it: what it was synced with is there before they say so.
@@ -425,6 +428,20 @@ mod tests {
         // Release: as whoever syncs it; pairs with `is_synced`.
         follower.synced.store(true, Ordering::Release);
         assert_eq!(follower.told_floors(), [3, 4]);
+    }
+
+    /// A survey of it would find a gap where the segments were that it let go of, and end there.
+    #[test]
+    fn a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of() {
+        let follower = Follower::new(NodeId(1), 2, Arc::default());
+        follower.attachments.iter().for_each(|attachment| attachment.ack(3));
+        let mut needed = Vec::new();
+        assert_eq!(follower.first_floors(&needed), Some(vec![3, 3]), "it lacks nothing");
+        raise(&mut needed, &[2, 5]);
+        raise(&mut needed, &[3, 4]);
+        assert_eq!((&needed, follower.first_floors(&needed)), (&vec![3, 5], None));
+        follower.attachments[1].ack(7);
+        assert_eq!(follower.first_floors(&needed), Some(vec![3, 7]));
     }
 
     /// A survey of it would find a gap where the segment was, and end there.
