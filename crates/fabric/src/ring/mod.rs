@@ -162,6 +162,7 @@ impl Mailbox {
 
     /// Takes the frame that a `Completion::Arrived` announced; `true` if it completed a message, which
     /// [`message`](Self::message) then shows until the next call.
+    #[inline]
     pub fn receive(&mut self, imm: u32, len: u32) -> Result<bool, BadFrame> {
         if std::mem::take(&mut self.complete) {
             self.message.clear();

@@ -340,6 +340,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Reads and verifies an occupied slot of a locked pair.
+    #[inline]
     pub(super) fn read_slot(&self, table: &Table, pair: u64, slot: usize, header: &Header) -> Found {
         let at = self.slot_place(table, pair, slot, header);
         let mut bytes = [0; 64];
