@@ -144,10 +144,10 @@ impl Servers {
         !standing.is_empty() && standing.iter().all(|stands| stands().sync.is_some())
     }
 
-    /// Whether some term has begun: a replica that has no part in it yet is as good as lost.
+    /// Whether some term of a group has begun: a replica that has no part in it yet is as good as lost.
     pub fn has_begun(&self) -> bool {
-        let begun = |node: u32| self.told(node).sync.is_some_and(|sync| sync != Term::ZERO.to_string());
-        (0..self.standing.len() as u32).any(begun)
+        let begun = |stands: &Stands| stands().sync.is_some_and(|sync| sync != Term::ZERO.to_string());
+        self.standing.iter().any(|standing| standing.borrow().iter().any(begun))
     }
 
     /// Compares what replicas hold that are in sync with the leader, when nothing is written any more: the
