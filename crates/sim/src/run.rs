@@ -539,7 +539,7 @@ impl Run {
         'replicas: for node in self.converge(|servers| servers.members_of(group as usize))? {
             let begun = self.world.time();
             while let Some(stays) = self.lead(group, node)? {
-                // A change of which the operator does not know what came may come true at any change of leader.
+                // A change of which nobody knows what came may come true at any change of leader.
                 let members = self.converge(|servers| servers.members_of(group as usize))?;
                 if !members.contains(&node) {
                     continue 'replicas;
