@@ -23,7 +23,7 @@ const AGAIN: Nanos = Nanos::from_millis(1_000);
 #[derive(Default)]
 pub(super) struct LookAhead {
     index: Option<Ahead<Mapped>>,
-    /// What is here is about to be replaced.
+    /// What is here is about to be replaced, or cut: nothing more is looked at before it counts.
     barred: bool,
     pace: Pace,
     /// What to compare with where nothing is known.
@@ -48,8 +48,10 @@ impl LookAhead {
         };
         if !stays {
             self.index = None;
-            self.barred = true;
         }
+        // Until it has: of a cut stream something may still be found here, in a segment that is another's
+        // when the leader's table comes. What was indexed of it would go then, and older copies with it.
+        self.barred = prepare.kept != Kept::Term;
     }
 
     /// It has written, and what is here counts in its term.
