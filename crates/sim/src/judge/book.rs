@@ -1,6 +1,7 @@
 //! What all rules rest on: who leads which term, where it began, and what its streams hold.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use longarm_base::{Csn, NodeId, Term};
 use longarm_host::observe::Event;
@@ -79,6 +80,12 @@ impl Book {
     pub fn is_majority(&self, term: Term, nodes: impl Iterator<Item = u32>) -> bool {
         let Some(Reign { members, .. }) = self.reigns.get(&term) else { return false };
         is_majority_of(members, nodes)
+    }
+
+    /// Terms after this one that began to serve.
+    pub fn served_after(&self, term: Term) -> impl Iterator<Item = Term> + '_ {
+        let later = self.reigns.range((Bound::Excluded(term), Bound::Unbounded));
+        later.filter(|(_, reign)| reign.served).map(|(&of, _)| of)
     }
 
     /// Whether the leader of a term and these followers are a majority.

@@ -109,7 +109,7 @@ impl StartSets {
         }
         // One that stood still while another came to lead does not know yet that it is over: it need not have
         // what is visible since. It has no lease to tell anybody anything under (I9).
-        if !book.reigns.range(term..).any(|(&of, reign)| of > term && reign.served) {
+        if book.served_after(term).next().is_none() {
             self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))?;
         }
         // What it found readers see from now on, though whoever wrote it may not have lived to apply it.
@@ -145,10 +145,9 @@ impl Rules for StartSets {
             }
             Event::Served { term, .. } => self.served(*term, book),
             Event::Committed { stream, below, .. } => {
-                let mut serving = book.reigns.range(term..).filter(|(of, reign)| **of > term && reign.served);
-                match serving.find(|(of, _)| !includes(book, **of, (term, *stream, *below))) {
+                match book.served_after(term).find(|&of| !includes(book, of, (term, *stream, *below))) {
                     None => Ok(()),
-                    Some((of, _)) => Err(format!("I2: {stream}:{below} of term {term} is not in term {of}")),
+                    Some(of) => Err(format!("I2: {stream}:{below} of term {term} is not in term {of}")),
                 }
             }
             Event::Applied { stream, position } => {
@@ -159,8 +158,7 @@ impl Rules for StartSets {
                 };
                 newer(&mut self.visible, key, csn, value);
                 newer(self.found.entry(term).or_default(), key, csn, value);
-                let mut serving = book.reigns.range(term..).filter(|(of, reign)| **of > term && reign.served);
-                serving.try_for_each(|(&of, _)| self.check(of, key, (csn, value)))
+                book.served_after(term).try_for_each(|of| self.check(of, key, (csn, value)))
             }
             _ => Ok(()),
         }

@@ -98,7 +98,7 @@ impl Streams {
         }
         // A later term that served may be bringing it in line, and what that reclaimed is gone here already.
         // Nothing rests on this report: of each majority somebody is synced in the later term.
-        if book.reigns.range(sync..).any(|(&of, reign)| of > sync && reign.served) {
+        if book.served_after(sync).next().is_some() {
             return Ok(());
         }
         let counted = self.counted.get(&(sync, node)).into_iter().flatten();
