@@ -405,30 +405,29 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// Waits until every stream has said from where on it sends.
-    fn await_start(&mut self) -> Result<(), Mute> {
-        let until = self.until();
-        while self.follower.attachments.iter().any(|attachment| attachment.start().is_none()) {
-            self.go_on()?;
-            if now() >= until {
-                return Err(Mute::Broken("our own workers do not take it up".into()));
-            }
-            self.follower.news.sleep_unless_poked(Duration::from_millis(1));
-        }
-        Ok(())
+    fn await_start(&self) -> Result<(), Mute> {
+        let all = |follower: &Follower| follower.attachments.iter().all(|one| one.start().is_some());
+        self.await_news("our own workers do not take it up", |follower| all(follower).then_some(()))
     }
 
     /// Everything was pushed: waits until the follower has acknowledged all else that it needs to have, too.
     /// Returns the floors with which it may count.
-    fn await_needed(&mut self) -> Result<Vec<u64>, Mute> {
+    fn await_needed(&self) -> Result<Vec<u64>, Mute> {
         self.follower.attachments.iter().for_each(|attachment| attachment.count_start());
+        let look = |follower: &Follower| follower.first_floors(&self.needed);
+        self.await_news("it does not take what is written meanwhile", look)
+    }
+
+    /// What is found of the follower, which is waited for; `why` says what it means if that does not come.
+    fn await_news<R>(&self, why: &str, look: impl Fn(&Follower) -> Option<R>) -> Result<R, Mute> {
         let until = self.until();
         loop {
-            if let Some(floors) = self.follower.first_floors(&self.needed) {
-                return Ok(floors);
+            if let Some(found) = look(self.follower) {
+                return Ok(found);
             }
             self.go_on()?;
             if now() >= until {
-                return Err(Mute::Broken("it does not take what is written meanwhile".into()));
+                return Err(Mute::Broken(why.into()));
             }
             self.follower.news.sleep_unless_poked(Duration::from_millis(1));
         }
