@@ -62,11 +62,13 @@ pub(crate) fn execute(
             Executed::Nothing
         }
         RequestKind::Ping if !closing => Executed::Answer(Outcome::of(Status::Ok)),
+        // What waits for the lease is not looked at before that is there: a value may be long.
+        RequestKind::Get | RequestKind::Spilled
+            if !closing && stalled.is_some() && !context.shared.may_tell() =>
+        {
+            wait_to_tell(stalled)
+        }
         RequestKind::Get if !closing => {
-            // One that waits for the lease looks at no value, which may be long, before it is there.
-            if stalled.is_some() && !context.shared.may_tell() {
-                return wait_to_tell(stalled);
-            }
             let outcome = engine.get(context.hand, moment, request);
             if !context.shared.may_tell() {
                 return wait_to_tell(stalled);
