@@ -24,10 +24,6 @@ const STRING_COPY_MIN: usize = if cfg!(target_arch = "x86_64") { 512 } else { us
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Bytes of a page of memory that is used again.
-#[cfg(feature = "recycle")]
-const SMALL_PAGE: usize = 4096;
-
 /// Bytes of a huge page.
 pub(crate) const HUGE_PAGE: u64 = 2 << 20;
 
@@ -215,9 +211,9 @@ impl Mapping {
             let mut from = from;
             // Without a whole page both are the range's end, in the middle of a page.
             while let Some(page) = marks.next(from, to).filter(|_| from < to) {
-                self.copy_in(page, &[0; SMALL_PAGE]);
+                self.copy_in(page, &[0; recycle::PAGE as usize]);
                 marks.clear(page);
-                from = page + SMALL_PAGE as u64;
+                from = page + recycle::PAGE;
             }
             return zero(to..at + len);
         }
@@ -311,15 +307,7 @@ impl Mapping {
     fn is_kept(&mut self) -> bool {
         let (base, len, page) = (self.base, self.len, self.page);
         recycle::keep(len, || {
-            if let Some(marks) = &self.marks {
-                let mut from = 0;
-                while let Some(at) = marks.next(from, len as u64) {
-                    // SAFETY: a page inside our own mapping, which nobody else can see any more.
-                    unsafe { base.add(at as usize).write_bytes(0, SMALL_PAGE) };
-                    marks.clear(at);
-                    from = at + SMALL_PAGE as u64;
-                }
-            }
+            self.discard(0, len as u64);
             // SAFETY: `self` is being dropped and does not unmap it now: the mapping is this one's alone.
             let mut kept = unsafe { Mapping::new(base, len, page, false) };
             (kept.file, kept.marks) = (self.file.take(), self.marks.take());

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::mapped::Mapping;
 
 /// Bytes of memory that one mark stands for.
-const PAGE: u64 = 4096;
+pub(crate) const PAGE: u64 = 4096;
 /// Mappings of one size that a thread keeps at most.
 const KEPT: usize = 64;
 
