@@ -92,6 +92,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
+    ("PassUncut", Sim("group-steps", "2429..2430")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

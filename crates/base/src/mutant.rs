@@ -92,6 +92,9 @@ pub enum Mutant {
     AdoptEarly,
     /// A follower counts itself synced before all that was pushed to it has arrived (M3).
     AdoptUnflushed,
+    /// A stream that a follower passed over when it reported is not cut, and the follower indexes ahead of it
+    /// before it counts (L16, decision 14).
+    PassUncut,
 }
 
 impl Mutant {

@@ -56,9 +56,13 @@ impl Look {
         self.sync == sync
     }
 
-    /// Whether it shows all of each of these streams from there on.
+    /// Whether it shows all of each of these streams from there on, and all of every other: whoever names no
+    /// cut of a stream has it cut from its beginning.
     pub fn reaches(&self, from: &[u64]) -> bool {
-        self.floors.len() >= from.len() && self.floors.iter().zip(from).all(|(floor, from)| floor <= from)
+        let named = self.floors.len() >= from.len();
+        let others = if Mutant::PassUncut.is_on() { u64::MAX } else { 0 };
+        let from = from.iter().copied().chain(std::iter::repeat(others));
+        named && self.floors.iter().zip(from).all(|(&floor, from)| floor <= from)
     }
 
     /// What is reported of it and the page: of `least` streams, and of as many more as there ever were.
@@ -104,10 +108,8 @@ mod tests {
     use super::*;
     use crate::tests::model::{MOMENT, arena, engine_of, execute, sums};
 
-    /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing
-    /// was reported, and so nothing of it is in the start set.
-    #[test]
-    fn a_stream_that_has_no_cut_is_void() {
+    /// Entries of two streams.
+    fn two_streams() -> (Term, Mapped) {
         let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
         let memory = arena(limit);
         let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
@@ -116,11 +118,34 @@ mod tests {
             assert!(execute(&engine, &mut engine.hand(stream), MOMENT, &put).is_ok());
         }
         drop(engine);
+        (term, memory)
+    }
+
+    /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing
+    /// was reported, and so nothing of it is in the start set.
+    #[test]
+    fn a_stream_that_has_no_cut_is_void() {
+        let (term, memory) = two_streams();
         let sums = sums();
         let look = || Look::new((&memory, &sums), term, Vec::new(), &Settled::default());
         let of = |stream| look().entries().filter(|seen| seen.stream == stream).count();
         assert_eq!(of(1), 1);
         look().cut(&memory, &[u64::MAX]);
+        assert_eq!(of(1), 0);
+        assert!(of(0) > 0);
+    }
+
+    /// A replica that led has floors of every stream of its own, and looked at nothing below them when it
+    /// reported. A leader that knows nothing of one of these streams has all of it cut.
+    #[test]
+    fn a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut() {
+        let (term, memory) = two_streams();
+        let sums = sums();
+        let look = |floors| Look::new((&memory, &sums), term, floors, &Settled::default());
+        let of = |stream| look(Vec::new()).entries().filter(|seen| seen.stream == stream).count();
+        let reported = look(vec![0, of(1) as u64]);
+        assert_eq!(reported.entries().filter(|seen| seen.stream == 1).count(), 0);
+        Look::down_to(Some(reported), (&memory, &sums), term, vec![0]).cut(&memory, &[u64::MAX]);
         assert_eq!(of(1), 0);
         assert!(of(0) > 0);
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Nanos, Term};
+use longarm_base::{Mutant, Nanos, Term};
 use longarm_fabric::Transport;
 use longarm_host::{idle, now};
 use longarm_index::control::Control;
@@ -49,9 +49,9 @@ impl LookAhead {
         if !stays {
             self.index = None;
         }
-        // Until it has: of a cut stream something may still be found here, in a segment that is another's
-        // when the leader's table comes. What was indexed of it would go then, and older copies with it.
-        self.barred = prepare.kept != Kept::Term;
+        // Until it has, what is here is what nobody agreed on: streams are cut, and the lines of segments are
+        // replaced. What was indexed meanwhile would go with its segment, and older copies with it.
+        self.barred = prepare.kept != Kept::Term && !Mutant::PassUncut.is_on() || !stays;
     }
 
     /// It has written, and what is here counts in its term.
