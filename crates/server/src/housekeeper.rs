@@ -189,7 +189,10 @@ impl<Q: QueuePair> Housekeeper<Q> {
             return Pumped::Idle;
         };
         let pumped = group.replicator.pump(stream);
-        group.part(shared, hand);
+        // Whoever leads next must know of all that was asked for, or it may not.
+        if !shared.holds_writes() {
+            group.part(shared, hand);
+        }
         let free = |segment| {
             shared.engine.store.released(segment);
             reach(Step::Freed);
