@@ -10,9 +10,11 @@
 //!     back what it was promised (rules ReleaseAfter and ReleaseOwn). What older leaders were promised is
 //!     over by then, since it served; a younger one's promise stands.
 //! (5) *Suspicion* ends no promise, it only has others asked. How long a leader may be silent follows from
-//!     how long leaders that lived on were: on a busy machine that is longer than anybody would set.
+//!     how long leaders that lived on were: on a busy machine that is longer than anybody would set. A leader
+//!     whose process is gone is suspected at once: its connections broke. Heartbeats that land after that
+//!     were on their way.
 
-use longarm_base::{Mutant, Nanos, Term};
+use longarm_base::{Mutant, Nanos, NodeId, Term};
 
 use crate::Timing;
 use crate::page::Beat;
@@ -33,12 +35,15 @@ pub struct Watch {
     released: bool,
     /// The longest silence of a leader that lived on, and when it ended.
     silence: (Nanos, Nanos),
+    /// The leader whose process seems to be gone.
+    gone: Option<NodeId>,
 }
 
 impl Watch {
     /// A replica that starts at `now`, and had promised `promised` before.
     pub fn new(promised: Term, now: Nanos) -> Watch {
-        Watch { beat: Beat::default(), changed: now, to: promised, released: false, silence: (Nanos(0), now) }
+        let beat = Beat::default();
+        Watch { beat, changed: now, to: promised, released: false, silence: (Nanos(0), now), gone: None }
     }
 
     /// What the heartbeat word says at `now`.
@@ -55,6 +60,18 @@ impl Watch {
         self.changed = self.changed.max(now);
         self.to = self.to.max(term);
         self.released = false;
+    }
+
+    /// The process of that replica ended, or its way here was cut.
+    pub fn lose(&mut self, node: NodeId) {
+        if self.to.node() == node {
+            self.gone = Some(node);
+        }
+    }
+
+    /// That replica says something.
+    pub fn find(&mut self, node: NodeId) {
+        self.gone = self.gone.filter(|gone| *gone != node);
     }
 
     /// When the leader was last heard of.
@@ -74,7 +91,7 @@ impl Watch {
 
     /// Whether the leader may be gone.
     pub fn suspects(&self, timing: &Timing, now: Nanos) -> bool {
-        now.since(self.changed) > self.patience(timing, now)
+        self.gone == Some(self.to.node()) || now.since(self.changed) > self.patience(timing, now)
     }
 
     /// How long the leader may be silent before it is suspected.
@@ -135,6 +152,34 @@ mod tests {
         watch.release(term(3));
         assert!(!watch.is_free(&timing, Nanos(105)), "a younger leader was heard of");
         assert!(watch.suspects(&timing, Nanos(109)) && watch.is_free(&timing, Nanos(115)));
+    }
+
+    #[test]
+    fn a_leader_whose_process_is_gone_is_suspected_at_once() {
+        let timing =
+            Timing { heartbeat: Nanos(1), suspect: Nanos(30), promise: Nanos(40), election: Nanos(70) };
+        let mut watch = Watch::new(Term::new(2, NodeId(0)), Nanos(0));
+        let mut number = 0;
+        let mut beat = |watch: &mut Watch, node, at| {
+            number += 1;
+            watch.look(Beat::new(Term::new(3, NodeId(node)), number), &timing, Nanos(at));
+        };
+        beat(&mut watch, 1, 100);
+        watch.lose(NodeId(2));
+        assert!(!watch.suspects(&timing, Nanos(101)), "another one's");
+        watch.lose(NodeId(1));
+        assert!(watch.suspects(&timing, Nanos(101)));
+        assert!(!watch.is_free(&timing, Nanos(140)), "what was promised still is");
+        beat(&mut watch, 1, 102);
+        assert!(watch.suspects(&timing, Nanos(102)), "it was on its way");
+        watch.find(NodeId(2));
+        assert!(watch.suspects(&timing, Nanos(102)), "another one says something");
+        let mut restarted = watch;
+        restarted.find(NodeId(1));
+        assert!(!restarted.suspects(&timing, Nanos(103)), "it is there again");
+        beat(&mut watch, 2, 103);
+        assert!(!watch.suspects(&timing, Nanos(104)), "another one leads");
+        assert!(watch.suspects(&timing, Nanos(134)), "and is silent");
     }
 
     #[test]

@@ -29,6 +29,9 @@ pub enum Event {
     NotInstalled(Term),
     /// The leader's connections to a follower are gone: it no longer counts.
     Lost(NodeId),
+    /// The process of that replica ended, or its way here was cut: what it had begun to say here is over. It
+    /// says nothing of a connection that was closed in good order.
+    Gone(NodeId),
     /// The leader of that term takes back what it was promised (`page::RELEASED`). As long as the page says
     /// so this is told again after each tick: a heartbeat that was seen late undoes it.
     Released(Term),

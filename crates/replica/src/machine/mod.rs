@@ -43,6 +43,7 @@ mod blank;
 mod change;
 mod event;
 mod leave;
+mod rest;
 mod role;
 
 pub use change::{Change, Stage, Wish};
@@ -90,10 +91,6 @@ pub struct Machine {
     /// Whether it knows what it promised.
     blank: Blank,
 }
-
-/// A candidate has longer with each election before it that came to nothing, up to so many doublings: what
-/// it has to fetch and to build may take longer than the time of one, on a busy machine or of a large group.
-const DOUBLINGS_MAX: u32 = 4;
 
 impl Machine {
     /// Replica `me`, which starts at `now`, with what its disk says: the replicas of its group, as it knew
@@ -204,6 +201,7 @@ impl Machine {
                 }
                 self.go_on_leaving(now, todo);
             }
+            Event::Gone(node) => self.gone(node, now),
             Event::Released(term) => self.released(term, now),
             Event::HandOver(to) => self.leave(to, now, todo),
             Event::Drained(term) => self.drained(term, now, todo),
@@ -306,6 +304,7 @@ impl Machine {
 
     fn asked(&mut self, from: NodeId, ask: Ask, now: Nanos, todo: &mut Vec<Action>) {
         let term = ask.term();
+        self.watch.find(from);
         self.heard = self.heard.max(term);
         if let Some(theirs) = ask.members() {
             // Who syncs has the promises of its term already.
@@ -473,7 +472,7 @@ impl Machine {
                 let term = self.promised;
                 // The candidate has this long to become leader.
                 let rest = now + self.election() + self.spread();
-                self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
+                self.vain = (self.vain + 1).min(rest::DOUBLINGS_MAX);
                 self.role = Role::Following { owes: false, rest };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }
@@ -545,43 +544,6 @@ impl Machine {
             todo.push(Action::StepDown(self.promised));
         }
         self.change = None;
-    }
-
-    fn follow(&mut self, owes: bool, now: Nanos) {
-        let rest = match self.role {
-            Role::Following { rest, .. } => rest,
-            _ => now,
-        };
-        self.role = Role::Following { owes, rest };
-        self.take_newest();
-    }
-
-    /// Lets others try before it stands again.
-    fn rest(&mut self, more: Nanos, now: Nanos) {
-        let rest = now + more + self.timing.suspect + self.spread();
-        self.role = Role::Following { owes: false, rest };
-        self.take_newest();
-    }
-
-    fn give_up(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        if !matches!(self.role, Role::Leading { .. }) {
-            self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
-        }
-        self.end_reign(todo);
-        self.rest(Nanos(0), now);
-    }
-
-    /// How long this election may take.
-    fn election(&self) -> Nanos {
-        Nanos(self.timing.election.0.saturating_mul(1 << self.vain))
-    }
-
-    /// A time of its own, so that replicas do not stand in step.
-    fn spread(&mut self) -> Nanos {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        Nanos(self.chance % (self.timing.suspect.0 + 1))
     }
 }
 

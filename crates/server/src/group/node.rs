@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
-use longarm_fabric::{Channel, Completions, Transport};
+use longarm_fabric::{Broken, Channel, Completions, QueuePair, Transport};
 use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
@@ -259,7 +259,7 @@ impl<T: Transport> Node<T> {
             self.talks.push(talk);
         }
         self.inbound.tidy();
-        self.handle(Event::Tick(Beat(self.page.memory().load(page::BEAT))));
+        self.tick();
         if let Some(term) = Term::from_bits(self.page.memory().load(page::RELEASED))
             && term != Term::ZERO
         {
@@ -286,13 +286,21 @@ impl<T: Transport> Node<T> {
                     at += 1;
                 }
                 Err(why) => {
-                    self.talks.swap_remove(at);
+                    let talk = self.talks.swap_remove(at);
                     if !why.is_empty() {
                         self.log(&format!("a talk ended: {why}"));
+                    }
+                    if matches!(talk.qp.state(), Err(Broken::PeerLost(_))) {
+                        self.handle(Event::Gone(talk.node));
+                        self.tick();
                     }
                 }
             }
         }
+    }
+
+    fn tick(&mut self) {
+        self.handle(Event::Tick(Beat(self.page.memory().load(page::BEAT))));
     }
 
     fn asked(&mut self, node: NodeId, ask: Ask) {

@@ -215,6 +215,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         add(format!("released{which}"), Event::Released(term));
     }
     add("lost".into(), Event::Lost(NodeId(0)));
+    [0, 2].into_iter().for_each(|node| add(format!("{node} is gone"), Event::Gone(NodeId(node))));
     for to in 0..4 {
         add(format!("to {to} (hand over)"), Event::HandOver(NodeId(to)));
     }
@@ -292,7 +293,12 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
         words.push(format!("heard {}", after.heard));
     }
     let free = |machine: &Machine| machine.watch.is_free(&TIMING, now);
-    match (before.watch != after.watch, free(after)) {
+    let suspects = |machine: &Machine| machine.watch.suspects(&TIMING, now);
+    if !suspects(before) && suspects(after) {
+        words.push("suspects its leader".into());
+    }
+    let promises = |machine: &Machine| machine.watch.free_at(&TIMING);
+    match (promises(before) != promises(after), free(after)) {
         (true, true) => words.push("free".into()),
         (true, false) => words.push("promises anew".into()),
         (false, _) => {}
@@ -429,10 +435,10 @@ higher one of its node (9.2); one that is not the asker's own (9.2, asked by nod
 node 2. *Holds* is the sync term; *mixed*: what is held may be part of that start set and part of others.
 *Promises anew*: a leader was heard of, so that no report is given for the time of a promise. *Rests*: it does
 not stand for some time. *Heard*: its own next term will be higher. *To 0 (hand over)*: an operator wants node
-0 to lead; *drained* and *parted* end what is then done. *3 more (wish)*: an operator wants node 3
-to be one more replica, *0 less* node 0 to be none. Replicas are listed as of a term: *in* it, or as its
-leader wants them *after* it. An empty field: as before. In a state that waits for
-its disk or for a survey, nothing else is handled.
+0 to lead; *drained* and *parted* end what is then done. *0 is gone*: its process. *3 more (wish)*: an
+operator wants node 3 to be one more replica, *0 less* node 0 to be none. Replicas are listed as of a term:
+*in* it, or as its leader wants them *after* it. An empty field: as before. In a state that waits for its
+disk or for a survey, nothing else is handled.
 ";
 
 #[test]

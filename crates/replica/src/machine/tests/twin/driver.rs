@@ -253,6 +253,7 @@ impl World {
                 }
             }
             Happening::Done { conn, write, ok } => self.completed(node, conn, write, ok),
+            Happening::Gone { from, .. } => self.tell(node, Event::Gone(id(from))),
             _ => unreachable!("{event:?} is not delivered"),
         }
     }

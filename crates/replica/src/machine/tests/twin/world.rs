@@ -86,6 +86,7 @@ pub enum Event {
     Fetched { node: usize, life: u32, start: StartSet },
     Land { conn: usize, write: Write },
     Done { conn: usize, write: Write, ok: bool },
+    Gone { from: usize, to: usize },
     Client,
     Operator,
     Fault,
@@ -287,6 +288,7 @@ impl World {
                 self.go_on(node);
             }
             Event::Fetched { node, .. } => self.deliver(node, event),
+            Event::Gone { to, .. } => self.deliver(to, event),
             Event::Land { conn, write } => self.land(conn, write),
             Event::Done { conn, write, ok } => self.done(conn, write, ok),
             Event::Client => {
@@ -398,7 +400,18 @@ impl World {
     fn cut_off(&mut self, from: usize, to: usize, long: u64) {
         self.cut[from][to] = true;
         self.after(long, Event::Mend { from, to });
+        self.breaks(from, to);
         self.note(|| format!("cut: {from} to {to}"));
+    }
+
+    /// What one says to another is over, which notices at once, or later, or never.
+    fn breaks(&mut self, from: usize, to: usize) {
+        let noticed = match self.dice.within(0, 10) {
+            0..5 => self.dice.within(0, MS),
+            5..8 => self.dice.within(0, 400 * MS),
+            _ => return,
+        };
+        self.after(noticed, Event::Gone { from, to });
     }
 
     /// At most a minority is without memory at any time, of any set of replicas that somebody knows of.
@@ -411,6 +424,7 @@ impl World {
         self.note(|| format!("{node} crashes, and loses: {loses:?}"));
         let delay = self.dice.within(MS, 300 * MS);
         self.after(delay, Event::Restart { node, memory });
+        (0..self.nodes.len()).filter(|&other| other != node).for_each(|other| self.breaks(node, other));
         let seed = self.dice.next();
         let node = &mut self.nodes[node];
         (node.up, node.busy, node.said) = (false, false, None);
