@@ -92,7 +92,13 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
-    ("PassUncut", Sim("group-steps", "2429..2430")),
+    (
+        "PassUncut",
+        Test(
+            "longarm-server",
+            "group::look::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
+        ),
+    ),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.
