@@ -99,6 +99,13 @@ const MUTANTS: &[(&str, Finder)] = &[
             "group::look::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
         ),
     ),
+    (
+        "TellGone",
+        Test(
+            "longarm-server",
+            "tests::gone::nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way",
+        ),
+    ),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -95,6 +95,8 @@ pub enum Mutant {
     /// A stream that a follower passed over when it reported is not cut, and the follower indexes ahead of it
     /// before it counts (L16, decision 14).
     PassUncut,
+    /// It is told that an item's time is over while a write that found it alive is under way (decision 16).
+    TellGone,
 }
 
 impl Mutant {

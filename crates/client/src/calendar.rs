@@ -2,7 +2,8 @@
 //!
 //! An item is gone for everybody from one moment on, at which the server's calendar reaches its expiry. A
 //! client has that calendar from heartbeats, which are old when it sees them. So it judges only what is
-//! sure; where an expiry lies between the bounds it asks the server.
+//! surely there; of all else it asks the server, also where an item is surely over: a write that found it
+//! in its time may be under way, and then it is there again.
 //! (1) *Not earlier.* A heartbeat was stored before the READ of it ended. The calendar has gone on since, by
 //!     our clock less what two clocks may drift apart.
 //! (2) *Not later.* The heartbeat's stamp was taken not before a moment of our clock, which the lease's
@@ -14,15 +15,6 @@ use longarm_base::{Nanos, UnixMillis};
 use crate::lease::DRIFT;
 
 const MILLI: u64 = 1_000_000;
-
-/// Whether an item's time is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Over {
-    No,
-    Yes,
-    /// The server can tell.
-    Unsure,
-}
 
 /// A moment of our clock, and what the server's calendar said then at least, or at most.
 #[derive(Clone, Copy, Debug)]
@@ -64,19 +56,10 @@ impl Calendar {
         })
     }
 
-    /// Whether an item with this expiry is gone at `now`.
+    /// Whether an item with this expiry is surely there at `now`; if not, the server can tell.
     #[inline]
-    pub(crate) fn is_over(&self, expiry: UnixMillis, now: Nanos) -> Over {
-        if expiry == UnixMillis::NEVER {
-            return Over::No;
-        }
-        if expiry.expired(self.least(now)) {
-            return Over::Yes;
-        }
-        match self.most {
-            Some(most) if !expiry.expired(latest(most, now)) => Over::No,
-            _ => Over::Unsure,
-        }
+    pub(crate) fn is_in_time(&self, expiry: UnixMillis, now: Nanos) -> bool {
+        expiry == UnixMillis::NEVER || self.most.is_some_and(|most| !expiry.expired(latest(most, now)))
     }
 }
 
@@ -110,7 +93,6 @@ mod tests {
             let mut t = 1_000_000_000u64;
             let expiry = UnixMillis(unix(t).0 + ttl);
             let (mut lease, mut calendar) = (Lease::new(Nanos::from_millis(10)), Calendar::default());
-            let mut gone = false;
             for (out, back, gap) in steps {
                 lease.anchor(Nanos(t), Nanos(server(t + out)));
                 let beat = t + out;
@@ -120,11 +102,9 @@ mod tests {
                 let stamped = lease.earliest(Nanos(server(beat)), Nanos(t));
                 calendar.observe(unix(stored), stamped, Nanos(t));
                 for now in [t, t + gap / 2, t + gap] {
-                    let judged = calendar.is_over(expiry, Nanos(now));
-                    let truth = if expiry.expired(unix(now)) { Over::Yes } else { Over::No };
-                    prop_assert!(judged == Over::Unsure || judged == truth, "{judged:?}, {truth:?}");
-                    prop_assert!(!gone || judged == Over::Yes, "it is back");
-                    gone = judged == Over::Yes;
+                    let over = expiry.expired(unix(now));
+                    prop_assert!(!(over && calendar.is_in_time(expiry, Nanos(now))), "it is over");
+                    prop_assert!(calendar.least(Nanos(now)) <= unix(now), "a bound from below");
                 }
                 t += gap;
             }
@@ -132,23 +112,20 @@ mod tests {
     }
 
     #[test]
-    fn the_server_is_asked_only_about_the_time_that_a_heartbeat_is_old() {
+    fn an_item_is_there_without_asking_until_a_heartbeats_age_before_its_end() {
         let mut calendar = Calendar::default();
         let ms = Nanos::from_millis;
-        assert_eq!(calendar.is_over(UnixMillis(1), ms(5)), Over::Unsure, "nothing is known yet");
-        assert_eq!(calendar.is_over(UnixMillis::NEVER, ms(5)), Over::No);
+        assert!(!calendar.is_in_time(UnixMillis(1), ms(5)), "nothing is known yet");
+        assert!(calendar.is_in_time(UnixMillis::NEVER, ms(5)));
         calendar.observe(UnixMillis(1000), Some(ms(100)), ms(103));
-        let over = |calendar: &Calendar, expiry| calendar.is_over(UnixMillis(expiry), ms(103));
-        assert_eq!(
-            [1000, 1001, 1004, 1005].map(|at| over(&calendar, at)),
-            [Over::Yes, Over::Unsure, Over::Unsure, Over::No]
-        );
+        let in_time = |calendar: &Calendar, expiry| calendar.is_in_time(UnixMillis(expiry), ms(103));
+        assert_eq!([1000, 1001, 1004, 1005].map(|at| in_time(&calendar, at)), [false, false, false, true]);
         // A page that nobody has written yet says nothing.
         calendar.observe(UnixMillis(0), Some(ms(1)), ms(103));
-        assert_eq!(over(&calendar, 1001), Over::Unsure);
+        assert!(!in_time(&calendar, 1001));
         // Older ones, which say less, set nothing back.
         calendar.observe(UnixMillis(990), Some(ms(80)), ms(103));
-        assert_eq!(over(&calendar, 1000), Over::Yes);
-        assert_eq!(over(&calendar, 1005), Over::No);
+        assert!(in_time(&calendar, 1005) && !in_time(&calendar, 1004));
+        assert_eq!(calendar.least(ms(103)), UnixMillis(1000));
     }
 }

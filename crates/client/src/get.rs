@@ -116,8 +116,8 @@ impl<T: Transport> Client<T> {
                         return Ok(Attempt::Again);
                     }
                     self.earlier.leave(end);
-                    if link.is_over(expiry, end)? {
-                        return Ok(Attempt::Missing);
+                    if !link.is_in_time(expiry, end) {
+                        return Ok(Attempt::Ask);
                     }
                     let bytes = if whole {
                         &large[at as usize..(at + len) as usize]

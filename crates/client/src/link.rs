@@ -18,7 +18,7 @@ use longarm_index::hash::{Geometry, Look};
 use longarm_memory::{Backing, HashKey, Region, RegionOptions, SumKey};
 use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Status, Welcome};
 
-use crate::calendar::{Calendar, Over};
+use crate::calendar::Calendar;
 use crate::deadline::Deadline;
 use crate::lease::Lease;
 use crate::lookup::View;
@@ -442,14 +442,10 @@ impl<Q: QueuePair> Link<Q> {
         self.calendar.least(now)
     }
 
-    /// Whether an item with this expiry is gone, by the server's calendar; an error if only the server knows.
+    /// Whether an item with this expiry is surely there, by the server's calendar.
     #[inline(always)]
-    pub(crate) fn is_over(&self, expiry: UnixMillis, now: Nanos) -> Result<bool, Trouble> {
-        match self.calendar.is_over(expiry, now) {
-            Over::No => Ok(false),
-            Over::Yes => Ok(true),
-            Over::Unsure => Err(Trouble::NoLease),
-        }
+    pub(crate) fn is_in_time(&self, expiry: UnixMillis, now: Nanos) -> bool {
+        self.calendar.is_in_time(expiry, now)
     }
 
     /// READs the heartbeat, renews the lease by it, and follows a changed geometry.

@@ -239,11 +239,8 @@ impl<T: Transport> Client<T> {
         for (i, flight) in flights.iter().enumerate() {
             let link = self.link.as_mut().expect("READs had a link");
             match flight.want {
-                Want::Hit { expiry, .. } if counts && matches!(link.is_over(expiry, end), Ok(true)) => {
-                    show(flight.key, None)
-                }
                 // Alone it is asked for.
-                Want::Hit { expiry, .. } if counts && link.is_over(expiry, end).is_err() => {
+                Want::Hit { expiry, .. } if counts && !link.is_in_time(expiry, end) => {
                     large.push(flight.key);
                 }
                 Want::Hit { csn, at, len, .. } if counts => {

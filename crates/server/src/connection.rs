@@ -350,9 +350,9 @@ impl<Q: QueuePair> Connection<Q> {
             Late::Get { operation, key } => {
                 let request = Request { key, ..Request::new(RequestKind::Get, *operation) };
                 let outcome = context.shared.engine.get(context.hand, moment, &request);
-                if !context.shared.may_tell() {
+                let Some(outcome) = outcome.ok().filter(|_| context.shared.may_tell()) else {
                     return Ok(false);
-                }
+                };
                 observe(|| Event::Answered);
                 let sent = self.send_with(moment, *operation, outcome, context.hand.value())?;
                 context.hand.shrink();

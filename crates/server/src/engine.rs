@@ -158,6 +158,8 @@ pub(crate) struct Engine<M: OwnedWords> {
     pub(crate) csn: AtomicU64,
     /// An item with a time to live was ever stored.
     pub(crate) ttl_used: AtomicBool,
+    /// The highest expiry of which somebody found, by its own moment, that it is over: it is for all.
+    over: AtomicU64,
     need: Need,
 }
 
@@ -249,6 +251,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             later,
             csn: AtomicU64::new(0),
             ttl_used: AtomicBool::new(false),
+            over: AtomicU64::new(0),
             need: Need::default(),
         }
     }
@@ -356,7 +359,27 @@ impl<M: OwnedWords> Engine<M> {
                 (csn, expiry, Some(self.arena.place(entry)))
             }
         };
-        Current { csn, expiry, place, gone: expiry.expired(moment.unix) }
+        Current { csn, expiry, place, gone: self.is_over(expiry, moment) }
+    }
+
+    /// Whether an item with this expiry is gone. Threads look at the clock before they look at items, and may
+    /// be kept from their core in between: what one has found to be over is over for those, too, whose moment
+    /// is an earlier one. Who asks holds the lock of the item's pair.
+    #[inline]
+    pub(crate) fn is_over(&self, expiry: UnixMillis, moment: Moment) -> bool {
+        if expiry == UnixMillis::NEVER {
+            return false;
+        }
+        // Relaxed: the lock of the pair orders those who ask for one item.
+        if expiry.0 <= self.over.load(Ordering::Relaxed) {
+            return true;
+        }
+        let over = expiry.expired(moment.unix);
+        if over {
+            // Relaxed: as above.
+            self.over.fetch_max(expiry.0, Ordering::Relaxed);
+        }
+        over
     }
 
     /// Takes a found record away: its entry is superseded before the slot forgets it.

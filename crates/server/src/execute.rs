@@ -68,14 +68,13 @@ pub(crate) fn execute(
         {
             wait_to_tell(stalled)
         }
-        RequestKind::Get if !closing => {
-            let outcome = engine.get(context.hand, moment, request);
-            if !context.shared.may_tell() {
-                return wait_to_tell(stalled);
+        RequestKind::Get if !closing => match engine.get(context.hand, moment, request) {
+            Ok(outcome) if context.shared.may_tell() => {
+                observe(|| Event::Answered);
+                Executed::Value(outcome)
             }
-            observe(|| Event::Answered);
-            Executed::Value(outcome)
-        }
+            _ => wait_to_tell(stalled),
+        },
         RequestKind::Spilled if !closing => {
             let list = engine.spilled(request.value, moment);
             if context.shared.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }

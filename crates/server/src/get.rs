@@ -1,20 +1,28 @@
 //! GET through the server, for clients whose one-sided READs do not come to an end.
 
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, Mutant, UnixMillis};
 use longarm_index::hash::Record;
-use longarm_memory::OwnedWords;
+use longarm_memory::{Hash, OwnedWords};
 use longarm_store::EntryPlace;
 use longarm_wire::{Request, SpilledKey, Status};
 
 use crate::clock::Moment;
-use crate::engine::{ATTEMPTS, Engine, Hand, Outcome};
+use crate::engine::{ATTEMPTS, Engine, Hand, Outcome, Short};
+use crate::later::Later;
 
 /// Keys in one answer, in bytes.
 const SPILLED_BYTES: usize = 16 << 10;
 
 impl<M: OwnedWords> Engine<M> {
-    /// The value is left in [`Hand::value`]; `number` is the time to live that is left.
-    pub(crate) fn get(&self, hand: &mut Hand<M>, moment: Moment, request: &Request<'_>) -> Outcome {
+    /// The value is left in [`Hand::value`]; `number` is the time to live that is left. [`Short::Busy`] if an
+    /// item's time is over and a write that may have found it alive is on its way to the followers: once that
+    /// is applied the item may be there again, with another expiry.
+    pub(crate) fn get(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        request: &Request<'_>,
+    ) -> Result<Outcome, Short> {
         hand.value = 0..0;
         let hash = self.hash(request.key);
         for _ in 0..ATTEMPTS {
@@ -22,14 +30,14 @@ impl<M: OwnedWords> Engine<M> {
             let found = pair.find(request.key);
             let current = found.as_ref().map(|found| self.current(found, moment));
             let live = found.as_ref().zip(current).filter(|(_, current)| !current.gone);
-            let Some((found, current)) = live else { return Outcome::of(Status::NotFound) };
+            let Some((found, current)) = live else { return self.absent(hash, current.is_some()) };
             let outcome = Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) };
             if let Record::Inline { value, .. } = found.record() {
                 hand.bytes.clear();
                 hand.bytes.extend_from_slice(value);
                 hand.value = 0..value.len();
                 self.mark(hash);
-                return outcome;
+                return Ok(outcome);
             }
             drop(pair);
             let place = current.place.expect("what is not inline has an entry");
@@ -37,7 +45,7 @@ impl<M: OwnedWords> Engine<M> {
             // replaced, which makes this its value of a moment ago; or its room was used again, which shows.
             if self.read_value(hand, place, current.csn) {
                 self.mark(hash);
-                return outcome;
+                return Ok(outcome);
             }
         }
         // Writers of this key came between every time; the last look is under the lock.
@@ -58,11 +66,28 @@ impl<M: OwnedWords> Engine<M> {
         list
     }
 
-    fn get_locked(&self, hand: &mut Hand<M>, moment: Moment, request: &Request<'_>) -> Outcome {
-        let pair = self.index.lock(self.hash(request.key));
+    /// There is no item, or one that is gone. Under the lock of its pair: a write that is not under way now
+    /// is applied, and was found, or will be judged, and find that the item is gone.
+    fn absent(&self, hash: Hash, gone: bool) -> Result<Outcome, Short> {
+        let under_way = |later: &Later| later.stripes.is_held_alone(hash);
+        if gone && self.later.as_ref().is_some_and(under_way) && !Mutant::TellGone.is_on() {
+            return Err(Short::Busy);
+        }
+        Ok(Outcome::of(Status::NotFound))
+    }
+
+    fn get_locked(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        request: &Request<'_>,
+    ) -> Result<Outcome, Short> {
+        let hash = self.hash(request.key);
+        let pair = self.index.lock(hash);
         let found = pair.find(request.key);
-        let current = found.as_ref().map(|found| self.current(found, moment)).filter(|current| !current.gone);
-        let Some(current) = current else { return Outcome::of(Status::NotFound) };
+        let current = found.as_ref().map(|found| self.current(found, moment));
+        let live = current.filter(|current| !current.gone);
+        let Some(current) = live else { return self.absent(hash, current.is_some()) };
         if let Some(Record::Inline { value, .. }) = found.as_ref().map(|found| found.record()) {
             hand.bytes.clear();
             hand.bytes.extend_from_slice(value);
@@ -74,7 +99,7 @@ impl<M: OwnedWords> Engine<M> {
                 "a slot names {place:?}, which does not verify"
             );
         }
-        Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) }
+        Ok(Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) })
     }
 
     fn read_value(&self, hand: &mut Hand<M>, place: EntryPlace, csn: Csn) -> bool {

@@ -41,6 +41,12 @@ impl Stripes {
         entered.ok().map(|_| Stripe(at as u32))
     }
 
+    /// Whether a conditional write is under way on the stripe of a key.
+    pub fn is_held_alone(&self, hash: Hash) -> bool {
+        // Acquire: as in `enter`.
+        self.0[(hash.0 >> 16) as usize % STRIPES].load(Ordering::Acquire) == EXCLUSIVE
+    }
+
     /// The write is applied, or was not made after all.
     pub fn leave(&self, stripe: Stripe) {
         let next = |held: u32| match held {

@@ -51,7 +51,8 @@ impl<M: OwnedWords> Engine<M> {
             let found = pair.find(request.key);
             let current = found.as_ref().map(|found| self.current(found, moment));
             let Some((found, current)) = found.as_ref().zip(current.as_ref()) else { continue };
-            if current.csn != csn {
+            // Gone: somebody was told so since the look.
+            if current.csn != csn || current.gone {
                 continue;
             }
             if pair.reserve(Some(found)).is_err() {

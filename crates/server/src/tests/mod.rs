@@ -5,6 +5,7 @@ mod ahead;
 mod crowd;
 mod cuts;
 mod exactly_once;
+mod gone;
 mod harness;
 mod life;
 mod memory;

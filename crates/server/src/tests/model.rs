@@ -319,7 +319,7 @@ fn check_get(
     model: &Model,
     (moment, asked): (Moment, &Request<'_>),
 ) {
-    let outcome = engine.get(hand, moment, asked);
+    let outcome = engine.get(hand, moment, asked).expect("nothing is under way");
     let Some(item) = model.live(asked.key) else {
         return assert_eq!(outcome, Outcome::of(Status::NotFound));
     };
