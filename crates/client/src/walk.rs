@@ -1,11 +1,18 @@
 //! All items of a live server, read one-sidedly pair by pair: for dumps and inspection.
 //!
 //! The walk promises what a SCAN of Redis does: an item that is there throughout is seen, one that comes or
-//! goes meanwhile may be. An item may be seen twice if the index grows during the walk, or if it stands
-//! beside it.
+//! goes meanwhile may be. An item may be seen twice if the index grows during the walk, if it stands beside
+//! it, or if another server comes to lead meanwhile: what that one has is walked from the beginning.
+//!
+//! (1) Pairs move from older tables to newer ones. Tables are walked from the oldest on, and after each of
+//!     them it is asked anew which there are: what was moved from it before it was looked at is in one of
+//!     those that are still to come. So it may also be withdrawn meanwhile, and used for other records.
+//! (2) A look at a pair counts only under the lease (L9): a server that does not lead any more may have its
+//!     memory used for something else.
 
 use longarm_base::{Csn, Place, UnixMillis};
 use longarm_fabric::{QueuePair, Transport};
+use longarm_host::now;
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{EntryRef, Record, Table, items};
 use longarm_memory::Words;
@@ -52,18 +59,60 @@ impl Words for Window {
     }
 }
 
+/// Other servers that may come to lead during a walk.
+const LEADERS_MAX: usize = 16;
+
+/// How a walk goes on.
+#[derive(PartialEq, Eq)]
+enum Walked {
+    /// All of it was seen.
+    All,
+    /// The caller stops it.
+    Stopped,
+    /// Another server answers than when it began.
+    Elsewhere,
+}
+
 impl<T: Transport> Client<T> {
     /// Calls `each` with every item; stops early when it returns `false`.
     pub fn walk(&mut self, mut each: impl FnMut(Item) -> bool) -> Result<(), Error> {
-        // Before and after the tables: an item may get a slot meanwhile, or lose it.
-        if self.walk_spilled(&mut each)? && self.walk_tables(&mut each)? {
-            self.walk_spilled(&mut each)?;
+        for _ in 0..LEADERS_MAX {
+            if self.walk_one(&mut each)? != Walked::Elsewhere {
+                return Ok(());
+            }
         }
-        Ok(())
+        let reason = format!("{LEADERS_MAX} servers came to lead, one after the other, during one walk");
+        Err(Error::Lost { address: self.address().to_string(), reason })
     }
 
-    /// Items that stand beside the tables, which the server lists. `false` if it was stopped.
-    fn walk_spilled(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<bool, Error> {
+    /// All that one server has.
+    fn walk_one(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<Walked, Error> {
+        self.lead_on()?;
+        let boot = self.boot;
+        // Before and after the tables: an item may get a slot meanwhile, or lose it.
+        for spilled in [true, false, true] {
+            let walked = if spilled { self.walk_spilled(each)? } else { self.walk_tables(boot, each)? };
+            if walked != Walked::All {
+                return Ok(walked);
+            }
+            if self.boot != boot {
+                return Ok(Walked::Elsewhere);
+            }
+        }
+        Ok(Walked::All)
+    }
+
+    /// Has a lease, of whoever leads now.
+    fn lead_on(&mut self) -> Result<(), Error> {
+        let deadline = &self.deadline();
+        match self.ensure_lease(deadline) {
+            Ok(_) => Ok(()),
+            Err(trouble) => self.recover(trouble, deadline),
+        }
+    }
+
+    /// Items that stand beside the tables, which the server lists.
+    fn walk_spilled(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<Walked, Error> {
         let mut last = Vec::new();
         loop {
             let mut request = Request::new(RequestKind::Spilled, self.next_operation);
@@ -75,44 +124,58 @@ impl<T: Transport> Client<T> {
                 other => return Err(Error::Protocol(format!("a list of keys came as {other:?}"))),
             };
             let keys = SpilledKey::decode_all(&list).map_err(|bad| Error::Protocol(bad.to_string()))?;
-            let Some(end) = keys.last() else { return Ok(true) };
+            let Some(end) = keys.last() else { return Ok(Walked::All) };
             last = end.key.to_vec();
             for SpilledKey { key, expiry } in keys {
                 if let Some((value, csn)) = self.get_versioned(key)?
                     && !each(Item { key: key.to_vec(), value, csn, expiry })
                 {
-                    return Ok(false);
+                    return Ok(Walked::Stopped);
                 }
             }
         }
     }
 
-    fn walk_tables(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<bool, Error> {
-        let mut at = 0;
+    fn walk_tables(&mut self, boot: u64, each: &mut impl FnMut(Item) -> bool) -> Result<Walked, Error> {
+        let mut walked = Vec::new();
         loop {
-            let deadline = &self.deadline();
-            if let Err(trouble) = self.ensure_lease(deadline).map(|_| ()) {
-                self.recover(trouble, deadline)?;
-            }
-            let live: Vec<Table> = self.link()?.geometry.live().copied().collect();
-            let Some(table) = live.get(at) else { return Ok(true) };
+            let Some(live) = self.live_tables(boot)? else { return Ok(Walked::Elsewhere) };
+            let next = live.into_iter().find(|table| !walked.contains(&table.id));
+            let Some(table) = next else { return Ok(Walked::All) };
+            walked.push(table.id);
             for pair in 0..table.pairs {
-                for item in self.pair_items(table, pair)? {
+                let Some(items) = self.pair_items(&table, pair, boot)? else { return Ok(Walked::Elsewhere) };
+                for item in items {
                     if !each(item) {
-                        return Ok(false);
+                        return Ok(Walked::Stopped);
                     }
                 }
             }
-            at += 1;
         }
     }
 
-    fn pair_items(&mut self, table: &Table, pair: u64) -> Result<Vec<Item>, Error> {
+    /// The tables that there are now, oldest first; `None` if another server answers.
+    fn live_tables(&mut self, boot: u64) -> Result<Option<Vec<Table>>, Error> {
+        let deadline = &self.deadline();
+        while self.boot == boot {
+            match self.connected().and_then(|link| link.look_at_heartbeat(deadline)) {
+                Ok(()) => return Ok(Some(self.link()?.geometry.live().copied().collect())),
+                Err(trouble) => self.recover(trouble, deadline)?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// The items of a pair; `None` if another server answers.
+    fn pair_items(&mut self, table: &Table, pair: u64, boot: u64) -> Result<Option<Vec<Item>>, Error> {
         let deadline = &self.deadline();
         let mut problem = String::new();
         for _ in 0..longarm_base::limits::RETRIES_MAX {
+            if self.boot != boot {
+                return Ok(None);
+            }
             match self.try_pair(table, pair, deadline) {
-                Ok(Ok(items)) => return Ok(items),
+                Ok(Ok(items)) => return Ok(Some(items)),
                 Ok(Err(why)) => {
                     problem = why;
                     let waited = self.link()?.wait_a_little(deadline);
@@ -131,6 +194,7 @@ impl<T: Transport> Client<T> {
         pair: u64,
         deadline: &Deadline,
     ) -> Result<Result<Vec<Item>, String>, Trouble> {
+        let begin = self.ensure_lease(deadline)?;
         let link = self.connected()?;
         let size = table.shape.pair_bytes() as u32;
         let into = Link::<T::Qp>::slot(0);
@@ -144,8 +208,12 @@ impl<T: Transport> Client<T> {
         if extended {
             window = self.whole_table_window(table, pair, &header, deadline)?;
         }
-        let link = self.connected()?;
+        let (link, end) = (self.connected()?, now());
+        if !link.trusted(begin, end) {
+            return Ok(Err("a READ of it took longer than it may".into()));
+        }
         let sums = link.sums.clone();
+        // An entry is what the slot says if its checksum and its version are: that needs no lease.
         let mut found = Vec::new();
         let mut entries = Vec::new();
         let looked = items(&window, table, pair, &sums, |record| match *record {

@@ -214,6 +214,20 @@ fn hands_over(addresses: Vec<Address>) {
         client.put(b"round", &[round]).expect("put");
         assert_eq!(client.get(b"round").expect("get"), Some(vec![round]));
     }
+    three.whole();
+    let items = others(&mut client, 500);
+    let (to, mut walked) = ((three.leader() + 1) % 3, std::collections::BTreeSet::new());
+    let walk = |item: crate::Item| {
+        // The memory of the one that hands over is soon used for something else.
+        if walked.insert(item.key) && walked.len() == 10 {
+            operator.move_leader(NodeId(to as u8), BOUND).expect("handed over");
+            three.whole();
+        }
+        true
+    };
+    client.walk(walk).expect("walk");
+    let missing = items.iter().filter(|item| !walked.contains(&item.to_le_bytes()[..])).count();
+    assert_eq!(missing, 0, "of {} items", items.len());
     let stranger = Operator { group: 8, ..operator };
     let refused = stranger.move_leader(NodeId(0), Duration::from_millis(1)).expect_err("a stranger");
     assert!(refused.to_string().contains("has no replica of group"), "{refused}");
