@@ -3,13 +3,15 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::output::Failure;
 
 /// Lines of it that a failure shows.
 const SHOWN: usize = 30;
+/// What a server says where it finds that something of its own is wrong, and goes on.
+const FAULT: &str = "is a fault of Longarm";
 
 /// The file. Its clones write to the same.
 #[derive(Clone)]
@@ -17,13 +19,16 @@ pub struct Journal {
     began: Instant,
     path: PathBuf,
     file: Arc<Mutex<File>>,
+    /// The first such line, and who said it.
+    fault: Arc<OnceLock<String>>,
 }
 
 impl Journal {
     /// A new one.
     pub fn create(path: PathBuf) -> Result<Journal, Failure> {
         let file = File::create(&path).map_err(|error| Failure::io("create", &path, &error))?;
-        Ok(Journal { began: Instant::now(), path, file: Arc::new(Mutex::new(file)) })
+        let (file, fault) = (Arc::new(Mutex::new(file)), Arc::default());
+        Ok(Journal { began: Instant::now(), path, file, fault })
     }
 
     /// Since it was begun: the times in it.
@@ -38,6 +43,9 @@ impl Journal {
 
     /// Adds a line.
     pub fn note(&self, who: &str, line: &str) {
+        if line.contains(FAULT) {
+            self.fault.get_or_init(|| format!("{who} says: {line}"));
+        }
         let text = format!("{:>11.4} {who}: {line}\n", self.time().as_secs_f64());
         // A full disk costs lines, and nothing else.
         let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes());
@@ -52,6 +60,11 @@ impl Journal {
         };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(body);
         thread.map(|_| ()).map_err(|error| Failure::io("follow what is written to", &self.path, &error))
+    }
+
+    /// What one of the processes found to be wrong with itself.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.get().map(String::as_str)
     }
 
     /// Its last lines.
@@ -81,5 +94,16 @@ mod tests {
         let lines: Vec<&str> =
             text.lines().map(|line| line.trim_start().split_once(' ').expect("a time").1).collect();
         assert_eq!(lines, ["fault: kill the leader", "node 2: one", "node 2: two"]);
+        assert_eq!(journal.fault(), None);
+    }
+
+    #[test]
+    fn what_a_server_finds_to_be_wrong_with_itself_is_remembered() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let journal = Journal::create(dir.path().join("log")).expect("a file");
+        journal.note("node 1", "it is to lead");
+        journal.note("node 2", "segment 4 is kept: this is a fault of Longarm");
+        journal.note("node 1", "segment 4 is kept: this is a fault of Longarm");
+        assert_eq!(journal.fault(), Some("node 2 says: segment 4 is kept: this is a fault of Longarm"));
     }
 }

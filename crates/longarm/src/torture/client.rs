@@ -258,7 +258,7 @@ impl Worker {
     /// Whether the operation is in doubt; an error that a client must never see is a failure of the run.
     fn unanswered(&self, error: &Error) -> bool {
         match error {
-            Error::InDoubt(_) => return true,
+            Error::InDoubt(_) => {}
             Error::Lost { .. }
             | Error::Unresponsive { .. }
             | Error::Connect(_)
@@ -266,7 +266,7 @@ impl Worker {
             | Error::OutOfMemory => {}
             error => self.stage.fail(format!("client {} was told: {error}", self.number)),
         }
-        false
+        error.is_in_doubt()
     }
 
     fn found(&self, number: u32, got: Option<(Vec<u8>, Csn)>) -> Answer {

@@ -340,7 +340,8 @@ impl Torture {
 
     /// Starts processes that died, and ends the run where one had no reason to.
     fn look_after(&mut self) -> Result<(), Failure> {
-        if let Some(failure) = self.stage.failure() {
+        let fault = || self.replicas.journal().fault().map(str::to_string);
+        if let Some(failure) = self.stage.failure().or_else(fault) {
             return Err(Failure::new(Exit::Corrupt, failure));
         }
         if now().since(self.round) > ROUND {
