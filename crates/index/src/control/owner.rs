@@ -14,9 +14,13 @@ pub struct Control<M> {
 }
 
 impl<M: OwnedWords> Control<M> {
-    /// A page in state Starting.
+    /// A page in state Starting, on which no heartbeat was written yet. Those of a term that this memory
+    /// served before go first: its calendar may be behind that of the leaders since, and whoever took it for
+    /// a bound would find items whose time is over.
     pub fn create(memory: M, boot: u64, sums: SumKey) -> Control<M> {
         memory.store(beat::STATE, ServerState::Starting.word());
+        memory.store(beat::STAMP, 0);
+        memory.store(beat::UNIX, 0);
         memory.store(beat::BOOT, boot);
         memory.store(beat::MAGIC, MAGIC);
         Control { memory, sums }

@@ -51,6 +51,24 @@ fn heartbeats_come_back() {
     assert_eq!(Heartbeat::parse(&line), None, "another layout");
 }
 
+/// A node leads, another one does, and then it leads again, in the same memory.
+#[test]
+fn a_page_that_is_made_anew_has_no_heartbeat_of_an_earlier_term() {
+    let journal = std::sync::Arc::new(Journal::new(BYTES));
+    let earlier = Control::create(journal.clone(), 77, SumKey::new(3));
+    earlier.beat(Nanos(5), UnixMillis(6));
+    let from = journal.now();
+    let control = Control::create(journal.clone(), 78, SumKey::new(3));
+    control.beat(Nanos(105), UnixMillis(206));
+    let cuts = journal.cuts(0, 64, from, journal.now());
+    let beats: Vec<_> = cuts.iter().filter_map(|cut| Heartbeat::parse(&cut.bytes)).collect();
+    let anew: Vec<_> = beats.iter().filter(|beat| beat.boot == 78).collect();
+    assert!(anew.iter().any(|beat| beat.unix == UnixMillis(0)) && anew.len() < beats.len());
+    for beat in anew {
+        assert!([0, 206].contains(&beat.unix.0) && [0, 105].contains(&beat.stamp.0), "{beat:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn garbage_is_refused(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
