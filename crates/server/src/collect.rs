@@ -87,9 +87,9 @@ impl<M: OwnedWords> Engine<M> {
         csn: Csn,
     ) -> Relocated {
         let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
+        let expired = entry.expiry.expired(moment.unix);
         let hash = self.hash(entry.key);
-        let draft =
-            if entry.expiry.expired(moment.unix) { None } else { Some(hand.writer.draft_move(&entry)) };
+        let draft = if expired { None } else { Some(hand.writer.draft_move(&entry)) };
         let draft = match draft.transpose() {
             Ok(draft) => draft,
             Err(_) => return Relocated::Full,

@@ -366,7 +366,7 @@ impl<M: OwnedWords> Engine<M> {
     /// be kept from their core in between: what one has found to be over is over for those, too, whose moment
     /// is an earlier one. Who asks holds the lock of the item's pair.
     #[inline]
-    pub(crate) fn is_over(&self, expiry: UnixMillis, moment: Moment) -> bool {
+    fn is_over(&self, expiry: UnixMillis, moment: Moment) -> bool {
         if expiry == UnixMillis::NEVER {
             return false;
         }

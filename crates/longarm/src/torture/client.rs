@@ -258,8 +258,8 @@ impl Worker {
     /// Whether the operation is in doubt; an error that a client must never see is a failure of the run.
     fn unanswered(&self, error: &Error) -> bool {
         match error {
-            Error::InDoubt(_) => {}
-            Error::Lost { .. }
+            Error::InDoubt(_)
+            | Error::Lost { .. }
             | Error::Unresponsive { .. }
             | Error::Connect(_)
             | Error::Contended(_)
