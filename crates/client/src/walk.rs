@@ -87,7 +87,6 @@ impl<T: Transport> Client<T> {
 
     /// All that one server has.
     fn walk_one(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<Walked, Error> {
-        self.lead_on()?;
         let boot = self.boot;
         // Before and after the tables: an item may get a slot meanwhile, or lose it.
         for spilled in [true, false, true] {
@@ -100,15 +99,6 @@ impl<T: Transport> Client<T> {
             }
         }
         Ok(Walked::All)
-    }
-
-    /// Has a lease, of whoever leads now.
-    fn lead_on(&mut self) -> Result<(), Error> {
-        let deadline = &self.deadline();
-        match self.ensure_lease(deadline) {
-            Ok(_) => Ok(()),
-            Err(trouble) => self.recover(trouble, deadline),
-        }
     }
 
     /// Items that stand beside the tables, which the server lists.
