@@ -79,11 +79,11 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("StableHigh", Test("longarm-server", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
     ("TellAnyway", Sim("group-strands", "0..20")),
-    ("KeepBeyond", Sim("five-steps", "10..20")),
+    ("KeepBeyond", Sim("group-steps", "0..20")),
     ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
-    ("AdoptBare", Sim("group-crashes", "120..130")),
+    ("AdoptBare", Sim("group-slow", "150..160")),
     (
         "AdoptEarly",
         Test(

@@ -7,7 +7,7 @@ use longarm_server::Timing;
 
 use crate::faults::{Fault, Strength, What};
 use crate::replicas::{QUICK, USUAL};
-use crate::workload::Load;
+use crate::workload::{FILLED, Load};
 use crate::world::{Chance, Drift};
 
 /// What may go wrong.
@@ -386,7 +386,7 @@ impl Plan {
             clients,
             idle: Vec::new(),
             keys: 1 + match load.fills {
-                true => 100 + chance.below(500) as u32,
+                true => FILLED + chance.below(300) as u32,
                 false if chance.once_in(4) => chance.below(200) as u32,
                 false => chance.below(8) as u32,
             },

@@ -16,7 +16,8 @@ use crate::replicas::{QUICK, Servers};
 use crate::run;
 use crate::scenario::{Plan, SCENARIOS, Scenario};
 use crate::timeline;
-use crate::world::{Drift, Stopped, World};
+use crate::workload::{FILLED, Load};
+use crate::world::{Chance, Drift, Stopped, World};
 
 const ROUGH: Weather = Weather { spread: Nanos(3000), landing: Landing::Any, loss: 100, ..Weather::FINE };
 
@@ -86,6 +87,38 @@ fn every_scenario_has_seeds_without_a_violation_and_a_seed_decides() {
             );
         }
     }
+}
+
+/// As in the third of all seeds in which clients write all keys first.
+#[test]
+fn the_table_grows_several_times_under_clients_that_fill_it() {
+    let (world, sim, told) = (World::new(5), Sim::new(ROUGH), Rc::new(RefCell::new(Vec::new())));
+    let (server, address) = (world.add_machine(Drift::default()), Address::Sim("node0".into()));
+    let drawn = |seed| Load::draw(&mut Chance::new(seed));
+    let load = (0..).map(drawn).find(|load| load.fills).expect("a third of them");
+    let options = ServerOptions { expected_items: load.expected, ..options(address.clone()) };
+    let (net, tell) = (sim.clone(), told.clone());
+    world.start(server, "server", move || serve(&net, options));
+    let client = world.add_machine(Drift::default());
+    world.start(client, "client", move || {
+        longarm_host::sleep(Duration::from_millis(5));
+        let options = Options { spin: Duration::ZERO, ..Options::default() };
+        let mut client = Client::connect_over(sim, &address, options).expect("connect");
+        for key in 1..=FILLED {
+            client.put(format!("key-{key}").as_bytes(), b"value").expect("put");
+            if [FILLED / 3, FILLED].contains(&key) {
+                longarm_host::sleep(Duration::from_millis(50));
+                let stats = client.stats().expect("statistics");
+                let epoch = stats.split("\"geometry_epoch\":").nth(1).expect("it is told");
+                let epoch = epoch.chars().take_while(char::is_ascii_digit).collect::<String>();
+                tell.borrow_mut().push(epoch.parse::<u64>().expect("a number"));
+            }
+        }
+    });
+    assert_eq!(world.run(Nanos::from_millis(5000)), Stopped::Time);
+    // A table that comes is one change, and one that goes is another.
+    let grown: Vec<u64> = told.borrow().iter().map(|epoch| (epoch - 1) / 2).collect();
+    assert_eq!(grown, [1, 2], "with a third of the keys, and with all");
 }
 
 #[test]

@@ -11,9 +11,11 @@ use crate::world::Chance;
 /// Longest value of seeds that have long ones: more than a segment.
 const LONG: u64 = 2 << 20;
 /// Longest value of others: three of four are short enough for a slot.
-const SHORT: u64 = 4 << 10;
+pub(super) const SHORT: u64 = 4 << 10;
 /// Items for which a table is made at first, where it is to grow.
 const FEW: u64 = 1;
+/// Keys at least, where clients write all of them first: the table grows twice.
+pub const FILLED: u32 = 750;
 /// Keys of one place in the index, more than it has slots for, and the bits of their hashes that are the
 /// same.
 const CROWD: usize = 64;

@@ -17,7 +17,7 @@ use longarm_history::{Action, Operation, Outcome, Value};
 use longarm_host::world::entered;
 
 use crate::world::Chance;
-pub use load::{Kind, Load};
+pub use load::{FILLED, Kind, Load};
 pub use noted::{Calendars, Life, Noted};
 
 /// Bound on one operation: short, so that faults leave some in doubt.
@@ -111,13 +111,15 @@ impl Worker {
 }
 
 impl AtWork {
-    /// Writes its share of all keys.
+    /// Writes its share of all keys, each with a value that stays and is not of the longest.
     fn fill(&mut self) {
         let Worker { number, clients, keys, load, .. } = &self.worker;
         let most = load.open.max(8) as usize;
         let share: Vec<u32> = (0..*keys).filter(|key| key % clients == number % clients).collect();
         for keys in share.chunks(most) {
-            self.write_all(keys);
+            let first = |&key: &u32| (key, self.first_deed(key));
+            let deeds = keys.iter().map(first).collect();
+            self.write_all(deeds);
         }
     }
 
@@ -141,7 +143,8 @@ impl AtWork {
             _ => {
                 let most = (1 + self.worker.chance.below(u64::from(open))).min(u64::from(end - self.begun));
                 let keys: Vec<u32> = (0..most).map(|_| self.any_key()).collect();
-                self.write_all(&keys);
+                let deeds = keys.into_iter().map(|key| (key, self.deed(key))).collect();
+                self.write_all(deeds);
             }
         }
         let chance = &mut self.worker.chance;
@@ -163,16 +166,29 @@ impl AtWork {
         (key % keys) as u32
     }
 
+    /// What to do to a key that nobody has written yet, so that it is there.
+    fn first_deed(&mut self, key: u32) -> Deed {
+        match self.worker.load.kind(key) {
+            Kind::Counter => Deed::Add,
+            _ => Deed::Write(Action::Put(self.new_value(load::SHORT)), None),
+        }
+    }
+
+    /// What nobody has written: an operation has many a number, so that each write has one.
+    fn new_value(&mut self, longest: u64) -> Value {
+        let new = values::new((self.worker.number, self.begun), longest, &mut self.worker.chance);
+        self.begun += 1;
+        new
+    }
+
     /// What to do to a key.
     fn deed(&mut self, key: u32) -> Deed {
-        let Worker { number, load, chance, .. } = &mut self.worker;
-        let kind = load.kind(key);
+        let kind = self.worker.load.kind(key);
         if kind == Kind::Counter {
             return Deed::Add;
         }
-        // An operation has many a number, so that each write has one.
-        let new = values::new((*number, self.begun), load.longest, chance);
-        self.begun += 1;
+        let new = self.new_value(self.worker.load.longest);
+        let Worker { load, chance, .. } = &mut self.worker;
         let ttl = |chance: &mut Chance| Nanos::from_millis(1 + chance.below(LIFE));
         let expires = kind == Kind::Expiring;
         let ttl = (expires && !chance.once_in(3)).then(|| ttl(chance));
@@ -190,10 +206,9 @@ impl AtWork {
     }
 
     /// Writes all of them, then waits for what comes of it.
-    fn write_all(&mut self, keys: &[u32]) {
+    fn write_all(&mut self, deeds: Vec<(u32, Deed)>) {
         let mut open = Vec::new();
-        for &key in keys {
-            let deed = self.deed(key);
+        for (key, deed) in deeds {
             let asked = Asked { key, deed, call: time() };
             match self.submit(asked) {
                 Ok(ticket) => open.push((asked, ticket)),
