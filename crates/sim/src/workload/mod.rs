@@ -117,9 +117,7 @@ impl AtWork {
         let most = load.open.max(8) as usize;
         let share: Vec<u32> = (0..*keys).filter(|key| key % clients == number % clients).collect();
         for keys in share.chunks(most) {
-            let first = |&key: &u32| (key, self.first_deed(key));
-            let deeds = keys.iter().map(first).collect();
-            self.write_all(deeds);
+            self.write_all(keys, AtWork::first_deed);
         }
     }
 
@@ -143,8 +141,7 @@ impl AtWork {
             _ => {
                 let most = (1 + self.worker.chance.below(u64::from(open))).min(u64::from(end - self.begun));
                 let keys: Vec<u32> = (0..most).map(|_| self.any_key()).collect();
-                let deeds = keys.into_iter().map(|key| (key, self.deed(key))).collect();
-                self.write_all(deeds);
+                self.write_all(&keys, AtWork::deed);
             }
         }
         let chance = &mut self.worker.chance;
@@ -206,9 +203,10 @@ impl AtWork {
     }
 
     /// Writes all of them, then waits for what comes of it.
-    fn write_all(&mut self, deeds: Vec<(u32, Deed)>) {
+    fn write_all(&mut self, keys: &[u32], deed: fn(&mut AtWork, u32) -> Deed) {
         let mut open = Vec::new();
-        for (key, deed) in deeds {
+        for &key in keys {
+            let deed = deed(self, key);
             let asked = Asked { key, deed, call: time() };
             match self.submit(asked) {
                 Ok(ticket) => open.push((asked, ticket)),
