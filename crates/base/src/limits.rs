@@ -8,9 +8,9 @@ pub const LINE: u64 = 64;
 /// Bytes of one word, the unit that never tears.
 pub const WORD: u64 = 8;
 
-/// Longest key, in bytes (DESIGN: "key 1 to 1,024 bytes").
+/// Longest key, in bytes.
 pub const KEY_MAX: usize = 1024;
-/// Longest value, in bytes (DESIGN: "value 0 to 64 MiB").
+/// Longest value, in bytes.
 pub const VALUE_MAX: usize = 64 << 20;
 
 /// Bytes of one segment of the entry store. Entries of a segment share one size class; a larger entry
@@ -38,7 +38,7 @@ pub const READ_MAX: u32 = 256 << 10;
 pub const QUEUE_DEPTH: usize = 256;
 /// Clients one server accepts at once.
 pub const CLIENTS_MAX: usize = 4096;
-/// How far the rate of a clock may be from true, in millionths (VERIFY X4): what crystals differ by, a
+/// How far the rate of a clock may be from true, in millionths (X4): what crystals differ by, a
 /// hundred times. All leases, promises and quarantines rest on it.
 pub const DRIFT_PPM: u64 = 10_000;
 /// How often an operation is tried again within its deadline before the client says so.

@@ -32,7 +32,7 @@ pub enum Mutant {
     /// A follower that is synced is not given claims that are younger than the table it was sent.
     ForgetClaims,
     /// What was pushed counts as landed once it has completed, though others WRITE there over other
-    /// connections (VERIFY 5.1, the acknowledgement window).
+    /// connections (the acknowledgement window: L6).
     NoDrain,
     /// What a follower indexed ahead of a segment stays when that is claimed anew (decision 14).
     KeepGone,

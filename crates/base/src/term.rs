@@ -17,8 +17,8 @@ impl std::fmt::Display for NodeId {
     }
 }
 
-/// A term: a counter and the one node that may lead in it, so that two leaders never share a term (VERIFY
-/// L2). Terms are ordered by counter, then node. Zero is before the first.
+/// A term: a counter and the one node that may lead in it, so that two leaders never share a term
+/// (L2). Terms are ordered by counter, then node. Zero is before the first.
 ///
 /// Packed as `counter u32 << 7 | node`, 39 bits, which fit the mark of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]

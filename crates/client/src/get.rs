@@ -182,7 +182,7 @@ impl<T: Transport> Client<T> {
         Ok(begin)
     }
 
-    /// A GET that the server's worker answers: where one-sided READs do not come to an end (VERIFY M7:
+    /// A GET that the server's worker answers: where one-sided READs do not come to an end (M7:
     /// "retry, finally RPC"). An answer needs no lease: a server that executes requests is there.
     pub(crate) fn get_served<R, F: FnOnce(&[u8], Csn) -> R>(
         &mut self,

@@ -1,7 +1,7 @@
 //! The reader's lease, as arithmetic: until when the server's memory may be trusted, on the client's clock.
 //!
 //! The server stores a stamp of its clock while it makes progress (control page). A stamp vouches for its
-//! memory for the lease's length D. Clocks of two machines are never compared (VERIFY M7, X4): from one
+//! memory for the lease's length D. Clocks of two machines are never compared (M7, X4): from one
 //! request and its answer the client learns that the stamp `s0` in the answer was taken not before it sent,
 //! at `t0`; so server time `s` is not earlier than
 //! `t0 + (s - s0)(1 - rho)` on the client's clock, and a result that was complete before that plus D counts.
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         /// Two clocks with any offset and a drift within the bound: the lease never outlives D after the
-        /// stamp's true moment (VERIFY I9, in the client's part).
+        /// stamp's true moment (I9, in the client's part).
         #[test]
         fn never_longer_than_the_length_after_the_server_lived(
             skew in -1_000_000_000_000i64..1_000_000_000_000, ppm in -19_000i64..19_000,

@@ -29,7 +29,7 @@ pub(crate) const BATCH: usize = 64;
 /// Landing bytes of one lookup: a segment, or an entry of up to this size.
 pub(crate) const SLOT: u32 = 4096;
 /// From one landing area to the next: one line more, or the first lines of all areas would share one set of
-/// the L1 cache.
+/// the first-level cache.
 const STRIDE: u32 = SLOT + limits::LINE as u32;
 const CONTROL_AT: u32 = 0;
 const SLOTS_AT: u32 = SLOT;

@@ -185,7 +185,7 @@ impl Lookup {
         }
     }
 
-    /// The READ of an entry, bounds-checked: its place came from remote memory (VERIFY X2).
+    /// The READ of an entry, bounds-checked: its place came from remote memory (X2).
     fn entry_place(&self, entry: EntryRef, view: &View<'_>) -> Want {
         let len = if entry.len == 0 { limits::LINE as u32 } else { entry.len };
         let inside = entry.offset.checked_add(u64::from(len)).is_some_and(|end| end <= view.arena_bytes);

@@ -2,7 +2,7 @@
 //!
 //! Both are rapidhash v3, whose output its authors keep stable and portable, in its protected form. The key
 //! of a group is drawn when the group is made and handed to authenticated clients with the region keys. A
-//! torn or reused record passes with probability 2^-64 (VERIFY L4, L5, X5: CRC32 is not enough at 10^7
+//! torn or reused record passes with probability 2^-64 (L4, L5, X5: CRC32 is not enough at 10^7
 //! READs/s).
 
 use rapidhash::v3::{RapidSecrets, rapidhash_v3_inline};

@@ -1,7 +1,7 @@
 //! Memory that remembers every store, so that torn READs are enumerated and not waited for.
 //!
 //! A one-sided READ samples each cache line at its own moment, in any order, between its start and its end
-//! (VERIFY 5.1). [`Journal::cuts`] yields every distinct outcome of such a READ over a window of stores,
+//! (docs/protocol.md). [`Journal::cuts`] yields every distinct outcome of such a READ over stores,
 //! together with the shortest interval of moments that can have produced it. An answer accepted from a cut
 //! must be an answer that some *atomic* look within that interval would have given; that is what "no torn
 //! READ is accepted" means, and the tests of every structure check exactly it.

@@ -10,8 +10,8 @@
 //! A store through [`OwnedWords::store`] is visible only after every store the same thread made before it
 //! (`Release`; pairs with the `Acquire` of [`Words::load`]). So the journal's order *is* the order in which
 //! any reader may see an owner's changes, up to the freedom a one-sided READ has to sample each cache line
-//! at another moment. The tests enumerate that freedom ([`Journal::cuts`]); see VERIFY 5.1 in
-//! `docs/protocol.md`.
+//! at another moment. The tests enumerate that freedom ([`Journal::cuts`]); see one-sided
+//! reads in `docs/protocol.md`.
 //!
 //! This is the one crate where shared bytes meet `unsafe`. No function hands out a reference to them.
 

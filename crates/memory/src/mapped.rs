@@ -340,7 +340,7 @@ unsafe fn string_copy(from: *const u8, to: *mut u8, words: usize) {
     unreachable!("{words} words from {from:?} to {to:?}: no copy is long enough for this here");
 }
 
-/// Copies one line: as [`string_copy`] (each half of a 16-byte load is one access of the L1 cache).
+/// Copies one line: as [`string_copy`] (each half of a 16-byte load is one access of the first cache).
 ///
 /// # Safety
 /// `from..from+64` is readable and does not overlap `to`.

@@ -1,4 +1,4 @@
-//! The gate of acknowledgements: which positions of a stream are committed (VERIFY M4, L1; LoLKV 3.3.2).
+//! The gate of acknowledgements: which positions of a stream are committed (M4, L1; LoLKV 3.3.2).
 //!
 //! A position is committed when the leader has it and enough followers that are synced in this term have it
 //! with everything before it. What a follower acknowledged before it was synced counts from then on: it was

@@ -1,4 +1,4 @@
-//! The start set of a term, from the reports of a majority (VERIFY M2).
+//! The start set of a term, from the reports of a majority (M2).
 //!
 //! LoLKV takes the highest `<term, seq_num>` of each thread from anybody (section 3.4); across terms that
 //! loses what was readable (L1). Here only reports of the highest sync term count: whoever holds the start

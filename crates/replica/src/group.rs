@@ -1,4 +1,4 @@
-//! The configured set of a group: quorums are over it, and over nothing that shrinks (VERIFY L20).
+//! The configured set of a group: quorums are over it, and over nothing that shrinks (L20).
 
 use longarm_base::NodeId;
 use longarm_wire::Members;

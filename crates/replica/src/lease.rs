@@ -1,4 +1,4 @@
-//! The leader's lease: what it may conclude from heartbeats that a majority has (VERIFY M6).
+//! The leader's lease: what it may conclude from heartbeats that a majority has (M6).
 //!
 //! A renewal counts from before it was sent; the follower's promise counts from when it saw it, which is
 //! later. So the leader's share of D, shortened by the drift of clocks, ends first ([`Timing::lease`]).

@@ -1,6 +1,6 @@
 //! Replication without a log (LoLKV), as state machines that do no I/O and take time as an argument.
 //!
-//! - [`Machine`]: who leads. Promise, gather, start set, sync term (VERIFY M1 to M3); it decides, and a
+//! - [`Machine`]: who leads. Promise, gather, start set, sync term (M1 to M3); it decides, and a
 //!   driver does what it says.
 //! - [`Watch`] and [`Lease`]: what a follower promised by seeing a heartbeat, and what the leader may
 //!   conclude from it (M6).

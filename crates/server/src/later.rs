@@ -1,5 +1,5 @@
 //! Writes of a group: judged and written here, applied later, when the followers have them (LoLKV 3.3.2;
-//! VERIFY M5). The counterpart of `put`, `delete`, `increment` and `touch`, which apply at once.
+//! M5). The counterpart of `put`, `delete`, `increment` and `touch`, which apply at once.
 //!
 //! (1) A write is judged while it holds its stripe (`stripes.rs`), so what it found still holds when it is
 //!     applied.
@@ -62,7 +62,7 @@ impl Later {
         Nanos(self.lease.load(Ordering::Acquire))
     }
 
-    /// Whether what was seen before `now` was the newest: to be asked after looking (VERIFY L9, etcd 20418).
+    /// Whether what was seen before `now` was the newest: to be asked after looking (L9, etcd 20418).
     pub fn leads(&self, now: Nanos) -> bool {
         // Acquire: pairs with `set_lease`.
         now.0 < self.lease.load(Ordering::Acquire) || Mutant::NoLease.is_on()
@@ -367,7 +367,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// All csns up to this are applied (VERIFY M10, "stable point").
+    /// All csns up to this are applied (M10, "stable point").
     pub(crate) fn stable_point(&self) -> Csn {
         // The counter first: a write that draws after this look is above it, one that drew before had
         // announced itself (`Stream::announce`).

@@ -1,4 +1,4 @@
-//! What sessions may still ask for outlives the entries that say it (VERIFY L17; rule KeepNewest of
+//! What sessions may still ask for outlives the entries that say it (L17; rule KeepNewest of
 //! `docs/spec`).
 //!
 //! A completion record is part of its entry. When the entry is superseded and its segment about to be freed,

@@ -1,5 +1,5 @@
 //! One stream's way to the followers: WRITEs of its entries at the same offsets, in order, and what their
-//! completions say (LoLKV 3.3.2; VERIFY M4).
+//! completions say (LoLKV 3.3.2; M4).
 //!
 //! (1) Entries go to each follower in order of position, neighbours in the arena in one WRITE.
 //! (2) The line that claims a segment goes first, and no entry of the segment before that WRITE completed

@@ -1,4 +1,4 @@
-//! Exactly once: what each client's operations came to, kept over its reconnects (VERIFY L17).
+//! Exactly once: what each client's operations came to, kept over its reconnects (L17).
 //!
 //! A client numbers its writes and repeats one whose answer it did not see. The session remembers the last
 //! [`WINDOW`] completions; a repeated operation is answered from there and never runs twice.
@@ -212,7 +212,7 @@ impl Sessions {
         all.known.entry(id).or_insert_with(named).clone()
     }
 
-    /// Takes over what entries of earlier terms say (VERIFY L17); of more sessions than there may be, those
+    /// Takes over what entries of earlier terms say (L17); of more sessions than there may be, those
     /// that wrote last.
     pub fn restore(&self, restored: Restored, now: Nanos) {
         let mut known: Vec<_> = restored.0.into_iter().collect();

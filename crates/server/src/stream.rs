@@ -8,7 +8,7 @@
 //!     of the copies of a version the youngest is the one that counts, whoever puts that together from the
 //!     arena (`newest.rs`).
 //! (5) `low` is at most the csn of each entry that is written and not applied, from before that csn is drawn:
-//!     the stable point is what is below all of them (VERIFY M9, M10).
+//!     the stable point is what is below all of them (M9, M10).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

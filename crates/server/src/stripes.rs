@@ -1,4 +1,4 @@
-//! Who may write a key while a write of it is on its way to the followers (VERIFY M5, L18).
+//! Who may write a key while a write of it is on its way to the followers (M5, L18).
 //!
 //! A blind write is judged by nobody, so many may be under way; the highest csn wins. A conditional one (and
 //! each whose answer says what was there) is judged when nothing on its stripe is under way, and keeps all

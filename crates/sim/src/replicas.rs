@@ -151,7 +151,7 @@ impl Servers {
     }
 
     /// Compares what replicas hold that are in sync with the leader, when nothing is written any more: the
-    /// newest version of each key is the same (VERIFY I3, I16). An error if nobody leads, or some replica is
+    /// newest version of each key is the same (I3, I16). An error if nobody leads, or some replica is
     /// not in sync.
     pub fn agree(&self) -> Result<(), String> {
         (0..self.groups as usize).try_for_each(|group| {

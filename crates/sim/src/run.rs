@@ -1,5 +1,5 @@
 //! One run: a server and its clients under the faults of a scenario (safety), then all is healed and
-//! everybody must come to an end (liveness; VERIFY 5.3). What clients saw is judged.
+//! everybody must come to an end (liveness; I20). What clients saw is judged.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

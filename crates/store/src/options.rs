@@ -8,7 +8,7 @@ use longarm_base::{Nanos, Term};
 /// How to create a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
-    /// Segments that only collection may take, so that it never starves (LoLKV leaves this open: VERIFY L21).
+    /// Segments that only collection may take, so that it never starves (LoLKV leaves this open: L21).
     pub reserve: u32,
     /// Streams, one a worker.
     pub streams: u16,

@@ -12,7 +12,7 @@
 //!     hence before the switch, when the slot still named this entry: it has the current value of a moment
 //!     within its READ. Whoever sees the bit set looks at the index again, and loses time only.
 //! (3) *Moves change no value*: the copy has the csn of the original, so the order of bit and switch does not
-//!     matter; but the switch compares the exact old slot, place and csn (VERIFY L12), and a copy that
+//!     matter; but the switch compares the exact old slot, place and csn (L12), and a copy that
 //!     lost is superseded at once.
 //! (4) *Dead before freed*: a segment dies when its last entry is superseded and no draft is left in it. Then
 //!     no slot names it, and after the quarantine (longer than any READ that may be accepted) nobody reads it

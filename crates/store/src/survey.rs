@@ -2,7 +2,7 @@
 //!
 //! A leader's one-sided WRITEs fill the arena of a follower, which does nothing. When the leader is gone and
 //! fenced off, the survey says how far each of its streams came here, so that a new leader can choose the
-//! longest of a majority (VERIFY L1, L16).
+//! longest of a majority (L1, L16).
 //!
 //! Writes: [`void`] alone, by the follower or whoever leads it. Reads: lines and entries that nobody changes.
 //! (1) An entry is there if it verifies and bears stream, term and generation of its segment's line. A line

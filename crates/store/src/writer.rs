@@ -147,7 +147,7 @@ impl<M: OwnedWords> Writer<M> {
     }
 
     /// Begins the copy of a live entry that collection moves: same key, value and csn (which
-    /// [`finish`](Self::finish) is to be given), and a position of its own in this stream (VERIFY L11).
+    /// [`finish`](Self::finish) is to be given), and a position of its own in this stream (L11).
     pub fn draft_move(&mut self, entry: &Entry<'_>) -> Result<Draft, DraftError> {
         let kind = if entry.kind == Kind::Put { Kind::Move } else { entry.kind };
         let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };

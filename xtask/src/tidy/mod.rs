@@ -2,6 +2,7 @@
 //! that it can fail. The whole is an ordinary test and `cargo x tidy`.
 
 mod heads;
+mod labels;
 mod law;
 pub mod layout;
 mod length;
@@ -37,6 +38,7 @@ impl Finding {
 /// Every rule.
 const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     heads::check,
+    labels::check,
     law::check,
     layout::check,
     length::check,

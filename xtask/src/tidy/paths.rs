@@ -4,8 +4,14 @@ use super::Finding;
 use super::tree::Tree;
 
 /// The pages that guide through the sources.
-const PAGES: [&str; 5] =
-    ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/layout.md", "docs/paths.md", "docs/protocol.md"];
+const PAGES: [&str; 6] = [
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "docs/layout.md",
+    "docs/mechanisms.md",
+    "docs/paths.md",
+    "docs/protocol.md",
+];
 /// First parts of a path that make a word in backticks one of ours.
 const ROOTS: [&str; 7] = ["crates/", "docs/", "xtask/", "fuzz/", "lab/", "scripts/", ".ci/"];
 

@@ -28,7 +28,7 @@ pub struct Tree {
     pub files: Vec<File>,
 }
 
-const KINDS: [&str; 8] = [".rs", ".md", ".toml", ".sh", ".txt", ".yml", ".py", ".c"];
+const KINDS: [&str; 10] = [".rs", ".md", ".toml", ".sh", ".txt", ".yml", ".py", ".c", ".tla", ".cfg"];
 const NAMES: [&str; 6] =
     ["run", ".gitignore", ".editorconfig", "LICENSE-MIT", "LICENSE-APACHE", "Cargo.lock"];
 /// Nothing of ours, or nothing that is kept.

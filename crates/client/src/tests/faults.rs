@@ -9,7 +9,7 @@ use longarm_fabric::hook::{Faults, Faulty};
 use super::*;
 use crate::{Error, Reply, Write};
 
-/// Every increment is acknowledged and counted once, however often the connection breaks (VERIFY L17, I14).
+/// Every increment is acknowledged and counted once, however often the connection breaks (L17, I14).
 #[test]
 fn increments_are_executed_once_over_broken_connections() {
     let (server, shm, tcp) = serve(|_| {});

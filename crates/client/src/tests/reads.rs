@@ -1,4 +1,4 @@
-//! How many READs an operation costs, counted by the hook (DESIGN 4: one, two, cached one).
+//! How many READs an operation costs, counted by the hook (`docs/paths.md`: one, two, cached one).
 
 use super::*;
 

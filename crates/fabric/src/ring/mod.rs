@@ -1,12 +1,12 @@
-//! Messages of any length by WRITE_WITH_IMM into the receiver's ring (HERD's and FaRM's message paths; DESIGN
-//! 10).
+//! Messages of any length by WRITE_WITH_IMM into the receiver's ring (HERD's and FaRM's message paths, as
+//! the NoSQL landscape paper has them).
 //!
 //! Each side has a ring in its own memory, which only the peer writes, and a cursor into the peer's ring. A
 //! message is one frame, or several with MORE set on all but the last. A frame is a 16-byte header `[length
 //! u32 | flags u32] [consumed u64]` and the body, padded to 16; it never wraps: where the end of the ring is
 //! too near, the next frame starts at its beginning. `consumed` is the credit: how many bytes of the opposite
 //! ring its owner has taken so far.
-//! (1) A sender never has more than a ring of unconsumed bytes, so nothing unread is overwritten (VERIFY C8).
+//! (1) A sender never has more than a ring of unconsumed bytes, so nothing unread is overwritten (C8).
 //! (2) The immediate is the frame's offset / 16. It is a hint: the receiver accepts only the offset it
 //!     expects next.
 //! (3) Lengths are checked before use; a peer that breaks the rules gets [`BadFrame`], and its connection is

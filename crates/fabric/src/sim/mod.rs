@@ -1,5 +1,5 @@
-//! A simulated network: verbs as VERIFY 5.1 has them, with everything it allows that a NIC of today rarely
-//! does.
+//! A simulated network: verbs as `contract.rs` has them, with everything it allows that a NIC of today
+//! rarely does.
 //!
 //! In a simulated world ([`longarm_host::World`]) its time and its chance are the world's, and one seed gives
 //! one run. On threads it runs in real time, which is how it passes the conformance suite of all transports.

@@ -11,7 +11,7 @@ use super::listen::Door;
 use super::pair::Pair;
 use super::ticker::Ticker;
 
-/// In which order the parts of one WRITE become visible (VERIFY 5.1: modes A and B).
+/// In which order the parts of one WRITE become visible (`land.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landing {
     /// Ascending addresses.

@@ -1,4 +1,4 @@
-//! Two ends and the wire between them: RC as VERIFY 5.1 has it.
+//! Two ends and the wire between them: a reliable connection (RC) as `contract.rs` has it.
 //!
 //! (1) Requests of one end reach the far memory in posting order; nothing is ordered across queue pairs.
 //! (2) Completions come in posting order, once each.

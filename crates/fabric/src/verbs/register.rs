@@ -2,7 +2,7 @@
 //!
 //! (1) A registration, and so its key, ends with the last connection that it is lent to. What is lent to the
 //!     connections of one term, and to those of the next when the former are gone, so has other keys there
-//!     (VERIFY M1).
+//!     (M1).
 //! (2) To register takes time that grows with the region, and a new leader is waited for. So what was made
 //!     ready has a spare registration, which nobody has seen the key of; another thread makes the next.
 

@@ -26,7 +26,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"LONGARM\x01");
 pub mod beat {
     /// [`super::MAGIC`].
     pub const MAGIC: u64 = 0;
-    /// Drawn at random when the server started (VERIFY X6).
+    /// Drawn at random when the server started (X6).
     pub const BOOT: u64 = 8;
     /// Monotonic nanoseconds of the last heartbeat.
     pub const STAMP: u64 = 16;

@@ -14,7 +14,7 @@
 //! (4) MOVED is set by the store that clears all bits, after the records stand in the next table; the slots
 //!     are wiped before the lock goes, so no update in the next table can be missed by a reader of a leftover
 //!     record.
-//! (5) A key is in one slot of one pair (stripe lock per pair: VERIFY C3); the indicator is changed only
+//! (5) A key is in one slot of one pair (stripe lock per pair: C3); the indicator is changed only
 //!     under the lock (C2).
 //! (6) Locks of pairs are taken in the order of the tables, oldest first; nothing waits on a network while
 //!     holding one.

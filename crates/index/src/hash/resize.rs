@@ -1,5 +1,5 @@
 //! Growth: a larger table beside the old one, and the move of pairs between them (continuity hashing III.C,
-//! VERIFY M11).
+//! M11).
 //!
 //! A pair moves as one step: under its lock its records are put into the next table, then one store sets
 //! MOVED and clears all bits, then its slots are wiped. Readers follow MOVED; they know the next table

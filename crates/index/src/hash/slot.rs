@@ -7,7 +7,7 @@
 //! Slot of 16 bytes: `[csn][offset/64:34 | length/64:14 | tag:16]`; length 0 means "read the entry's first
 //! line".
 //! (1) The checksum covers everything else in the slot and is seeded with table and offset: a record verifies
-//!     only where the owner wrote it, whole (VERIFY L4, L5).
+//!     only where the owner wrote it, whole (L4, L5).
 //! (2) A 16-byte slot needs none: the entry it names must carry the slot's csn, and a csn is used once.
 
 use longarm_base::{Csn, UnixMillis, limits};

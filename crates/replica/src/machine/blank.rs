@@ -1,4 +1,4 @@
-//! A replica whose disk says nothing. Either it never was, or it was and lost what it promised (VERIFY L2):
+//! A replica whose disk says nothing. Either it never was, or it was and lost what it promised (L2):
 //! it cannot tell, so it asks all the others, and has no part in anything before it knows.
 //!
 //! (1) *All of them*, not a majority: whom it promised something is one of them, and may be the only one who

@@ -1,4 +1,4 @@
-//! Another set of replicas, one more or one less at a time (VERIFY M14).
+//! Another set of replicas, one more or one less at a time (M14).
 //!
 //! ```text
 //! leader of t, with its replicas K                     the others

@@ -212,7 +212,7 @@ impl Machine {
         }
     }
 
-    /// What the page says, looked at after a fence and before that is reported here (VERIFY L8).
+    /// What the page says, looked at after a fence and before that is reported here (L8).
     pub fn look(&mut self, beat: Beat, now: Nanos) {
         self.watch.look(beat, &self.timing, now);
     }

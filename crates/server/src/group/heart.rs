@@ -1,5 +1,5 @@
 //! The leader's heart: tells followers that it lives, and from their acknowledgements its own workers and
-//! clients how long they may trust what they see (VERIFY M6, M7).
+//! clients how long they may trust what they see (M6, M7).
 //!
 //! (1) No heartbeat while a worker makes no progress (L21): then followers elect another.
 //! (2) The lease begins before the heartbeat is sent, and counts once a majority has it.

@@ -1,5 +1,5 @@
 //! From a start set to a server: what is missing is fetched, what is beyond the cuts is void, and an engine
-//! is built over what is there (VERIFY M3).
+//! is built over what is there (M3).
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
 use longarm_base::{Nanos, NodeId, Place, Term};

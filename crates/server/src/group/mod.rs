@@ -1,4 +1,4 @@
-//! A node as a replica of a group (LoLKV; VERIFY section 4).
+//! A node as a replica of a group (LoLKV; M1 to M14 in `docs/mechanisms.md`).
 //!
 //! - [`node`] is the replica's own thread: it drives the state machine of `longarm-replica` and does
 //!   what that says.

@@ -1,4 +1,4 @@
-//! Bringing a follower in line with the leader, and keeping it there (VERIFY M3; rule ResyncAll of
+//! Bringing a follower in line with the leader, and keeping it there (M3; rule ResyncAll of
 //! `docs/spec`).
 //!
 //! In this order, and why:

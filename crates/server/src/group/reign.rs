@@ -136,7 +136,7 @@ impl Follower {
     }
 }
 
-/// Segments that are to be freed once every attached follower has let go of them (VERIFY M9).
+/// Segments that are to be freed once every attached follower has let go of them (M9).
 #[derive(Debug, Default)]
 pub(crate) struct Releases(Mutex<Open>);
 

@@ -306,7 +306,7 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
 
     /// Waits until all has completed, and landed. A WRITE may complete before it has, and others to the same
     /// place that came over another connection meanwhile would be lost under it; a READ behind it waits for
-    /// it (VERIFY 5.1, the acknowledgement window).
+    /// it (the acknowledgement window: L6).
     pub fn flush(&mut self, until: Nanos) -> Result<(), Mute> {
         if let Some(from) = self.written.take().filter(|_| !Mutant::NoDrain.is_on()) {
             self.post(Op::Read { from, into: 0 }, until)?;

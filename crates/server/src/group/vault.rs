@@ -1,4 +1,4 @@
-//! Where a replica keeps what it promised: a promise that a crash forgets is none (VERIFY L2, M1).
+//! Where a replica keeps what it promised: a promise that a crash forgets is none (L2, M1).
 
 use std::fs::{File, OpenOptions, rename};
 use std::io::{Error, ErrorKind, Read};

@@ -5,7 +5,7 @@
 //! (2) What is due runs in the order of its time, then of its making: nothing depends on addresses, hashes or
 //!     the machine that simulates (I21).
 //! (3) A task that spent more than the time until the next thing that is due makes way for it.
-//! (4) A paused machine's tasks do not run; what its NIC does is no task's and goes on (DESIGN section 6).
+//! (4) A paused machine's tasks do not run; what its NIC does is no task's and goes on (L9).
 
 mod chance;
 mod machine;

@@ -14,13 +14,13 @@
 //! Writes: the one writer that holds the room (`owner.rs`); the superseded bit: the leader's worker that
 //! replaces the entry, under the lock of its key. Reads: anyone, one-sidedly (`reader.rs`).
 //! (1) The checksum covers term, generation, offset, every word from `version` to the payload, key and value;
-//!     all but the superseded bit (VERIFY L4, L5: never an end byte, never the order of arrival).
+//!     all but the superseded bit (L4, L5: never an end byte, never the order of arrival).
 //! (2) It is computed over hashes of key and value, so that a writer can hash them before it knows the csn
 //!     and finish in nanoseconds under the lock of the index.
 //! (3) The superseded bit goes from clear to set once in the life of an entry.
 //! (4) Term and generation together name one use of a segment: a leader's term is its own, and in it every
 //!     claim of a segment has the next generation. So what an older use left on a follower, which wipes
-//!     nothing, is never taken for an entry of a younger one (VERIFY L4, L16).
+//!     nothing, is never taken for an entry of a younger one (L4, L16).
 
 use longarm_base::limits::{
     CSN_BITS, CSN_MAX, ENTRY_SHARED_MAX, KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX, WORD,
@@ -58,7 +58,7 @@ const GENERATION_SHIFT: u32 = 64 - GENERATION_BITS;
 pub const EXPIRY: u64 = 1;
 /// Flag: the session and operation words are there.
 pub const SESSION: u64 = 2;
-/// Flag: collection copied the entry; its position is younger than its csn (VERIFY L11).
+/// Flag: collection copied the entry; its position is younger than its csn (L11).
 pub const MOVED: u64 = 4;
 /// Every flag that has a meaning.
 pub const FLAGS_KNOWN: u64 = EXPIRY | SESSION | MOVED;
@@ -119,7 +119,7 @@ impl Kind {
     }
 }
 
-/// The client operation that made an entry, so that a retry is recognised (VERIFY L17).
+/// The client operation that made an entry, so that a retry is recognised (L17).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Session {
     /// The client's session.

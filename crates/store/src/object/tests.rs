@@ -316,7 +316,7 @@ fn all_cuts_of_reuse_by_entries_of_other_lengths() {
     }
 }
 
-/// A writer that stores the checksum first, as an end byte over reused memory in effect does (VERIFY L5), is
+/// A writer that stores the checksum first, as an end byte over reused memory in effect does (L5), is
 /// caught by the same judgement: the test can fail.
 #[test]
 fn the_judgement_finds_an_entry_without_a_wipe() {
@@ -338,7 +338,7 @@ fn the_judgement_finds_an_entry_without_a_wipe() {
 
 /// A follower wipes nothing: what a leader's WRITE brings lands over whatever an older use left, in any order
 /// of its words. Until all has landed nothing verifies but the old entry, which says that it is of another
-/// term, even if it has the generation, the version and the value of the new one (VERIFY L4, L16).
+/// term, even if it has the generation, the version and the value of the new one (L4, L16).
 #[test]
 fn an_entry_that_lands_over_one_of_an_older_term_is_never_taken_for_it() {
     let older = Term::new(TERM.counter() - 1, TERM.node());

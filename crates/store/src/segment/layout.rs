@@ -17,7 +17,7 @@
 //! Writes: whoever claims, seals or frees the segment (one at a time: `owner.rs`); the tail: the writer that
 //! owns the segment. Reads: `verify.rs` and inspectors, at any moment; clients never.
 //! (1) On the leader a line says Active only after every room of the segment has a zero checksum word
-//!     (VERIFY L4).
+//!     (L4).
 //! (2) Generation and claim number grow with every claim, also over a change of the leader; term and
 //!     generation together name one use of a segment, and nothing written for another use verifies as an
 //!     entry of it. After 2^24 claims in one term the generations start over; that many take days even of a

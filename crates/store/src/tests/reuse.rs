@@ -18,7 +18,7 @@ fn recycle<M: OwnedWords>(store: &Arc<Store<M>>, writer: &mut Writer<M>, slots: 
 }
 
 /// A client that knows the checksum key fills its value with entries that verify, each at its own place and
-/// under the generation that comes next (VERIFY L4). After reuse none of them is an entry of the store.
+/// under the generation that comes next (L4). After reuse none of them is an entry of the store.
 #[test]
 fn crafted_leftovers_never_become_entries() {
     let store = store(8, StoreOptions::default());

@@ -1,7 +1,7 @@
 //! Every cut of every READ across every kind of change: no search, and no look at a remembered slot, accepts
 //! what no atomic look would have given; and atomic looks see the key's history and nothing else.
 //!
-//! VERIFY C1, C2, C4, C5, B1: lines of a READ in any order, each at a moment of its own.
+//! C1, C2, C4, C5, B1: lines of a READ in any order, each at a moment of its own.
 
 use longarm_base::Place;
 use longarm_memory::{Cut, Journal};
