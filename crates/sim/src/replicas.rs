@@ -327,7 +327,7 @@ pub const USUAL: Timing = Timing {
     election: Nanos::from_millis(50),
 };
 
-/// The paper's timing (LoLKV 6.6: a heartbeat each 300 us, three missed) and leases of five milliseconds.
+/// The paper's timing (LoLKV 6.5: a heartbeat each 300 us, three missed) and leases of five milliseconds.
 pub const QUICK: Timing = Timing {
     heartbeat: Nanos::from_micros(300),
     suspect: Nanos::from_micros(900),
