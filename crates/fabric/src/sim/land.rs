@@ -3,7 +3,8 @@
 //! (1) A WRITE lands in parts of whole words, at moments of their own; what is posted after it waits for the
 //!     last. It may complete before that: who then reads the memory locally may miss it (the acknowledgement
 //!     window), a later READ of the same queue pair does not, nor does who revoked the sender.
-//! (2) A READ samples each line at a moment of its own; what is posted after it does not wait.
+//! (2) A READ samples each line at a moment of its own; what is posted after it does not wait. If the far
+//!     machine is lost before the last sample, no answer comes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -56,13 +57,20 @@ impl Pair {
         let pair = self.clone();
         self.net.at(last, move || {
             let mut ends = pair.ends.lock();
-            pair.answer(&mut ends, side, number, Ok(0));
+            if !pair.is_lost(&ends, 1 - side) {
+                pair.answer(&mut ends, side, number, Ok(0));
+            }
         });
+    }
+
+    /// Whether the machine at that end is down, or was since the connection was made.
+    fn is_lost(&self, ends: &[End; 2], side: Side) -> bool {
+        self.net.is_down(ends[side].machine) || ends[side].broken == Some(Broken::Closed)
     }
 
     fn sample_now(&self, side: Side, number: u64, memory: &Mapped, base: u64, lines: &[(u64, u32)]) {
         let mut ends = self.ends.lock();
-        if self.net.is_down(ends[1 - side].machine) {
+        if self.is_lost(&ends, 1 - side) {
             return;
         }
         let open = ends[side].open.iter_mut().find(|open| open.number == number);
