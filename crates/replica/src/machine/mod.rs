@@ -314,9 +314,7 @@ impl Machine {
             }
             self.learn(theirs);
         }
-        // A leader that is to be no replica any more is one until its term ends.
-        let known = self.members.has(from) || term == self.promised;
-        let rightful = term.node() == from && known && from != self.group.me();
+        let rightful = self.is_rightful(from, &ask);
         match ask {
             Ask::Canvass { term, .. } => {
                 let yes = rightful
@@ -369,6 +367,18 @@ impl Machine {
                 todo.push(self.refuse(from, term))
             }
         }
+    }
+
+    /// Whether one may speak for the term of its question: it is that node's, and the node is a replica.
+    fn is_rightful(&self, from: NodeId, ask: &Ask) -> bool {
+        let term = ask.term();
+        // A leader that is to be no replica any more is one until its term ends. So is one that the newest
+        // set known here does not have, if this replica counts in its term: it has the promises of a majority
+        // of the set before, so nobody agreed on the newer one.
+        let counts = |members: &Members| members.has(from) && members.has(self.group.me());
+        let leads = matches!(ask, Ask::Sync { members, .. } if counts(members));
+        let known = self.members.has(from) || term == self.promised || leads;
+        term.node() == from && known && from != self.group.me()
     }
 
     /// The leader of the promised term is to write here.

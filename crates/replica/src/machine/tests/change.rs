@@ -195,6 +195,29 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
     assert_eq!(machine.promised(), second);
 }
 
+/// A leader wanted a set without another replica, and nobody else heard of it. Then that other leads, by the
+/// set before. It was not heard again by the one that had led, for as long as it led (found by the simulator:
+/// group-steps, seed 41840).
+#[test]
+fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
+    let (own, old) = (Term::new(4, NodeId(1)), members(&[0, 1, 2, 3, 4]));
+    let newer = set(own, true, &[0, 1, 2, 3]);
+    let mut machine = Machine::new((NodeId(1), newer.clone()), TIMING, own, Some(own), 3, ms(0));
+    let term = Term::new(6, NodeId(4));
+    let promise = Ask::Promise { term, members: old.clone() };
+    let said = tell(&mut machine, ms(100), Event::Asked(NodeId(4), promise));
+    assert_eq!(said, [Action::Answer(NodeId(4), Answer::Members { members: newer.clone() })]);
+    let sync = |members| Ask::Sync { term, base: own, cuts: vec![], streams: 1, members };
+    // A set that this replica is not of gives nobody the right to write to it.
+    let said = tell(&mut machine, ms(101), Event::Asked(NodeId(4), sync(members(&[0, 2, 3, 4]))));
+    assert_eq!(said, [Action::Answer(NodeId(4), Answer::Refused { term, promised: own })]);
+    let said = tell(&mut machine, ms(102), Event::Asked(NodeId(4), sync(old)));
+    assert_eq!(said, [Action::Promise(term)]);
+    let prepared = tell(&mut machine, ms(103), Event::Promised(term));
+    assert!(matches!(prepared[..], [Action::Prepare(_)]), "{prepared:?}");
+    assert_eq!(machine.members(), &newer, "it is still the newest that it knows of");
+}
+
 #[test]
 fn a_replica_that_was_removed_hears_so_and_is_quiet() {
     let newer = set(Term::new(5, NodeId(1)), true, &[1, 2]);
