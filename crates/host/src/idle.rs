@@ -1,9 +1,19 @@
-//! Whether this machine has a core to spare.
+//! How many cores this machine has, and whether one is to spare.
+
+use std::num::NonZero;
 
 use longarm_base::Nanos;
 use rustix::param::clock_ticks_per_second;
 
 use crate::world::entered;
+
+/// How many cores this process may use; one if nobody knows.
+pub fn cores() -> usize {
+    match entered() {
+        None => std::thread::available_parallelism().map_or(1, NonZero::get),
+        Some(world) => world.cores(),
+    }
+}
 
 /// How long all cores together have been idle since the machine started, as far as it says so (`/proc/stat`,
 /// in ticks of some 10 ms). `None` in a simulated world: its cores have nothing to share.

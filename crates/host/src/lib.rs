@@ -22,7 +22,7 @@ mod tests;
 
 pub use chance::random;
 pub use clock::{now, unix};
-pub use idle::idle;
+pub use idle::{cores, idle};
 pub use lock::Mutex;
 pub use observe::observe;
 pub use pause::Pause;

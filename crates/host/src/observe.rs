@@ -37,6 +37,14 @@ pub enum Event {
         /// Its memory is being overwritten with another start set.
         mixed: bool,
     },
+    /// A replica voided what it held of its sync term at or beyond these cuts: another start set of that base
+    /// is to be here.
+    CutOff {
+        /// Its sync term.
+        sync: Term,
+        /// By stream: all positions from here on. All of a stream that is not named.
+        cuts: Vec<u64>,
+    },
     /// A candidate has the reports of a majority and makes their start set its own (M3).
     Installing {
         /// The new term.

@@ -38,6 +38,12 @@ pub trait World {
     /// The machine of the running task.
     fn machine(&self) -> u32;
 
+    /// How many cores that machine has. What a world's machines do must not go by those of the machine that
+    /// simulates, or a seed would be another run elsewhere.
+    fn cores(&self) -> usize {
+        1
+    }
+
     /// The world's own time, which no machine knows: for the parts of the world between machines.
     fn time(&self) -> Nanos;
 

@@ -7,7 +7,6 @@
 //! (`ahead.rs`) is not looked at again.
 
 use std::collections::BTreeMap;
-use std::num::NonZero;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -50,9 +49,8 @@ impl<M: OwnedWords> Engine<M> {
             self.store.visit_presumed(&mut |_, entry| tell(entry, self.hash(entry.key)));
         }
         let adopted = self.store.adopted();
-        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
         let (next, all) = (AtomicUsize::new(0), Mutex::new((Findings::default(), Vec::new())));
-        longarm_host::at_once(cores.min(THREADS_MAX).min(adopted.len()), |_| {
+        longarm_host::at_once(longarm_host::cores().min(THREADS_MAX).min(adopted.len()), |_| {
             let (found, spare, entries) = Default::default();
             let soon = Soon::of(&self.index);
             let mut part = Part { engine: self, moment, soon, ahead: &ahead, found, spare, entries };

@@ -13,6 +13,14 @@ const UNSAFE: &[&str] = &[
     "crates/fabric/src/verbs/",
     "crates/sim/src/world/task.rs",
 ];
+/// Who may know how many cores the machine has that it runs on: a simulated one has its own.
+const CORES: &[&str] = &[
+    "crates/bench/src/",
+    "crates/fabric/src/verbs/",
+    "crates/host/src/",
+    "crates/longarm/src/",
+    "crates/sim/src/main.rs",
+];
 /// Who lives in real time. Protocol code takes time as an argument.
 const CLOCK: &[&str] = &[
     "crates/bench/src/",
@@ -41,7 +49,7 @@ struct Rule {
     tests: bool,
 }
 
-const RULES: [Rule; 4] = [
+const RULES: [Rule; 5] = [
     Rule {
         words: &["unsafe"],
         places: UNSAFE,
@@ -58,6 +66,12 @@ const RULES: [Rule; 4] = [
         words: &THREAD_WORDS,
         places: THREADS,
         text: "belongs in host, which can be simulated",
+        tests: false,
+    },
+    Rule {
+        words: &["available_parallelism"],
+        places: CORES,
+        text: "is asked of host, which can be simulated",
         tests: false,
     },
     Rule {
@@ -107,5 +121,6 @@ fn each_word_is_found_outside_its_places_only() {
     assert_eq!(count("crates/server/src/tests/a.rs", "let t = Instant::now();"), 0);
     assert_eq!(count("crates/host/src/a.rs", "let t = Instant::now();"), 0);
     assert_eq!(count("crates/server/src/a.rs", "std::thread::spawn(body);"), 1);
+    assert_eq!(count("crates/server/src/a.rs", "std::thread::available_parallelism()"), 1);
     assert_eq!(count("crates/client/src/a.rs", "use rustls::X;"), 1);
 }

@@ -517,6 +517,11 @@ impl Host for Inside {
         state.of(running).machine
     }
 
+    fn cores(&self) -> usize {
+        // One, two or four: what many threads do at once is done by one alone elsewhere.
+        1 << (self.machine() % 3)
+    }
+
     fn time(&self) -> Nanos {
         self.0.borrow().time
     }
