@@ -99,6 +99,12 @@ const MUTANTS: &[(&str, Finder)] = &[
             "group::look::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
         ),
     ),
+    ("KeepFloors", Sim("group-steps", "0..30")),
+    (
+        "HideGaps",
+        Test("longarm-server", "group::install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one"),
+    ),
+    ("PushOver", Sim("group-slow", "100..110")),
     (
         "TellGone",
         Test(

@@ -95,6 +95,13 @@ pub enum Mutant {
     /// A stream that a follower passed over when it reported is not cut, and the follower indexes ahead of it
     /// before it counts (L16, decision 14).
     PassUncut,
+    /// What a replica was counted for stays in its page when it is cut off there, and is reported again
+    /// (L16).
+    KeepFloors,
+    /// A start set with a gap is taken for one that followers of its base have, too (L16).
+    HideGaps,
+    /// What was found in a segment is pushed to a follower that has let go of it meanwhile (M9).
+    PushOver,
     /// It is told that an item's time is over while a write that found it alive is under way (decision 16).
     TellGone,
 }

@@ -65,7 +65,8 @@ impl Attachment {
         }
     }
 
-    fn set_start(&self, start: u64) {
+    /// The stream sends from there on.
+    pub fn set_start(&self, start: u64) {
         // Release: pairs with `start`.
         self.start.store(start, Ordering::Release);
         self.news.poke();
@@ -80,6 +81,12 @@ impl Attachment {
     pub fn ack(&self, below: u64) {
         // Release: pairs with `acked`.
         self.acked.fetch_max(below, Ordering::Release);
+    }
+
+    /// Whether nothing of the stream below that is on its way, or will be: it sends from there on only, or
+    /// has an acknowledgement of all that it sent.
+    pub fn has_nothing_below(&self, position: u64) -> bool {
+        self.start().is_none_or(|start| start >= position) || self.acked() >= position
     }
 
     /// Positions below this are surely there, once it is synced.

@@ -284,6 +284,34 @@ fn a_leader_that_began_with_a_mixture_gives_all_that_it_wrote() {
     }
 }
 
+/// A follower had been cut off, as its next leader's start set has less, and reported again that it holds
+/// what it was counted for before. Whoever began from that had a gap, which another replica of the same base
+/// did not have: versions were used twice, and a write was lost. `Mutant::KeepFloors` is that again.
+#[test]
+fn what_was_cut_off_is_not_reported_again() {
+    let scenario = Scenario::named("group-steps").expect("there is one");
+    for seed in [10, 17, 41_249] {
+        assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
+    }
+}
+
+/// A follower that was being brought in line had let go of a segment, and then was given what its leader
+/// still had there: that landed over what a stream had written in the next use. `Mutant::PushOver` is that
+/// again.
+#[test]
+fn nothing_is_pushed_where_a_follower_has_let_go() {
+    let scenario = Scenario::named("group-slow").expect("there is one");
+    assert_eq!(run::run(scenario, 105).violation, None);
+}
+
+/// A machine was lost while somebody READ its memory: the network answered with zeroes, and a candidate wrote
+/// them over the line of a segment that it had.
+#[test]
+fn a_read_of_a_machine_that_is_lost_has_no_answer() {
+    let scenario = Scenario::named("group-landing").expect("there is one");
+    assert_eq!(run::run(scenario, 40_910).violation, None);
+}
+
 /// With half a percent of drift each way an anchor was trusted for too long: a client that only read got
 /// what a deposed leader had, two seconds on. `Mutant::NoDrift` is that again.
 #[test]

@@ -40,6 +40,6 @@ pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};
 pub use settled::{Settled, Watch};
 pub use store::{Counters, Store, format};
-pub use survey::{StreamSurvey, Survey, entries, segment_entries, survey, void};
+pub use survey::{StreamSurvey, Survey, entries, segment_entries, survey, void, whole_entry};
 pub use writer::Writer;
 pub use written::Scratch;

@@ -88,6 +88,20 @@ pub fn segment_entries(
     found.into_iter().map(|whole| whole.place).collect()
 }
 
+/// Position and place of the entry that lies there, in a segment or in the run that begins with it, if it is
+/// whole and was written in the use that the segment's line names.
+pub fn whole_entry(
+    memory: &dyn Words,
+    sums: &SumKey,
+    (segment, offset): (u32, u64),
+) -> Option<(u64, EntryPlace)> {
+    let line = Line::read(memory, sums, segment).ok()?;
+    let (room, _) = line.rooms();
+    let mut bytes = Vec::new();
+    let (place, entry) = line.entry_in(memory, sums, (offset, room), &mut bytes)?;
+    Some((entry.position, place))
+}
+
 /// Shows every whole entry that lies where its stream has claimed, superseded or not. An error if the arena
 /// has no header.
 pub fn entries(

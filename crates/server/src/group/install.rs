@@ -1,16 +1,18 @@
 //! From a start set to a server: what is missing is fetched, what is beyond the cuts is void, and an engine
 //! is built over what is there (M3).
 
+use std::ops::Range;
+
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{Nanos, NodeId, Place, Term};
+use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{Step, reach};
 use longarm_memory::{Mapped, OwnedWords, SumKey};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{Geometry, Line};
-use longarm_store::{EntryPlace, Settled, survey};
+use longarm_store::segment::{Geometry, Line, State};
+use longarm_store::{EntryPlace, Settled, survey, whole_entry};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
@@ -20,6 +22,9 @@ use super::talk::{Bulk, Mute, Way, Worth};
 /// The entries of a start set's base term that some follower may lack.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
+    /// The start set is here without a gap. One with a gap is nobody else's: a follower of the same base may
+    /// have what is missing here, and would keep it.
+    pub whole: bool,
     /// By stream: all from here on are named.
     pub from: Vec<u64>,
     pub entries: Vec<Seen>,
@@ -39,6 +44,7 @@ pub(crate) fn complete<T: Transport>(
     let (cuts, from): (Vec<u64>, Vec<u64>) =
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
     let look = Look::down_to(look, (memory, sums), start.base, from.clone());
+    let mut whole = true;
     let kept = |seen: &Seen| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
     let mut entries: Vec<Seen> = look.entries().filter(kept).collect();
     for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
@@ -49,25 +55,36 @@ pub(crate) fn complete<T: Transport>(
         let until = now() + patience;
         let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?, worth));
         let mut next = own.len;
+        let mut positions = Vec::new();
         while next < cut.len {
             let ask = Ask::Fetch { term: start.term, stream: stream as u16, from: next };
             let places =
                 talk.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
-            // What is missing in between was reclaimed there.
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
-                fetch((memory, sums), &mut bulk, entry, until + patience)?;
+                fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
                 let place = EntryPlace { offset: entry.offset, len: entry.len };
                 entries.push(Seen { stream, position: entry.position, place });
+                positions.push(entry.position);
                 reach(Step::Fetched);
             }
-            let whole = found.len() < PLACES_MAX;
-            next = found.last().filter(|_| !whole).map_or(cut.len, |last| last.position + 1);
+            let all = found.len() < PLACES_MAX;
+            next = found.last().filter(|_| !all).map_or(cut.len, |last| last.position + 1);
         }
+        // What is missing was reclaimed there; or the holder was being given a start set that has it cut off,
+        // and says what it was counted for before.
+        whole &= fill(positions, own.len..cut.len);
     }
     look.cut(memory, &cuts);
     reach(Step::Completed);
-    Ok(Tail { from, entries })
+    Ok(Tail { whole, from, entries })
+}
+
+/// Whether each position of the range is among these, which are of it.
+fn fill(mut positions: Vec<u64>, range: Range<u64>) -> bool {
+    positions.sort_unstable();
+    positions.dedup();
+    positions.len() as u64 == range.end - range.start || Mutant::HideGaps.is_on()
 }
 
 /// Forgets claims of terms that never came to hold a start set here.
@@ -81,11 +98,12 @@ fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
     }
 }
 
-/// Fetches one entry and the line, or lines, of its segment.
+/// Fetches one entry and the line, or lines, of its segment. Bytes that do not verify are an error; they take
+/// the place of no line that does.
 fn fetch<Q: longarm_fabric::QueuePair>(
     (memory, sums): (&Mapped, &SumKey),
     bulk: &mut Bulk<'_, Q>,
-    entry: &EntryAt,
+    (base, entry): (Term, &EntryAt),
     until: Nanos,
 ) -> Result<(), Mute> {
     let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
@@ -95,10 +113,21 @@ fn fetch<Q: longarm_fabric::QueuePair>(
     if segment < geometry.table || last >= geometry.segments || !offset.is_multiple_of(LINE) {
         return Err(Mute::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
     }
+    let bad = |what: String| Mute::Broken(format!("{what}, which it sent, is not what it named"));
     for segment in segment..=last {
-        copy(memory, bulk, line_at(segment), LINE, until)?;
+        let place = Place::new(ARENA_REGION, line_at(segment), LINE as u32);
+        let bytes = bulk.read(place, until)?;
+        let line = Line::from_bytes(bytes, sums, segment);
+        if !line.is_ok_and(|line| line.term == base && line.state != State::Free) {
+            return Err(bad(format!("the line of segment {segment}")));
+        }
+        memory.copy_in(line_at(segment), bytes);
     }
-    copy(memory, bulk, offset, len, until)
+    copy(memory, bulk, offset, len, until)?;
+    match whole_entry(memory, sums, (segment, offset)) {
+        Some((position, place)) if (position, place.len) == (entry.position, entry.len) => Ok(()),
+        _ => Err(bad(format!("the entry at {offset:#x}"))),
+    }
 }
 
 fn copy<Q: longarm_fabric::QueuePair>(
@@ -131,4 +160,16 @@ pub(crate) fn places(
     let at =
         |(position, place): (u64, EntryPlace)| EntryAt { position, offset: place.offset, len: place.len };
     found.tail.into_iter().chain(found.beyond).map(at).collect()
+}
+
+/// A replica that was being given another start set said that it has what is cut off in that. A leader that
+/// found nothing of it there had a gap, which a follower that had all of it did not have.
+#[test]
+fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
+    assert!(fill(vec![], 5..5));
+    assert!(fill(vec![7, 5, 6], 5..8));
+    assert!(fill(vec![5, 6, 6, 7], 5..8), "a leader wrote one of them twice");
+    assert!(!fill(vec![5, 7], 5..8));
+    assert!(!fill(vec![5, 6], 5..8));
+    assert!(!fill(vec![], 5..6));
 }

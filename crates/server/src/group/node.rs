@@ -463,12 +463,12 @@ impl<T: Transport> Node<T> {
         (0..STREAMS_MAX).map(at).collect()
     }
 
-    fn clear_floors(&mut self) {
+    fn clear_floors(&self) {
         self.set_floors(&[]);
     }
 
     /// Streams of which nothing is said have none.
-    fn set_floors(&mut self, floors: &[u64]) {
+    fn set_floors(&self, floors: &[u64]) {
         for stream in 0..STREAMS_MAX {
             self.page.memory().store(page::floor_at(stream), floors.get(stream).copied().unwrap_or(0));
         }
@@ -518,9 +518,15 @@ impl<T: Transport> Node<T> {
             Kept::Base => {
                 let mut floors = self.floors();
                 floors.resize(prepare.cuts.len(), 0);
-                let known = floors.iter().zip(&prepare.cuts).map(|(floor, cut)| *floor.min(cut)).collect();
+                let known: Vec<u64> =
+                    floors.iter().zip(&prepare.cuts).map(|(floor, cut)| *floor.min(cut)).collect();
+                // What is cut off is here no more: if this leader is lost, a report must not say that it is.
+                if !Mutant::KeepFloors.is_on() {
+                    self.set_floors(&known);
+                }
                 let look = Look::down_to(look, memory, prepare.base, known);
                 look.cut(memory.0, &prepare.cuts);
+                observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
                 Held::Base(look.lens(&prepare.cuts))
             }
             // It is still relied on: floors, lines and entries stay until others are written there.

@@ -5,7 +5,8 @@
 //! (1) *Sync*: the follower promises the term, fences, and says what it has. From then on its memory is lent
 //!     to this leader alone.
 //! (2) *Join*: from now on it is asked before a segment is released, so that nothing that is pushed to it
-//!     can be of a use that is over there.
+//!     can be of a use that is over there. Once it let go of a segment, nothing of that use is pushed any
+//!     more: it might land after what a stream writes there in the next one.
 //! (3) *Table*, then *content* of older terms; and all of it has landed (not merely completed: streams write
 //!     to the same lines, over connections of their own) before
 //! (4) *Attach*: each stream sends to it from its present end on, claims first. What a stream wrote before is
@@ -18,6 +19,7 @@
 //!     that true: where it has an entry that an older term committed, the same bytes are written.
 //! (7) It is kept: releases are asked of it, until somebody lets it go.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -30,7 +32,9 @@ use longarm_host::{now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
-use longarm_store::segment::{Geometry, Line, State, freed_line, line_bytes, run_length, whole_line};
+use longarm_store::segment::{
+    Geometry, Line, State, claim_number, freed_line, line_bytes, run_length, whole_line,
+};
 use longarm_store::{EntryPlace, segment_entries};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
@@ -94,6 +98,7 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
         patience,
         counts,
         needed: Vec::new(),
+        over: BTreeMap::new(),
         rested: now(),
     };
     let ended = bring(peer, &mut push, (held, links)).and_then(|()| keep(peer, &mut push));
@@ -120,6 +125,8 @@ struct Push<'a, 'w, Q> {
     /// By stream, how much the follower must have of what is sent to it before it counts: it let go of
     /// segments that held this, or that this made needless.
     needed: Vec<u64>,
+    /// Segments that it let go of, and the number of the claim whose use is over there.
+    over: BTreeMap<u32, u64>,
     /// When this thread rested last.
     rested: Nanos,
 }
@@ -332,7 +339,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
             let line = self.line(segment);
-            if line.term >= self.reign.term {
+            if line.term >= self.reign.term || self.is_over_there(segment) {
                 continue;
             }
             // To their ends: what the follower has there of an entry that was cut off must not stay (L16).
@@ -387,9 +394,19 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         Ok(())
     }
 
+    /// Whether the follower has let go of the use that a segment still has here. What is claimed anew since
+    /// is another use.
+    fn is_over_there(&self, segment: u32) -> bool {
+        let claim = claim_number(self.memory(), segment);
+        self.over.get(&segment) == Some(&claim) && !Mutant::PushOver.is_on()
+    }
+
     /// Entries of one segment, in the order in which they lie there.
     fn entries(&mut self, places: &[EntryPlace]) -> Result<(), Mute> {
         let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
+        if self.is_over_there(segment) {
+            return Ok(());
+        }
         // Its claim may be younger than the table that was sent. It is not over: we are asked before.
         if !Mutant::ForgetClaims.is_on() {
             self.lines(segment, run_length(self.memory(), segment))?;
@@ -474,6 +491,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             let line = freed_line(self.memory(), &sums, segment, stable);
             let until = self.until();
             self.bulk.write(ARENA_REGION, line_at(segment), &line, until)?;
+            self.over.insert(segment, claim_number(self.memory(), segment));
         }
         self.flush()?;
         reach(Step::LetGo);

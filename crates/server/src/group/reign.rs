@@ -100,10 +100,17 @@ impl Follower {
     }
 
     /// Whether it may let go of a segment that was asked for when the streams had written so much. If it
-    /// counts, its page must say that it has all of that, which made the segment needless.
+    /// counts, its page must say that it has all of that, which made the segment needless. If it does not
+    /// yet, nothing of that may be on its way there: each stream has a connection of its own, and what one
+    /// sent for this use of the segment might land after what another sends for the next.
     pub fn may_let_go(&self, written: &[u64]) -> bool {
         let has = || written.iter().zip(self.floors()).all(|(&written, floor)| floor >= written);
-        !self.is_synced() || Mutant::ReleaseEarly.is_on() || has()
+        let sent = |(&written, stream): (&u64, &Arc<Attachment>)| stream.has_nothing_below(written);
+        let may = match self.is_synced() {
+            true => has(),
+            false => written.iter().zip(&self.attachments).all(sent),
+        };
+        may || Mutant::ReleaseEarly.is_on()
     }
 
     /// How it stands, for people.
@@ -448,13 +455,30 @@ mod tests {
     #[test]
     fn a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover() {
         let follower = Follower::new(NodeId(1), 2, Arc::default());
-        assert!(follower.may_let_go(&[5, 5]), "nobody relies on it");
+        assert!(follower.may_let_go(&[5, 5]), "nobody relies on it, and nothing is sent to it");
         // Release: as whoever syncs it; pairs with `is_synced`.
         follower.synced.store(true, Ordering::Release);
         follower.set_floors(&[5, 4]);
         assert!(!follower.may_let_go(&[5, 5]));
         follower.set_floors(&[5, 5]);
         assert!(follower.may_let_go(&[5, 5]));
+    }
+
+    /// Streams send over connections of their own: what one sent for a use of a segment might land over what
+    /// another sends for the next.
+    #[test]
+    fn a_follower_that_is_being_synced_lets_go_of_nothing_that_is_on_its_way() {
+        let follower = Follower::new(NodeId(1), 2, Arc::default());
+        let [one, other] = &follower.attachments[..] else { unreachable!("there are two streams") };
+        one.set_start(5);
+        assert!(follower.may_let_go(&[5, 5]), "all of that is pushed, and nothing sent");
+        assert!(!follower.may_let_go(&[6, 5]), "what it sends has not arrived");
+        one.ack(6);
+        assert!(follower.may_let_go(&[6, 5]));
+        other.set_start(2);
+        assert!(!follower.may_let_go(&[6, 5]));
+        other.ack(5);
+        assert!(follower.may_let_go(&[6, 5]));
     }
 
     #[test]

@@ -13,7 +13,7 @@
 //! - [`sessions`]: each operation has one effect (I14).
 //! - [`members`]: replicas change one at a time, and what was agreed on stays (M14).
 //!
-//! docs/protocol.md, "Invariants", says which invariants are looked at elsewhere.
+//! docs/mechanisms.md, "Invariants", says which invariants are looked at elsewhere.
 
 mod book;
 mod fences;

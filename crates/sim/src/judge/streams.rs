@@ -1,6 +1,6 @@
 //! I4: what counts as committed a majority has, all of them synced in the term (L1); it is applied only then
-//! (M5); a replica that reports has all that was counted from it (L6), and knows of each free segment it was
-//! told of (rule of reclaiming, for I13).
+//! (M5); a replica that reports has all that was counted from it (L6), says nothing of what was cut off there
+//! (L16), and knows of each free segment it was told of (rule of reclaiming, for I13).
 
 use std::collections::BTreeMap;
 
@@ -16,6 +16,8 @@ pub(super) struct Streams {
     counted: BTreeMap<(Term, u32), BTreeMap<u16, u64>>,
     /// By term and follower: how many segments it was told are free.
     told: BTreeMap<(Term, u32), u64>,
+    /// By replica: where it was cut off, of which sync term, until it is given something again.
+    cuts: BTreeMap<u32, (Term, Vec<u64>)>,
 }
 
 impl Rules for Streams {
@@ -65,6 +67,15 @@ impl Rules for Streams {
                 }
                 Err(format!("I4: term {term} applies {stream}:{position}, which is not committed"))
             }
+            Event::CutOff { sync, cuts } => {
+                self.cuts.insert(node, (*sync, cuts.clone()));
+                Ok(())
+            }
+            // A candidate fetches what others have.
+            Event::Started { .. } | Event::Adopted { .. } | Event::Installing { .. } => {
+                self.cuts.remove(&node);
+                Ok(())
+            }
             // A mixture has what was committed below a younger start set, and not each of its positions.
             Event::Reported { sync, lens, reclaimed, mixed: false, .. } => {
                 self.reported(node, (*sync, *reclaimed, lens), book)
@@ -93,6 +104,16 @@ impl Streams {
             if written.is_some_and(|written| len > written) {
                 return Err(format!(
                     "I4: node {node} reports {stream}:{len} of term {sync}; written: {written:?}"
+                ));
+            }
+        }
+        if let Some((of, cuts)) = self.cuts.get(&node)
+            && *of == sync
+        {
+            let cut = |stream: usize| cuts.get(stream).copied().unwrap_or(0);
+            if let Some((stream, len)) = lens.iter().enumerate().find(|(stream, len)| **len > cut(*stream)) {
+                return Err(format!(
+                    "I4: node {node} reports {stream}:{len} of term {sync}, and was cut off at {cuts:?}"
                 ));
             }
         }

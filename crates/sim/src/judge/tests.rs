@@ -292,6 +292,15 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     Log::serving().wrote(0, 1, 1, true).breaks("I4");
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[0]).breaks("I4");
+    // What was cut off is not there, whatever was counted; until something is given to it again.
+    let cut = |of, at| Event::CutOff { sync: term(of, 0), cuts: vec![at] };
+    let mut log = Log::serving();
+    log.wrote(0, 0, 1, true).on(1, cut(1, 0)).report(1, term(2, 1), term(1, 0), &[1]).breaks("I4");
+    let mut log = Log::serving();
+    log.wrote(0, 0, 1, true).on(1, cut(1, 1)).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
+    let mut log = Log::serving();
+    log.wrote(0, 0, 1, true).on(1, cut(1, 0)).on(1, Event::Adopted { term: term(1, 0) });
+    log.report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     // What a later term that served reclaimed is gone where that was bringing a replica in line.
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(2, 2));

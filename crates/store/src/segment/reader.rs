@@ -177,6 +177,12 @@ impl Line {
         looked
     }
 
+    /// The line in the bytes of one, which were copied from elsewhere.
+    pub fn from_bytes(bytes: &[u8], sums: &SumKey, segment: u32) -> Result<Line, LineError> {
+        let bytes = bytes.try_into().map_err(|_| LineError::Malformed("length"))?;
+        Line::parse(&words_of(bytes), sums, segment)
+    }
+
     /// The line in eight copied words.
     pub fn parse(words: &[u64; 8], sums: &SumKey, segment: u32) -> Result<Line, LineError> {
         if *words == [0; 8] {

@@ -127,7 +127,8 @@ impl<T: Transport> Node<T> {
         staff.set_keeper(move || keeper.run(&pause))?;
         doors.push(Door { arrivals, waker: Waker::Keeper(shared.engine.relief.clone()) });
         let cuts = start.cuts.iter().map(|cut| cut.len).collect();
-        let reign = (start.term, start.common(), cuts, tail);
+        let common = if tail.whole { start.common() } else { start.term };
+        let reign = (start.term, common, cuts, tail);
         let members = self.machine.own().clone();
         let reign = Arc::new(Reign::new((reign, members), shared.clone(), doors, releases));
         let heart_pause = Arc::<Pause>::default();
