@@ -79,7 +79,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("StableHigh", Test("longarm-server", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
     ("TellAnyway", Sim("group-strands", "0..20")),
-    ("KeepBeyond", Sim("group-steps", "0..20")),
+    ("KeepBeyond", Sim("group-steps", "0..60")),
     ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),

@@ -58,7 +58,9 @@ mod worker;
 #[cfg(test)]
 mod tests;
 
-pub use group::{Changed, FileVault, GroupOptions, Held, Moved, Operator, OrderError, Promise, Vault};
+pub use group::{
+    Changed, Contents, FileVault, GroupOptions, Held, Moved, Operator, OrderError, Promise, Vault, Versions,
+};
 pub use longarm_fabric::Member;
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

@@ -10,7 +10,7 @@ use longarm_host::{Pause, Thread, random};
 use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
-use crate::group::{CONNECTIONS_MAX, Held, Prepared, Replica};
+use crate::group::{CONNECTIONS_MAX, Contents, Prepared, Replica};
 use crate::hall::{Hall, Lobby, Serving};
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
@@ -159,12 +159,12 @@ impl Server {
         }
     }
 
-    /// What looks at all that a replica holds, for checks: one a group, in their order. It may be asked also
-    /// when the server is gone.
-    pub fn held(&self) -> Vec<Arc<dyn Fn() -> Held + Send + Sync>> {
+    /// All that a replica holds, for checks: one a group, in their order. It may be looked at also when the
+    /// server is gone.
+    pub fn contents(&self) -> Vec<Contents> {
         match &self.body {
             Body::Alone { .. } => Vec::new(),
-            Body::Replicas(replicas) => replicas.iter().map(|replica| replica.held.clone()).collect(),
+            Body::Replicas(replicas) => replicas.iter().map(|replica| replica.contents.clone()).collect(),
         }
     }
 

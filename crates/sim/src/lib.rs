@@ -14,6 +14,7 @@ pub mod run;
 pub mod scenario;
 pub mod timeline;
 pub mod traps;
+mod witness;
 mod workload;
 pub mod world;
 

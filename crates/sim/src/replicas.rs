@@ -10,7 +10,9 @@ use longarm_base::{Csn, Nanos, NodeId, Term};
 use longarm_client::{GroupAt, Topology};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
-use longarm_server::{GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, Vault};
+use longarm_server::{
+    Contents, GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, Vault,
+};
 
 use crate::operator::{self, Tools};
 
@@ -70,7 +72,7 @@ pub struct Servers {
     /// By node and group.
     disks: Vec<Vec<Arc<Disk>>>,
     standing: Vec<Rc<RefCell<Vec<Stands>>>>,
-    holding: Vec<Rc<RefCell<Vec<Holding>>>>,
+    contents: Vec<Rc<RefCell<Vec<Contents>>>>,
     ends: Vec<Rc<Cell<End>>>,
 }
 
@@ -85,9 +87,6 @@ enum End {
 
 /// Looks at how a replica stands in its group.
 type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
-/// Looks at what a replica holds.
-type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
-
 /// Key of the first group's hashes; others' follow.
 pub(crate) const HASH_KEY: u64 = 0x4A54;
 
@@ -113,7 +112,7 @@ impl Servers {
             timing,
             disks: (0..count).map(|_| (0..groups).map(disk).collect()).collect(),
             standing: (0..count).map(|_| Rc::default()).collect(),
-            holding: (0..count).map(|_| Rc::default()).collect(),
+            contents: (0..count).map(|_| Rc::default()).collect(),
             ends: (0..count).map(|_| Rc::default()).collect(),
         }
     }
@@ -194,10 +193,37 @@ impl Servers {
 
     /// What is stored of each key at a replica. Deletes go some time, at each replica its own.
     fn held(&self, group: usize, node: u32) -> Held {
-        let look = self.holding[node as usize].borrow()[group].clone();
-        let mut held = look();
+        let mut held = self.contents[node as usize].borrow()[group].newest();
         held.retain(|_, (_, value)| value.is_some());
         held
+    }
+
+    /// What says whether a replica that takes over the start set of a term, in a cluster of one group, holds
+    /// of each key what the leader does (I3). What either had of older terms and has no more was needless:
+    /// something newer is stored, or it was a delete of which nothing older is. An error names a key.
+    pub fn adoptions(&self) -> impl Fn(u32, Term) -> Result<(), String> + 'static {
+        let contents = self.contents.clone();
+        move |node, term| {
+            let leader = u32::from(term.node().0);
+            let of = |node: u32| contents.get(node as usize)?.borrow().first().cloned();
+            let (Some(ours), Some(theirs)) = (of(node), of(leader)) else { return Ok(()) };
+            let (ours, theirs) = (ours.versions(term), theirs.versions(term));
+            for ((one, older), (other, all)) in
+                [((node, &ours.1), (leader, &theirs.0)), ((leader, &theirs.1), (node, &ours.0))]
+            {
+                for (key, (csn, is_value)) in older {
+                    let known = all.get(key).map(|(csn, _)| *csn);
+                    if known.is_none_or(|known| known < *csn) && (*is_value || known.is_some()) {
+                        let key = String::from_utf8_lossy(key);
+                        return Err(format!(
+                            "I3: node {node} takes over term {term}, and of {key} node {one} has version \
+                             {csn:?}, node {other} {known:?}"
+                        ));
+                    }
+                }
+            }
+            Ok(())
+        }
     }
 
     /// A node that leads a group shows of each key, by its index, the version that its arena holds: of keys
@@ -226,15 +252,15 @@ impl Servers {
         let (sim, options) = (sim.clone(), self.options_of(node));
         let standing = self.standing[node as usize].clone();
         standing.take();
-        let holding = self.holding[node as usize].clone();
-        holding.take();
+        let contents = self.contents[node as usize].clone();
+        contents.take();
         let ends = self.ends[node as usize].clone();
         ends.take();
         move || {
             // One of its own is never told to end.
             let look = if options.groups.is_empty() { Duration::from_secs(1) } else { LOOK };
             let server = Server::start_on(&sim, options).expect("a server starts");
-            holding.replace(server.held());
+            contents.replace(server.contents());
             standing.replace(server.stands());
             while ends.get() == End::Not {
                 longarm_host::sleep(look);

@@ -35,7 +35,7 @@ pub(crate) use reign::Releases;
 pub(crate) use replica::{Prepared, Replica};
 pub(crate) use standing::Standing;
 
-pub use held::Held;
+pub use held::{Contents, Held, Versions};
 pub use operate::{Changed, Moved, Operator, OrderError};
 pub use options::GroupOptions;
 pub use vault::{FileVault, Promise, Vault};

@@ -28,13 +28,13 @@ use self::hand_over::HandOver;
 use self::lead::Led;
 pub(crate) use self::leave::Leave;
 use self::members::{Colleague, founders};
-use super::held::held;
+use super::held::Contents;
 use super::inbound::{Inbound, Talk, twins};
 use super::install;
 use super::look::Look;
 use super::options::GroupOptions;
 use super::peer::Events;
-use super::replica::{Holding, Stands, Told};
+use super::replica::{Stands, Told};
 use super::standing::{Leads, Standing};
 use super::takeover::{Step, Takeover};
 use super::vault::Promise;
@@ -171,9 +171,8 @@ impl<T: Transport> Node<T> {
     }
 
     /// Looks at all that it holds.
-    pub fn held_of(&self) -> Holding {
-        let (arena, sums) = (self.lent.arena.clone(), self.sums.clone());
-        Arc::new(move || held(&arena, &sums))
+    pub fn contents(&self) -> Contents {
+        Contents::of(self.lent.arena.clone(), self.sums.clone())
     }
 
     fn tell(&self) {

@@ -8,7 +8,7 @@ use longarm_fabric::{Channel, Grant, Transport};
 use longarm_host::{Mutex, Pause, Thread, random};
 use longarm_memory::Region;
 
-use super::held::Held;
+use super::held::Contents;
 use super::inbound::Inbound;
 use super::node::{Leave, Node};
 use super::options::GroupOptions;
@@ -24,9 +24,6 @@ pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
 
 /// Says how a replica stands in its group.
 pub(crate) type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
-
-/// Says what a replica holds.
-pub(crate) type Holding = Arc<dyn Fn() -> Held + Send + Sync>;
 
 /// A replica's memory and hall, before it lives.
 pub(crate) struct Prepared<T: Transport> {
@@ -72,9 +69,9 @@ impl<T: Transport> Prepared<T> {
         let patience = group.timing.election;
         let node = Node::new(transport, (options, group), (lent, page), hall, inbound, channel, seed)?;
         let (leave, stop) = (node.leave(), node.stopper());
-        let (told, stands, held) = (node.stats_of(), node.stands_of(), node.held_of());
+        let (told, stands, contents) = (node.stats_of(), node.stands_of(), node.contents());
         let thread = Some(spawn("longarm-node", move || node.run())?);
-        Ok(Replica { thread, leave, patience, stop, told, stands, held })
+        Ok(Replica { thread, leave, patience, stop, told, stands, contents })
     }
 }
 
@@ -87,7 +84,7 @@ pub(crate) struct Replica {
     stop: (Arc<Pause>, Channel),
     pub told: Told,
     pub stands: Stands,
-    pub held: Holding,
+    pub contents: Contents,
 }
 
 impl Replica {

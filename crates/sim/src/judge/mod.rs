@@ -94,7 +94,7 @@ impl Judge {
         }
         self.heard += 1;
         if let Err(violated) = self.judge(time, machine, event) {
-            self.violation = Some(format!("{violated}, at {:.6} ms", time.0 as f64 / 1e6));
+            self.blame(time, &violated);
         }
     }
 
@@ -102,6 +102,11 @@ impl Judge {
         self.book.record(node, event)?;
         let seen = Seen { time, node, term: self.book.term_of(node), event };
         self.rules.iter_mut().try_for_each(|rules| rules.hear(seen, &self.book))
+    }
+
+    /// What somebody else saw was wrong.
+    pub fn blame(&mut self, time: Nanos, violated: &str) {
+        self.violation.get_or_insert_with(|| format!("{violated}, at {:.6} ms", time.0 as f64 / 1e6));
     }
 
     /// A replica's disk was lost with its memory.

@@ -1,0 +1,39 @@
+//! Who is told what happens in the world of a run: the judge, the traps, and the count of terms that served.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use longarm_base::Term;
+use longarm_host::observe::Event;
+
+use crate::judge::Judge;
+use crate::traps::Traps;
+use crate::world::Witness;
+
+/// Tells a judge, if there is one, what happens, and says where a trap springs. `adoptions` says what is
+/// wrong with what a replica holds that takes over a start set.
+pub fn witness(
+    judge: Option<Rc<RefCell<Judge>>>,
+    traps: Rc<RefCell<Traps>>,
+    served: Rc<Cell<u32>>,
+    adoptions: Option<impl Fn(u32, Term) -> Result<(), String> + 'static>,
+) -> Witness {
+    let shown = std::env::var("LONGARM_SIM_LOG").is_ok_and(|log| log == "events");
+    Rc::new(move |time, machine, event| {
+        if shown {
+            eprintln!("{:>12} {machine}: {event:?}", time.0);
+        }
+        if let Event::Served { .. } = event {
+            served.set(served.get() + 1);
+        }
+        if let Some(judge) = &judge {
+            judge.borrow_mut().hear(time, machine, event);
+            if let Event::Adopted { term } = event
+                && let Some(Err(violated)) = adoptions.as_ref().map(|agrees| agrees(machine, *term))
+            {
+                judge.borrow_mut().blame(time, &violated);
+            }
+        }
+        traps.borrow_mut().hear(event)
+    })
+}
