@@ -95,7 +95,8 @@ pub fn whole_entry(
     sums: &SumKey,
     (segment, offset): (u32, u64),
 ) -> Option<(u64, EntryPlace)> {
-    let line = Line::read(memory, sums, segment).ok()?;
+    let (geometry, line) = (Geometry::read(memory, sums).ok()?, Line::read(memory, sums, segment).ok()?);
+    extent(memory, sums, geometry, segment, &line)?;
     let (room, _) = line.rooms();
     let mut bytes = Vec::new();
     let (place, entry) = line.entry_in(memory, sums, (offset, room), &mut bytes)?;

@@ -100,7 +100,7 @@ fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
 
 /// Fetches one entry and the line, or lines, of its segment. Bytes that do not verify are an error; they take
 /// the place of no line that does.
-fn fetch<Q: longarm_fabric::QueuePair>(
+pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
     (memory, sums): (&Mapped, &SumKey),
     bulk: &mut Bulk<'_, Q>,
     (base, entry): (Term, &EntryAt),

@@ -68,6 +68,17 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(len, 1..60)
 }
 
+/// The entries that are there, each looked at alone.
+fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryPlace> {
+    let look = |of: &Written| {
+        let at = (segment_of(of.place.offset), of.place.offset);
+        let found = whole_entry(memory, &sums(), at)?;
+        assert_eq!(found, (of.position, of.place));
+        Some(of.place)
+    };
+    written.iter().filter_map(look).collect()
+}
+
 /// What the survey of one stream says, from the list.
 fn expected(whole: &[Written], stream: u16, floor: u64) -> StreamSurvey {
     let find = |position| whole.iter().find(|e| (e.stream, e.position) == (stream, position));
@@ -120,6 +131,8 @@ proptest! {
         prop_assert_eq!(&found.streams[..], &wanted[..]);
         let tails: BTreeSet<EntryPlace> =
             wanted.iter().flat_map(|stream| stream.tail.iter().map(|(_, place)| *place)).collect();
+        // What is looked at entry by entry is the same.
+        prop_assert_eq!(alone(&memory, &written), whole.iter().map(|entry| entry.place).collect());
         // What is looked at segment by segment is the same.
         let geometry = Geometry::read(&memory, &sums()).expect("a header");
         let apart: Vec<_> = (geometry.table..geometry.segments)

@@ -15,6 +15,7 @@ use super::super::vault::{FileVault, Vault};
 use super::*;
 
 mod entering;
+mod fetching;
 
 const ARENA_BYTES: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(20);
