@@ -13,11 +13,25 @@ use super::{Rules, Seen};
 pub(super) struct Promises {
     /// By replica: the highest term that it kept on disk.
     kept: BTreeMap<u32, Term>,
+    /// By replica: the highest that it kept and somebody else knows of: of another node, or promised by one.
+    known: BTreeMap<u32, Term>,
     /// Replicas whose disks were lost, and that have promised nothing since.
     blank: BTreeSet<u32>,
 }
 
 impl Promises {
+    /// A replica has promised a term.
+    fn note(&mut self, node: u32, term: Term) {
+        self.blank.remove(&node);
+        self.kept.insert(node, term);
+        let of = u32::from(term.node().0);
+        // Of its own, nobody else knows before another has promised it, too.
+        for node in [of, node].into_iter().filter(|_| of != node) {
+            let known = self.known.entry(node).or_insert(term);
+            *known = (*known).max(term);
+        }
+    }
+
     /// A majority has promised this term, or a later one.
     fn by_majority(&self, term: Term, book: &Book) -> bool {
         book.is_majority(term, self.kept.iter().filter(|(_, kept)| **kept >= term).map(|(&node, _)| node))
@@ -29,18 +43,22 @@ impl Rules for Promises {
         let node = seen.node;
         let kept = self.kept.get(&node).copied().unwrap_or(Term::ZERO);
         match seen.event {
-            // It cannot know, and asks. What it promises then is not below what it had promised.
+            // It cannot know, and asks. What it promises then is not below what it had promised, and others
+            // know of. A term of its own that nobody else promised never was.
             Event::Started { .. } if self.blank.contains(&node) => Ok(()),
             Event::Started { term } if *term < kept => {
                 Err(format!("I1: node {node} starts with a promise of term {term}, and had promised {kept}"))
             }
-            Event::Promised { term } if *term == kept && self.blank.remove(&node) => Ok(()),
-            Event::Promised { term } if *term <= kept => {
-                Err(format!("I1: node {node} promises term {term}, and had promised {kept}"))
-            }
             Event::Promised { term } => {
-                self.blank.remove(&node);
-                self.kept.insert(node, *term);
+                let known = self.known.get(&node).copied().unwrap_or(Term::ZERO);
+                let goes_back = match self.blank.contains(&node) {
+                    true => *term < known,
+                    false => *term <= kept,
+                };
+                if goes_back {
+                    return Err(format!("I1: node {node} promises term {term}, and had promised {kept}"));
+                }
+                self.note(node, *term);
                 Ok(())
             }
             Event::Reported { term, .. } if *term > kept => {

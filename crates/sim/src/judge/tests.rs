@@ -188,6 +188,17 @@ fn i1_a_replica_without_its_disk_promises_no_less_than_it_had() {
     log.on(1, Event::Started { term: Term::ZERO }).on(1, Event::Promised { term: first });
     let violation = log.judge.violation().expect("it has not");
     assert!(violation.starts_with("I1: node 1 promises term 1.0, and had promised 2.0"), "{violation}");
+    // Of its own, if another has promised it, too: or it never was (group-reformat, seed 61246).
+    let after = |others: &[u32]| {
+        let mut log = Log::new();
+        log.on(0, Event::Promised { term: first }).on(1, Event::Promised { term: term(1, 1) });
+        others.iter().for_each(|&other| _ = log.on(other, Event::Promised { term: term(1, 1) }));
+        log.judge.reformatted(1);
+        log.on(1, Event::Started { term: Term::ZERO }).on(1, Event::Promised { term: first });
+        log.judge.violation().is_none()
+    };
+    assert!(after(&[]));
+    assert!(!after(&[2]));
 }
 
 #[test]
