@@ -101,6 +101,13 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("KeepFloors", Sim("group-steps", "0..30")),
     (
+        "LeaveGaps",
+        Test(
+            "longarm-server",
+            "group::look::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_it_was_bringing_in_line",
+        ),
+    ),
+    (
         "HideGaps",
         Test("longarm-server", "group::install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one"),
     ),

@@ -79,6 +79,18 @@ impl Look {
         self.streams.iter().zip(cuts).map(|(stream, &cut)| stream.len.min(cut)).collect()
     }
 
+    /// The floors of a replica that is being brought in line, and had others before: what was found of each
+    /// stream, up to its cut. Until it counts in the leader's term it reports that it holds this, should the
+    /// leader be lost. What the leader had freed goes with the rest that is overwritten, and is no gap below
+    /// a floor (L6). What is cut off is here no more, and is not reported (L16).
+    pub fn floors(&self, before: &[u64], cuts: &[u64]) -> Vec<u64> {
+        match () {
+            () if Mutant::KeepFloors.is_on() => before.to_vec(),
+            () if Mutant::LeaveGaps.is_on() => least(before, cuts),
+            () => self.lens(cuts),
+        }
+    }
+
     /// All entries that it shows, also behind gaps.
     pub fn entries(&self) -> impl Iterator<Item = Seen> {
         self.streams.iter().enumerate().flat_map(|(stream, found)| {
@@ -99,10 +111,17 @@ impl Look {
     }
 }
 
+/// Of each stream that has a cut the floor, or the cut if that is less.
+pub(crate) fn least(floors: &[u64], cuts: &[u64]) -> Vec<u64> {
+    let floors = floors.iter().copied().chain(std::iter::repeat(0));
+    floors.zip(cuts).map(|(floor, &cut)| floor.min(cut)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use longarm_base::NodeId;
     use longarm_index::hash::SlotKind;
+    use longarm_store::segment::layout::segment_of;
     use longarm_wire::{Request, RequestKind};
 
     use super::*;
@@ -119,6 +138,33 @@ mod tests {
         }
         drop(engine);
         (term, memory)
+    }
+
+    /// A leader that had let go of a segment frees it on a follower with its table, and is lost then. The
+    /// follower had not been asked to yet, and its floors are below that: it was counted for what stands
+    /// behind.
+    #[test]
+    fn what_a_leader_freed_is_no_gap_to_a_replica_that_it_was_bringing_in_line() {
+        let (limit, term, sums) = (64 << 20, Term::new(1, NodeId(0)), sums());
+        let memory = arena(limit);
+        let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
+        for len in [10, 9_000, 10, 10] {
+            let value = vec![7; len];
+            let put = Request { key: &[len as u8], value: &value, ..Request::new(RequestKind::Put, 0) };
+            assert!(execute(&engine, &mut engine.hand(0), MOMENT, &put).is_ok());
+        }
+        drop(engine);
+        let look = |floors: &[u64]| Look::new((&memory, &sums), term, floors.to_vec(), &Settled::default());
+        let before = look(&[1]);
+        let large = before.entries().next().expect("the second entry is the large one");
+        let (cut, reported) = ([3], before.floors(&[1], &[3]));
+        before.cut(&memory, &cut);
+        assert_eq!(look(&reported).lens(&[u64::MAX]), [3], "what is cut off is not reported");
+        longarm_store::segment::forget(&memory, &sums, segment_of(large.place.offset));
+        assert_eq!(look(&[1]).lens(&[u64::MAX]), [1], "above a floor it is a gap");
+        assert_eq!(look(&reported).lens(&[u64::MAX]), [3]);
+        // Floors that were above the cut.
+        assert_eq!(look(&before.floors(&[4], &cut)).lens(&[u64::MAX]), [3]);
     }
 
     /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing

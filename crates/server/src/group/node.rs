@@ -31,7 +31,7 @@ use self::members::{Colleague, founders};
 use super::held::Contents;
 use super::inbound::{Inbound, Talk, twins};
 use super::install;
-use super::look::Look;
+use super::look::{Look, least};
 use super::options::GroupOptions;
 use super::peer::Events;
 use super::replica::{Stands, Told};
@@ -515,21 +515,20 @@ impl<T: Transport> Node<T> {
         let held = match prepare.kept {
             Kept::Term => Held::Term,
             Kept::Base => {
-                let mut floors = self.floors();
-                floors.resize(prepare.cuts.len(), 0);
-                let known: Vec<u64> =
-                    floors.iter().zip(&prepare.cuts).map(|(floor, cut)| *floor.min(cut)).collect();
-                // What is cut off is here no more: if this leader is lost, a report must not say that it is.
-                if !Mutant::KeepFloors.is_on() {
-                    self.set_floors(&known);
-                }
+                let known = least(&self.floors(), &prepare.cuts);
                 let look = Look::down_to(look, memory, prepare.base, known);
+                self.set_floors(&look.floors(&self.floors(), &prepare.cuts));
                 look.cut(memory.0, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
                 Held::Base(look.lens(&prepare.cuts))
             }
-            // It is still relied on: floors, lines and entries stay until others are written there.
-            Kept::Other => Held::Nothing,
+            // It is still relied on: lines and entries stay until others are written there.
+            Kept::Other => {
+                let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
+                let look = look.filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync));
+                self.set_floors(&look.floors(&self.floors(), &[u64::MAX; STREAMS_MAX]));
+                Held::Nothing
+            }
             Kept::Nothing => {
                 self.clear_floors();
                 Held::Nothing
