@@ -27,11 +27,13 @@ pub fn witness(
             served.set(served.get() + 1);
         }
         if let Some(judge) = &judge {
-            judge.borrow_mut().hear(time, machine, event);
+            let mut judge = judge.borrow_mut();
+            judge.hear(time, machine, event);
             if let Event::Adopted { term } = event
+                && judge.is_led(*term)
                 && let Some(Err(violated)) = adoptions.as_ref().map(|agrees| agrees(machine, *term))
             {
-                judge.borrow_mut().blame(time, &violated);
+                judge.blame(time, &violated);
             }
         }
         traps.borrow_mut().hear(event)

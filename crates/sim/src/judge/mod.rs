@@ -114,6 +114,11 @@ impl Judge {
         self.rules.iter_mut().for_each(|rules| rules.reformatted(node));
     }
 
+    /// Whether the leader of a term leads it still, or is about to: with the memory that it began with.
+    pub fn is_led(&self, term: Term) -> bool {
+        self.book.term_of(u32::from(term.node().0)) == term
+    }
+
     /// What was violated first.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()

@@ -91,6 +91,8 @@ impl StartSets {
             Some(&(found, _)) if found >= csn => Ok(()),
             // A delete that is stored nowhere any more, and nothing of what it ended.
             None if !value => Ok(()),
+            // Nor is an older delete, which a move had taken to a younger segment.
+            Some(&(_, false)) if !value => Ok(()),
             Some(&(found, _)) if !value => {
                 Err(format!("I13: term {term} has version {found:?} of key {key:x}, deleted by {csn:?}"))
             }

@@ -293,6 +293,15 @@ fn i13_what_was_deleted_is_not_back_and_i6_nothing_is_forged() {
     after(&[(7, true)]).breaks("I6");
 }
 
+/// A move may take an older delete to a younger segment, where it outlives the newer one.
+#[test]
+fn i13_an_older_delete_may_be_all_that_is_left() {
+    let mut log = Log::serving();
+    log.put(0, 0, 1).wrote(0, 1, 2, false).committed(0, 2, &[1]).shown(0, 0).applied(0, 1);
+    log.wrote(0, 2, 3, false).committed(0, 3, &[1]).shown(0, 0).applied(0, 2);
+    log.install(term(2, 1), term(1, 0), &[3]).restored(1, 2, false).serve(term(2, 1)).is_sound();
+}
+
 #[test]
 fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     Log::serving().put(0, 0, 1).is_sound();
