@@ -205,7 +205,12 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         let new = self.arrivals.take();
         let any = !new.is_empty();
         for (qp, attachment) in new {
+            let before = self.followers.len();
             self.followers.retain(|follower| follower.attachment.node != attachment.node);
+            if self.followers.len() < before {
+                // It went, nobody looked since, and it is being synced anew: it counts again once it is.
+                self.gate.set_synced(attachment.node, Mutant::CountGone.is_on());
+            }
             let start = stream.written();
             attachment.set_start(start);
             let segments = (self.memory.bytes() / SEGMENT_BYTES) as usize;

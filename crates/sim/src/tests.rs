@@ -304,6 +304,13 @@ fn nothing_is_pushed_where_a_follower_has_let_go() {
     assert_eq!(run::run(scenario, 105).violation, None);
 }
 
+/// A follower went and came back before its stream looked: it went on counting while it was synced anew.
+#[test]
+fn a_follower_that_came_back_at_once_counts_once_it_is_synced() {
+    let scenario = Scenario::named("group-slow").expect("there is one");
+    assert_eq!(run::run(scenario, 81_224).violation, None);
+}
+
 /// A machine was lost while somebody READ its memory: the network answered with zeroes, and a candidate wrote
 /// them over the line of a segment that it had.
 #[test]
