@@ -175,9 +175,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
                 && follower.send((&self.memory, &self.sums), stream, &mut self.scratch, &mut moved)
                 && follower.poll(&mut self.done, &mut moved);
             if !alive {
-                let gone = self.followers.swap_remove(at);
-                self.gate.set_synced(gone.attachment.node, Mutant::CountGone.is_on());
-                gone.attachment.let_go();
+                self.lose(at);
                 moved = true;
                 continue;
             }
@@ -201,15 +199,21 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         }
     }
 
+    /// A follower is gone: it counts again once it has been synced anew.
+    fn lose(&mut self, at: usize) {
+        let gone = self.followers.swap_remove(at);
+        self.gate.set_synced(gone.attachment.node, Mutant::CountGone.is_on());
+        gone.attachment.let_go();
+    }
+
     fn attach(&mut self, stream: &Stream) -> bool {
         let new = self.arrivals.take();
         let any = !new.is_empty();
         for (qp, attachment) in new {
-            let before = self.followers.len();
-            self.followers.retain(|follower| follower.attachment.node != attachment.node);
-            if self.followers.len() < before {
-                // It went, nobody looked since, and it is being synced anew: it counts again once it is.
-                self.gate.set_synced(attachment.node, Mutant::CountGone.is_on());
+            // It may have gone, and be back before anybody looked.
+            let is_it = |follower: &Outgoing<Q>| follower.attachment.node == attachment.node;
+            if let Some(at) = self.followers.iter().position(is_it) {
+                self.lose(at);
             }
             let start = stream.written();
             attachment.set_start(start);

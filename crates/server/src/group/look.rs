@@ -79,16 +79,12 @@ impl Look {
         self.streams.iter().zip(cuts).map(|(stream, &cut)| stream.len.min(cut)).collect()
     }
 
-    /// The floors of a replica that is being brought in line, and had others before: what was found of each
-    /// stream, up to its cut. Until it counts in the leader's term it reports that it holds this, should the
-    /// leader be lost. What the leader had freed goes with the rest that is overwritten, and is no gap below
-    /// a floor (L6). What is cut off is here no more, and is not reported (L16).
-    pub fn floors(&self, before: &[u64], cuts: &[u64]) -> Vec<u64> {
-        match () {
-            () if Mutant::KeepFloors.is_on() => before.to_vec(),
-            () if Mutant::LeaveGaps.is_on() => least(before, cuts),
-            () => self.lens(cuts),
-        }
+    /// The floors of a replica that is being brought in line: what was found of each stream, up to its cut.
+    /// Until it counts in the leader's term it reports that it holds this, should the leader be lost. What
+    /// the leader had freed goes with the rest that is overwritten, and is no gap below a floor (L6). What is
+    /// cut off is here no more, and is not reported (L16).
+    pub fn floors(&self, cuts: &[u64]) -> Vec<u64> {
+        if Mutant::LeaveGaps.is_on() { least(&self.floors, cuts) } else { self.lens(cuts) }
     }
 
     /// All entries that it shows, also behind gaps.
@@ -157,14 +153,13 @@ mod tests {
         let look = |floors: &[u64]| Look::new((&memory, &sums), term, floors.to_vec(), &Settled::default());
         let before = look(&[1]);
         let large = before.entries().next().expect("the second entry is the large one");
-        let (cut, reported) = ([3], before.floors(&[1], &[3]));
+        let (cut, reported) = ([3], before.floors(&[3]));
         before.cut(&memory, &cut);
         assert_eq!(look(&reported).lens(&[u64::MAX]), [3], "what is cut off is not reported");
         longarm_store::segment::forget(&memory, &sums, segment_of(large.place.offset));
         assert_eq!(look(&[1]).lens(&[u64::MAX]), [1], "above a floor it is a gap");
         assert_eq!(look(&reported).lens(&[u64::MAX]), [3]);
-        // Floors that were above the cut.
-        assert_eq!(look(&before.floors(&[4], &cut)).lens(&[u64::MAX]), [3]);
+        assert_eq!(look(&[4]).floors(&cut), [3], "floors that were above the cut");
     }
 
     /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing

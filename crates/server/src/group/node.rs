@@ -478,6 +478,18 @@ impl<T: Transport> Node<T> {
         Look::new(memory, sync, self.floors(), self.ahead.settled())
     }
 
+    /// That look, if it is of that term; or a new one.
+    fn look_unless(&self, look: Option<Look>, sync: Term) -> Look {
+        look.filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync))
+    }
+
+    /// Notes in the page what a look found here, before a leader writes over it: see [`Look::floors`].
+    fn hold(&self, look: &Look, cuts: &[u64]) {
+        if !Mutant::KeepFloors.is_on() {
+            self.set_floors(&look.floors(cuts));
+        }
+    }
+
     /// After the fence nothing changes here any more: a replica that waits for its promise to be over looks
     /// meanwhile at what it will report.
     fn look_before_it_reports(&mut self) {
@@ -491,7 +503,8 @@ impl<T: Transport> Node<T> {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let unix = self.page.memory().load(page::UNIX);
         let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
-        let look = self.look.take().filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync));
+        let look = self.look.take();
+        let look = self.look_unless(look, sync);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
         let report = look.report((reclaimed, unix), self.streams());
         observe(|| {
@@ -517,7 +530,7 @@ impl<T: Transport> Node<T> {
             Kept::Base => {
                 let known = least(&self.floors(), &prepare.cuts);
                 let look = Look::down_to(look, memory, prepare.base, known);
-                self.set_floors(&look.floors(&self.floors(), &prepare.cuts));
+                self.hold(&look, &prepare.cuts);
                 look.cut(memory.0, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
                 Held::Base(look.lens(&prepare.cuts))
@@ -525,8 +538,7 @@ impl<T: Transport> Node<T> {
             // It is still relied on: lines and entries stay until others are written there.
             Kept::Other => {
                 let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
-                let look = look.filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync));
-                self.set_floors(&look.floors(&self.floors(), &[u64::MAX; STREAMS_MAX]));
+                self.hold(&self.look_unless(look, sync), &[u64::MAX; STREAMS_MAX]);
                 Held::Nothing
             }
             Kept::Nothing => {
