@@ -87,6 +87,7 @@ enum End {
 
 /// Looks at how a replica stands in its group.
 type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
+
 /// Key of the first group's hashes; others' follow.
 pub(crate) const HASH_KEY: u64 = 0x4A54;
 

@@ -261,27 +261,30 @@ fn a_watched_run_tells_the_same_each_time() {
     assert_eq!(first, told());
 }
 
+/// These seeds of a scenario violate nothing.
+#[track_caller]
+fn are_sound(name: &str, seeds: &[u64]) {
+    let scenario = Scenario::named(name).expect("there is one");
+    for &seed in seeds {
+        assert_eq!(run::run(scenario, seed).violation, None, "{name} seed {seed}");
+    }
+}
+
 /// The table that was pushed to a follower had completed and not landed when a stream's claim of a segment
 /// did, over another connection; then it landed over that, and what the follower had acknowledged was not to
 /// be found. `Mutant::NoDrain` is that again.
 #[test]
 fn what_is_pushed_has_landed_before_streams_write() {
-    let named = |name| Scenario::named(name).expect("there is one");
     // The seed that found it first, and one that finds the mutant as things are now.
-    let seeds = [("group-changes-all", 5_000_240), ("group-landing", 154)];
-    for (scenario, seed) in seeds {
-        assert_eq!(run::run(named(scenario), seed).violation, None, "{scenario} seed {seed}");
-    }
+    are_sound("group-changes-all", &[5_000_240]);
+    are_sound("group-landing", &[154]);
 }
 
 /// A leader that had begun with a mixture gave a follower, as what its own term had written so far, what it
 /// remembered of the base: its base is the term itself. The follower counted for entries that it lacked.
 #[test]
 fn a_leader_that_began_with_a_mixture_gives_all_that_it_wrote() {
-    let scenario = Scenario::named("group-landing").expect("there is one");
-    for seed in [521, 606, 725] {
-        assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
-    }
+    are_sound("group-landing", &[521, 606, 725]);
 }
 
 /// A follower had been cut off, as its next leader's start set has less, and reported again that it holds
@@ -289,10 +292,7 @@ fn a_leader_that_began_with_a_mixture_gives_all_that_it_wrote() {
 /// did not have: versions were used twice, and a write was lost. `Mutant::KeepFloors` is that again.
 #[test]
 fn what_was_cut_off_is_not_reported_again() {
-    let scenario = Scenario::named("group-steps").expect("there is one");
-    for seed in [10, 17, 41_249] {
-        assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
-    }
+    are_sound("group-steps", &[10, 17, 41_249]);
 }
 
 /// A follower that was being brought in line had let go of a segment, and then was given what its leader
@@ -300,33 +300,27 @@ fn what_was_cut_off_is_not_reported_again() {
 /// again.
 #[test]
 fn nothing_is_pushed_where_a_follower_has_let_go() {
-    let scenario = Scenario::named("group-slow").expect("there is one");
-    assert_eq!(run::run(scenario, 105).violation, None);
+    are_sound("group-slow", &[105]);
 }
 
 /// A follower went and came back before its stream looked: it went on counting while it was synced anew.
 #[test]
 fn a_follower_that_came_back_at_once_counts_once_it_is_synced() {
-    let scenario = Scenario::named("group-slow").expect("there is one");
-    assert_eq!(run::run(scenario, 81_224).violation, None);
+    are_sound("group-slow", &[81_224]);
 }
 
 /// A machine was lost while somebody READ its memory: the network answered with zeroes, and a candidate wrote
 /// them over the line of a segment that it had.
 #[test]
 fn a_read_of_a_machine_that_is_lost_has_no_answer() {
-    let scenario = Scenario::named("group-landing").expect("there is one");
-    assert_eq!(run::run(scenario, 40_910).violation, None);
+    are_sound("group-landing", &[40_910]);
 }
 
 /// With half a percent of drift each way an anchor was trusted for too long: a client that only read got
 /// what a deposed leader had, two seconds on. `Mutant::NoDrift` is that again.
 #[test]
 fn a_client_of_a_drifting_clock_does_not_trust_for_longer() {
-    let scenario = Scenario::named("group-pauses").expect("there is one");
-    for seed in [3, 5, 8, 13] {
-        assert_eq!(run::run(scenario, seed).violation, None, "seed {seed}");
-    }
+    are_sound("group-pauses", &[3, 5, 8, 13]);
 }
 
 /// Runs in a row are the same as each alone, whatever was in their memory before.

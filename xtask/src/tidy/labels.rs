@@ -17,8 +17,7 @@ const ABSENT: [&str; 2] = [concat!("VERI", "FY"), concat!("DESI", "GN")];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let Some(page) = tree.find(PAGE) else { return findings };
-    let defined: BTreeSet<&str> = page.text.lines().filter_map(defined).collect();
+    let defined: BTreeSet<&str> = page(tree).lines().filter_map(defined).collect();
     for file in tree.files.iter().filter(|file| KINDS.iter().any(|kind| file.path.ends_with(kind))) {
         for (i, line) in file.text.lines().enumerate() {
             let mut found = |text: String| findings.push(Finding::new(&file.path, i + 1, text));
@@ -44,12 +43,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 
 /// What the page names as showing that a rule is kept: tests, mutants of the code, those of specifications.
 fn claims(tree: &Tree) -> Vec<Finding> {
-    let page = tree.find(PAGE).map_or("", |page| &page.text);
     let mutants = tree.find("crates/base/src/mutant.rs").map_or("", |file| &file.text);
     let mut findings = Vec::new();
     // The columns of invariants name judges.
-    let rules =
-        page.lines().enumerate().filter(|(_, line)| defined(line).is_some_and(|of| !of.starts_with('I')));
+    let rules = page(tree)
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| defined(line).is_some_and(|of| !of.starts_with('I')));
     for (i, line) in rules {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let shown = cells.get(4).copied().unwrap_or("");
@@ -68,6 +68,11 @@ fn claims(tree: &Tree) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// What the page says; without it no label has a meaning.
+fn page(tree: &Tree) -> &str {
+    tree.find(PAGE).map_or("", |page| &page.text)
 }
 
 fn has_test(tree: &Tree, name: &str) -> bool {
@@ -147,6 +152,7 @@ mod tests {
         assert_eq!(texts("a.rs", "// (L2)").len(), 1);
         assert_eq!(texts("a.tla", "\\* I10: what").len(), 1);
         assert_eq!(texts("Cargo.lock", "L2"), [""; 0]);
+        assert_eq!(check(&Tree::of(&[("a.rs", "// (L1)")])).len(), 1, "the page is gone");
     }
 
     #[test]

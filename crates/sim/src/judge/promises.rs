@@ -26,9 +26,11 @@ impl Promises {
         self.kept.insert(node, term);
         let of = u32::from(term.node().0);
         // Of its own, nobody else knows before another has promised it, too.
-        for node in [of, node].into_iter().filter(|_| of != node) {
-            let known = self.known.entry(node).or_insert(term);
-            *known = (*known).max(term);
+        if of != node {
+            for node in [of, node] {
+                let known = self.known.entry(node).or_insert(term);
+                *known = (*known).max(term);
+            }
         }
     }
 

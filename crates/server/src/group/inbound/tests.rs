@@ -98,6 +98,18 @@ impl<T: Transport> House<T> {
         }
     }
 
+    /// Others come by while its first term, node 2's, is open.
+    fn open(&self, listener: T::Listener, of: impl FnOnce(Term)) {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| self.host(listener, &stop));
+            let _stop = Stop(&stop);
+            let term = Term::new(1, NodeId(2));
+            self.inbound.fence(term).expect("nobody is there yet");
+            of(term);
+        });
+    }
+
     fn way(&self, transport: &Arc<T>, node: NodeId) -> Way<T> {
         Way {
             transport: transport.clone(),
@@ -188,19 +200,14 @@ fn lead<Q: QueuePair>(mut qp: Q, which: u64, posted: &AtomicU64, over: &AtomicBo
 fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) {
     let listener = ours.listen(address, ListenOptions::default()).expect("listen");
     let house = House::<T>::new(listener.address());
-    let (theirs, stop) = (Arc::new(theirs), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| house.host(listener, &stop));
-        let stop = Stop(&stop);
-        let mut term = Term::new(1, NodeId(2));
-        house.inbound.fence(term).expect("nobody is there yet");
+    let theirs = Arc::new(theirs);
+    house.open(listener, |mut term| {
         let changed = (0..rounds).find(|round| {
             let next = term.next_of(NodeId(if round % 2 == 0 { 3 } else { 2 })).expect("a term");
             let still = house.round(&house.way(&theirs, term.node()), (term, next));
             term = next;
             !still
         });
-        drop(stop);
         assert_eq!(changed, None, "the round in which memory changed after the fence returned");
     });
 }
@@ -219,12 +226,7 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
     let address = Address::Sim("house".into());
     let listener = sim.listen(&address, ListenOptions::default()).expect("listen");
     let house = House::<Sim>::new(address);
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| house.host(listener, &stop));
-        let stop = Stop(&stop);
-        let term = Term::new(1, NodeId(2));
-        house.inbound.fence(term).expect("nobody is there yet");
+    house.open(listener, |term| {
         let qp = house.way(&Arc::new(sim.clone()), term.node()).memory(term, 64).expect("its term is open");
         let mut bulk = Bulk::new(qp, &|| true);
         let until = now() + Nanos(SOON.as_nanos() as u64);
@@ -235,7 +237,6 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
                 house.image()[..512] == [i; 512]
             })
             .collect();
-        drop(stop);
         assert_eq!(landed, [true; 4]);
     });
 }
@@ -254,14 +255,8 @@ fn visits_to(
     let listener = Tcp::new().listen(&"tcp://127.0.0.1:0".parse().expect("an address"), options);
     let listener = listener.expect("listen");
     let house = House::<Tcp>::that_asks(listener.address(), role);
-    let (transport, stop) = (Arc::new(Tcp::new()), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        scope.spawn(|| house.host(listener, &stop));
-        let _stop = Stop(&stop);
-        let term = Term::new(1, NodeId(2));
-        house.inbound.fence(term).expect("nobody is there yet");
-        of(&house, &|node| house.way(&transport, node), term);
-    });
+    let transport = Arc::new(Tcp::new());
+    house.open(listener, |term| of(&house, &|node| house.way(&transport, node), term));
 }
 
 /// A WRITE of before could land over what is pushed anew.

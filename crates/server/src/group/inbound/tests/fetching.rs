@@ -38,12 +38,7 @@ fn what_does_not_verify_is_not_fetched() {
     let [one, two] = &found[..] else { panic!("two entries: {found:?}") };
     let ours = arena(LIMIT);
     let whole = |entry: &EntryAt| whole_entry(&ours, &sums(), (segment_of(entry.offset), entry.offset));
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| house.host(listener, &stop));
-        let _stop = Stop(&stop);
-        let term = Term::new(2, NodeId(2));
-        house.inbound.fence(term).expect("nobody is there yet");
+    house.open(listener, |term| {
         let way = house.way(&Arc::new(sim.clone()), term.node());
         let mut bulk = Bulk::new(way.memory(term, READ_MAX).expect("its term is open"), &|| true);
         let until = now() + Nanos(SOON.as_nanos() as u64);
