@@ -119,6 +119,7 @@ const MUTANTS: &[(&str, Finder)] = &[
             "tests::gone::nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way",
         ),
     ),
+    ("SleepUnsent", Sim("group-moves", "140..160")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

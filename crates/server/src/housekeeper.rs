@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_base::Nanos;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{Mutant, Nanos};
 use longarm_fabric::QueuePair;
 use longarm_host::Pause;
 use longarm_host::observe::{Step, reach};
@@ -164,8 +164,12 @@ impl<Q: QueuePair> Housekeeper<Q> {
             // A leader that forms has followers to bring in line, and writes nothing yet; one that hands over
             // writes nothing more.
             let quiet = self.shared.phase() == Phase::Forming || self.shared.holds_writes();
+            let sent = self.written();
             let replicated = self.replicate(moment);
-            if (!quiet && self.pass(moment)) || replicated == Pumped::Busy {
+            let more = !quiet && self.pass(moment);
+            // What was written since is sent before a sleep: a leader that hands over waits for it.
+            let unsent = self.written() > sent && !Mutant::SleepUnsent.is_on();
+            if more || replicated == Pumped::Busy || unsent {
                 tick = TICK_MIN;
                 // Workers may need this very core.
                 longarm_host::relax();
@@ -180,6 +184,11 @@ impl<Q: QueuePair> Housekeeper<Q> {
                 tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
             }
         }
+    }
+
+    /// All positions of our stream below this are written.
+    fn written(&self) -> u64 {
+        self.hand.stream.as_ref().map_or(0, Stream::written)
     }
 
     /// Sends what was written to the followers, applies what they have, and frees what they have let go of.

@@ -119,8 +119,13 @@ impl Run {
         servers.uneven |= plan.uneven;
         let (down, ending, lost, blank) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Events do not say of which group they are.
-        let judge = (plan.servers > 1 && plan.groups == 1)
-            .then(|| Rc::new(RefCell::new(Judge::new(plan.servers, plan.timing, &plan.clocks))));
+        let judge = (plan.servers > 1 && plan.groups == 1).then(|| {
+            let mut judge = Judge::new(plan.servers, plan.timing, &plan.clocks);
+            if plan.is_calm() {
+                judge.be_prompt();
+            }
+            Rc::new(RefCell::new(judge))
+        });
         let (orders, traps, calm) = (Rc::default(), Rc::default(), plan.is_calm());
         let all_are_answered = plan.is_calm() && plan.faults.is_empty() && plan.memory > TIGHT;
         let served = Rc::<Cell<u32>>::default();

@@ -303,6 +303,13 @@ fn nothing_is_pushed_where_a_follower_has_let_go() {
     are_sound("group-slow", &[105]);
 }
 
+/// A leader that handed over waited for a copy that its housekeeper had written and slept on for 40 ms.
+/// `Mutant::SleepUnsent` is that again.
+#[test]
+fn a_leader_that_hands_over_has_sent_what_it_wrote() {
+    are_sound("group-moves", &[151, 81_923]);
+}
+
 /// A follower went and came back before its stream looked: it went on counting while it was synced anew.
 #[test]
 fn a_follower_that_came_back_at_once_counts_once_it_is_synced() {

@@ -12,6 +12,7 @@
 //! - [`versions`]: versions are used once and never decrease, and what is acknowledged is visible (I7, I8).
 //! - [`sessions`]: each operation has one effect (I14).
 //! - [`members`]: replicas change one at a time, and what was agreed on stays (M14).
+//! - [`prompt`]: where nothing goes wrong, what is written is committed soon (I20).
 //!
 //! docs/mechanisms.md, "Invariants", says which invariants are looked at elsewhere.
 
@@ -20,6 +21,7 @@ mod fences;
 mod leases;
 mod members;
 mod promises;
+mod prompt;
 mod sessions;
 mod start_sets;
 mod streams;
@@ -102,6 +104,11 @@ impl Judge {
         self.book.record(node, event)?;
         let seen = Seen { time, node, term: self.book.term_of(node), event };
         self.rules.iter_mut().try_for_each(|rules| rules.hear(seen, &self.book))
+    }
+
+    /// Nothing goes wrong: what is written is committed soon.
+    pub fn be_prompt(&mut self) {
+        self.rules.push(Box::new(prompt::Prompt::default()));
     }
 
     /// What somebody else saw was wrong.

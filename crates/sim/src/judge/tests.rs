@@ -518,3 +518,19 @@ fn a_mixture_is_a_start_set_of_its_own() {
         log.restored(2, 1, true).restored(2, 2, true).is_sound();
     }
 }
+
+#[test]
+fn i20_what_is_written_is_committed_soon_where_nothing_goes_wrong() {
+    for (calm, late) in [(true, false), (true, true), (false, true)] {
+        let mut log = Log::serving();
+        if calm {
+            log.judge.be_prompt();
+        }
+        log.put(0, 0, 1).wrote(0, 1, 2, true).pass(if late { 11 * MS } else { MS }).committed(0, 2, &[1]);
+        if calm && late {
+            log.breaks("I20");
+        } else {
+            log.is_sound();
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! I20: where nothing goes wrong, what a leader writes is committed soon: clients wait for a write of theirs,
+//! and a hand-over for all that is under way.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use longarm_base::{Nanos, Term};
+use longarm_host::observe::Event;
+
+use super::book::Book;
+use super::{Rules, Seen};
+
+/// From when an entry is written until it is committed: several times what the largest take.
+const PROMPT: Nanos = Nanos::from_millis(10);
+
+#[derive(Debug, Default)]
+pub(super) struct Prompt {
+    /// By term and stream: positions that are not committed, and when they were written.
+    open: BTreeMap<(Term, u16), VecDeque<(u64, Nanos)>>,
+}
+
+impl Rules for Prompt {
+    fn hear(&mut self, seen: Seen<'_>, _: &Book) -> Result<(), String> {
+        let Seen { time, term, .. } = seen;
+        match seen.event {
+            Event::Wrote { stream, position, .. } => {
+                self.open.entry((term, *stream)).or_default().push_back((*position, time));
+            }
+            Event::Committed { stream, below, .. } => {
+                let open = self.open.entry((term, *stream)).or_default();
+                while let Some((position, wrote)) = open.pop_front_if(|(position, _)| *position < *below) {
+                    let took = time.since(wrote);
+                    if took > PROMPT {
+                        let (entry, micros) = (format!("{stream}:{position} of term {term}"), took.0 / 1000);
+                        return Err(format!("I20: nothing went wrong, and {entry} waited for {micros} us"));
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
