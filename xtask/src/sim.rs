@@ -120,6 +120,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
+    ("RecallAnyway", Sim("group-strands", "0..20")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -109,6 +109,8 @@ pub enum Mutant {
     TellGone,
     /// A housekeeper sleeps before it has sent what it wrote; a leader that hands over waits for it (I20).
     SleepUnsent,
+    /// A leader whose lease is over says what it answered before to a request that left no entry (L17).
+    RecallAnyway,
 }
 
 impl Mutant {

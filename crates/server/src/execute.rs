@@ -98,6 +98,10 @@ fn once(
         match session.recall(operation) {
             Recall::New => {}
             Recall::Ran(outcome, at) => {
+                // Its client may have gone to another leader meanwhile, which ran it, and have come back.
+                if at.is_none() && !may_answer(context, Mutant::RecallAnyway) {
+                    return wait_to_tell(stalled);
+                }
                 tell(session, operation, outcome);
                 return at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at));
             }
@@ -142,17 +146,23 @@ fn once(
     };
     let at = written(context.hand, before);
     // What was judged by what is here, and left no entry, holds only under the lease.
-    if at.is_none() {
-        if !context.shared.may_tell() && !Mutant::TellAnyway.is_on() {
-            return wait_to_tell(stalled);
-        }
-        observe(|| Event::Answered);
+    if at.is_none() && !may_answer(context, Mutant::TellAnyway) {
+        return wait_to_tell(stalled);
     }
     if operation != 0 {
         tell(session, operation, outcome);
         session.record(operation, outcome, at);
     }
     at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at))
+}
+
+/// Whether an answer that no entry stands for may go out: under the lease, or where the mutant is on.
+fn may_answer(context: &Context<'_>, anyway: Mutant) -> bool {
+    let may = context.shared.may_tell() || anyway.is_on();
+    if may {
+        observe(|| Event::Answered);
+    }
+    may
 }
 
 /// Tells a simulated world which version an operation made.

@@ -310,6 +310,13 @@ fn a_leader_that_hands_over_has_sent_what_it_wrote() {
     are_sound("group-moves", &[151, 81_923]);
 }
 
+/// A client's request was refused by a leader, run by the next one, and sent again to the first, which said
+/// once more that it was refused. `Mutant::RecallAnyway` is that again.
+#[test]
+fn what_was_refused_is_refused_again_only_under_the_lease() {
+    are_sound("group-steps", &[86_051]);
+}
+
 /// A follower went and came back before its stream looked: it went on counting while it was synced anew.
 #[test]
 fn a_follower_that_came_back_at_once_counts_once_it_is_synced() {

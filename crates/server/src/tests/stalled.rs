@@ -170,6 +170,18 @@ fn what_waits_for_the_lease_is_answered_once() {
     assert_eq!(leader.waits_for_the_lease(&add).status, Status::NotANumber);
 }
 
+/// A client whose connection breaks sends its request to the next leader, which runs it, and again to the one
+/// before, which does not know yet that it leads no more. That one had refused it, and must not say so now.
+#[test]
+fn what_was_refused_before_is_refused_again_only_under_the_lease() {
+    let mut leader = Leader::new();
+    leader.shared.set_lease(Nanos(u64::MAX));
+    let touch = Request { key: b"nothing", ..Request::new(RequestKind::Touch, 1) };
+    assert!(leader.client.send(&touch));
+    until("it is refused", || leader.answers().len() == 1);
+    assert_eq!(leader.waits_for_the_lease(&touch).status, Status::NotFound);
+}
+
 #[test]
 fn what_waits_for_a_hand_over_is_answered_once() {
     let mut leader = Leader::new();
