@@ -121,6 +121,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
     ("RecallAnyway", Sim("group-strands", "0..20")),
+    ("TrustTable", Test("longarm-server", "group::push::what_a_follower_has_let_go_of_is_given_to_it_anew")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -111,6 +111,8 @@ pub enum Mutant {
     SleepUnsent,
     /// A leader whose lease is over says what it answered before to a request that left no entry (L17).
     RecallAnyway,
+    /// A follower that had let go of a segment which its leader still has is given its line alone (L16).
+    TrustTable,
 }
 
 impl Mutant {

@@ -317,6 +317,13 @@ fn what_was_refused_is_refused_again_only_under_the_lease() {
     are_sound("group-steps", &[86_051]);
 }
 
+/// A replica had let go of a segment, and of what it had written there when it led. The next leader still had
+/// the segment, gave the replica its line, and so what nobody had counted was there again.
+#[test]
+fn what_a_replica_let_go_of_does_not_come_back_with_a_line() {
+    are_sound("group-strands", &[86_485]);
+}
+
 /// A follower went and came back before its stream looked: it went on counting while it was synced anew.
 #[test]
 fn a_follower_that_came_back_at_once_counts_once_it_is_synced() {

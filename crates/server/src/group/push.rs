@@ -7,7 +7,8 @@
 //! (2) *Join*: from now on it is asked before a segment is released, so that nothing that is pushed to it
 //!     can be of a use that is over there. Once it let go of a segment, nothing of that use is pushed any
 //!     more: it might land after what a stream writes there in the next one.
-//! (3) *Table*, then *content* of older terms; and all of it has landed (not merely completed: streams write
+//! (3) *Table*, then *content* of older terms: what its own table says that it does not have, or all if it
+//!     holds another start set; and all of it has landed (not merely completed: streams write
 //!     to the same lines, over connections of their own) before
 //! (4) *Attach*: each stream sends to it from its present end on, claims first. What a stream wrote before is
 //! (5) pushed here, segment by segment. Entries never change, so it does not matter what else sends the same.
@@ -24,17 +25,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{Mutant, Nanos, Term};
+use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
+use longarm_base::{Mutant, Nanos, Place, Term};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::observe::{Event as Told, Step, observe, reach};
 use longarm_host::{now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
-use longarm_store::segment::{
-    Geometry, Line, State, claim_number, freed_line, line_bytes, run_length, whole_line,
-};
+use longarm_store::segment::{Geometry, Line, claim_number, freed_line, line_bytes, run_length, whole_line};
 use longarm_store::{EntryPlace, segment_entries};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
@@ -147,12 +146,17 @@ fn bring<T: Transport>(
         push.floors(had)?;
         push.follower.set_floors(had);
     }
+    let unknown = if held == Held::Nothing { Vec::new() } else { push.unknown()? };
     push.table()?;
     reach(Step::Table);
-    match &held {
-        Held::Nothing => push.older()?,
-        Held::Base(lens) => push.of_base(lens)?,
-        Held::Term => {}
+    if held == Held::Nothing {
+        push.older()?;
+    }
+    for segment in unknown {
+        push.whole(segment)?;
+    }
+    if let Held::Base(lens) = &held {
+        push.of_base(lens)?;
     }
     push.flush()?;
     reach(Step::Landed);
@@ -222,6 +226,12 @@ fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Res
         }
         peer.orders.pause.sleep_unless_poked(LOOK);
     }
+}
+
+/// Whether a follower with this line of a segment has nothing of what the leader's says that there is.
+fn is_unknown(ours: &Line, theirs: &Line) -> bool {
+    let known = theirs.has_entries() && theirs.is_same_use(ours);
+    ours.has_entries() && !known && !Mutant::TrustTable.is_on()
 }
 
 impl<Q: QueuePair> Push<'_, '_, Q> {
@@ -334,22 +344,47 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         }
     }
 
+    /// Segments of older terms, which the follower does not have in the use that they are in here. It holds
+    /// the same start set, and had let go of them at the word of a leader whose other followers had not: what
+    /// is there says nothing, and may be what it wrote itself and nobody counted (L16).
+    fn unknown(&mut self) -> Result<Vec<u32>, Mute> {
+        let (geometry, until) = (self.geometry(), self.until());
+        let mut unknown = Vec::new();
+        for first in (geometry.table..geometry.segments).step_by(READ_MAX as usize / LINE as usize) {
+            let count = (geometry.segments - first).min(READ_MAX / LINE as u32);
+            let place = Place::new(ARENA_REGION, line_at(first), count * LINE as u32);
+            let theirs = self.bulk.read(place, until)?.to_vec();
+            for (segment, theirs) in (first..).zip(theirs.chunks_exact(LINE as usize)) {
+                let sums = self.reign.shared.engine.store.sums();
+                let theirs = Line::from_bytes(theirs, sums, segment).unwrap_or(Line::FREE);
+                let ours = self.line(segment);
+                if ours.term < self.reign.term && is_unknown(&ours, &theirs) {
+                    unknown.push(segment);
+                }
+            }
+        }
+        Ok(unknown)
+    }
+
     /// All segments of older terms, whole.
     fn older(&mut self) -> Result<(), Mute> {
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
-            let line = self.line(segment);
-            if line.term >= self.reign.term || self.is_over_there(segment) {
-                continue;
+            if !self.is_over_there(segment) {
+                self.whole(segment)?;
+                self.serve_releases()?;
             }
-            // To their ends: what the follower has there of an entry that was cut off must not stay (L16).
-            let len = match line.state {
-                State::Free | State::RunBody => 0,
-                _ => u64::from(line.run) * SEGMENT_BYTES,
-            };
-            self.copy(segment_at(segment), len)?;
+        }
+        Ok(())
+    }
+
+    /// A segment, or run, of an older term, to its end: what the follower has there of an entry that was cut
+    /// off must not stay (L16).
+    fn whole(&mut self, segment: u32) -> Result<(), Mute> {
+        let line = self.line(segment);
+        if line.term < self.reign.term && line.has_entries() {
+            self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
             reach(Step::Content);
-            self.serve_releases()?;
         }
         Ok(())
     }
@@ -505,4 +540,19 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         self.reign.shared.engine.relief.poke();
         Ok(())
     }
+}
+
+/// A replica had let go of a segment at the word of a leader that was lost before its others had. The next
+/// leader still has it, and what that replica has there is not known.
+#[test]
+fn what_a_follower_has_let_go_of_is_given_to_it_anew() {
+    use longarm_base::NodeId;
+    use longarm_store::segment::State;
+    let at = |state| Line { state, generation: 3, term: Term::new(4, NodeId(1)), claim: 9, ..Line::FREE };
+    let (sealed, freed) = (at(State::Sealed), at(State::Free));
+    assert!(is_unknown(&sealed, &freed));
+    assert!(is_unknown(&sealed, &Line::FREE), "it never had it");
+    assert!(is_unknown(&sealed, &Line { claim: 10, generation: 4, ..sealed }), "another use");
+    assert!(!is_unknown(&sealed, &at(State::Active)), "it has it, and saw less of it");
+    assert!(!is_unknown(&freed, &sealed) && !is_unknown(&at(State::RunBody), &freed), "nothing begins there");
 }

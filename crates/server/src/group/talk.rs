@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use longarm_base::limits::READ_MAX;
 use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{
@@ -65,22 +66,24 @@ impl<T: Transport> Way<T> {
     }
 
     /// So many of them, for whoever syncs the replica, made side by side: each is several round trips, and a
-    /// group waits for them.
+    /// group waits for them. Over the first the replica's memory can be READ.
     pub fn memories(&self, term: Term, count: usize) -> Result<Vec<T::Qp>, SetupError> {
         let made = Mutex::new(Ok(Vec::with_capacity(count)));
         let threads = count.min(AT_ONCE);
         at_once(threads, |first| {
-            for _ in (first..count).step_by(threads) {
-                let one = self.memory(term, DRAIN);
+            for number in (first..count).step_by(threads) {
+                let one = self.memory(term, if number == 0 { READ_MAX } else { DRAIN });
                 let mut made = made.lock();
                 match (one, &mut *made) {
-                    (Ok(qp), Ok(others)) => others.push(qp),
+                    (Ok(qp), Ok(others)) => others.push((number, qp)),
                     (Err(error), Ok(_)) => *made = Err(error),
                     (_, Err(_)) => return,
                 }
             }
         });
-        std::mem::replace(&mut *made.lock(), Ok(Vec::new()))
+        let mut made = std::mem::replace(&mut *made.lock(), Ok(Vec::new()))?;
+        made.sort_by_key(|(number, _)| *number);
+        Ok(made.into_iter().map(|(_, qp)| qp).collect())
     }
 
     /// A talk with another replica.

@@ -107,9 +107,14 @@ impl Line {
     }
 
     /// Whether both are of one use of a segment: what only grows within it aside.
-    pub(crate) fn is_same_use(&self, other: &Line) -> bool {
+    pub fn is_same_use(&self, other: &Line) -> bool {
         let of = |line: &Line| (line.claim, line.term, line.generation, line.stream, line.stride);
         of(self) == of(other)
+    }
+
+    /// Whether entries begin in the segment: it is claimed, and no later part of a run.
+    pub fn has_entries(&self) -> bool {
+        !matches!(self.state, State::Free | State::RunBody)
     }
 
     /// Whether this use still has the segment, by what stands in the memory.
