@@ -83,7 +83,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
-    ("AdoptBare", Sim("group-slow", "150..160")),
+    ("AdoptBare", Sim("group-slow", "290..300")),
     (
         "AdoptEarly",
         Test(
@@ -111,7 +111,10 @@ const MUTANTS: &[(&str, Finder)] = &[
         "HideGaps",
         Test("longarm-server", "group::install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one"),
     ),
-    ("PushOver", Sim("group-slow", "100..110")),
+    (
+        "PushOver",
+        Test("longarm-server", "group::push::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of"),
+    ),
     (
         "TellGone",
         Test(

@@ -432,8 +432,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// Whether the follower has let go of the use that a segment still has here. What is claimed anew since
     /// is another use.
     fn is_over_there(&self, segment: u32) -> bool {
-        let claim = claim_number(self.memory(), segment);
-        self.over.get(&segment) == Some(&claim) && !Mutant::PushOver.is_on()
+        is_over(&self.over, segment, claim_number(self.memory(), segment))
     }
 
     /// Entries of one segment, in the order in which they lie there.
@@ -540,6 +539,20 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         self.reign.shared.engine.relief.poke();
         Ok(())
     }
+}
+
+/// Whether, of these uses that a follower has let go of (claims by segment), one is this.
+fn is_over(over: &BTreeMap<u32, u64>, segment: u32, claim: u64) -> bool {
+    over.get(&segment) == Some(&claim) && !Mutant::PushOver.is_on()
+}
+
+/// What is pushed into a use that is over there could land over the next one.
+#[test]
+fn nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of() {
+    let over = BTreeMap::from([(4, 9)]);
+    assert!(is_over(&over, 4, 9));
+    assert!(!is_over(&over, 4, 10), "claimed anew since");
+    assert!(!is_over(&over, 5, 9));
 }
 
 /// A replica had let go of a segment at the word of a leader that was lost before its others had. The next
