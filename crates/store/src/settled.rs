@@ -90,7 +90,7 @@ impl Use {
 
     /// Whether the line is of this use.
     fn is(&self, line: &Line) -> bool {
-        self.line.is_same_use(line) && !matches!(line.state, State::Free | State::RunBody)
+        line.has_entries() && self.line.is_same_use(line)
     }
 
     fn note(&mut self, room: u32, position: u64) {

@@ -24,7 +24,7 @@ pub(crate) fn extent(
     segment: u32,
     line: &Line,
 ) -> Option<u32> {
-    if matches!(line.state, State::Free | State::RunBody) {
+    if !line.has_entries() {
         return None;
     }
     if line.stride != 0 {
