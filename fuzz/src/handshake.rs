@@ -342,12 +342,12 @@ fn texts(mut input: Input<'_>) {
     let cut = usize::from(input.u16());
     let reason = String::from_utf8_lossy(input.0).into_owned().repeat(1 + cut % 8);
     let mut said = Vec::new();
-    refuse(&mut said, "peer", &reason).expect("memory takes everything");
-    let body = std::str::from_utf8(&said[8..]).expect("whole characters");
+    refuse(&mut said, "peer", &reason.as_str().into()).expect("memory takes everything");
+    let body = std::str::from_utf8(&said[12..]).expect("whole characters");
     assert!(body.len() <= 512 && reason.starts_with(body));
     assert!(body.len() == reason.len() || body.len() > 508);
     let mut said = Vec::new();
-    turn_away(&mut said, "peer", &reason).expect("memory takes everything");
+    turn_away(&mut said, "peer", &reason.as_str().into()).expect("memory takes everything");
     let mut stream = Script::new(&said, 7);
     let error = connect(&mut stream, "server", &Login::None, &Offer::default()).expect_err("turned away");
     assert!(matches!(error, SetupError::Refused(_)), "{error}");

@@ -11,7 +11,7 @@ use longarm_base::{Csn, Nanos, RegionId, UnixMillis};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{Broken, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket, WRITE_MAX};
 use longarm_memory::{Backing, Mapped, OwnedWords, Region, RegionOptions, Words};
-use longarm_wire::{Hello, Request, RequestKind, Response, Status, Welcome};
+use longarm_wire::{Hello, Request, RequestKind, Response, Status, Welcome, VERSIONS};
 
 use crate::{COMMANDS_MAX, Input};
 
@@ -254,6 +254,7 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
             let (read_bound, ring_bytes, pid, group) = (word(), word(), word(), word());
             let (csn, keep_sessions, wants_hints) = (word(), word(), 0);
             Welcome {
+                agreed: VERSIONS.meet(VERSIONS).expect("one side"),
                 boot,
                 sum_key,
                 stamp,
@@ -278,8 +279,7 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
 fn messages(bytes: &[u8]) {
     if let Ok(request) = Request::decode(bytes) {
         let again = [&request.header()[..], request.key, request.value].concat();
-        // Bytes 12 to 16 are not looked at.
-        assert!(again[..12] == bytes[..12] && again[16..] == bytes[16..], "{request:?}");
+        assert_eq!(again, bytes, "{request:?}");
         assert_eq!(Request::decode(&again), Ok(request));
     }
     if let Ok(response) = Response::decode(bytes) {

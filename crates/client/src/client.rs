@@ -6,11 +6,11 @@ use std::time::Duration;
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{Address, Any, QueuePair, SetupError, Transport};
 use longarm_host::now;
-use longarm_wire::is_elsewhere;
+use longarm_wire::RefusalCode;
 
 use crate::cache::Cache;
 use crate::deadline::{Deadline, Earlier};
-use crate::error::Error;
+use crate::error::{Error, refusal};
 use crate::link::{Coming, Counters, Link, Trouble};
 use crate::multi_get::Batch;
 use crate::options::Options;
@@ -87,7 +87,7 @@ impl<T: Transport> Client<T> {
                 Ok(link) => break (link, begun),
                 Err(error) => {
                     let elsewhere = options.follow
-                        && matches!(&error, SetupError::Refused(why) if is_elsewhere(why).is_some());
+                        && refusal(&error).is_some_and(|why| why.code == RefusalCode::NotLeader);
                     let at_once = targets.failed(&error);
                     if (addresses.len() == 1 && !elsewhere) || now() >= deadline {
                         return Err(error.into());

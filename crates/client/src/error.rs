@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use longarm_fabric::SetupError;
+use longarm_wire::Refusal;
 
 /// Why an operation has no result.
 ///
@@ -106,5 +107,13 @@ impl Error {
             | Error::Contended(_)
             | Error::Full => false,
         }
+    }
+}
+
+/// What a node said that refused a client, if it was the node and not its transport that did.
+pub fn refusal(error: &SetupError) -> Option<Refusal> {
+    match error {
+        SetupError::Refused(reason) => Refusal::decode(&reason.text, &reason.bytes).ok(),
+        _ => None,
     }
 }

@@ -42,7 +42,7 @@ mod write;
 
 pub use client::Client;
 pub use cluster::ClusterClient;
-pub use error::Error;
+pub use error::{Error, refusal};
 pub use link::Counters;
 pub use longarm_base::{Csn, UnixMillis};
 pub use longarm_cluster::FileError;

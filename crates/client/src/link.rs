@@ -146,10 +146,11 @@ fn check_timeout(timeout: Duration, remembers: Duration) -> Result<(), SetupErro
     if timeout + drift <= remembers {
         return Ok(());
     }
-    Err(SetupError::Refused(format!(
+    let text = format!(
         "a timeout of {timeout:?}: the server remembers what came of a request for {remembers:?}, and the \
          client repeats it for as long as its timeout; choose a shorter one"
-    )))
+    );
+    Err(SetupError::Refused(text.into()))
 }
 
 impl<Q: QueuePair> Link<Q> {

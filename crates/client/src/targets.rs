@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use longarm_base::Nanos;
 use longarm_fabric::{Address, SetupError};
-use longarm_wire::is_elsewhere;
+use longarm_wire::RefusalCode;
+
+use crate::error::refusal;
 
 /// Leaders named one after the other without one that leads: then all are tried in turn.
 const HINTS_MAX: u32 = 3;
@@ -51,12 +53,10 @@ impl Targets {
         if matches!(error, SetupError::Timeout(_)) {
             self.limit = (self.limit * 2).min(self.most);
         }
-        let named = match error {
-            SetupError::Refused(reason) => is_elsewhere(reason),
-            _ => None,
-        };
+        let named =
+            refusal(error).filter(|why| why.code == RefusalCode::NotLeader).and_then(|why| why.leader);
         let known = |name: &str| self.all.iter().find(|address| address.to_string() == name).cloned();
-        let named = named.flatten().and_then(|name| known(name).or_else(|| name.parse().ok()));
+        let named = named.and_then(|name| known(&name).or_else(|| name.parse().ok()));
         if let Some(named) = named
             && named != *self.current()
             && self.hints < HINTS_MAX
@@ -96,26 +96,31 @@ impl Targets {
 
 #[cfg(test)]
 mod tests {
-    use longarm_wire::elsewhere;
+    use longarm_fabric::Reason;
+    use longarm_wire::Refusal;
 
     use super::*;
+
+    fn elsewhere(leader: &str) -> SetupError {
+        let refusal = Refusal::not_leader(Some(leader.into()));
+        SetupError::Refused(Reason { text: "words that may change".into(), bytes: refusal.encode() })
+    }
 
     #[test]
     fn a_named_leader_is_tried_first_and_not_for_ever() {
         let address = |n: u32| format!("tcp://h:{n}").parse::<Address>().expect("an address");
         let mut targets = Targets::new(&[address(1), address(2)], Duration::from_secs(5));
-        let refused = |text: String| SetupError::Refused(text);
-        assert!(targets.failed(&refused(elsewhere(Some("tcp://h:3")))));
+        assert!(targets.failed(&elsewhere("tcp://h:3")));
         assert_eq!(*targets.current(), address(3));
-        assert!(targets.failed(&refused(elsewhere(Some("tcp://h:4")))));
-        assert!(targets.failed(&refused(elsewhere(Some("tcp://h:5")))));
-        assert!(targets.failed(&refused(elsewhere(Some("tcp://h:6")))), "two are left");
+        assert!(targets.failed(&elsewhere("tcp://h:4")));
+        assert!(targets.failed(&elsewhere("tcp://h:5")));
+        assert!(targets.failed(&elsewhere("tcp://h:6")), "two are left");
         assert_eq!(*targets.current(), address(2));
         assert!(!targets.failed(&SetupError::Timeout("it".into())), "all were tried");
         assert_eq!(*targets.current(), address(1));
         targets.leave();
         assert_eq!(*targets.current(), address(2));
-        targets.failed(&refused(elsewhere(Some("tcp://h:1"))));
+        targets.failed(&elsewhere("tcp://h:1"));
         assert_eq!(*targets.current(), address(1));
         targets.leave();
         assert_eq!(*targets.current(), address(2), "the one after the one that was named");
@@ -125,7 +130,7 @@ mod tests {
     fn a_replica_that_was_named_and_reached_is_one_of_those_to_try() {
         let address = |n: u32| format!("tcp://h:{n}").parse::<Address>().expect("an address");
         let mut targets = Targets::new(&[address(1)], Duration::from_secs(5));
-        targets.failed(&SetupError::Refused(elsewhere(Some("tcp://h:2"))));
+        targets.failed(&elsewhere("tcp://h:2"));
         targets.reached(Nanos(1));
         targets.leave();
         assert_eq!(*targets.current(), address(1));

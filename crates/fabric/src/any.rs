@@ -11,7 +11,7 @@ use crate::tcp::{Tcp, TcpIncoming, TcpListener, TcpQp};
 use crate::verbs::{Verbs, VerbsIncoming, VerbsListener, VerbsQp};
 use crate::{
     Address, Broken, Channel, Completions, ConnectRequest, Connected, Grant, Granted, Incoming,
-    ListenOptions, Listener, Op, PeerInfo, PostError, QueuePair, SetupError, Ticket, Transport,
+    ListenOptions, Listener, Op, PeerInfo, PostError, QueuePair, Reason, SetupError, Ticket, Transport,
 };
 
 /// The transport that an address names, with the settings of each that has any.
@@ -225,7 +225,7 @@ impl Incoming for AnyIncoming {
             }
         }
     }
-    fn reject(self, reason: &str) {
+    fn reject(self, reason: Reason) {
         either!(AnyIncoming, self, incoming => incoming.reject(reason))
     }
 }

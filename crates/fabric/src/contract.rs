@@ -425,6 +425,29 @@ pub struct PeerInfo {
     pub uid: Option<u32>,
 }
 
+/// Why a listener lets a peer not in.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reason {
+    /// For people; at most [`REASON_MAX`](crate::handshake::REASON_MAX) bytes of it travel.
+    pub text: String,
+    /// For the program that asked to be let in: what the program that listens wants it to act on, empty if
+    /// the transport itself refused. More than [`REASON_BYTES_MAX`](crate::handshake::REASON_BYTES_MAX) do
+    /// not travel at all.
+    pub bytes: Vec<u8>,
+}
+
+impl<T: Into<String>> From<T> for Reason {
+    fn from(text: T) -> Reason {
+        Reason { text: text.into(), bytes: Vec::new() }
+    }
+}
+
+impl std::fmt::Display for Reason {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// Why a connection could not be set up, taken down, or accepted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -442,7 +465,7 @@ pub enum SetupError {
     Timeout(String),
     /// The listener refused, and said why.
     #[error("refused: {0}")]
-    Refused(String),
+    Refused(Reason),
     /// Login failed.
     #[error("not authenticated: {0}")]
     Login(String),
@@ -555,5 +578,5 @@ pub trait Incoming: Send {
         channel: &Channel,
     ) -> Result<Self::Qp, SetupError>;
     /// Sends it away with a reason it can show its user.
-    fn reject(self, reason: &str);
+    fn reject(self, reason: Reason);
 }

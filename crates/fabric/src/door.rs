@@ -192,7 +192,7 @@ impl<G: Greeter> Porter<G> {
                 Ok(incoming) => {
                     if let Err(TrySendError::Full(incoming)) = admits.try_send(Box::new(incoming)) {
                         failures.add(format!("{peer}: too many peers wait to be let in"));
-                        incoming.reject("too many clients are waiting to be let in: try again later");
+                        incoming.reject("too many clients are waiting to be let in: try again later".into());
                     }
                 }
                 Err(error) => failures.add(format!("{peer}: {error}")),

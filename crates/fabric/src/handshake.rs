@@ -21,7 +21,8 @@
 //!     message it expects, so descriptors or other bytes may follow on the same stream.
 //! (5) Time is the stream's matter: use [`Deadline`](crate::deadline::Deadline).
 //!
-//! Numbers are little-endian. A frame is `kind u8, zero [u8; 3], length u32, body`.
+//! Numbers are little-endian. A frame is `kind u8, zero [u8; 3], length u32, body`. The body of REFUSE is
+//! `text length u32, text, bytes`: words for people, and what a program is to act on.
 
 use std::io::{ErrorKind, Read, Write};
 
@@ -29,16 +30,18 @@ use ::ring::hmac;
 use ::ring::rand::{SecureRandom, SystemRandom};
 use longarm_base::RegionId;
 
-use crate::{Grant, Granted, HELLO_MAX, ListenOptions, Login, Rights, Role, SetupError};
+use crate::{Grant, Granted, HELLO_MAX, ListenOptions, Login, Reason, Rights, Role, SetupError};
 
 /// First bytes of both directions. The first byte begins no text protocol, so those are told apart at once.
 pub const MAGIC: [u8; 8] = *b"\x89LONGARM";
 /// Version of handshake and frames; both sides must have the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// Regions one side may lend on one connection.
 pub const GRANTS_MAX: usize = 64;
-/// Longest reason of a refusal.
+/// Longest text of a refusal.
 pub const REASON_MAX: usize = 512;
+/// Most bytes beside the text of a refusal.
+pub const REASON_BYTES_MAX: usize = 2048;
 
 const NONCE: usize = 32;
 const PROOF: usize = 32;
@@ -163,9 +166,7 @@ pub fn admit(
             // A stranger gets one line it can show; one of us (of another version) gets a refusal it can
             // parse.
             let _ = match &error {
-                SetupError::Refused(text) => {
-                    write(stream, peer, &preamble()).and_then(|()| refuse(stream, peer, text))
-                }
+                SetupError::Refused(reason) => turn_away(stream, peer, reason),
                 SetupError::Protocol(text) => write(stream, peer, format!("-ERR {text}\r\n").as_bytes()),
                 _ => Ok(()),
             };
@@ -178,7 +179,7 @@ pub fn admit(
     write_frame(stream, peer, Kind::Challenge, &[&[wants], &ours])?;
     let result = admit_proved(stream, peer, options, &ours);
     if let Err(SetupError::Login(text) | SetupError::Protocol(text)) = &result {
-        let _ = refuse(stream, peer, text);
+        let _ = refuse(stream, peer, &text.as_str().into());
     }
     result
 }
@@ -223,17 +224,20 @@ pub fn welcome(stream: &mut impl Write, peer: &str, offer: &Offer) -> Result<(),
     write_frame(stream, peer, Kind::Welcome, &[&body])
 }
 
-/// Sends the peer away with a reason, cut at [`REASON_MAX`] bytes.
-pub fn refuse(stream: &mut impl Write, peer: &str, reason: &str) -> Result<(), SetupError> {
-    let mut end = reason.len().min(REASON_MAX);
-    while !reason.is_char_boundary(end) {
+/// Sends the peer away with a reason. The text is cut at [`REASON_MAX`] bytes; more than [`REASON_BYTES_MAX`]
+/// beside it are left out.
+pub fn refuse(stream: &mut impl Write, peer: &str, reason: &Reason) -> Result<(), SetupError> {
+    let mut end = reason.text.len().min(REASON_MAX);
+    while !reason.text.is_char_boundary(end) {
         end -= 1;
     }
-    write_frame(stream, peer, Kind::Refuse, &[&reason.as_bytes()[..end]])
+    let bytes = if reason.bytes.len() <= REASON_BYTES_MAX { &reason.bytes[..] } else { &[] };
+    let text = &reason.text.as_bytes()[..end];
+    write_frame(stream, peer, Kind::Refuse, &[&(end as u32).to_le_bytes(), text, bytes])
 }
 
 /// Sends a peer away before the handshake began, with a reason it can parse.
-pub fn turn_away(stream: &mut impl Write, peer: &str, reason: &str) -> Result<(), SetupError> {
+pub fn turn_away(stream: &mut impl Write, peer: &str, reason: &Reason) -> Result<(), SetupError> {
     write(stream, peer, &preamble())?;
     refuse(stream, peer, reason)
 }
@@ -305,9 +309,11 @@ fn read_preamble(stream: &mut impl Read, peer: &str, from: Side) -> Result<(), S
     let version = u16::from_le_bytes([bytes[8], bytes[9]]);
     if version != VERSION || bytes[10..] != [0, 0] {
         let (server, client) = if from == Side::Client { (VERSION, version) } else { (version, VERSION) };
-        return Err(SetupError::Refused(format!(
-            "the server speaks protocol version {server}, the client version {client}: upgrade the older one"
-        )));
+        let text = format!(
+            "the server speaks version {server} of the handshake, the client version {client}: upgrade the \
+             older one"
+        );
+        return Err(SetupError::Refused(text.into()));
     }
     Ok(())
 }
@@ -356,7 +362,7 @@ fn read_frame(stream: &mut impl Read, peer: &str, wanted: Kind, limit: usize) ->
     if head[1..4] != [0; 3] || !(refusal || head[0] == wanted as u8) {
         return Err(SetupError::Protocol(format!("expected {wanted:?}, got a frame of kind {}", head[0])));
     }
-    let limit = if refusal { REASON_MAX } else { limit };
+    let limit = if refusal { 4 + REASON_MAX + REASON_BYTES_MAX } else { limit };
     if len > limit {
         return Err(SetupError::Protocol(format!(
             "a {wanted:?} of {len} bytes, at most {limit} are allowed"
@@ -366,9 +372,16 @@ fn read_frame(stream: &mut impl Read, peer: &str, wanted: Kind, limit: usize) ->
     stream.read_exact(&mut body).map_err(|e| io_error(peer, e))?;
     match refusal {
         false => Ok(body),
-        true if wanted == Kind::Proved => Err(SetupError::Login(printable(&body))),
-        true => Err(SetupError::Refused(printable(&body))),
+        true if wanted == Kind::Proved => Err(SetupError::Login(decode_reason(&body)?.text)),
+        true => Err(SetupError::Refused(decode_reason(&body)?)),
     }
+}
+
+fn decode_reason(body: &[u8]) -> Result<Reason, SetupError> {
+    let cut = || SetupError::Protocol("a refusal whose text is cut short".into());
+    let (len, rest) = body.split_first_chunk().ok_or_else(cut)?;
+    let (text, bytes) = rest.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or_else(cut)?;
+    Ok(Reason { text: printable(text), bytes: bytes.to_vec() })
 }
 
 fn fixed<const N: usize>(body: &[u8], name: &str) -> Result<[u8; N], SetupError> {

@@ -8,10 +8,13 @@ use std::time::Duration;
 use longarm_base::Csn;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_fabric::ring::{Mailbox, RING_MIN};
-use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
+use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Reason, Rights, SetupError};
 use longarm_host::{Pause, now};
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
-use longarm_wire::{Bad, Hello, MESSAGE_MAX, PeerHello, RING_REGION, Welcome};
+use longarm_wire::{
+    Agreed, Bad, Hello, MESSAGE_MAX, PeerHello, RING_REGION, Refusal, RefusalCode, VERSIONS, Versions,
+    Welcome,
+};
 
 use crate::connection::Connection;
 use crate::hall::{Lobby, Serving};
@@ -49,7 +52,9 @@ impl<L: Listener> Acceptor<L> {
                 self.lobby.log(&format!("{count} more did not get in"));
             }
             match incoming {
-                Ok(Some(incoming)) if self.lobby.is_closed() => incoming.reject("the server is closing"),
+                Ok(Some(incoming)) if self.lobby.is_closed() => {
+                    reject(incoming, &Refusal::new(RefusalCode::Closing, "the server is closing"));
+                }
                 Ok(Some(incoming)) => self.admit(incoming),
                 Ok(None) => {}
                 Err(error) => {
@@ -69,21 +74,23 @@ impl<L: Listener> Acceptor<L> {
     }
 
     fn admit(&mut self, incoming: L::Incoming) {
-        let knock = Knock::decode(incoming.hello()).map_err(|bad| bad.to_string());
+        let knock = Knock::decode(incoming.hello());
         let found = knock.and_then(|knock| Ok((self.lobby.hall(knock.group())?, knock)));
         let (hall, knock) = match found {
             Ok(found) => found,
-            Err(reason) => {
-                self.refuse(&format!("{} refused: {reason}", incoming.peer().name));
-                return incoming.reject(&reason);
+            Err(refusal) => {
+                self.refuse(&format!("{} refused: {}", incoming.peer().name, refusal.text));
+                return reject(incoming, &refusal);
             }
         };
         match (knock, &hall.inbound) {
             (Knock::Replica(hello), Some(inbound)) => inbound.admit(incoming, &hello),
-            (Knock::Replica(_), None) => incoming.reject("this node is in no group"),
-            (Knock::Client(hello), _) => match hall.serving() {
-                Some(serving) => serving.admit(incoming, &hello),
-                None => incoming.reject(&hall.elsewhere()),
+            (Knock::Replica(_), None) => {
+                reject(incoming, &Refusal::new(RefusalCode::WrongGroup, "this node is in no group"));
+            }
+            (Knock::Client(hello, agreed), _) => match hall.serving() {
+                Some(serving) => serving.admit(incoming, &hello, agreed),
+                None => reject(incoming, &hall.not_leader()),
             },
         }
     }
@@ -91,39 +98,48 @@ impl<L: Listener> Acceptor<L> {
 
 /// What one who knocks says first.
 enum Knock {
-    Client(Hello),
+    Client(Hello, Agreed),
     Replica(PeerHello),
 }
 
 impl Knock {
-    fn decode(hello: &[u8]) -> Result<Knock, Bad> {
-        match PeerHello::is(hello) {
+    fn decode(hello: &[u8]) -> Result<Knock, Refusal> {
+        let invalid = |bad: Bad| Refusal::new(RefusalCode::Invalid, bad.to_string());
+        let theirs = Versions::of_hello(hello).map_err(invalid)?;
+        let agreed = VERSIONS.meet(theirs).map_err(|text| Refusal::new(RefusalCode::Versions, text))?;
+        let knock = match PeerHello::is(hello) {
             true => PeerHello::decode(hello).map(Knock::Replica),
-            false => Hello::decode(hello).map(Knock::Client),
-        }
+            false => Hello::decode(hello).map(|hello| Knock::Client(hello, agreed)),
+        };
+        knock.map_err(invalid)
     }
 
     fn group(&self) -> u64 {
         match self {
-            Knock::Client(hello) => hello.group,
+            Knock::Client(hello, _) => hello.group,
             Knock::Replica(hello) => hello.group,
         }
     }
 }
 
+/// Sends one that asked to be let in away.
+pub(crate) fn reject<I: Incoming>(incoming: I, refusal: &Refusal) {
+    incoming.reject(Reason { text: refusal.text.clone(), bytes: refusal.encode() });
+}
+
 impl<Q: QueuePair + 'static> Serving<Q> {
-    fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &Hello) {
+    fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &Hello, agreed: Agreed) {
         let peer = incoming.peer().name;
         if let Err(reason) = check_ring(hello.ring_bytes) {
-            incoming.reject(&reason);
-            return self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
+            self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
+            return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }
         let Some(seat) = self.shared.take_seat() else {
             let reason = format!("the server has its limit of {} clients", self.shared.options.max_clients);
-            incoming.reject(&reason);
-            return self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
+            self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
+            return reject(incoming, &Refusal::new(RefusalCode::Limit, reason));
         };
-        if let Err(error) = self.welcome(incoming, hello, &peer, seat) {
+        if let Err(error) = self.welcome(incoming, (hello, agreed), &peer, seat) {
             self.shared.log(&format!("client {:?} ({peer}) did not get in: {error}", hello.name));
         }
     }
@@ -131,7 +147,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
     fn welcome<I: Incoming<Qp = Q>>(
         &self,
         incoming: I,
-        hello: &Hello,
+        (hello, agreed): (&Hello, Agreed),
         peer: &str,
         seat: Seat,
     ) -> Result<(), SetupError> {
@@ -143,12 +159,12 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         }) {
             Ok(ring) => Arc::new(ring),
             Err(error) => {
-                incoming.reject("the server has no memory for a ring");
+                reject(incoming, &Refusal::new(RefusalCode::Limit, "the server has no memory for a ring"));
                 return Err(error.into());
             }
         };
         let desk = self.least_loaded();
-        let welcome = self.welcome_text().encode();
+        let welcome = self.welcome_text(agreed).encode();
         // The old connection of the same client is fenced before the client can know that this one stands.
         let coming = Coming { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
         let (session, generation) = self.shared.sessions.open(coming);
@@ -176,9 +192,10 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         Ok(())
     }
 
-    fn welcome_text(&self) -> Welcome {
+    fn welcome_text(&self, agreed: Agreed) -> Welcome {
         let options = &self.shared.options;
         Welcome {
+            agreed,
             boot: self.shared.boot,
             sum_key: self.shared.sum_key,
             // Read after the hello came, on the clock of the heartbeats.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use longarm_fabric::QueuePair;
 use longarm_host::Mutex;
+use longarm_wire::{Refusal, RefusalCode};
 
 use crate::group::Inbound;
 use crate::options::Log;
@@ -52,9 +53,10 @@ impl<Q: QueuePair> Hall<Q> {
         self.serving.lock().clone()
     }
 
-    /// Why a client that asks here, where nobody serves, should ask another node.
-    pub fn elsewhere(&self) -> String {
-        self.inbound.as_ref().map_or_else(|| "nobody serves here".into(), |inbound| inbound.elsewhere())
+    /// What a client is told that asks here, where nobody serves.
+    pub fn not_leader(&self) -> Refusal {
+        let none = || Refusal::new(RefusalCode::Closing, "nobody serves here");
+        self.inbound.as_ref().map_or_else(none, |inbound| inbound.not_leader())
     }
 }
 
@@ -72,19 +74,20 @@ impl<Q: QueuePair> Lobby<Q> {
     }
 
     /// The hall of a group; of the only one there is, if none is named. An error says why there is none.
-    pub fn hall(&self, group: u64) -> Result<&Arc<Hall<Q>>, String> {
+    pub fn hall(&self, group: u64) -> Result<&Arc<Hall<Q>>, Refusal> {
+        let wrong = |text| Refusal::new(RefusalCode::WrongGroup, text);
         match (&self.halls[..], group) {
             ([hall], 0) => Ok(hall),
-            (_, 0) => Err(format!(
+            (_, 0) => Err(wrong(format!(
                 "this node has replicas of {} groups, and none was named: clients need the cluster's file",
                 self.halls.len()
-            )),
-            ([hall], _) if hall.group() == 0 => Err("this server is in no group".into()),
+            ))),
+            ([hall], _) if hall.group() == 0 => Err(wrong("this server is in no group".into())),
             _ => self
                 .halls
                 .iter()
                 .find(|hall| hall.group() == group)
-                .ok_or_else(|| format!("this node has no replica of group {group:016x}")),
+                .ok_or_else(|| wrong(format!("this node has no replica of group {group:016x}"))),
         }
     }
 

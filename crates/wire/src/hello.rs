@@ -1,7 +1,10 @@
 //! What client and server say once, when they connect.
+//!
+//! Hello: `[versions u64][placement epoch u64, zero][session][ring bytes][group][fresh][since]`
+//! `[name length u32 | 0][name]`; the first word stands there in every version ([`Versions`]).
 
-use crate::PROTOCOL;
-use crate::codec::{Bad, Fields};
+use crate::codec::{Bad, Fields, Out, kind};
+use crate::versions::{Agreed, VERSIONS, Versions};
 
 /// First words of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,25 +33,29 @@ impl Hello {
         while name.len() > NAME_MAX {
             name.pop();
         }
-        let mut bytes = Vec::with_capacity(48 + name.len());
-        bytes.extend_from_slice(&PROTOCOL.to_le_bytes());
-        bytes.extend_from_slice(&(name.len() as u32).to_le_bytes());
+        let mut out = Out(Vec::with_capacity(64 + name.len()));
+        VERSIONS.put(&mut out);
+        out.u64(0);
         for word in [self.session, self.ring_bytes, self.group, self.fresh, self.since] {
-            bytes.extend_from_slice(&word.to_le_bytes());
+            out.u64(word);
         }
-        bytes.extend_from_slice(name.as_bytes());
-        bytes
+        out.kind(name.len() as u32);
+        out.0.extend_from_slice(name.as_bytes());
+        out.0
     }
 
     /// Takes received bytes apart.
     pub fn decode(bytes: &[u8]) -> Result<Hello, Bad> {
         let mut fields = Fields(bytes);
-        if fields.u32()? != PROTOCOL {
+        if VERSIONS.meet(Versions::take(&mut fields)?).is_err() {
             return Err(Bad("client and server speak different versions of the protocol"));
         }
-        let name_len = fields.u32()? as usize;
+        if fields.u64()? != 0 {
+            return Err(Bad("a placement's epoch, where keys are placed by their hash alone"));
+        }
         let (session, ring_bytes, group) = (fields.u64()?, fields.u64()?, fields.u64()?);
         let (fresh, since) = (fields.u64()?, fields.u64()?);
+        let name_len = kind(&mut fields)? as usize;
         if name_len > NAME_MAX {
             return Err(Bad("client name longer than 64 bytes"));
         }
@@ -61,6 +68,8 @@ impl Hello {
 /// The server's answer: what a client must know to read its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
+    /// What the server uses with this client: of both their versions the newest in common.
+    pub agreed: Agreed,
     /// Drawn when the server started; every heartbeat repeats it.
     pub boot: u64,
     /// Key of the record checksums.
@@ -90,7 +99,7 @@ impl Welcome {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let words = [
-            u64::from(PROTOCOL),
+            u64::from(self.agreed.version) | u64::from(self.agreed.features) << 32,
             self.boot,
             self.sum_key,
             self.stamp,
@@ -109,10 +118,14 @@ impl Welcome {
     /// Takes received bytes apart.
     pub fn decode(bytes: &[u8]) -> Result<Welcome, Bad> {
         let mut fields = Fields(bytes);
-        if fields.u64()? != u64::from(PROTOCOL) {
-            return Err(Bad("client and server speak different versions of the protocol"));
-        }
+        let (version, features) = (fields.u32()?, fields.u32()?);
+        let one = u16::try_from(version).map(|version| Versions { least: version, most: version, features });
+        let agreed = one.ok().and_then(|one| VERSIONS.meet(one).ok());
+        let agreed = agreed.filter(|agreed| agreed.features == features);
         let welcome = Welcome {
+            agreed: agreed.ok_or(Bad(
+                "the server speaks a version of the protocol, or a feature, that was not offered",
+            ))?,
             boot: fields.u64()?,
             sum_key: fields.u64()?,
             stamp: fields.u64()?,

@@ -5,28 +5,28 @@
 #![forbid(unsafe_code)]
 
 mod codec;
-mod elsewhere;
 mod hello;
 mod members;
 mod operator;
 mod peer;
+mod refusal;
 mod request;
 mod response;
+mod versions;
 
 pub use codec::Bad;
-pub use elsewhere::{elsewhere, is_elsewhere};
 pub use hello::{Hello, Welcome};
 pub use members::{ADDRESS_MAX, MEMBERS_MAX, MemberAt, Members};
 pub use operator::{Deny, Order, Reply, Stay};
 pub use peer::{Answer, Ask, EntryAt, Extent, Held, PLACES_MAX, PeerHello, Purpose, Report, STREAMS_MAX};
+pub use refusal::{Refusal, RefusalCode};
 pub use request::{Condition, Request, RequestKind, SpilledKey, hints};
 pub use response::{Response, Status};
+pub use versions::{Agreed, VERSIONS, Versions};
 
 use longarm_base::RegionId;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
-/// Version of this protocol; both sides must speak the same.
-pub const PROTOCOL: u32 = 5;
 /// The region of the segment store.
 pub const ARENA_REGION: RegionId = RegionId(3);
 /// The page by which a leader tells a follower that it lives.

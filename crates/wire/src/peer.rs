@@ -21,6 +21,7 @@
 use longarm_base::{Nanos, NodeId, Term};
 
 use crate::codec::{Bad, Fields, Out, kind, node, take_term};
+use crate::versions::{VERSIONS, Versions};
 use crate::{MEMBERS_MAX, Members};
 
 /// Streams that a term may have.
@@ -264,7 +265,7 @@ impl PeerHello {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(64));
         out.u32(PeerHello::MAGIC);
-        out.u32(crate::PROTOCOL);
+        VERSIONS.put(&mut out);
         out.u64(self.group);
         out.u32(u32::from(self.node.0));
         out.u32(self.purpose as u32);
@@ -281,7 +282,7 @@ impl PeerHello {
         if fields.u32()? != PeerHello::MAGIC {
             return Err(Bad("not the hello of a replica"));
         }
-        if fields.u32()? != crate::PROTOCOL {
+        if VERSIONS.meet(Versions::take(&mut fields)?).is_err() {
             return Err(Bad("the replicas speak different versions of the protocol"));
         }
         let group = fields.u64()?;

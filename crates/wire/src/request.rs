@@ -1,6 +1,7 @@
 //! Requests: a 40-byte header, the key, the value.
 //!
-//! `[kind u8 | condition u8 | flags u16 | key length u32][value length u32 | 0][operation][argument][ttl ms]`
+//! `[kind u8 | condition u8 | flags u16 | key length u32][value length u32 | placement epoch u32, zero]`
+//! `[operation][argument][ttl ms]`
 
 use longarm_base::UnixMillis;
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
@@ -129,7 +130,9 @@ impl<'a> Request<'a> {
             return Err(Bad("unknown flags"));
         }
         let (key_len, value_len) = (fields.u32()? as usize, fields.u32()? as usize);
-        fields.u32()?;
+        if fields.u32()? != 0 {
+            return Err(Bad("a placement's epoch, where keys are placed by their hash alone"));
+        }
         let (operation, argument, ttl_ms) = (fields.u64()?, fields.u64()?, fields.u64()?);
         if key_len > KEY_MAX || value_len > VALUE_MAX {
             return Err(Bad("key or value longer than allowed"));

@@ -177,7 +177,8 @@ proptest! {
         let hello = Hello { session: words[0], ring_bytes: words[1], group: words[2], fresh: words[3],
             since: words[4], name };
         prop_assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
-        let welcome = Welcome { boot: words[0], sum_key: words[1], stamp: words[2], lease: words[3],
+        let agreed = VERSIONS.meet(VERSIONS).expect("one side");
+        let welcome = Welcome { agreed, boot: words[0], sum_key: words[1], stamp: words[2], lease: words[3],
             read_bound: words[4], ring_bytes: words[5], pid: words[6], wants_hints: words[7],
             group: words[8], csn: words[9], keep_sessions: words[10] };
         prop_assert_eq!(Welcome::decode(&welcome.encode()), Ok(welcome));
@@ -242,8 +243,9 @@ proptest! {
 fn another_version_is_named() {
     let mut bytes =
         Hello { session: 1, ring_bytes: 2, group: 0, fresh: 1, since: 0, name: "n".into() }.encode();
-    bytes[0] ^= 0xFF;
+    bytes[..4].copy_from_slice(&[9, 0, 9, 0]);
     assert!(Hello::decode(&bytes).expect_err("version").0.contains("versions"));
+    assert_eq!(Versions::of_hello(&bytes), Ok(Versions { least: 9, most: 9, features: 0 }));
 }
 
 #[test]
@@ -263,9 +265,10 @@ fn what_is_out_of_range_is_named() {
         bytes
     };
     let hello = |at, word| PeerHello::decode(&with(hello.encode(), at, word)).expect_err("refused").0;
-    assert!(hello(0, 0x7265_6570 | 9 << 32).contains("versions"));
-    assert!(hello(16, 128 | 1 << 32).contains("node") && hello(16, 2 | 4 << 32).contains("purpose"));
-    assert!(hello(24, 1 << Term::BITS).contains("term"));
+    assert!(hello(0, 0x7265_6570 | (9 | 9 << 16) << 32).contains("versions"));
+    assert!(hello(0, 0x7265_6570 | 9 << 32).contains("range"));
+    assert!(hello(20, 128 | 1 << 32).contains("node") && hello(20, 2 | 4 << 32).contains("purpose"));
+    assert!(hello(28, 1 << Term::BITS).contains("term"));
     let ask = |ask: Ask, at, word| Ask::decode(&with(ask.encode(), at, word)).expect_err("refused").0;
     let term = Term::ZERO;
     let list = [1, 2].map(|node| MemberAt { node: NodeId(node), address: "a".into() }).to_vec();

@@ -23,7 +23,7 @@ use std::time::Duration;
 use longarm_fabric::hook::{Counted, Counts};
 use longarm_fabric::{
     Address, Any, AnyQp, Channel, ConnectRequest, Connected, Grant, Incoming, ListenOptions, Listener,
-    PeerInfo, QueuePair, SetupError, Transport,
+    PeerInfo, QueuePair, Reason, SetupError, Transport,
 };
 use longarm_server::{Server, ServerOptions};
 
@@ -122,7 +122,7 @@ impl<Q: QueuePair + 'static> Incoming for Nobody<Q> {
     fn accept(self, _: &[u8], _: Vec<Grant>, _: u32, _: &Channel) -> Result<Q, SetupError> {
         match self.0 {}
     }
-    fn reject(self, _: &str) {
+    fn reject(self, _: Reason) {
         match self.0 {}
     }
 }

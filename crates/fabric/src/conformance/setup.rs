@@ -12,7 +12,7 @@ use super::Setup;
 use super::harness::*;
 use crate::{
     Address, Channel, ConnectRequest, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, Op,
-    QueuePair, Rights, Role, SetupError, Transport,
+    QueuePair, Reason, Rights, Role, SetupError, Transport,
 };
 
 trait Stream: Read + Write + Send {}
@@ -75,9 +75,10 @@ pub fn a_rejected_peer_learns_why<S: Setup>() {
     let (mut listener, address) = listen::<S>(ListenOptions::default());
     std::thread::scope(|scope| {
         let client = scope.spawn(|| connect::<S>(&address, Vec::new()).map(|_| ()));
-        listener.accept(SOON).expect("accept").expect("a peer").reject("the table is full: come back later");
+        let reason = Reason { text: "the table is full: come back later".into(), bytes: vec![0, 7, 255] };
+        listener.accept(SOON).expect("accept").expect("a peer").reject(reason.clone());
         let error = client.join().expect("the client's thread").expect_err("rejected");
-        assert!(matches!(&error, SetupError::Refused(why) if why.contains("come back later")), "{error}");
+        assert!(matches!(&error, SetupError::Refused(why) if *why == reason), "{error}");
     });
 }
 
@@ -154,7 +155,7 @@ pub fn whoever_connects_has_the_role_that_it_proves<S: Setup>() {
                 let theirs = scope.spawn(|| attempt(login));
                 let incoming = listener.accept(SOON).expect("accept").expect("a peer");
                 assert_eq!(incoming.peer().role, role);
-                incoming.reject("seen");
+                incoming.reject("seen".into());
                 assert!(matches!(theirs.join().expect("its thread"), Err(SetupError::Refused(_))));
             });
         }

@@ -154,14 +154,14 @@ fn strangers_get_one_line_naming_what_they_speak() {
 #[test]
 fn another_version_is_told_apart_from_a_stranger() {
     let mut bytes = good_client();
-    bytes[8] = 2;
+    bytes[8] = 3;
     let mut script = Script::new(&bytes, 4096);
-    let error = admit(&mut script, "peer", &asks(Login::None)).expect_err("version 2");
-    assert!(error.to_string().contains("client version 2"), "{error}");
+    let error = admit(&mut script, "peer", &asks(Login::None)).expect_err("version 3");
+    assert!(error.to_string().contains("client version 3"), "{error}");
     assert!(printable(&script.output).contains("upgrade the older one"), "the peer is told as well");
     let error =
-        connect(&mut Script::new(&bytes, 4096), "peer", &Login::None, &offer(b"")).expect_err("version 2");
-    assert!(error.to_string().contains("server speaks protocol version 2"), "{error}");
+        connect(&mut Script::new(&bytes, 4096), "peer", &Login::None, &offer(b"")).expect_err("version 3");
+    assert!(error.to_string().contains("server speaks version 3 of the handshake"), "{error}");
 }
 
 #[test]
@@ -188,11 +188,13 @@ fn a_silent_peer_ends_at_the_deadline() {
 #[test]
 fn a_refusal_is_cut_and_cleaned() {
     let mut bytes = preamble().to_vec();
-    refuse(&mut bytes, "", &format!("\u{1b}[31mno\n{}", "\u{e9}".repeat(REASON_MAX))).expect("vec");
+    let text = format!("\u{1b}[31mno\n{}", "\u{e9}".repeat(REASON_MAX));
+    refuse(&mut bytes, "", &Reason { text, bytes: vec![1; REASON_BYTES_MAX + 1] }).expect("vec");
     let error =
         connect(&mut Script::new(&bytes, 4096), "peer", &Login::None, &offer(b"")).expect_err("refused");
     let text = error.to_string();
-    assert!(matches!(error, SetupError::Refused(_)) && text.contains("[31mno"), "{text}");
+    assert!(matches!(&error, SetupError::Refused(reason) if reason.bytes.is_empty()), "{text}");
+    assert!(text.contains("[31mno"), "{text}");
     assert!(!text.contains(char::is_control), "{text:?}");
 }
 

@@ -10,7 +10,8 @@ use crate::conformance::Setup;
 use crate::shm::{Shm, ShmIncoming, ShmListener, ShmQp};
 use crate::{
     Address, Channel, Completion, Completions, ConnectRequest, Connected, Grant, Incoming, ListenOptions,
-    Listener, Op, PeerInfo, PostError, QueuePair, SetupError, Ticket, Transport, WorkError, conformance,
+    Listener, Op, PeerInfo, PostError, QueuePair, Reason, SetupError, Ticket, Transport, WorkError,
+    conformance,
 };
 
 /// All wrappers at once, with faults that a correct caller must bear: completions come late.
@@ -75,7 +76,7 @@ impl Incoming for HookedIncoming {
     ) -> Result<Wrapped, SetupError> {
         self.0.accept(welcome, grants, landing, channel).map(wrap)
     }
-    fn reject(self, reason: &str) {
+    fn reject(self, reason: Reason) {
         self.0.reject(reason)
     }
 }

@@ -24,7 +24,7 @@ use super::queue::PAGE;
 use crate::deadline::Deadline;
 use crate::handshake::{self, Admitted, Offer};
 use crate::{
-    Address, Channel, Grant, Granted, Incoming, ListenOptions, Listener, PeerInfo, Role, SetupError,
+    Address, Channel, Grant, Granted, Incoming, ListenOptions, Listener, PeerInfo, Reason, Role, SetupError,
 };
 
 /// Failed handshakes remembered for [`Listener::failures`]; older ones are forgotten.
@@ -205,14 +205,14 @@ fn handshake(stream: OwnedFd, slot: Slot) {
     let admitted = dup.map_err(|e| SetupError::Os("ask who connects", e)).and_then(|peer| {
         let mut stream = Deadline::new(stream, shared.options.handshake);
         if let Err(error) = check_user(peer.uid(), shared.options.mode) {
-            let _ = handshake::turn_away(&mut stream, &name, &error.to_string());
+            let _ = handshake::turn_away(&mut stream, &name, &error.to_string().into());
             return Err(error);
         }
         let Admitted { hello, role } = handshake::admit(&mut stream, &name, &shared.options)?;
         match lent(&stream, &hello.grants) {
             Ok(lent) => Ok((stream.into_inner(), peer, (hello.bytes, role), lent)),
             Err(error) => {
-                let _ = handshake::refuse(&mut stream, &name, &error.to_string());
+                let _ = handshake::refuse(&mut stream, &name, &error.to_string().into());
                 Err(error)
             }
         }
@@ -345,9 +345,9 @@ impl Incoming for ShmIncoming {
         })
     }
 
-    fn reject(self, reason: &str) {
+    fn reject(self, reason: Reason) {
         let mut stream = Deadline::new(self.stream, self.shared.options.handshake);
-        let _ = handshake::refuse(&mut stream, &self.name, reason);
+        let _ = handshake::refuse(&mut stream, &self.name, &reason);
     }
 }
 

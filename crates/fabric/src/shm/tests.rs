@@ -94,7 +94,7 @@ fn the_peer_is_known_by_process_and_user() {
         let peer = incoming.peer();
         assert_eq!(peer.pid, Some(std::process::id()));
         assert_eq!(peer.uid, Some(rustix::process::geteuid().as_raw()));
-        incoming.reject("no");
+        incoming.reject("no".into());
         assert!(client.join().expect("the client's thread").is_err());
     });
 }
@@ -136,7 +136,7 @@ fn memory_that_could_be_taken_away_is_refused() {
         (memfd(SealFlags::SHRINK, 4096), 2, "2 memory files, expected 1"),
     ] {
         let error = lend(file, fds);
-        assert!(matches!(&error, SetupError::Refused(why) if why.contains(what)), "{what}: {error}");
+        assert!(matches!(&error, SetupError::Refused(why) if why.text.contains(what)), "{what}: {error}");
     }
 }
 

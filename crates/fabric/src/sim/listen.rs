@@ -13,8 +13,8 @@ use super::qp::SimQp;
 use super::{Sim, machine};
 use crate::failures::Failures;
 use crate::{
-    Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo, Role,
-    SetupError,
+    Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo, Reason,
+    Role, SetupError,
 };
 
 /// Where peers knock.
@@ -183,8 +183,8 @@ impl Incoming for SimIncoming {
         Ok(qp)
     }
 
-    fn reject(mut self, reason: &str) {
-        let refused = SetupError::Refused(reason.into());
+    fn reject(mut self, reason: Reason) {
+        let refused = SetupError::Refused(reason);
         self.answer(|_| Err(refused));
     }
 }

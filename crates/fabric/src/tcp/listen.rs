@@ -15,7 +15,9 @@ use super::{Tcp, TcpQp};
 use crate::deadline::Deadline;
 use crate::door::{Door, Greeter};
 use crate::handshake::{self, Admitted, Offer};
-use crate::{Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Role, SetupError, stream};
+use crate::{
+    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Reason, Role, SetupError, stream,
+};
 
 /// Time for the last message of a handshake, and for a reason to leave.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -156,9 +158,9 @@ impl Incoming for TcpIncoming {
         Ok(TcpQp::linked(link, landing, self.tcp.spin, self.hello.grants, name))
     }
 
-    fn reject(mut self, reason: &str) {
+    fn reject(mut self, reason: Reason) {
         // A peer that does not listen to the reason is away as well.
-        let _ = self.say(|mut stream, peer| handshake::refuse(&mut stream, peer, reason));
+        let _ = self.say(|mut stream, peer| handshake::refuse(&mut stream, peer, &reason));
         stream::leave(&self.socket);
     }
 }

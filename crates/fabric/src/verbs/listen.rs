@@ -15,7 +15,8 @@ use crate::deadline::Deadline;
 use crate::door::{Door, Greeter};
 use crate::handshake::{self, Admitted, Offer};
 use crate::{
-    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Rights, Role, SetupError, stream,
+    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Reason, Rights, Role, SetupError,
+    stream,
 };
 
 /// Time for the last message of a handshake, and for a reason to leave.
@@ -93,10 +94,11 @@ impl Doorstep {
         let slot = self.slots.clone();
         // This one and the doorstep's own are not peers that stand already.
         if Arc::strong_count(&slot.0) - 2 >= self.verbs.connections {
-            return Err(SetupError::Refused(format!(
+            let text = format!(
                 "this server has all {} queue pairs it may have in use: close a client, or raise its limit",
                 self.verbs.connections
-            )));
+            );
+            return Err(SetupError::Refused(text.into()));
         }
         let opened = Opened::new(&self.verbs, self.adapter.clone())?;
         opened.connect(&self.verbs, &theirs)?;
@@ -119,7 +121,7 @@ impl Greeter for Doorstep {
         let opened = handshake::admit(&mut stream, &name, options).and_then(|admitted| {
             let opened = self.open(&mut stream, &name, &admitted.hello);
             if let Err(error) = &opened {
-                let _ = handshake::refuse(&mut stream, &name, &error.to_string());
+                let _ = handshake::refuse(&mut stream, &name, &error.to_string().into());
             }
             opened.map(|opened| (admitted, opened))
         });
@@ -185,7 +187,7 @@ impl Incoming for VerbsIncoming {
         let mut stream = Deadline::new(socket.clone(), LAST_WORD);
         let prepared = opened.register(&grants).and_then(|lent| Ok((lent, opened.landing(landing)?)));
         let (lent, landing) = prepared.inspect_err(|error| {
-            let _ = handshake::refuse(&mut stream, &name, &error.to_string());
+            let _ = handshake::refuse(&mut stream, &name, &error.to_string().into());
             stream::leave(&socket);
         })?;
         handshake::welcome(&mut stream, &name, &Offer::of(&grants, welcome))?;
@@ -206,10 +208,10 @@ impl Incoming for VerbsIncoming {
         })
     }
 
-    fn reject(self, reason: &str) {
+    fn reject(self, reason: Reason) {
         let mut stream = Deadline::new(self.socket.clone(), LAST_WORD);
         // A peer that does not listen to the reason is away as well.
-        let _ = handshake::refuse(&mut stream, &self.peer.to_string(), reason);
+        let _ = handshake::refuse(&mut stream, &self.peer.to_string(), &reason);
         stream::leave(&self.socket);
     }
 }

@@ -26,7 +26,7 @@ fn more_clients_than_queue_pairs_are_refused_with_a_reason() {
     };
     let (first, second) = (enter(), enter());
     let error = connect::<OverVerbs>(&address, Vec::new()).map(|_| ()).expect_err("one too many");
-    assert!(matches!(&error, SetupError::Refused(why) if why.contains("all 2 queue pairs")), "{error}");
+    assert!(matches!(&error, SetupError::Refused(why) if why.text.contains("all 2 queue pairs")), "{error}");
     let (mut ours, mut theirs) = second;
     let add = Op::FetchAdd { region: ALL, offset: 0, add: 1 };
     run_on(&mut theirs, &mut ours, add).expect("those inside go on");

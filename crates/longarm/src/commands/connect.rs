@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_client::{ClusterClient, Error, Login, Options, Topology};
+use longarm_client::{ClusterClient, Error, Login, Options, Topology, refusal};
 use longarm_fabric::tcp::{Identity, Tcp, Tls};
 use longarm_fabric::{Any, SetupError};
-use longarm_wire::is_elsewhere;
+use longarm_wire::RefusalCode;
 
 use crate::cluster;
 use crate::config::{Config, Origin};
@@ -112,7 +112,7 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
     };
     match error {
         // A group that is asked all the time has one leader sooner or later.
-        Error::Connect(SetupError::Refused(why)) if is_elsewhere(why).is_some() => {
+        Error::Connect(error) if refusal(error).is_some_and(|why| why.code == RefusalCode::NotLeader) => {
             failure(Exit::CannotConnect, &start)
         }
         Error::Connect(SetupError::Login(_)) => {
@@ -212,7 +212,9 @@ mod tests {
     fn a_group_without_a_leader_is_named_with_what_to_do() {
         let (mut config, _) = config();
         config.cluster = Some("g.toml".into());
-        let none = Error::Connect(SetupError::Refused(longarm_wire::elsewhere(None)));
+        let none = longarm_wire::Refusal::not_leader(None);
+        let none = longarm_fabric::Reason { text: none.text.clone(), bytes: none.encode() };
+        let none = Error::Connect(SetupError::Refused(none));
         let failure = failure(&none, &config);
         assert_eq!(failure.exit, Exit::CannotConnect);
         assert!(failure.message.contains("the cluster of g.toml"), "{failure:?}");

@@ -17,11 +17,12 @@ use longarm_fabric::{
 };
 use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
-use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGION, elsewhere};
+use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGION, Refusal, RefusalCode};
 
 use super::options::GroupOptions;
 use super::talk::received;
 use super::{MESSAGE_MAX, RING_BYTES};
+use crate::accept::reject;
 use crate::options::Log;
 
 /// Memory connections at once: a leader has one a stream and two more; a new one may come before the old
@@ -150,10 +151,9 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 
     /// What a client that asks here is told.
-    pub fn elsewhere(&self) -> String {
+    pub fn not_leader(&self) -> Refusal {
         let leader = self.state.lock().leader.clone();
-        let address = leader.and_then(|leader| leader.1).map(|address| address.to_string());
-        elsewhere(address.as_deref())
+        Refusal::not_leader(leader.and_then(|leader| leader.1).map(|address| address.to_string()))
     }
 
     /// What a leader is lent.
@@ -171,14 +171,14 @@ impl<Q: QueuePair> Inbound<Q> {
             let what = if operates { "an operator" } else { "a replica" };
             let reason = format!("{what} of this group shows the secret of its replicas (peer_secret_file)");
             (self.log)(&format!("{what} at {} refused: it did not show the replicas' secret", peer.name));
-            return incoming.reject(&reason);
+            return reject(incoming, &Refusal::new(RefusalCode::Denied, reason));
         }
         // One that is no replica any more, or yet, may ask, and is told.
         let stranger = hello.group != self.options.id || operates != (hello.node == self.options.node);
         if stranger {
             let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
             (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
-            return incoming.reject(&reason);
+            return reject(incoming, &Refusal::new(RefusalCode::WrongGroup, reason));
         }
         let (ours, theirs) = (self.options.timing.promise, hello.promise);
         if !operates && theirs != ours {
@@ -191,7 +191,7 @@ impl<Q: QueuePair> Inbound<Q> {
                 ours.0 / 1_000
             );
             (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
-            return incoming.reject(&reason);
+            return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }
         let node = hello.node;
         let admitted = match hello.purpose {
@@ -213,7 +213,7 @@ impl<Q: QueuePair> Inbound<Q> {
         let is_full = there >= most;
         drop(state);
         if hello.ring_bytes < RING_MIN || is_full {
-            incoming.reject("no room for a talk");
+            reject(incoming, &Refusal::new(RefusalCode::Limit, "no room for a talk"));
             return Ok(());
         }
         let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
@@ -242,18 +242,18 @@ impl<Q: QueuePair> Inbound<Q> {
         let refusal = {
             let mut state = self.state.lock();
             if state.open != Some(hello.term) || hello.term.node() != hello.node {
-                Some(format!("term {} is not open here", hello.term))
+                Some(Refusal::new(RefusalCode::Fenced, format!("term {} is not open here", hello.term)))
             } else if !state.is_owner(hello.term, hello.life) {
-                Some(twins(hello.node))
+                Some(Refusal::new(RefusalCode::Fenced, twins(hello.node)))
             } else if state.memory.len() >= MEMORY_MAX {
-                Some("no room for more connections to the memory".into())
+                Some(Refusal::new(RefusalCode::Limit, "no room for more connections to the memory"))
             } else {
                 state.entering += 1;
                 None
             }
         };
-        if let Some(reason) = refusal {
-            incoming.reject(&reason);
+        if let Some(refusal) = refusal {
+            reject(incoming, &refusal);
             return Ok(());
         }
         let accepted = incoming.accept(&[], self.grants(), 0, &self.channel);

@@ -9,7 +9,9 @@ use longarm_fabric::{
 };
 use longarm_host::Mutex;
 use longarm_memory::{Backing, Mapped, Region, RegionOptions, SumKey};
-use longarm_wire::{Condition, Hello, MESSAGE_MAX, RING_REGION, Request, RequestKind, Status, Welcome};
+use longarm_wire::{
+    Condition, Hello, MESSAGE_MAX, RING_REGION, Request, RequestKind, Status, VERSIONS, Welcome,
+};
 
 use super::harness::{Answer, BOUND, Raw, options, unique, until};
 use super::model::apply;
@@ -124,6 +126,7 @@ fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
     let ring = RegionOptions { name: "ring".into(), bytes: 64 << 10, backing: Backing::Memory };
     let ring = Arc::new(Region::create(&ring).expect("a ring"));
     let welcome = Welcome {
+        agreed: VERSIONS.meet(VERSIONS).expect("one side"),
         boot: shared.boot,
         sum_key: SUM_KEY,
         stamp: shared.moment().now.0,

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use longarm_base::NodeId;
-use longarm_client::{Client, Error, Options};
-use longarm_fabric::{Address, Any, SetupError};
+use longarm_client::{Client, Error, Options, refusal};
+use longarm_fabric::{Address, Any};
 use longarm_server::Member;
-use longarm_wire::is_elsewhere;
+use longarm_wire::RefusalCode;
 use serde_json::{Value, json};
 
 use super::StatusArgs;
@@ -131,9 +131,10 @@ fn look_at_all<'a>(cluster: &'a Cluster, config: &Config) -> Result<Vec<Looked<'
 fn ask(transport: &Any, address: &Address, options: Options, group: u64) -> Said {
     match stats(transport, address, options, group) {
         Ok(stats) => stats,
-        Err(Error::Connect(SetupError::Refused(why))) => match is_elsewhere(&why) {
-            Some(leader) => Said::Follows(leader.map(Into::into)),
-            None => Said::Nothing(why),
+        Err(Error::Connect(error)) => match refusal(&error) {
+            Some(why) if why.code == RefusalCode::NotLeader => Said::Follows(why.leader),
+            Some(why) => Said::Nothing(why.text),
+            None => Said::Nothing(error.to_string()),
         },
         Err(error) => Said::Nothing(error.to_string()),
     }

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use longarm_fabric::PeerInfo;
+use longarm_fabric::{PeerInfo, Reason};
 
 use super::*;
 
@@ -65,7 +65,7 @@ impl Incoming for Slow {
         self.end.recv().expect("the test says so");
         Ok(Stubborn { ends: self.ends })
     }
-    fn reject(self, reason: &str) {
+    fn reject(self, reason: Reason) {
         panic!("refused: {reason}");
     }
 }

@@ -1,0 +1,93 @@
+//! Which versions of the protocol a program speaks, and what two programs agree on.
+//!
+//! A hello of a client begins with `[least u16 | most u16][features u32]`; that of a replica or an operator
+//! has a mark of four bytes before it. These bytes stand there in every version, so that a server of any
+//! version can tell a client of any other what each of them speaks.
+
+use crate::codec::{Bad, Fields, Out};
+use crate::peer::PeerHello;
+
+/// A range of versions, and features beyond the least of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Versions {
+    /// The oldest version that is spoken.
+    pub least: u16,
+    /// The newest.
+    pub most: u16,
+    /// A bit for each thing that a side can do and the other need not: what both have is used. None is
+    /// defined.
+    pub features: u32,
+}
+
+/// What this program speaks.
+pub const VERSIONS: Versions = Versions { least: 6, most: 6, features: 0 };
+
+/// What two programs use with one another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Agreed {
+    /// The newest version that both speak.
+    pub version: u16,
+    /// The features that both have.
+    pub features: u32,
+}
+
+impl Versions {
+    /// The range that a hello of either kind names.
+    pub fn of_hello(bytes: &[u8]) -> Result<Versions, Bad> {
+        let mut fields = Fields(bytes);
+        if PeerHello::is(bytes) {
+            fields.u32()?;
+        }
+        Versions::take(&mut fields)
+    }
+
+    /// What this side uses with one that speaks `theirs`; the error names both ranges.
+    pub fn meet(self, theirs: Versions) -> Result<Agreed, String> {
+        let (least, most) = (self.least.max(theirs.least), self.most.min(theirs.most));
+        if least > most {
+            return Err(format!(
+                "this side speaks versions {self} of the protocol, the other one {theirs}: upgrade the older"
+            ));
+        }
+        Ok(Agreed { version: most, features: self.features & theirs.features })
+    }
+
+    pub(crate) fn take(fields: &mut Fields<'_>) -> Result<Versions, Bad> {
+        let (range, features) = (fields.u32()?, fields.u32()?);
+        let versions = Versions { least: range as u16, most: (range >> 16) as u16, features };
+        match versions.least <= versions.most {
+            true => Ok(versions),
+            false => Err(Bad("a range of protocol versions that ends before it begins")),
+        }
+    }
+
+    pub(crate) fn put(self, out: &mut Out) {
+        out.u32(u32::from(self.least) | u32::from(self.most) << 16);
+        out.u32(self.features);
+    }
+}
+
+impl std::fmt::Display for Versions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.least == self.most {
+            true => write!(f, "{}", self.most),
+            false => write!(f, "{} to {}", self.least, self.most),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_sides_agree_on_the_newest_version_and_what_both_can_do() {
+        let speaks = |least, most, features| Versions { least, most, features };
+        let ours = speaks(6, 8, 0b011);
+        assert_eq!(ours.meet(speaks(7, 9, 0b110)), Ok(Agreed { version: 8, features: 0b010 }));
+        assert_eq!(ours.meet(speaks(1, 6, 0)), Ok(Agreed { version: 6, features: 0 }));
+        let text = ours.meet(speaks(9, 9, 0)).expect_err("no version in common");
+        assert!(text.contains("6 to 8") && text.contains(" 9:"), "{text}");
+        assert!(ours.meet(speaks(1, 5, 0)).is_err());
+    }
+}
