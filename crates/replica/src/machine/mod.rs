@@ -1,4 +1,4 @@
-//! Who leads: the life of a replica, as a value that is told what happens and says what to do.
+//! Who leads: the life of a replica, as a value that is told what happens and says what to do (LoLKV 3.4).
 //!
 //! ```text
 //!              suspects            a majority would            a majority reported,
