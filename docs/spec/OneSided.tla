@@ -4,7 +4,7 @@
 (* meanwhile: entries are reused, the leader is paused while its NIC goes  *)
 (* on answering, it is deposed, it rejoins and rebuilds in place.          *)
 (*                                                                         *)
-(* LoLKV section 3.3.4 serves GETs by the leader's threads: "the hash      *)
+(* LoLKV 3.3.4 serves GETs by the leader's threads: "the hash              *)
 (* table slot was not modified" if it still holds the same address.  That  *)
 (* lets a reused address pass (hole L14), and no lease covers a READ that  *)
 (* no CPU sees (L9).  Here the slot carries the entry's version, freed     *)

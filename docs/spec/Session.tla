@@ -3,7 +3,7 @@
 (* Retries: a client sends an operation again, copies are duplicated and   *)
 (* delayed, the leader changes between two copies.                         *)
 (*                                                                         *)
-(* LoLKV section 3.5: "it is safe to process requests again since they are *)
+(* LoLKV 3.5: "it is safe to process requests again since they are         *)
 (* idempotent".  They are not: a delayed first copy of put(x, 1) that      *)
 (* comes after put(x, 2) of another client undoes it (hole L17).  Here     *)
 (* session and operation number are part of the entry; the leader answers  *)

@@ -3,17 +3,18 @@
 (* How one term ends and the next begins: promises, fence, gather, start   *)
 (* set, sync term, acknowledgement gate, claims of segments, leases.       *)
 (*                                                                         *)
+(* The paper was checked with TLA+, too (LoLKV 5).                         *)
 (* What the paper does and what is different here:                         *)
-(*  - LoLKV section 3.4 elects the replica with the largest <term,         *)
+(*  - LoLKV 3.4 elects the replica with the largest <term,                 *)
 (*    seg_ver> and consolidates by the highest <term, seq_num> of each     *)
 (*    thread.  Across terms that loses readable entries (hole L1).  Here   *)
 (*    a replica knows its sync term: the term whose start set it holds.    *)
-(*  - LoLKV section 3.4 says that a replica votes once in a term, and not  *)
+(*  - LoLKV 3.4 says that a replica votes once in a term, and not          *)
 (*    where it remembers that (L2).  Here a promise is persisted first.    *)
-(*  - LoLKV section 3.1.2 replicates claims of segments on the queue pair  *)
+(*  - LoLKV 3.1.2 replicates claims of segments on the queue pair          *)
 (*    of whichever thread claims (L3).  Here claims are one stream, META,  *)
 (*    and data follows its claim on each follower.                         *)
-(*  - LoLKV section 3.3.4 has a lease inside which others "will not try to *)
+(*  - LoLKV 3.3.4 has a lease inside which others "will not try to         *)
 (*    become a leader"; they may still vote (L8).  Here a promise forbids  *)
 (*    the report, and it is looked at after the fence.                     *)
 (*                                                                         *)
@@ -260,7 +261,7 @@ Serve(c) ==
     /\ UNCHANGED <<sets, term, sync, open, data, got, owner, start, synced, crashes, lease>>
 
 -----------------------------------------------------------------------------
-\* Writes (LoLKV section 3.3.2, by streams and positions)
+\* Writes (LoLKV 3.3.2, by streams and positions)
 
 \* The worker of stream s writes an entry into its own memory; for the first one it claims a segment.
 Put(l, s) ==

@@ -35,8 +35,8 @@ cargo x torture [--transport shm|tcp|verbs] [--seconds N] [OPTION]...
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]
                                 run fuzz targets (all; 60 s each), with nightly Rust
-cargo x layout --accept         note the present layout.rs files in docs/layout.md, once its
-                                drawings are revised
+cargo x layout --accept         note the present files that docs/layout.md draws, once its drawings
+                                are revised
 cargo x bindings [--include DIR]
                                 make crates/ibverbs/src/bindings.rs anew, with bindgen
 cargo x rdma                    run the tests that want RDMA devices, in such a virtual machine

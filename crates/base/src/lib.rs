@@ -1,7 +1,8 @@
 //! Words that every other crate shares: ids, places, versions, limits and time as a value.
 //!
-//! Nothing here does I/O, allocates, or knows what memory is. Every limit of the product stands in
-//! [`limits`], with the relations between them asserted at compile time.
+//! Nothing here knows what memory is, and nothing does I/O or allocates, but that the feature `mutants` reads
+//! an environment variable. Limits that more than one crate rests on stand in [`limits`], with the relations
+//! between them asserted at compile time.
 #![forbid(unsafe_code)]
 
 pub mod limits;

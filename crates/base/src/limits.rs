@@ -1,7 +1,6 @@
-//! Every bound of the product in one place, with the relations between them checked by the compiler.
+//! The bounds that more than one crate rests on, with the relations between them checked by the compiler.
 //!
-//! A queue, a retry, a probe or a message that could grow names its limit here; nothing else in the
-//! workspace invents one.
+//! A bound that one file alone needs is a constant beside its use.
 
 /// Bytes of one cache line, the unit in which a one-sided READ may tear.
 pub const LINE: u64 = 64;

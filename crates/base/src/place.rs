@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub struct RegionId(pub u32);
 
-/// What travels instead of a pointer (Cell: "All pointers consist of a region ID and offset").
+/// What travels instead of a pointer (Cell 2.1: "All pointers consist of a region ID and offset").
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     /// The region that holds the bytes.

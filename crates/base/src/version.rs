@@ -2,7 +2,8 @@
 
 use crate::limits::CSN_MAX;
 
-/// Commit sequence number: one 64-bit counter a group, which orders all its writes. Zero names no write.
+/// Commit sequence number: one 64-bit counter a group, which orders all its writes (LoLKV 3.3.3,
+/// where it is a counter a group of keys, which begins anew with each term). Zero names no write.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Csn(pub u64);
 

@@ -1,4 +1,5 @@
-//! Load generation and reports: the same workload, keys and clients against any number of stores, in one run.
+//! Load generation and reports: the same workload, keys and clients against any number of stores, in one run
+//! on one machine (NoSQL landscape 4.1).
 //!
 //! A [`Plan`] says what to do, [`driver::open`] (or a [`TargetFactory`] of one's own) to whom; [`run()`] does
 //! it and returns a [`Report`], which prints itself as a table, as JSON, as `.hgrm` files and as SVG.

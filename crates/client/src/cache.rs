@@ -1,5 +1,5 @@
-//! Location cache: where a key was last found, so that a repeat GET is one READ (HydraDB, nosql-landscape
-//! 3.1; DrTM).
+//! Location cache: where a key was last found, so that a repeat GET is one READ (NoSQL landscape 3.1, of
+//! HydraDB; DrTM).
 //!
 //! Direct-mapped by hash, of fixed size: no allocation after the start, a newer place replaces an older one.
 //! A remembered slot answers by itself: in a table that is updated in place a record that verifies there and

@@ -19,7 +19,7 @@ pub(crate) const DRIFT: u64 = 1_000_000 / (2 * DRIFT_PPM) - 1;
 /// A new anchor is wanted when the old one has cost one part in so many of the lease.
 const LOOSE: u64 = 8;
 
-/// One client's lease on one server's memory.
+/// One client's lease on one server's memory. In LoLKV 3.3.4 the leader alone has a lease, as it serves GETs.
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     length: Nanos,

@@ -1,5 +1,6 @@
 //! One GET as a value: which bytes to READ next, until there is an answer. No I/O and no clock; the same for
-//! one key and for a batch, for every transport, and in tests.
+//! one key and for a batch, for every transport, and in tests. What it finds and what the server would answer
+//! are of one history (Cell 2.4).
 //!
 //! A remembered place first (one READ); else the index search, and the entry if the item is not inline.
 

@@ -1,5 +1,5 @@
-//! Writes: PUT, DELETE, increment, expiry. Each is a request to the server; blocking here, pipelined by
-//! `Client::submit`.
+//! Writes: PUT, DELETE, increment, expiry. Each is a request to the server (HiStore 3.2.4);
+//! blocking here, pipelined by `Client::submit`.
 
 use std::time::Duration;
 

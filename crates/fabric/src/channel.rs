@@ -1,4 +1,5 @@
 //! Completion channel: where a thread that serves many queue pairs sleeps until one of them has something.
+//! Threads poll for a while before they do: polling is faster, sleep spares the CPU (NoSQL landscape 2.4).
 
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -3,15 +3,17 @@
 //! A [`QueuePair`] is one end of a reliable connection (RC). The rules, which the conformance suite checks on
 //! every transport:
 //!
-//! 1. `post` neither blocks nor allocates; it copies outgoing bytes. A full queue answers [`PostError::Full`]
-//!    and changes nothing. Nothing needs to move before [`ring`](QueuePair::ring) (the doorbell) is called.
+//! 1. `post` neither blocks nor allocates; it copies outgoing bytes, so that callers need not know what is
+//!    short enough to go inline (NoSQL landscape 2.4). A full queue answers [`PostError::Full`] and changes
+//!    nothing. Nothing needs to move before [`ring`](QueuePair::ring) (the doorbell) is called.
 //! 2. Completions come in posting order, exactly one for each signalled request, success or not. A request
 //!    posted with [`Ticket::SILENT`] completes only on failure.
 //! 3. WRITE, WRITE_WITH_IMM, SEND and atomics of one queue pair take effect in posting order. A READ samples
 //!    each aligned word once, each cache line at a moment of its own between post and completion, in any
 //!    order: nothing more. Different queue pairs are unordered.
 //! 4. An arrival ([`Completion::Arrived`]) means that its bytes, and those of every earlier WRITE of that
-//!    queue pair, are visible to the receiver.
+//!    queue pair, are visible to the receiver. Nobody polls memory for bytes to come, as HydraDB does (NoSQL
+//!    landscape 3.1, 3.8).
 //! 5. A request outside a region, to a region that was not granted, or beyond its rights completes with
 //!    [`WorkError::Access`] and changes nothing; that queue pair (no other) is then broken at both ends.
 //! 6. A broken queue pair completes everything outstanding with [`WorkError::Flushed`]; a WRITE or atomic so

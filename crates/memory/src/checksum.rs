@@ -1,5 +1,8 @@
 //! Keyed 64-bit checksums and the hash that places keys.
 //!
+//! Nothing orders a READ and the owner's stores, so a record shows by its checksum that it is whole (Cell
+//! 2.3; NoSQL landscape 3.2, of Pilaf).
+//!
 //! Both are rapidhash v3, whose output its authors keep stable and portable, in its protected form. The key
 //! of a group is drawn when the group is made and handed to authenticated clients with the region keys. A
 //! torn or reused record passes with probability 2^-64 (L4, L5, X5: CRC32 is not enough at 10^7

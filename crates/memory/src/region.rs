@@ -27,7 +27,7 @@ pub enum Backing {
     Memory,
     /// An anonymous memory file with ordinary pages only.
     SmallPages,
-    /// An anonymous memory file with 2 MiB pages from the reserved pool.
+    /// An anonymous memory file with 2 MiB pages from the reserved pool (Cell 3; NoSQL landscape 3.3).
     HugePages,
     /// 2 MiB pages where enough are reserved, ordinary ones otherwise.
     HugePagesIfAvailable,

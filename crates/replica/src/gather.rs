@@ -1,6 +1,6 @@
 //! The start set of a term, from the reports of a majority (M2).
 //!
-//! LoLKV takes the highest `<term, seq_num>` of each thread from anybody (section 3.4); across terms that
+//! The paper takes the highest `<term, seq_num>` of each thread from anybody (LoLKV 3.4); across terms that
 //! loses what was readable (L1). Here only reports of the highest sync term count: whoever holds the start
 //! set of a younger term holds everything that an older one committed. Among those the longest prefix of
 //! each stream has all that was committed in that term, since a commit was acknowledged by a majority of

@@ -1,4 +1,5 @@
-//! The configured set of a group: quorums are over it, and over nothing that shrinks (L20).
+//! The configured set of a group: quorums are over it, and over nothing that shrinks (L20; the active set
+//! of LoLKV 3.5 does).
 
 use longarm_base::NodeId;
 use longarm_wire::Members;

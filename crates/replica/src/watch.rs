@@ -1,4 +1,5 @@
-//! A follower's promise. Followers are passive: that a heartbeat was seen is the promise (M6, L8).
+//! A follower's promise. Followers are passive: that a heartbeat was seen is the promise (M6, L8). Where a
+//! heartbeat is a counter that followers READ (LoLKV 3.4), here the leader WRITEs it.
 //!
 //! (1) *Seen before answered.* Before it reports, a replica fences, flushes, and then looks at the heartbeat
 //!     word: a renewal that completed at the leader landed before, and so is seen.

@@ -1,4 +1,4 @@
-//! An index that is there when a leader is lost (decision 14; M8): a follower restores ahead.
+//! An index that is there when a leader is lost (LoLKV 5.1; decision 14; M8): a follower restores ahead.
 //!
 //! Building the index is most of what a group would otherwise wait for (`restore.rs`). So what has settled in
 //! a follower's arena goes into its index region at once, a little at a time, by the same rules: of each key

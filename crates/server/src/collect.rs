@@ -1,4 +1,4 @@
-//! Moves a live entry out of a nearly dead segment (LoLKV 4; L11, L12).
+//! Moves a live entry out of a nearly dead segment (LoLKV 4.1; L11, L12).
 
 use std::sync::atomic::Ordering;
 

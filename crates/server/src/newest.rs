@@ -19,8 +19,8 @@ impl<M: OwnedWords> Engine<M> {
         record_of(self.options.slots, place, entry, hash)
     }
 
-    /// The key has this entry's value, unless it has a newer one, or a younger copy of the same. That cannot
-    /// fail: what has no slot, not even beyond the memory limit, stands beside the table.
+    /// The key has this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
+    /// same. That cannot fail: what has no slot, not even beyond the memory limit, stands beside the table.
     pub(crate) fn set_newest(&self, moment: Moment, (place, entry): (EntryPlace, &Entry<'_>), hash: Hash) {
         let record = self.record_of(place, entry, hash);
         let mut spills = false;

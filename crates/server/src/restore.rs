@@ -1,5 +1,5 @@
 //! An engine over an arena that others filled: index, versions and sessions from entries alone (LoLKV 3.2,
-//! 3.4; L15: nothing that an old leader's index said is trusted).
+//! 3.4, 5.1; L15: nothing that an old leader's index said is trusted).
 //!
 //! How long this takes is most of how long a group is without a leader, so all cores do it: each takes one
 //! segment after the other. Of each key the newest version counts, in whatever order they come; deletes and

@@ -1,4 +1,5 @@
-//! Exactly once: what each client's operations came to, kept over its reconnects (L17).
+//! Exactly once: what each client's operations came to, kept over its reconnects (L17; LoLKV 3.5
+//! has retries run again).
 //!
 //! A client numbers its writes and repeats one whose answer it did not see. The session remembers the last
 //! [`WINDOW`] completions; a repeated operation is answered from there and never runs twice.

@@ -1,4 +1,4 @@
-//! Size classes: the strides at which entries share a segment.
+//! Size classes: the strides at which entries share a segment, all of whose entries have one (LoLKV 3.1).
 //!
 //! In cache lines: every length up to 2 KiB, then sixteen steps a doubling, so that a room is at most a
 //! sixteenth larger than its entry. Where two neighbouring classes would put equally many rooms into a

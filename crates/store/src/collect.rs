@@ -1,5 +1,5 @@
-//! Collection: frees dead segments and finds live entries to move out of nearly dead ones (LoLKV 4, "Garbage
-//! Collection"; L11, L12, L14, M9). No I/O, no clock: the caller passes the time and does the moving.
+//! Collection: frees dead segments and finds live entries to move out of nearly dead ones (LoLKV 4.1;
+//! L11, L12, L14, M9). No I/O, no clock: the caller passes the time and does the moving.
 //!
 //! For every [`Work::Move`] the server reads the entry, copies it with `Writer::draft_move` and `finish`
 //! under the same csn, and under the lock of the key switches the slot if it still names exactly this place

@@ -1,4 +1,4 @@
-//! The entry and segment store: where keys and values that do not fit a slot live (LoLKV 3.1, 4).
+//! The entry and segment store: where keys and values that do not fit a slot live (LoLKV 3.1, 4.1).
 //!
 //! An arena is one region of equal segments. The first of them hold the segment table, one cache line a
 //! segment; all others hold entries. An entry is written once, verifies itself, and is named by an

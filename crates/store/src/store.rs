@@ -15,8 +15,9 @@
 //!     matter; but the switch compares the exact old slot, place and csn (L12), and a copy that
 //!     lost is superseded at once.
 //! (4) *Dead before freed*: a segment dies when its last entry is superseded and no draft is left in it. Then
-//!     no slot names it, and after the quarantine (longer than any READ that may be accepted) nobody reads it
-//!     (L14). A replicated store also asks its followers, and frees what they have let go (M9).
+//!     no slot names it, and after the quarantine (longer than any READ that may be accepted; NoSQL landscape
+//!     3.1) nobody reads it (L14; LoLKV 3.1.3 has none). A replicated store also asks its followers, and
+//!     frees what they have let go (M9).
 //! (5) *Wiped before reused*: a claim voids every room that was ever written to, before the table names the
 //!     new use, so no bytes of an earlier use, not even ones crafted by a client, ever verify as an entry of
 //!     the new one (L4, L5). What was never written to is zero, and to wipe it would take memory. Followers
@@ -266,7 +267,8 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Whether the tombstone of version `csn` at `place`, which the index still names, may be dropped:
-    /// nothing that it hides can come back (`docs/spec`: Reclaim, DropTombstone).
+    /// nothing that it hides can come back (`docs/spec`: Reclaim, DropTombstone). Being of an older term, as
+    /// in LoLKV 4.2, does not suffice (L10).
     /// - No other segment holds an older entry of its key: all were claimed when the tombstone was applied.
     ///   Its own segment does not count, because tombstone and older entries go with it, all at once.
     /// - No older write is under way, which would find the slot empty and bring the key back.

@@ -93,7 +93,8 @@ impl StreamState {
     }
 }
 
-/// The one party that adds entries to a stream. It belongs to one worker.
+/// The one party that adds entries to a stream, and alone writes its segments (LoLKV 3.1). It belongs to one
+/// worker.
 pub struct Writer<M: OwnedWords> {
     store: Arc<Store<M>>,
     stream: u16,

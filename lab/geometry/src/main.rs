@@ -1,9 +1,9 @@
 //! Experiment: how many slots should a bucket, the shared buckets and an added group have?
 //!
-//! Continuity hashing (IV.B, V.B) reports "acceptable load factors of about 70%" for its counts. This
-//! experiment fills tables of every shape that a 64-byte header can describe with uniformly hashed keys until
-//! the table would have to grow (a tenth of the pairs has added groups, or one pair is full), and prints the
-//! load factor, the bytes of the READ, and the READs of a hit. It places keys as
+//! The paper reports "acceptable load factors of about 70%" for its counts (continuity hashing IV.B, V.B).
+//! This experiment fills tables of every shape that a 64-byte header can describe with uniformly hashed keys
+//! until the table would have to grow (a tenth of the pairs has added groups, or one pair is full), and
+//! prints the load factor, the bytes of the READ, and the READs of a hit. It places keys as
 //! `crates/index/src/hash/owner.rs` does, without the memory. It measures no time, so any machine gives the
 //! same table: `cargo run --release -p lab-geometry`.
 

@@ -1,6 +1,7 @@
 //! The house rules: each is a small module with a function from the tree of files to findings, and a test
 //! that it can fail. The whole is an ordinary test and `cargo x tidy`.
 
+mod claims;
 mod heads;
 mod labels;
 mod law;
@@ -37,6 +38,7 @@ impl Finding {
 
 /// Every rule.
 const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
+    claims::check,
     heads::check,
     labels::check,
     law::check,

@@ -1,5 +1,5 @@
-//! Messages of any length by WRITE_WITH_IMM into the receiver's ring (HERD's and FaRM's message paths, as
-//! the NoSQL landscape paper has them).
+//! Messages of any length by WRITE_WITH_IMM into the receiver's ring (continuity hashing III.B; HERD's and
+//! FaRM's message paths are alike).
 //!
 //! Each side has a ring in its own memory, which only the peer writes, and a cursor into the peer's ring. A
 //! message is one frame, or several with MORE set on all but the last. A frame is a 16-byte header `[length

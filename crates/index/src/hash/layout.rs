@@ -1,11 +1,12 @@
 //! Bytes of the hash table: pairs of buckets that share standby buckets, and the header between them.
 //!
 //! A pair is `[even bucket][header][shared buckets][odd bucket]`, so that either bucket, the header and the
-//! shared buckets are one contiguous range (continuity hashing III.A, equations 2 and 3). Added shared
-//! buckets ("SBuckets", IV.B) are groups of four slots from a pool behind the pairs; a pair takes at most
-//! four groups, so one 64-byte header has a bit and a fingerprint for every slot. The counts come from
-//! `lab/geometry` (its table is in
-//! `docs/papers/continuity-hashing.md`): the smallest READ that still fills 70 % before the table must grow.
+//! shared buckets are one contiguous range (continuity hashing III.A, III.B), and a lookup looks at a bounded
+//! number of slots (NoSQL landscape 2.5). Added shared buckets ("SBuckets", IV.B) are groups of four slots
+//! from a pool behind the pairs; a pair takes at most four groups, so one 64-byte header has a bit and a
+//! fingerprint for every slot. The counts come from `lab/geometry` (its table is in
+//! `docs/papers/continuity-hashing.md`): the smallest READ that still fills 70 % (continuity hashing V.B)
+//! before the table must grow.
 //!
 //! Writes: the server's workers, under the pair's lock (`owner.rs`). Reads: anyone (`reader.rs`).
 //! (1) The header is one cache line, each slot lies within one cache line.
@@ -32,7 +33,8 @@ pub mod header {
     pub const INDICATOR: u64 = 0;
     /// Table id in the high half, the lock of the owner's threads in the low half.
     pub const OWNER: u64 = 8;
-    /// Four 32-bit numbers of added groups, each plus one; zero for none.
+    /// Four 32-bit numbers of added groups, each plus one; zero for none. So clients need not be told of them
+    /// (as in continuity hashing IV.B).
     pub const GROUPS: u64 = 16;
     /// One fingerprint byte a slot.
     pub const FINGERPRINTS: u64 = 32;
@@ -40,7 +42,7 @@ pub mod header {
     pub const BYTES: u64 = 64;
 }
 
-/// Bits of the indicator word.
+/// Bits of the indicator word (continuity hashing III.A, where it has one bit a slot and nothing else).
 pub mod indicator {
     /// One bit a slot.
     pub const OCCUPIED: u64 = (1 << 32) - 1;

@@ -1,5 +1,4 @@
-//! Continuity hash table: one contiguous READ fetches every place a key can be in
-//! (papers/continuity-hashing).
+//! Continuity hash table: one contiguous READ fetches every place a key can be in (continuity hashing III.A).
 //!
 //! `layout` freezes the bytes, `slot` packs records, `owner` changes a pair under its lock, `places` says
 //! where else an inline item stands, `spill` keeps what has no slot, `resize` moves pairs to a larger table,

@@ -1,6 +1,7 @@
 //! The owner's side of the hash table: changing a pair under its lock.
 //!
-//! Writes: any worker of the server, one at a time a pair. Reads: anyone, at any moment (`reader.rs`).
+//! Writes: any worker of the server (continuity hashing III.B), one at a time a pair. Reads: anyone, at
+//! any moment (`reader.rs`).
 //! The order of stores is the protocol (the store rule of longarm-memory makes it the order of sight):
 //! (1) In place, a record is valid exactly while its slot verifies. INSERT: fingerprint, then bit and
 //!     version, then the record; a reader that misses bit or record ran before it. REMOVE: the record is
@@ -14,8 +15,8 @@
 //! (4) MOVED is set by the store that clears all bits, after the records stand in the next table; the slots
 //!     are wiped before the lock goes, so no update in the next table can be missed by a reader of a leftover
 //!     record.
-//! (5) A key is in one slot of one pair (stripe lock per pair: C3); the indicator is changed only
-//!     under the lock (C2).
+//! (5) A key is in one slot of one pair (stripe lock per pair: C3; continuity hashing IV.A has a lock a
+//!     slot); the indicator is changed only under the lock (C2).
 //! (6) Locks of pairs are taken in the order of the tables, oldest first; nothing waits on a network while
 //!     holding one.
 
@@ -475,6 +476,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Ok(free(header).trailing_zeros() as usize)
     }
 
+    /// Adds a group of slots, if no more than a share of the pairs have some (continuity hashing IV.B).
     fn add_group(&self, live: &Live, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
         let table = &live.table;
         let Some(next) = header.groups.iter().position(|group| *group == 0) else { return Err(NoRoom::Pair) };

@@ -1,6 +1,9 @@
 //! The one-sided search as a value: it says which bytes to READ next and is fed what came. No I/O, no clock.
+//! A hash table is right for that (HiStore 2.3), and readers change nothing (Cell 2.1). One READ sees every
+//! place of a key, where others need one a probe (NoSQL landscape 3.8).
 //!
 //! Reads: copied-out bytes of pairs that workers change meanwhile; each cache line may be of another moment.
+//! The paper takes a READ to be of one moment (continuity hashing IV.A; C1).
 //! Why its answers are right (the order of stores is in `owner.rs`; the all-cuts tests enumerate it):
 //! (1) In place, a record that verifies was valid at some moment of its READ: each of its words was in memory
 //!     at a moment of the READ, they are of one version, and a version's words are all there together between

@@ -7,7 +7,7 @@
 //! Slot of 16 bytes: `[csn][offset/64:34 | length/64:14 | tag:16]`; length 0 means "read the entry's first
 //! line".
 //! (1) The checksum covers everything else in the slot and is seeded with table and offset: a record verifies
-//!     only where the owner wrote it, whole (L4, L5).
+//!     only where the owner wrote it, whole (L4, L5; B1: where Cell 2.3 has versions at both ends).
 //! (2) A 16-byte slot needs none: the entry it names must carry the slot's csn, and a csn is used once.
 
 use longarm_base::{Csn, UnixMillis, limits};
@@ -25,7 +25,7 @@ const UNIT: u64 = limits::LINE;
 
 const _: () = assert!(limits::CSN_BITS == 51 && 16 + INLINE_MAX == 64);
 
-/// Where an entry lies in the arena.
+/// Where an entry lies in the arena: an offset, the same at every replica (LoLKV 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct EntryRef {
     /// Offset in the arena, a multiple of 64.

@@ -1,4 +1,4 @@
-//! Who leads: the life of a replica, as a value that is told what happens and says what to do.
+//! Who leads: the life of a replica, as a value that is told what happens and says what to do (LoLKV 3.4).
 //!
 //! ```text
 //!              suspects            a majority would            a majority reported,
@@ -11,7 +11,7 @@
 //!    | adopt                               a majority is synced
 //!  learner (lost its memory; first of all, if its disk says nothing: `blank.rs`)
 //! ```
-//! What each event does to each of them is drawn in full in `docs/replica.md`, which a test writes.
+//! What each event does to each of them is drawn in full in `docs/generated/replica.md`, which a test writes.
 //!
 //! (1) *Promise*. `promised` only grows, and is on disk before anything rests on it (L2). A promise ends
 //!     whatever this replica did in an older term, and is followed by the fence (L6, L7).

@@ -1,7 +1,7 @@
 //! Connections that other replicas made to this one: talks, and memory that a leader WRITEs.
 //!
 //! (1) Memory is lent only to the rightful node of the term that is promised here, and only for that term.
-//! (2) The fence (M1): the door is closed, every queue pair of an older term is revoked, of all
+//! (2) The fence (LoLKV 3.4; M1): the door is closed, every queue pair of an older term is revoked, of all
 //!     streams, and one that is being accepted meanwhile is waited for, and revokes itself. Only then is the
 //!     newer term open: none of its connections shares a key with one of an older term, and when the fence
 //!     returns no WRITE of an older term can land (L6, L7).

@@ -1,5 +1,5 @@
-//! Bringing a follower in line with the leader, and keeping it there (M3; rule ResyncAll of
-//! `docs/spec`).
+//! Bringing a follower in line with the leader, and keeping it there (LoLKV 3.5; M3; rule
+//! ResyncAll of `docs/spec`).
 //!
 //! In this order, and why:
 //! (1) *Sync*: the follower promises the term, fences, and says what it has. From then on its memory is lent

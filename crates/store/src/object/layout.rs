@@ -14,7 +14,8 @@
 //! Writes: the one writer that holds the room (`owner.rs`); the superseded bit: the leader's worker that
 //! replaces the entry, under the lock of its key. Reads: anyone, one-sidedly (`reader.rs`).
 //! (1) The checksum covers term, generation, offset, every word from `version` to the payload, key and value;
-//!     all but the superseded bit (L4, L5: never an end byte, never the order of arrival).
+//!     all but the superseded bit (L4, L5: never an end byte as in LoLKV 3.5, never the order of arrival). It
+//!     stands in the entry, not beside the pointer as in Cell 2.3.
 //! (2) It is computed over hashes of key and value, so that a writer can hash them before it knows the csn
 //!     and finish in nanoseconds under the lock of the index.
 //! (3) The superseded bit goes from clear to set once in the life of an entry.
@@ -45,7 +46,7 @@ pub const HEADER_MAX: usize = FIXED + 24;
 /// Longest entry in bytes.
 pub const ENTRY_MAX: usize = HEADER_MAX + (KEY_MAX + VALUE_MAX).next_multiple_of(8);
 
-/// Mark bit: a newer write of the key, or a moved copy, stands elsewhere.
+/// Mark bit: a newer write of the key, or a moved copy, stands elsewhere (NoSQL landscape 3.1, of HydraDB).
 pub const SUPERSEDED: u64 = 1;
 
 /// Bits of a segment's generation.
@@ -93,7 +94,7 @@ const _: () = {
 pub enum Kind {
     /// The key has this value.
     Put = 1,
-    /// The key does not exist. A moved tombstone stays one, with the MOVED flag.
+    /// The key does not exist (LoLKV 3.3.5). A moved tombstone stays one, with the MOVED flag.
     Tombstone = 2,
     /// A put that collection copied; it keeps its csn.
     Move = 3,

@@ -6,7 +6,8 @@
 //!     was never written to) and stays so until `finish`; the old bytes of a reused room are thereby void
 //!     before the first new byte is written.
 //! (2) `finish` stores the checksum last. From that store on the entry verifies, before it nothing does.
-//! (3) The place is handed out by `finish`, so whoever can name the entry finds it whole.
+//! (3) The place is handed out by `finish`, so whoever can name the entry finds it whole (LoLKV
+//!     3.3.2).
 //! (4) The mark is stored before the checksum and afterwards changes once, from clear to superseded.
 
 use std::sync::Arc;

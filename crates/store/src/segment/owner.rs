@@ -148,7 +148,8 @@ impl Ledger {
         self.ages.iter().find(|&&(_, head)| Some(head) != aside).map(|&(csn, _)| csn)
     }
 
-    /// Takes segments for a stream and pays for them.
+    /// Takes segments for a stream and pays for them, one claim at a time (LoLKV 3.1.2). Replicas need not
+    /// agree on an order of claims (L3).
     pub(crate) fn claim(
         &mut self,
         budget: &Budget,

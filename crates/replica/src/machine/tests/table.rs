@@ -1,5 +1,5 @@
-//! The transition table: what each event does to a replica in each state. `docs/replica.md` is the table,
-//! and the test says when it is no longer true.
+//! The transition table: what each event does to a replica in each state. `docs/generated/replica.md` is the
+//! table, and the test says when it is no longer true.
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Extent, Held, Members, Report};
@@ -445,11 +445,11 @@ disk or for a survey, nothing else is handled.
 fn the_table_is_as_agreed() {
     let text = document();
     if std::env::var_os("ACCEPT").is_some() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/replica.md");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/generated/replica.md");
         std::fs::write(path, &text).expect("the sources are writable");
         return;
     }
-    let agreed = include_str!("../../../../../docs/replica.md");
+    let agreed = include_str!("../../../../../docs/generated/replica.md");
     let differ = text.lines().zip(agreed.lines()).find(|(is, was)| is != was);
     assert!(
         text == agreed,
