@@ -87,7 +87,7 @@ pub(crate) struct Unaccounted {
 impl<M: OwnedWords> Engine<M> {
     /// In a group: an entry of a dead segment of an earlier term, or run, that nothing explains.
     pub(crate) fn unaccounted(&self, segment: u32) -> Option<Unaccounted> {
-        let (Some(later), Some(term)) = (&self.later, self.options.term) else { return None };
+        let (known, term) = self.deletes().zip(self.options.term)?;
         let (mut missing, mut deletes) = (Vec::new(), HashMap::<Box<[u8]>, Csn>::new());
         self.store.visit(segment, 0, &mut |_, entry| {
             if entry.term == term {
@@ -100,7 +100,7 @@ impl<M: OwnedWords> Engine<M> {
                 *newest = (*newest).max(csn);
             } else if entry.kind.is_value() {
                 let there = self.index.lock(hash).find(key).map(|found| found.record().csn());
-                if there.max(later.deletes.newest(key, hash)).is_none_or(|newest| newest < csn) {
+                if there.max(known.newest(key, hash)).is_none_or(|newest| newest < csn) {
                     missing.push(Unaccounted { key: key.into(), csn });
                 }
             }

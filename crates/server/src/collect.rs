@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use longarm_base::{Csn, Mutant};
 use longarm_index::hash::Record;
 use longarm_memory::OwnedWords;
-use longarm_store::{EntryPlace, Kind};
+use longarm_store::{Entry, EntryPlace, Kind, Writer};
 
 use crate::clock::Moment;
-use crate::engine::{Engine, Hand};
-use crate::item::entry_ref;
+use crate::engine::{Commit, Engine, Hand};
+use crate::entries::entry_ref;
 use crate::newest::names;
 use crate::session::Sessions;
-use crate::stream::{Change, Written};
+use crate::stream::{Change, Stream, Written};
+use crate::write::replicated::Replicated;
 
 /// What became of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,29 +27,79 @@ pub(crate) enum Relocated {
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// The same in a group: the copy is an entry of our stream, and the slot is switched when followers have
-    /// it. Deletes and records of sessions move too, as long as they are needed.
-    ///
-    /// The copy has its place before the slot is looked at: so its segment was claimed before any delete of
-    /// the key was applied, and the watermark keeps that delete for as long as the copy may be found (rule
-    /// DraftFirst of `docs/spec`). The stream must not be full.
-    pub(crate) fn relocate_later(
+    /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the hand's stream,
+    /// which must not be full, and the slot is switched when followers have it; deletes and records of
+    /// sessions move too, as long as they are needed.
+    pub(crate) fn relocate(
         &self,
         hand: &mut Hand<M>,
         moment: Moment,
         (place, csn): (EntryPlace, Csn),
         sessions: &Sessions,
     ) -> Relocated {
+        let Hand { writer, bytes, stream, .. } = hand;
         // Collection comes by again while followers are slow. Of two copies the younger would lose.
-        let is_moving = hand.stream.as_ref().is_some_and(|stream| stream.is_moving(place));
+        let is_moving = stream.as_ref().is_some_and(|stream| stream.is_moving(place));
         if is_moving && !Mutant::MoveTwice.is_on() {
             return Relocated::Lost;
         }
-        let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
+        let Ok(entry) = self.store.read(place, csn, bytes) else { return Relocated::Lost };
+        match (&self.commit, stream) {
+            (Commit::Replicated(group), Some(stream)) => {
+                self.relocate_replicated(group, (writer, stream), moment, (place, &entry), sessions)
+            }
+            _ => self.relocate_direct(writer, moment, place, &entry),
+        }
+    }
+
+    fn relocate_direct(
+        &self,
+        writer: &mut Writer<M>,
+        moment: Moment,
+        place: EntryPlace,
+        entry: &Entry<'_>,
+    ) -> Relocated {
+        let (csn, expiry, hash) = (entry.csn, entry.expiry, self.hash(entry.key));
+        let drafted = (!expiry.expired(moment.unix)).then(|| writer.draft_move(entry));
+        let Ok(draft) = drafted.transpose() else { return Relocated::Full };
+        let mut pair = self.index.lock(hash);
+        let found = pair.find(entry.key).filter(|found| names(found, csn, place));
+        let Some(found) = found else { return Relocated::Lost };
+        let counter = match draft {
+            // Its time is over.
+            None => {
+                self.remove(&mut pair, &found);
+                &self.counts.expired
+            }
+            Some(draft) => {
+                let copy = entry_ref(writer.finish(draft, csn));
+                self.store.supersede(place, csn);
+                let switched = pair.replace(&found, &Record::Entry { csn, entry: copy, hash, expiry });
+                assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+                &self.counts.moved
+            }
+        };
+        // Relaxed: a counter.
+        counter.fetch_add(1, Ordering::Relaxed);
+        Relocated::Done
+    }
+
+    /// The copy has its place before the slot is looked at: so its segment was claimed before any delete of
+    /// the key was applied, and the watermark keeps that delete for as long as the copy may be found (rule
+    /// DraftFirst of `docs/spec`).
+    fn relocate_replicated(
+        &self,
+        group: &Replicated,
+        (writer, stream): (&mut Writer<M>, &mut Stream),
+        moment: Moment,
+        (place, entry): (EntryPlace, &Entry<'_>),
+        sessions: &Sessions,
+    ) -> Relocated {
+        let csn = entry.csn;
         let (draft, change) = match entry.kind {
             Kind::Put | Kind::Move => {
                 let late = Mutant::LookFirst.is_on();
-                let draft = (!late).then(|| hand.writer.draft_move(&entry));
+                let draft = (!late).then(|| writer.draft_move(entry));
                 let hash = self.hash(entry.key);
                 let pair = self.index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
@@ -56,11 +107,10 @@ impl<M: OwnedWords> Engine<M> {
                 if !names(&found, csn, place) || self.current(&found, moment).gone {
                     return Relocated::Lost;
                 }
-                (draft.unwrap_or_else(|| hand.writer.draft_move(&entry)), Change::Move { hash, from: place })
+                (draft.unwrap_or_else(|| writer.draft_move(entry)), Change::Move { hash, from: place })
             }
             Kind::Tombstone if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() => {
-                let hash = self.hash(entry.key);
-                self.later.iter().for_each(|later| later.deletes.forget(hash, csn));
+                group.deletes.forget(self.hash(entry.key), csn);
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
@@ -68,50 +118,11 @@ impl<M: OwnedWords> Engine<M> {
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
-            Kind::Tombstone | Kind::Noop => {
-                (hand.writer.draft_move(&entry), Change::Replace { from: place, csn })
-            }
+            Kind::Tombstone | Kind::Noop => (writer.draft_move(entry), Change::Replace { from: place, csn }),
         };
         let Ok(draft) = draft else { return Relocated::Full };
-        let copy = hand.writer.finish(draft, csn);
-        let stream = hand.stream.as_mut().expect("in a group every hand has a stream");
+        let copy = writer.finish(draft, csn);
         stream.push(Written { place: copy, csn, change });
-        Relocated::Done
-    }
-
-    pub(crate) fn relocate(
-        &self,
-        hand: &mut Hand<M>,
-        moment: Moment,
-        place: EntryPlace,
-        csn: Csn,
-    ) -> Relocated {
-        let Ok(entry) = self.store.read(place, csn, &mut hand.bytes) else { return Relocated::Lost };
-        let expired = entry.expiry.expired(moment.unix);
-        let hash = self.hash(entry.key);
-        let draft = if expired { None } else { Some(hand.writer.draft_move(&entry)) };
-        let draft = match draft.transpose() {
-            Ok(draft) => draft,
-            Err(_) => return Relocated::Full,
-        };
-        let mut pair = self.index.lock(hash);
-        let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
-        if !names(&found, csn, place) {
-            return Relocated::Lost;
-        }
-        let Some(draft) = draft else {
-            self.remove(&mut pair, &found);
-            // Relaxed: a counter.
-            self.counts.expired.fetch_add(1, Ordering::Relaxed);
-            return Relocated::Done;
-        };
-        let copy = hand.writer.finish(draft, csn);
-        self.store.supersede(place, csn);
-        let expiry = entry.expiry;
-        let switched = pair.replace(&found, &Record::Entry { csn, entry: entry_ref(copy), hash, expiry });
-        assert!(switched.is_ok(), "a record that is replaced in place needs no room");
-        // Relaxed: a counter.
-        self.counts.moved.fetch_add(1, Ordering::Relaxed);
         Relocated::Done
     }
 }

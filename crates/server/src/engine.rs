@@ -1,9 +1,6 @@
-//! The engine: index, store and csn counter, and what every operation on them shares. One file an operation
-//! beside it.
+//! The engine: index, store and csn counter, and what every operation on them shares.
 //!
-//! It executes under the lock of one pair at a time, takes time as an argument, and knows no connection. The
-//! order of each write: draft the entry (no lock), lock the pair, judge, reserve the slot, draw the csn,
-//! finish the entry, supersede the old one, switch the slot, unlock (store.rs (1) and (2)).
+//! It executes under the lock of one pair at a time, takes time as an argument, and knows no connection.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,16 +12,17 @@ use longarm_index::control::Control;
 use longarm_index::hash::{self, Discipline, Found, NoRoom, Owner, Pair, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::{EntryPlace, Store, StoreOptions, Writer};
-use longarm_wire::{Condition, Status};
+use longarm_wire::Status;
 
+use crate::account::Deletes;
 use crate::ahead::Ahead;
 use crate::clock::Moment;
 use crate::entries::Arena;
 use crate::evict::Marks;
 use crate::findings::Findings;
-use crate::later::Later;
 use crate::options::{Eviction, StartError};
-use crate::stream::Stream;
+use crate::stream::{Progress, Stream};
+use crate::write::replicated::Replicated;
 
 /// How often an operation starts again because another writer came between, or because the index made room.
 /// Each try loses only to a change of the very same pair.
@@ -141,6 +139,15 @@ pub(crate) struct EngineOptions {
     pub term: Option<Term>,
 }
 
+/// When a write takes effect. Chosen once, when the engine is made.
+#[derive(Debug)]
+pub(crate) enum Commit {
+    /// At once: nobody replicates this server.
+    Direct,
+    /// When the followers of the group's leader have its entry.
+    Replicated(Box<Replicated>),
+}
+
 /// Index, store, csn.
 pub(crate) struct Engine<M: OwnedWords> {
     pub index: Owner<M, Arena<M>>,
@@ -153,8 +160,7 @@ pub(crate) struct Engine<M: OwnedWords> {
     pub options: EngineOptions,
     /// Wakes the housekeeper.
     pub relief: Arc<Pause>,
-    /// Of a group's leader: its writes are applied when the followers have them.
-    pub later: Option<Later>,
+    pub commit: Commit,
     pub(crate) csn: AtomicU64,
     /// An item with a time to live was ever stored.
     pub(crate) ttl_used: AtomicBool,
@@ -237,7 +243,10 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         options: EngineOptions,
     ) -> Engine<M> {
         let arena = Arena { memory: store.memory().clone() };
-        let later = options.term.is_some().then(|| Later::new(options.workers + 1));
+        let commit = match options.term {
+            Some(_) => Commit::Replicated(Box::new(Replicated::new(options.workers + 1))),
+            None => Commit::Direct,
+        };
         let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
         Engine {
             index,
@@ -248,7 +257,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             counts: Counts::default(),
             options,
             relief: Arc::default(),
-            later,
+            commit,
             csn: AtomicU64::new(0),
             ttl_used: AtomicBool::new(false),
             over: AtomicU64::new(0),
@@ -304,9 +313,49 @@ impl<M: OwnedWords> Engine<M> {
     /// The hand of a stream; workers have theirs, the housekeeper has the last.
     pub fn hand(&self, stream: u16) -> Hand<M> {
         let mut hand = Hand::new(self.store.writer(stream));
-        let progress = self.later.as_ref().map(|later| later.progress[stream as usize].clone());
-        hand.stream = progress.map(|progress| Stream::new(stream, progress));
+        let progress = self.progress().get(stream as usize);
+        hand.stream = progress.map(|progress| Stream::new(stream, progress.clone()));
         hand
+    }
+
+    /// How far each stream is; none where writes take effect at once.
+    pub(crate) fn progress(&self) -> &[Arc<Progress>] {
+        match &self.commit {
+            Commit::Direct => &[],
+            Commit::Replicated(group) => &group.progress,
+        }
+    }
+
+    /// What was deleted, where deletes are entries.
+    pub(crate) fn deletes(&self) -> Option<&Deletes> {
+        match &self.commit {
+            Commit::Direct => None,
+            Commit::Replicated(group) => Some(&group.deletes),
+        }
+    }
+
+    /// Whether what was seen here before `now` was the newest there is, and may be told: nobody else leads.
+    #[inline]
+    pub(crate) fn leads(&self, now: impl FnOnce() -> Nanos) -> bool {
+        match &self.commit {
+            Commit::Direct => true,
+            Commit::Replicated(group) => group.leads(now()),
+        }
+    }
+
+    /// When the leader's lease ends, as far as it was renewed.
+    pub(crate) fn lease(&self) -> Nanos {
+        match &self.commit {
+            Commit::Direct => Nanos(0),
+            Commit::Replicated(group) => group.lease(),
+        }
+    }
+
+    /// The leader's lease lasts until `end`.
+    pub(crate) fn set_lease(&self, end: Nanos) {
+        if let Commit::Replicated(group) = &self.commit {
+            group.set_lease(end);
+        }
     }
 
     /// The last csn drawn.
@@ -434,15 +483,5 @@ impl<M: OwnedWords> Engine<M> {
         if let Some(marks) = &self.marks {
             marks.set(hash);
         }
-    }
-}
-
-/// Whether a condition holds for a key whose version is `csn`, zero if it is not there.
-pub(crate) fn holds(condition: Condition, argument: u64, csn: Csn) -> bool {
-    match condition {
-        Condition::Always => true,
-        Condition::Absent => csn == Csn::NONE,
-        Condition::Present => csn != Csn::NONE,
-        Condition::Version => csn.0 == argument,
     }
 }

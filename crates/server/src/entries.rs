@@ -11,6 +11,11 @@ use longarm_memory::{Hash, HashKey, OwnedWords};
 use longarm_store::EntryPlace;
 use longarm_store::object::{Age, age_at, layout, total_len};
 
+/// Slots name an entry in the terms of the index.
+pub(crate) fn entry_ref(place: EntryPlace) -> EntryRef {
+    EntryRef { offset: place.offset, len: place.len }
+}
+
 /// The memory that the entries are in.
 #[derive(Clone, Debug)]
 pub(crate) struct Arena<M> {

@@ -116,18 +116,9 @@ fn once(
     }
     let engine = &context.shared.engine;
     let before = context.hand.stream.as_ref().map(Stream::written);
-    let outcome = match request.kind {
-        _ if engine.later.is_some() => {
-            let numbered = operation != 0 && session.id() != 0;
-            let by = numbered.then(|| longarm_store::Session { id: session.id(), operation });
-            engine.write_later(context.hand, moment, (request, by))
-        }
-        RequestKind::Put => engine.put(context.hand, moment, request),
-        RequestKind::Delete => Ok(engine.delete(moment, request)),
-        RequestKind::Increment => engine.increment(context.hand, moment, request),
-        _ => engine.touch(context.hand, moment, request),
-    };
-    let outcome = match outcome {
+    let numbered = operation != 0 && session.id() != 0;
+    let by = numbered.then(|| longarm_store::Session { id: session.id(), operation });
+    let outcome = match engine.write(context.hand, moment, request, by) {
         Ok(outcome) => outcome,
         Err(Short::Busy) => return wait_to_tell(stalled),
         Err(Short::Crowded) => engine.counts.crowded(),

@@ -7,31 +7,12 @@ use longarm_index::hash::{Entries, Found, Record};
 use longarm_memory::OwnedWords;
 
 use crate::clock::Moment;
-use crate::engine::{Engine, Hand};
+use crate::engine::{Commit, Engine, Hand};
 use crate::evict::Cursor;
 
 impl<M: OwnedWords> Engine<M> {
-    /// Looks at so many pairs; returns how many items were over.
-    pub(crate) fn expire_some(&self, cursor: &mut Cursor, pairs: u64, moment: Moment) -> u64 {
-        let geometry = self.index.geometry();
-        let mut gone = 0;
-        for _ in 0..pairs {
-            let (table, pair) = cursor.step(&geometry);
-            let Some(mut pair) = self.index.lock_nth(table, pair) else { continue };
-            for found in pair.all() {
-                if self.current(&found, moment).gone {
-                    self.remove(&mut pair, &found);
-                    gone += 1;
-                }
-            }
-        }
-        // Relaxed: a counter.
-        self.counts.expired.fetch_add(gone, Ordering::Relaxed);
-        gone
-    }
-
-    /// The same in a group, where an item goes by a delete that followers have too.
-    pub(crate) fn expire_some_later(
+    /// Looks at so many pairs; returns how many items went because their time is over.
+    pub(crate) fn expire_some(
         &self,
         hand: &mut Hand<M>,
         cursor: &mut Cursor,
@@ -41,11 +22,29 @@ impl<M: OwnedWords> Engine<M> {
         let geometry = self.index.geometry();
         let mut gone = 0;
         for _ in 0..pairs {
-            let (table, pair) = cursor.step(&geometry);
-            for key in self.expired_keys((table, pair), moment) {
-                gone += u64::from(self.expire_later(hand, &key, moment));
-            }
+            let at = cursor.step(&geometry);
+            gone += match &self.commit {
+                Commit::Direct => self.expire_pair(at, moment),
+                // An item goes by a delete that followers have too.
+                Commit::Replicated(group) => {
+                    let keys = self.expired_keys(at, moment).into_iter();
+                    let went =
+                        keys.filter(|key| self.expire_replicated(group, hand, (key, self.hash(key)), moment));
+                    went.count() as u64
+                }
+            };
         }
+        gone
+    }
+
+    /// Takes the items of a pair away whose time is over; how many.
+    fn expire_pair(&self, (table, pair): (usize, u64), moment: Moment) -> u64 {
+        let Some(mut pair) = self.index.lock_nth(table, pair) else { return 0 };
+        let all = pair.all();
+        let over = all.iter().filter(|found| self.current(found, moment).gone);
+        let gone = over.map(|found| self.remove(&mut pair, found)).count() as u64;
+        // Relaxed: a counter.
+        self.counts.expired.fetch_add(gone, Ordering::Relaxed);
         gone
     }
 

@@ -12,8 +12,8 @@ use longarm_store::object::Age;
 use longarm_store::{Entry, EntryPlace, Kind};
 
 use crate::engine::Outcome;
-use crate::increment::parse;
 use crate::session::Restored;
+use crate::write::number::parse;
 
 /// A version, how young a copy of it this is, and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -7,8 +7,7 @@ use longarm_store::EntryPlace;
 use longarm_wire::{Request, SpilledKey, Status};
 
 use crate::clock::Moment;
-use crate::engine::{ATTEMPTS, Engine, Hand, Outcome, Short};
-use crate::later::Later;
+use crate::engine::{ATTEMPTS, Commit, Engine, Hand, Outcome, Short};
 
 /// Keys in one answer, in bytes.
 const SPILLED_BYTES: usize = 16 << 10;
@@ -69,11 +68,15 @@ impl<M: OwnedWords> Engine<M> {
     /// There is no item, or one that is gone. Under the lock of its pair: a write that is not under way now
     /// is applied, and was found, or will be judged, and find that the item is gone.
     fn absent(&self, hash: Hash, gone: bool) -> Result<Outcome, Short> {
-        let under_way = |later: &Later| later.stripes.is_held_alone(hash);
-        if gone && self.later.as_ref().is_some_and(under_way) && !Mutant::TellGone.is_on() {
-            return Err(Short::Busy);
+        match &self.commit {
+            Commit::Replicated(group) if gone && !Mutant::TellGone.is_on() => {
+                match group.stripes.is_held_alone(hash) {
+                    true => Err(Short::Busy),
+                    false => Ok(Outcome::of(Status::NotFound)),
+                }
+            }
+            _ => Ok(Outcome::of(Status::NotFound)),
         }
-        Ok(Outcome::of(Status::NotFound))
     }
 
     fn get_locked(

@@ -106,7 +106,6 @@ struct Leaving {
 impl<Q: QueuePair> Together<Q> {
     /// Followers are asked to let go of what is dead once what sessions may still ask for is saved from it.
     fn part(&mut self, shared: &Shared, hand: &mut Hand<Mapped>) {
-        let later = shared.engine.later.as_ref().expect("a group writes later");
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
                 let rest = (leaving.segment, from);
@@ -116,7 +115,7 @@ impl<Q: QueuePair> Together<Q> {
             let applied = hand.stream.as_ref().map_or(0, Stream::applied);
             let saved = leaving.unsaved.is_none() && applied >= leaving.until;
             if saved {
-                let written = later.progress.iter().map(|progress| progress.written());
+                let written = shared.engine.progress().iter().map(|progress| progress.written());
                 self.releases.ask(leaving.segment, written.collect());
             }
             !saved
@@ -259,7 +258,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
     fn collect(&mut self, moment: Moment) -> bool {
         let percent = self.worth_collecting();
         let engine = &self.shared.engine;
-        engine.later.iter().for_each(|later| later.deletes.sort_some(|key| engine.hash(key)));
+        engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
             group.gentle.fill(moment.now.since(self.last_pass), self.shared.engine.csn(), percent);
@@ -295,11 +294,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
                 Work::Move { place, csn } => {
                     let Housekeeper { shared, hand, .. } = self;
                     self.group.iter_mut().for_each(|group| group.gentle.spend());
-                    let moved = match shared.engine.later {
-                        Some(_) => shared.engine.relocate_later(hand, moment, (place, csn), &shared.sessions),
-                        None => shared.engine.relocate(hand, moment, place, csn),
-                    };
-                    match moved {
+                    match shared.engine.relocate(hand, moment, (place, csn), &shared.sessions) {
                         Relocated::Done => self.last_gain = moment.now,
                         Relocated::Lost => {}
                         Relocated::Full => {
@@ -333,11 +328,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
         self.expire_debt += engine.pairs() * passed;
         let pairs = (self.expire_debt / round.0).min(EXPIRE_PAIRS);
         self.expire_debt = (self.expire_debt - pairs * round.0).min(EXPIRE_PAIRS * round.0);
-        let expired = match engine.later {
-            Some(_) => engine.expire_some_later(&mut self.hand, &mut self.expiry, pairs, moment),
-            None => engine.expire_some(&mut self.expiry, pairs, moment),
-        };
-        if expired > 0 {
+        if engine.expire_some(&mut self.hand, &mut self.expiry, pairs, moment) > 0 {
             self.last_gain = moment.now;
         }
         pairs == EXPIRE_PAIRS

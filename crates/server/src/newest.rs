@@ -11,7 +11,7 @@ use longarm_store::{Entry, EntryPlace};
 
 use crate::clock::Moment;
 use crate::engine::Engine;
-use crate::item::entry_ref;
+use crate::entries::entry_ref;
 
 impl<M: OwnedWords> Engine<M> {
     /// In a group, the record of an item that stands as an entry.
@@ -21,17 +21,24 @@ impl<M: OwnedWords> Engine<M> {
 
     /// The key has this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
     /// same. That cannot fail: what has no slot, not even beyond the memory limit, stands beside the table.
-    pub(crate) fn set_newest(&self, moment: Moment, (place, entry): (EntryPlace, &Entry<'_>), hash: Hash) {
+    /// Whether it took the place of an item whose time was over.
+    pub(crate) fn set_newest(
+        &self,
+        moment: Moment,
+        (place, entry): (EntryPlace, &Entry<'_>),
+        hash: Hash,
+    ) -> bool {
         let record = self.record_of(place, entry, hash);
         let mut spills = false;
         loop {
             let mut pair = self.index.lock(hash);
             let Some(found) = pair.find(entry.key) else {
                 if pair.insert(&record).is_ok() {
-                    return;
+                    return false;
                 }
                 if spills {
-                    return pair.spill(entry.key, &record);
+                    pair.spill(entry.key, &record);
+                    return false;
                 }
                 drop(pair);
                 spills = self.index.make_room_anyway(hash).is_err();
@@ -46,7 +53,7 @@ impl<M: OwnedWords> Engine<M> {
                 // A write that was drawn later and came sooner: ours was the key's value just before it.
                 drop(pair);
                 self.store.supersede(place, entry.csn);
-                return;
+                return false;
             }
             let late = Mutant::LateSupersede.is_on();
             if let Some(old) = current.place.filter(|_| !late) {
@@ -58,7 +65,7 @@ impl<M: OwnedWords> Engine<M> {
                 drop(pair);
                 self.store.supersede(old, current.csn);
             }
-            return;
+            return current.gone;
         }
     }
 

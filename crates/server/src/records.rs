@@ -9,9 +9,9 @@ use longarm_memory::OwnedWords;
 use longarm_store::{EntryMeta, Kind};
 
 use crate::engine::{Engine, Hand};
-use crate::increment::{DIGITS_MAX, decimal, parse};
 use crate::session::Sessions;
-use crate::stream::{Change, Stream, Written};
+use crate::stream::{Change, Written};
+use crate::write::number::{DIGITS_MAX, decimal, parse};
 
 impl<M: OwnedWords> Engine<M> {
     /// Saves the records that a dead segment, or run, holds from `from` on, an offset in the arena. Where to
@@ -31,18 +31,17 @@ impl<M: OwnedWords> Engine<M> {
             };
             let mut text = [0; DIGITS_MAX];
             let number = parse(entry.value).map_or(&[][..], |number| decimal(number, &mut text));
-            let full = hand.stream.as_ref().is_none_or(Stream::is_full);
-            let draft = if full {
-                None
-            } else {
-                hand.writer.draft_kept(&[], number, EntryMeta::of(Kind::Noop).by(by)).ok()
-            };
-            let Some(draft) = draft else {
+            let Hand { writer, stream, .. } = &mut *hand;
+            let stream = stream.as_mut().filter(|stream| !stream.is_full());
+            let drafted = stream.and_then(|stream| {
+                let draft = writer.draft_kept(&[], number, EntryMeta::of(Kind::Noop).by(by)).ok()?;
+                Some((stream, draft))
+            });
+            let Some((stream, draft)) = drafted else {
                 stuck = Some(place.offset);
                 return false;
             };
-            let copy = hand.writer.finish(draft, entry.csn);
-            let stream = hand.stream.as_mut().expect("a hand of a group has a stream");
+            let copy = writer.finish(draft, entry.csn);
             let change = Change::Replace { from: place, csn: entry.csn };
             stream.push(Written { place: copy, csn: entry.csn, change });
             true

@@ -73,8 +73,8 @@ impl<M: OwnedWords> Engine<M> {
         for At { csn, place, .. } in spare {
             self.store.supersede(place, csn);
         }
-        if let Some(later) = &self.later {
-            later.deletes.found(found.deleted);
+        if let Some(deletes) = self.deletes() {
+            deletes.found(found.deleted);
         }
         self.store.bury_unread();
         sessions.restore(found.sessions, moment.now);

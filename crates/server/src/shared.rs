@@ -231,9 +231,7 @@ impl Shared {
 
     /// Of a group's leader: its own lease lasts until then.
     pub fn set_lease(&self, end: Nanos) {
-        if let Some(later) = &self.engine.later {
-            later.set_lease(end);
-        }
+        self.engine.set_lease(end);
     }
 
     /// Whether new writes are to wait.
@@ -253,13 +251,12 @@ impl Shared {
     /// takes a lease which holds after the look.
     #[inline]
     pub fn may_tell(&self) -> bool {
-        self.engine.later.as_ref().is_none_or(|later| later.leads(longarm_host::now()))
+        self.engine.leads(longarm_host::now)
     }
 
     /// Whether the entry at this position of a stream is applied.
     pub fn is_applied(&self, at: At) -> bool {
-        let later = self.engine.later.as_ref().expect("only groups have streams that are applied later");
-        later.progress[at.stream as usize].is_applied(at.position)
+        self.engine.progress()[at.stream as usize].is_applied(at.position)
     }
 
     pub fn enter(&self, phase: Phase, deadline: Nanos) {

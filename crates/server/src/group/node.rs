@@ -177,12 +177,12 @@ impl<T: Transport> Node<T> {
 
     fn tell(&self) {
         let leads = |led: &Led<T::Qp>| {
-            let later = led.reign.shared.engine.later.as_ref().expect("a leader's engine");
+            let engine = &led.reign.shared.engine;
             let followers = led.reign.followers.lock();
             Leads {
-                lease: later.lease().since(now()),
+                lease: engine.lease().since(now()),
                 takeover: self.takeover.stats(),
-                followers: followers.iter().map(|follower| follower.stats(later)).collect(),
+                followers: followers.iter().map(|follower| follower.stats(engine.progress())).collect(),
             }
         };
         let standing = Standing::of(self.group_options.id, &self.machine);

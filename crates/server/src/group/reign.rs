@@ -12,7 +12,6 @@ use longarm_wire::Members;
 
 use super::install::Tail;
 use crate::inbox::Inbox;
-use crate::later::Later;
 use crate::replicate::{Arrivals, Attachment};
 use crate::shared::Shared;
 use crate::stats::FollowerStats;
@@ -114,14 +113,14 @@ impl Follower {
     }
 
     /// How it stands, for people.
-    pub fn stats(&self, later: &Later) -> FollowerStats {
+    pub fn stats(&self, progress: &[Arc<Progress>]) -> FollowerStats {
         let lag = |(attachment, progress): (&Arc<Attachment>, &Arc<Progress>)| {
             progress.written().saturating_sub(attachment.acked())
         };
         FollowerStats {
             node: self.node.0,
             synced: self.is_synced(),
-            lag: self.attachments.iter().zip(&later.progress).map(lag).sum(),
+            lag: self.attachments.iter().zip(progress).map(lag).sum(),
         }
     }
 

@@ -102,8 +102,7 @@ impl Follower {
 
 /// How many positions of each stream the leader has written.
 fn written(leader: &Leader) -> Vec<u64> {
-    let later = leader.engine.later.as_ref().expect("a leader's engine");
-    later.progress.iter().map(|progress| progress.written()).collect()
+    leader.engine.progress().iter().map(|progress| progress.written()).collect()
 }
 
 #[derive(Clone, Debug)]

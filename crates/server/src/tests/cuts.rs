@@ -267,8 +267,8 @@ fn a_write_that_comes_late_is_seen_by_nobody() {
             let mut hands = bed.hands.lock().expect("hands");
             let [late, soon] = &mut hands[..] else { panic!("two hands") };
             bed.check(|| {
-                let older = bed.engine.write_later(late, MOMENT, (&put, None)).expect("there is room").csn;
-                let newer = bed.engine.write_later(soon, MOMENT, (&put, None)).expect("there is room").csn;
+                let older = bed.engine.write(late, MOMENT, &put, None).expect("there is room").csn;
+                let newer = bed.engine.write(soon, MOMENT, &put, None).expect("there is room").csn;
                 assert!(before < older && older < newer);
                 apply(&bed.engine, soon, MOMENT);
                 apply(&bed.engine, late, MOMENT);
@@ -288,7 +288,7 @@ fn a_move_is_seen_by_nobody() {
         let hand = &mut bed.hands.lock().expect("hands")[1];
         bed.check(|| {
             let sessions = Sessions::new(8, Nanos(1));
-            let moved = bed.engine.relocate_later(hand, MOMENT, from, &sessions);
+            let moved = bed.engine.relocate(hand, MOMENT, from, &sessions);
             assert_eq!(moved, Relocated::Done);
             apply(&bed.engine, hand, MOMENT);
             vec![Version(csn)]

@@ -41,7 +41,7 @@ fn nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way(
         let (mut hand, mut reader) = (engine.hand(0), engine.hand(1));
         let get = request(RequestKind::Get);
         assert!(execute(&engine, &mut hand, MOMENT, &put()).is_ok());
-        let written = engine.write_later(&mut hand, MOMENT, (&write, None)).expect("it is written");
+        let written = engine.write(&mut hand, MOMENT, &write, None).expect("it is written");
         assert_eq!(written.status, Status::Ok, "{:?}", write.kind);
         let before = engine.get(&mut reader, MOMENT, &get).map(|told| told.status);
         assert_eq!(before, Ok(Status::Ok), "in its time it is there");

@@ -2,6 +2,7 @@
 //! messages; and the engine alone against a model.
 
 mod ahead;
+mod alone;
 mod crowd;
 mod cuts;
 mod exactly_once;

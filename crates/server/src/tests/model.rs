@@ -87,18 +87,12 @@ pub fn execute<M: OwnedWords>(
     moment: Moment,
     request: &Request<'_>,
 ) -> Result<Outcome, Short> {
-    if engine.later.is_some() {
-        let by = (request.operation != 0).then_some(Session { id: SESSION, operation: request.operation });
-        let outcome = engine.write_later(hand, moment, (request, by))?;
+    let by = (request.operation != 0).then_some(Session { id: SESSION, operation: request.operation });
+    let outcome = engine.write(hand, moment, request, by)?;
+    if hand.stream.is_some() {
         apply(engine, hand, moment);
-        return Ok(outcome);
     }
-    match request.kind {
-        RequestKind::Put => engine.put(hand, moment, request),
-        RequestKind::Delete => Ok(engine.delete(moment, request)),
-        RequestKind::Increment => engine.increment(hand, moment, request),
-        _ => engine.touch(hand, moment, request),
-    }
+    Ok(outcome)
 }
 
 /// Which entry the slot of a key names.

@@ -28,7 +28,7 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
         let pair = engine.index.lock(engine.hash(b"key"));
         let mover = scope.spawn(|| {
             let mut hand = engine.hand(1);
-            let moved = engine.relocate_later(&mut hand, MOMENT, from, &Sessions::new(8, Nanos(1)));
+            let moved = engine.relocate(&mut hand, MOMENT, from, &Sessions::new(8, Nanos(1)));
             apply(&engine, &mut hand, MOMENT);
             moved
         });
@@ -54,7 +54,7 @@ fn a_delete_under_way_is_above_the_stable_point() {
     let put = execute(&engine, &mut hand, MOMENT, &put).expect("it is written").csn;
     assert_eq!(engine.stable_point(), put);
     let delete = Request { key: b"key", ..Request::new(RequestKind::Delete, 0) };
-    let delete = engine.write_later(&mut hand, MOMENT, (&delete, None)).expect("it is written").csn;
+    let delete = engine.write(&mut hand, MOMENT, &delete, None).expect("it is written").csn;
     assert_eq!(engine.stable_point(), put, "the delete is not applied");
     apply(&engine, &mut hand, MOMENT);
     assert_eq!(engine.stable_point(), delete);
@@ -81,7 +81,7 @@ fn an_entry_that_is_being_moved_is_not_moved_again() {
         longarm_store::entries(&arena, &sums(), &mut find).expect("an arena");
         let from = from.expect("it was written");
         let (sessions, mut hand) = (Sessions::new(8, Nanos(1)), engine.hand(1));
-        let mut relocate = || engine.relocate_later(&mut hand, MOMENT, from, &sessions);
+        let mut relocate = || engine.relocate(&mut hand, MOMENT, from, &sessions);
         assert_eq!(relocate(), Relocated::Done);
         assert_eq!(relocate(), Relocated::Lost, "{kind:?}: it is on its way");
         let live = || engine.store.counters().entries;

@@ -44,7 +44,7 @@ fn put(leader: &mut Leader, ms: u64, write: u64, len: usize) -> bool {
     let by = Session { id: 1 + write % CLIENTS, operation: 1 + write / CLIENTS };
     let request = Request::new(RequestKind::Put, by.operation);
     let request = Request { key: key.as_bytes(), value: &value, ..request };
-    let outcome = leader.engine.write_later(&mut leader.hand, at(ms), (&request, Some(by)));
+    let outcome = leader.engine.write(&mut leader.hand, at(ms), &request, Some(by));
     apply(&leader.engine, &mut leader.hand, at(ms));
     let Ok(outcome) = outcome else { return false };
     let coming = Coming { id: by.id, ..COMING };
@@ -98,7 +98,7 @@ fn items_whose_time_is_over_go_though_memory_is_full() {
     let write = |leader: &mut Leader, ms, key: u32, ttl_ms| {
         let (key, value) = (key.to_le_bytes(), [7; 10_000]);
         let request = Request { key: &key, value: &value, ttl_ms, ..Request::new(RequestKind::Put, 0) };
-        let outcome = leader.engine.write_later(&mut leader.hand, at(ms), (&request, None));
+        let outcome = leader.engine.write(&mut leader.hand, at(ms), &request, None);
         apply(&leader.engine, &mut leader.hand, at(ms));
         outcome.is_ok()
     };
@@ -107,7 +107,7 @@ fn items_whose_time_is_over_go_though_memory_is_full() {
     let mut cursor = Cursor::default();
     for ms in (1_000_010..1_000_050).step_by(TICK as usize) {
         let pairs = leader.engine.pairs();
-        leader.engine.expire_some_later(&mut leader.keeper, &mut cursor, pairs, at(ms));
+        leader.engine.expire_some(&mut leader.keeper, &mut cursor, pairs, at(ms));
         apply(&leader.engine, &mut leader.keeper, at(ms));
         leader.keep(at(ms), PERCENT);
     }

@@ -11,13 +11,13 @@ use longarm_store::{Collector, Work};
 use longarm_wire::{Condition, Request, RequestKind, Status};
 use proptest::prelude::*;
 
-use super::model::{COMING, Model, QUARANTINE, Step, apply, arena, engine_of, execute, run, step};
+use super::model::{COMING, Model, QUARANTINE, Step, apply, arena, engine_of, execute, named, run, step};
 use crate::clock::Moment;
 use crate::collect::Relocated;
 use crate::engine::{Engine, Hand, Outcome, Short};
 use crate::findings::Findings;
-use crate::increment::DIGITS_MAX;
 use crate::session::{Recall, Sessions};
+use crate::write::Write;
 
 /// Terms that end before anything is freed each leave segments that are hardly begun.
 const LIMIT: u64 = 256 << 20;
@@ -89,7 +89,7 @@ impl Leader {
         for _ in 0..10_000 {
             match collector.next_work(moment.now, worth) {
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate_later(keeper, moment, (place, csn), sessions);
+                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
                     assert_ne!(moved, Relocated::Full);
                     if applies {
                         apply(engine, keeper, moment);
@@ -126,7 +126,7 @@ impl Leader {
                 Work::Idle(_) => return,
                 Work::Release { segment, .. } => leaving.push((segment, 0)),
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate_later(keeper, moment, (place, csn), sessions);
+                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
                     apply(engine, keeper, moment);
                     if moved == Relocated::Full {
                         return collector.starved(moment.now);
@@ -227,24 +227,25 @@ fn a_write_whose_item_is_moved_after_the_look_looks_again() {
         set(&mut leader, now, b"other", &[1; 100][..len]);
     }
     leader.hand.writer.seal_all();
-    let seen = leader.engine.live_item(leader.engine.hash(b"n"), b"n", now).expect("it is there");
+    let touch = Request { key: b"n", ttl_ms: 1000, ..Request::new(RequestKind::Touch, 0) };
+    let (hash, expiry) = (leader.engine.hash(b"n"), UnixMillis(now.unix.0 + 1000));
+    let write = Write { request: &touch, session: None, hash, expiry, blind: false };
+    let mut bytes = Vec::new();
+    let seen = leader.engine.look(&mut bytes, now, &write).expect("nobody moves it").expect("it is there");
+    let (place, csn) = named(&leader.engine, b"n");
     leader.collect(now);
     now.now = Nanos(now.now.0 + 2 * QUARANTINE.0);
     leader.collect(now);
-    let place = seen.place.expect("an item of a group is an entry");
-    let mut bytes = Vec::new();
     for used in 0.. {
         assert!(used < 100_000, "its room is not used again");
-        if leader.engine.store.read(place, seen.csn, &mut bytes).is_err() {
+        if leader.engine.store.read(place, csn, &mut bytes).is_err() {
             break;
         }
         set(&mut leader, now, b"other", &[2; 8000]);
     }
+    assert_eq!(leader.engine.value_of(&seen, &mut bytes).err(), Some(Short::Busy), "what was there");
     for (kind, argument) in [(RequestKind::Increment, 3), (RequestKind::Touch, 0)] {
         let request = Request { key: b"n", argument, ttl_ms: 1000, ..Request::new(kind, 0) };
-        let mut text = [0; DIGITS_MAX];
-        let judged = leader.engine.judge((&mut bytes, &mut text), now, &request, Some(seen));
-        assert_eq!(judged.err(), Some(Short::Busy), "{kind:?} of what was there");
         let outcome = execute(&leader.engine, &mut leader.hand, now, &request);
         assert_eq!(outcome.map(|outcome| outcome.status), Ok(Status::Ok), "{kind:?}, looked for anew");
     }

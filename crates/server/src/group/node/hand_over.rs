@@ -256,8 +256,7 @@ impl<Q: QueuePair> Led<Q> {
     /// Whether all that was written is applied, and answered.
     fn is_at_rest(&self, hand_over: &mut HandOver<Q>) -> bool {
         let shared = &self.reign.shared;
-        let mut progress = shared.engine.later.iter().flat_map(|later| &later.progress);
-        if progress.any(|stream| stream.applied() < stream.written()) {
+        if shared.engine.progress().iter().any(|stream| stream.applied() < stream.written()) {
             hand_over.turns = None;
             return false;
         }
@@ -269,10 +268,9 @@ impl<Q: QueuePair> Led<Q> {
 
     /// Whether a follower has all that was written, and knows of all that was freed.
     fn has_all(&self, node: NodeId) -> bool {
-        let Some(later) = &self.reign.shared.engine.later else { return false };
         let followers = self.reign.followers.lock();
         let Some(follower) = followers.iter().find(|follower| follower.node == node) else { return false };
-        let streams = follower.attachments.iter().zip(&later.progress);
+        let streams = follower.attachments.iter().zip(self.reign.shared.engine.progress());
         let mut lags = streams.map(|(attachment, progress)| attachment.acked() < progress.written());
         !lags.any(|lags| lags) && self.reign.releases.is_done(node)
     }

@@ -166,18 +166,16 @@ impl<T: Transport> Node<T> {
         if let Some(heart) = led.heart.take() {
             let _ = heart.join();
         }
-        let lease = led.serving.shared.engine.later.as_ref().map_or(Nanos(0), |later| later.lease());
+        let lease = led.serving.shared.engine.lease();
         led.staff.end(Nanos(0));
         led.serving.desks.iter().for_each(|desk| desk.close());
         if self.heir.is_some_and(|(term, _)| term == led.reign.term) {
             self.await_closed(&led);
         }
         self.clear_floors();
-        for (stream, door) in
-            led.serving.shared.engine.later.iter().flat_map(|later| later.progress.iter().enumerate())
-        {
+        for (stream, progress) in led.serving.shared.engine.progress().iter().enumerate() {
             // What it wrote itself it surely has.
-            self.page.memory().store(page::floor_at(stream), door.written());
+            self.page.memory().store(page::floor_at(stream), progress.written());
         }
         self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
         self.page.memory().store(page::ITEMS, led.serving.shared.engine.index.items());

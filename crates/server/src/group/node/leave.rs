@@ -59,10 +59,10 @@ impl<T: Transport> Node<T> {
         let (Role::Leading { synced, .. }, Some(led)) = (self.machine.role(), &self.reign) else {
             return None;
         };
-        let later = led.reign.shared.engine.later.as_ref()?;
+        let progress = led.reign.shared.engine.progress();
         let may = |node: NodeId| synced.has(node) && self.group().members().has(node);
         let followers = led.reign.followers.lock();
         let followers = followers.iter().filter(|follower| may(follower.node));
-        followers.min_by_key(|follower| follower.stats(later).lag).map(|follower| follower.node)
+        followers.min_by_key(|follower| follower.stats(progress).lag).map(|follower| follower.node)
     }
 }

@@ -1,5 +1,4 @@
-//! Writes of a group: judged and written here, applied later, when the followers have them (LoLKV 3.3.2;
-//! M5). The counterpart of `put`, `delete`, `increment` and `touch`, which apply at once.
+//! A write of a group: written here, applied when the followers have it (LoLKV 3.3.2; M5).
 //!
 //! (1) A write is judged while it holds its stripe (`stripes.rs`), so what it found still holds when it is
 //!     applied.
@@ -16,13 +15,15 @@ use longarm_base::{Csn, Mutant, Nanos, UnixMillis};
 use longarm_host::observe::{Event, observe};
 use longarm_index::hash::{NoRoom, Table};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Session};
-use longarm_wire::{Condition, Request, RequestKind, Status};
+use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Writer};
+use longarm_wire::Status;
 
+use super::Write;
+use super::judge::Judged;
+use super::number::DIGITS_MAX;
 use crate::account::Deletes;
 use crate::clock::Moment;
-use crate::engine::{ATTEMPTS, Current, Engine, Hand, Outcome, Short, holds};
-use crate::increment::{DIGITS_MAX, decimal, parse};
+use crate::engine::{ATTEMPTS, Commit, Engine, Hand, Outcome, Short};
 use crate::newest::names;
 use crate::stream::{Change, Progress, Stream, Written};
 use crate::stripes::{Stripe, Stripes};
@@ -34,7 +35,7 @@ const ENTRY: u64 = 3;
 
 /// What the writes of a group share.
 #[derive(Debug)]
-pub(crate) struct Later {
+pub(crate) struct Replicated {
     pub stripes: Stripes,
     /// By stream.
     pub progress: Vec<Arc<Progress>>,
@@ -44,10 +45,11 @@ pub(crate) struct Later {
     lease: AtomicU64,
 }
 
-impl Later {
-    pub fn new(streams: u16) -> Later {
+impl Replicated {
+    pub fn new(streams: u16) -> Replicated {
         let progress = (0..streams).map(|_| Arc::default()).collect();
-        Later { stripes: Stripes::default(), progress, deletes: Deletes::default(), lease: AtomicU64::new(0) }
+        let (stripes, deletes) = Default::default();
+        Replicated { stripes, progress, deletes, lease: AtomicU64::new(0) }
     }
 
     /// The lease lasts until then.
@@ -67,76 +69,70 @@ impl Later {
         // Acquire: pairs with `set_lease`.
         now.0 < self.lease.load(Ordering::Acquire) || Mutant::NoLease.is_on()
     }
+
+    /// The stripe of a write, if none is in its way.
+    fn enter(&self, hash: Hash, blind: bool) -> Result<Stripe, Short> {
+        let alone = !blind && !Mutant::ShareStripes.is_on();
+        self.stripes.enter(hash, alone).ok_or(Short::Busy)
+    }
 }
 
-/// What a request wants, after it was judged.
-pub(crate) enum Judged<'a> {
-    /// Nothing is written.
+/// What came of a write while it held its stripe.
+enum Held {
+    /// An entry, which keeps the stripe until it is applied.
+    Wrote(Outcome),
+    /// Nothing is to be written.
     Answer(Outcome),
-    /// The key gets this value.
-    Store { value: &'a [u8], expiry: UnixMillis, number: i64 },
-    /// The key goes.
-    Remove,
 }
+
+/// What a thread writes entries with.
+type Pen<'a, M> = (&'a mut Writer<M>, &'a mut Stream, &'a mut Vec<u8>);
 
 impl<M: OwnedWords> Engine<M> {
-    /// Judges a write and writes its entry; it is applied once the stream's position that is `written` now
-    /// is. An outcome without an entry was judged by what is here: it holds if the lease does, after.
-    pub(crate) fn write_later(
+    pub(super) fn write_replicated(
         &self,
+        group: &Replicated,
         hand: &mut Hand<M>,
         moment: Moment,
-        (request, session): (&Request<'_>, Option<Session>),
+        write: &Write<'_>,
     ) -> Result<Outcome, Short> {
-        let later = self.later.as_ref().expect("only groups write so");
-        if hand.stream.as_ref().is_none_or(Stream::is_full) {
+        let Hand { writer, bytes, stream, .. } = hand;
+        let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else {
             return Err(Short::Busy);
+        };
+        let stripe = group.enter(write.hash, write.blind)?;
+        let held = self.write_held((writer, stream, bytes), moment, (write, stripe));
+        if !matches!(held, Ok(Held::Wrote(_))) {
+            group.stripes.leave(stripe);
         }
-        let hash = self.hash(request.key);
-        let blind =
-            request.kind == RequestKind::Put && request.condition == Condition::Always && !request.keep_ttl;
-        let alone = !blind && !Mutant::ShareStripes.is_on();
-        let stripe = later.stripes.enter(hash, alone).ok_or(Short::Busy)?;
-        let outcome = self.write_held(hand, moment, (request, session), (hash, stripe, blind));
-        if !matches!(outcome, Ok(Ok(_))) {
-            later.stripes.leave(stripe);
-        }
-        outcome.map(|outcome| outcome.unwrap_or_else(|answer| answer))
+        held.map(|(Held::Wrote(outcome) | Held::Answer(outcome))| outcome)
     }
 
-    /// `Ok(Ok(_))` if an entry was written, `Ok(Err(_))` if there was nothing to write.
     fn write_held(
         &self,
-        hand: &mut Hand<M>,
+        (writer, stream, bytes): Pen<'_, M>,
         moment: Moment,
-        (request, session): (&Request<'_>, Option<Session>),
-        (hash, stripe, blind): (Hash, Stripe, bool),
-    ) -> Result<Result<Outcome, Outcome>, Short> {
-        let Hand { writer, bytes, .. } = &mut *hand;
+        (write, stripe): (&Write<'_>, Stripe),
+    ) -> Result<Held, Short> {
+        let (key, hash) = (write.request.key, write.hash);
+        // The stripe is held alone, so what is seen stays the newest. Collection may move it, and its room
+        // may be used again: then the write is tried anew.
+        let seen = if write.blind { None } else { self.look(bytes, moment, write)? };
         let mut text = [0; DIGITS_MAX];
-        let judged = match blind {
-            true => self.judge_blind(moment, request),
-            false => {
-                let live = self.live_item(hash, request.key, moment);
-                self.judge((bytes, &mut text), moment, request, live)?
-            }
-        };
         let meta = |kind: Kind, expiry| {
             let meta = EntryMeta::of(kind).expiring(expiry);
-            session.map_or(meta, |session| meta.by(session))
+            write.session.map_or(meta, |session| meta.by(session))
         };
-        let (drafted, change, number) = match judged {
-            Judged::Answer(outcome) => return Ok(Err(outcome)),
-            Judged::Store { .. } if !self.has_place(request.key, hash) => return Err(Short::Crowded),
+        let (drafted, change, number) = match self.judged(write, seen.as_ref()) {
+            Judged::Answer(outcome) => return Ok(Held::Answer(outcome)),
+            Judged::Store { .. } if !self.has_place(key, hash) => return Err(Short::Crowded),
             Judged::Store { value, expiry, number } => {
-                let drafted = writer.draft(request.key, value, meta(Kind::Put, expiry));
+                let value = self.bytes_of(value, seen.as_ref(), (bytes, &mut text))?;
+                let drafted = writer.draft(key, value, meta(Kind::Put, expiry));
                 (drafted, Change::Store { hash, stripe }, number)
             }
             Judged::Remove => {
-                let meta = meta(Kind::Tombstone, UnixMillis::NEVER);
-                // Deletes go on when memory is full: they give it back.
-                let drafted = writer.draft(request.key, &[], meta);
-                let drafted = drafted.or_else(|_| writer.draft_kept(request.key, &[], meta));
+                let drafted = draft_tombstone(writer, key, meta(Kind::Tombstone, UnixMillis::NEVER));
                 (drafted, Change::Remove { hash, stripe }, 0)
             }
         };
@@ -144,19 +140,18 @@ impl<M: OwnedWords> Engine<M> {
             Ok(draft) => draft,
             Err(DraftError::Full(_)) => return Err(self.short(moment)),
             Err(DraftError::Key(_) | DraftError::Value(_)) => {
-                return Ok(Err(Outcome::of(Status::Invalid)));
+                return Ok(Held::Answer(Outcome::of(Status::Invalid)));
             }
         };
-        let csn = self.write_drawn(hand, draft, change);
-        Ok(Ok(Outcome { number, ..Outcome::ok(csn) }))
+        let csn = self.write_drawn(writer, stream, draft, change);
+        Ok(Held::Wrote(Outcome { number, ..Outcome::ok(csn) }))
     }
 
     /// Draws a csn and writes the entry into the stream.
-    fn write_drawn(&self, hand: &mut Hand<M>, draft: Draft, change: Change) -> Csn {
-        let stream = hand.stream.as_mut().expect("a hand of a group has a stream");
+    fn write_drawn(&self, writer: &mut Writer<M>, stream: &mut Stream, draft: Draft, change: Change) -> Csn {
         stream.announce(self.csn());
         let csn = self.next_csn();
-        let place = hand.writer.finish(draft, csn);
+        let place = writer.finish(draft, csn);
         stream.push(Written { place, csn, change });
         csn
     }
@@ -180,93 +175,27 @@ impl<M: OwnedWords> Engine<M> {
             .unwrap_or(true)
     }
 
-    fn judge_blind<'a>(&self, moment: Moment, request: &Request<'a>) -> Judged<'a> {
-        match self.expiry_in(request.ttl_ms, moment) {
-            Some(expiry) => Judged::Store { value: request.value, expiry, number: 0 },
-            None => Judged::Answer(Outcome::of(Status::Invalid)),
-        }
-    }
-
-    /// Says what the request makes of the item that was found. The stripe is held alone, so that item is
-    /// still the newest; collection may have moved it since it was found, and its room may be used again.
-    /// Then it is to be looked for anew ([`Short::Busy`]).
-    pub(crate) fn judge<'a>(
+    /// Takes an item of a group away whose time is over. `false` if it could not be now.
+    pub(crate) fn expire_replicated(
         &self,
-        (bytes, text): (&'a mut Vec<u8>, &'a mut [u8; DIGITS_MAX]),
+        group: &Replicated,
+        hand: &mut Hand<M>,
+        (key, hash): (&[u8], Hash),
         moment: Moment,
-        request: &Request<'a>,
-        live: Option<Current>,
-    ) -> Result<Judged<'a>, Short> {
-        let answer = |status| Judged::Answer(Outcome::of(status));
-        let csn = live.map_or(Csn::NONE, |live| live.csn);
-        let kept = live.map_or(UnixMillis::NEVER, |live| live.expiry);
-        let value = |bytes: &'a mut Vec<u8>| {
-            let place = live.and_then(|live| live.place).expect("an item of a group is an entry");
-            self.store.read(place, csn, bytes).map(|entry| entry.value).map_err(|_| Short::Busy)
-        };
-        Ok(match request.kind {
-            RequestKind::Put if !holds(request.condition, request.argument, csn) => {
-                Judged::Answer(Outcome::mismatch(csn))
-            }
-            RequestKind::Put if request.keep_ttl => {
-                Judged::Store { value: request.value, expiry: kept, number: 0 }
-            }
-            RequestKind::Put => self.judge_blind(moment, request),
-            RequestKind::Increment => {
-                let before = match live {
-                    None => Some(0),
-                    Some(_) => parse(value(bytes)?),
-                };
-                let Some(before) = before else { return Ok(answer(Status::NotANumber)) };
-                match before.checked_add(request.argument as i64) {
-                    None => answer(Status::Overflow),
-                    Some(after) => Judged::Store { value: decimal(after, text), expiry: kept, number: after },
-                }
-            }
-            RequestKind::Delete if live.is_none() => match request.condition {
-                Condition::Version if request.argument != 0 => Judged::Answer(Outcome::mismatch(Csn::NONE)),
-                _ => answer(Status::NotFound),
-            },
-            _ if live.is_none() => answer(Status::NotFound),
-            _ if !holds(request.condition, request.argument, csn) => Judged::Answer(Outcome::mismatch(csn)),
-            RequestKind::Delete => Judged::Remove,
-            _ => match self.expiry_in(request.ttl_ms, moment) {
-                Some(expiry) => Judged::Store { value: value(bytes)?, expiry, number: 0 },
-                None => answer(Status::Invalid),
-            },
-        })
-    }
-
-    /// What is known of a key's item, if it has one that is not over.
-    pub(crate) fn live_item(&self, hash: Hash, key: &[u8], moment: Moment) -> Option<Current> {
-        let pair = self.index.lock(hash);
-        let found = pair.find(key)?;
-        Some(self.current(&found, moment)).filter(|current| !current.gone)
-    }
-
-    /// Takes an item away whose time is over. `false` if it could not be now.
-    pub(crate) fn expire_later(&self, hand: &mut Hand<M>, key: &[u8], moment: Moment) -> bool {
-        let later = self.later.as_ref().expect("only groups expire so");
-        let hash = self.hash(key);
-        if hand.stream.as_ref().is_none_or(Stream::is_full) {
-            return false;
-        }
-        let Some(stripe) = later.stripes.enter(hash, true) else { return false };
+    ) -> bool {
+        let Hand { writer, stream, .. } = hand;
+        let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else { return false };
+        let Some(stripe) = group.stripes.enter(hash, true) else { return false };
         let gone = {
             let pair = self.index.lock(hash);
             pair.find(key).is_some_and(|found| self.current(&found, moment).gone)
         };
-        let mut delete = || {
-            // As other deletes: it gives memory back.
-            let drafted = hand.writer.draft(key, &[], EntryMeta::TOMBSTONE);
-            drafted.or_else(|_| hand.writer.draft_kept(key, &[], EntryMeta::TOMBSTONE)).ok()
-        };
-        let draft = if gone { delete() } else { None };
+        let draft = gone.then(|| draft_tombstone(writer, key, EntryMeta::TOMBSTONE).ok()).flatten();
         let Some(draft) = draft else {
-            later.stripes.leave(stripe);
+            group.stripes.leave(stripe);
             return !gone;
         };
-        self.write_drawn(hand, draft, Change::Remove { hash, stripe });
+        self.write_drawn(writer, stream, draft, Change::Remove { hash, stripe });
         // Relaxed: a counter.
         self.counts.expired.fetch_add(1, Ordering::Relaxed);
         true
@@ -307,14 +236,16 @@ impl<M: OwnedWords> Engine<M> {
         match change {
             Change::Store { hash, stripe } => {
                 let entry = self.own_entry(bytes, place, csn);
-                self.set_newest(moment, (place, &entry), hash);
+                let over = self.set_newest(moment, (place, &entry), hash);
+                // Relaxed: a counter.
+                self.counts.expired.fetch_add(u64::from(over), Ordering::Relaxed);
                 self.show(entry.key, hash);
                 self.leave(stripe);
                 self.mark(hash);
             }
             Change::Remove { hash, stripe } => {
                 let entry = self.own_entry(bytes, place, csn);
-                self.later.iter().for_each(|later| later.deletes.note(hash, csn));
+                self.deletes().iter().for_each(|deletes| deletes.note(hash, csn));
                 self.remove_older((entry.key, hash), csn);
                 self.show(entry.key, hash);
                 self.leave(stripe);
@@ -362,8 +293,8 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     fn leave(&self, stripe: Stripe) {
-        if let Some(later) = &self.later {
-            later.stripes.leave(stripe);
+        if let Commit::Replicated(group) = &self.commit {
+            group.stripes.leave(stripe);
         }
     }
 
@@ -372,10 +303,17 @@ impl<M: OwnedWords> Engine<M> {
         // The counter first: a write that draws after this look is above it, one that drew before had
         // announced itself (`Stream::announce`).
         let counter = self.csn();
-        let later = self.later.iter().flat_map(|later| &later.progress);
         let below = u64::from(!Mutant::StableHigh.is_on());
-        later
-            .filter_map(|progress| progress.low())
-            .fold(counter, |stable, low| stable.min(Csn(low.0 - below)))
+        let under_way = self.progress().iter().filter_map(|progress| progress.low());
+        under_way.fold(counter, |stable, low| stable.min(Csn(low.0 - below)))
     }
+}
+
+/// Drafts a delete. It goes on when memory is full: it gives it back.
+fn draft_tombstone<M: OwnedWords>(
+    writer: &mut Writer<M>,
+    key: &[u8],
+    meta: EntryMeta,
+) -> Result<Draft, DraftError> {
+    writer.draft(key, &[], meta).or_else(|_| writer.draft_kept(key, &[], meta))
 }
