@@ -13,11 +13,11 @@ mod tests;
 
 use std::path::PathBuf;
 
-use longarm_bench::driver::{self, LongarmFactory, TargetOptions};
+use longarm_bench::driver::{LongarmFactory, TargetError};
 use longarm_bench::peer::PeerOptions;
 use longarm_bench::raw::nic::Nic;
 use longarm_bench::report::{hgrm, plot};
-use longarm_bench::{Around, BenchError, Plan, Report, Style, TargetFactory, run_with};
+use longarm_bench::{Around, BenchError, Plan, Report, Style, TargetFactory, TargetOptions, open, run_with};
 
 use super::value::{duration, size};
 use crate::cli::ServerSettings;
@@ -237,7 +237,7 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
     };
     let options = TargetOptions { peer, ..TargetOptions::default() };
     for text in &args.compare {
-        let target = driver::open(text, &options);
+        let target = open(text, &options);
         targets.push(
             target.map_err(|why| Failure::new(Exit::CannotConnect, format!("--compare {text}: {why}")))?,
         );
@@ -249,7 +249,7 @@ fn failure(error: BenchError) -> Failure {
     let exit = match &error {
         BenchError::Plan(_) => Exit::Usage,
         BenchError::Between(why) => return nic::failure(why.clone()),
-        BenchError::Target { error: driver::TargetError::Refused(_), .. } => Exit::Refused,
+        BenchError::Target { error: TargetError::Refused(_), .. } => Exit::Refused,
         BenchError::Target { .. } => Exit::CannotConnect,
     };
     Failure::new(exit, error.to_string())
