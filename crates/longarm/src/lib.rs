@@ -7,8 +7,11 @@
 pub mod cli;
 pub mod cluster;
 pub mod commands;
+pub mod conditional;
 pub mod config;
+pub mod connect;
 pub mod doctor;
+pub mod flags;
 pub mod human;
 pub mod output;
 pub mod processes;

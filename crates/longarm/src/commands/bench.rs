@@ -19,9 +19,10 @@ use longarm_bench::raw::nic::Nic;
 use longarm_bench::report::{hgrm, plot};
 use longarm_bench::{Around, BenchError, Plan, Report, Style, TargetFactory, TargetOptions, open, run_with};
 
-use super::value::{duration, size};
 use crate::cli::ServerSettings;
 use crate::config::{Config, Origin};
+use crate::connect;
+use crate::flags::{duration, size};
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
@@ -207,11 +208,11 @@ fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn Targ
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
     let (transport, options) = own::client_of(config, args.cache)?;
     if config.cluster.is_some() {
-        let mut cluster = super::connect::connect(config, "bench")?;
+        let mut cluster = connect::connect(config, "bench")?;
         // Now, and not in the middle: a group without a leader, and where the leaders are.
         let mut leaders = Vec::new();
         for group in 0..cluster.topology().groups().len() {
-            let leader = cluster.group(group).map_err(|error| super::connect::failure(&error, config))?;
+            let leader = cluster.group(group).map_err(|error| connect::failure(&error, config))?;
             leaders.push(leader.address().to_string());
         }
         leaders.dedup();

@@ -13,9 +13,9 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_server::{Member, Timing};
 
-use super::value::duration;
 use crate::cluster::parse_member;
 use crate::config::Config;
+use crate::flags::duration;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.

@@ -17,12 +17,13 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use super::inspect;
 use super::load::send::{Progress, Sender, Sending};
 use super::load::source::{Item, Next, Source};
 use super::load::tree::{Listed, Tree};
-use super::value::duration;
-use super::{connect, inspect};
 use crate::config::Config;
+use crate::connect;
+use crate::flags::duration;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 use data::{scratch_item, small_item};

@@ -10,9 +10,9 @@ use longarm_base::UnixMillis;
 use longarm_client::Item;
 use serde_json::json;
 
-use super::connect;
 use super::inspect::saved::Saved;
 use crate::config::Config;
+use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 use sink::Sink;

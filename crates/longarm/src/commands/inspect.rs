@@ -14,8 +14,8 @@ use longarm_store::segment::{Line, State};
 use longarm_wire::ARENA_REGION;
 use serde_json::{Value, json};
 
-use super::connect;
 use crate::config::Config;
+use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 use check::{Findings, Stillness, View, check};

@@ -16,9 +16,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::connect;
-use super::value::{duration, up_to_256};
 use crate::config::Config;
+use crate::connect;
+use crate::flags::{duration, up_to_256};
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 use progress::Bar;

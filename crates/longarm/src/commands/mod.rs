@@ -4,7 +4,6 @@ pub mod bench;
 pub mod cas;
 pub mod cluster;
 pub mod completions;
-pub mod connect;
 pub mod del;
 pub mod demo;
 pub mod doctor;
@@ -20,7 +19,6 @@ pub mod server;
 pub mod sim;
 pub mod stats;
 pub mod torture;
-pub mod value;
 
 use clap::{Args, Command};
 

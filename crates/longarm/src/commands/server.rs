@@ -17,10 +17,10 @@ use signal_hook::iterator::Signals;
 
 use node::Node;
 
-use super::connect;
 use crate::cli::ServerSettings;
 use crate::config::units::{show_duration, show_size};
 use crate::config::{self, Config, HugePages, Log, Slot};
+use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 

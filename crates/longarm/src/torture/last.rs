@@ -9,7 +9,7 @@ use longarm_host::now;
 use super::Torture;
 use super::client::{Way, look_at_all};
 use super::orders::Order;
-use crate::commands::connect;
+use crate::connect;
 use crate::output::{Exit, Failure};
 
 /// Whoever looks while a node leads is the client of this number and the node's.

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use super::StatusArgs;
 use crate::cluster::{self, Cluster, Group};
-use crate::commands::connect;
 use crate::config::Config;
+use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 

@@ -14,9 +14,9 @@ use serde_json::{Value, json};
 
 use super::data::{Numbers, SMALL, fill, judge, small_key};
 use crate::commands::cluster::{Times, status};
-use crate::commands::connect;
 use crate::config::Config;
 use crate::config::units::show_duration;
+use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 use crate::processes::{PAUSE, Plan, Replicas};

@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use longarm_client::{ClusterClient, Csn, Error, Reply, Ticket, Write};
 
 use super::data::{Numbers, SMALL, fill, judge, scratch_key, scratch_len, small_key};
-use crate::commands::connect;
 use crate::commands::load::source::stamp;
 use crate::commands::load::tree::Listed;
 use crate::commands::load::verify::difference;
 use crate::config::Config;
+use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure};
 

@@ -6,8 +6,8 @@ use longarm_client::ClusterClient;
 
 use super::progress::Bar;
 use super::source::{Item, Next, Source};
-use crate::commands::connect;
 use crate::config::Config;
+use crate::connect;
 use crate::human;
 use crate::output::Failure;
 

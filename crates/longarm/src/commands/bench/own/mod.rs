@@ -18,9 +18,9 @@ use process::{Directory, Process};
 
 use super::plan::value_max;
 use super::{Args, nic};
-use crate::commands::connect;
 use crate::config::settings::SETTINGS;
 use crate::config::{Config, Origin};
+use crate::connect;
 use crate::output::{Exit, Failure};
 
 /// How long a server may take until it answers.
