@@ -13,6 +13,7 @@ pub mod connect;
 pub mod doctor;
 pub mod flags;
 pub mod human;
+pub mod items;
 pub mod output;
 pub mod processes;
 mod replaced;

@@ -14,7 +14,6 @@ pub mod inspect;
 pub mod load;
 pub mod man;
 pub mod put;
-pub mod record;
 pub mod server;
 pub mod sim;
 pub mod stats;

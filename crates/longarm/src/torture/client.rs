@@ -14,7 +14,7 @@ use super::map::Map;
 use super::names::{COUNTERS, KEPT, Names, Warmth};
 use super::stage::{Probe, Stage};
 use super::values::{self, Values};
-use crate::commands::demo::data::Numbers;
+use crate::items::described::Numbers;
 
 /// Longest pause of a client between two operations: many clients share few cores, and the history is to fit
 /// into memory.

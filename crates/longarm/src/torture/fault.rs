@@ -7,7 +7,7 @@ use longarm_base::NodeId;
 use super::bridge::Bridge;
 use super::kind::Kind;
 use super::relay::Network;
-use crate::commands::demo::data::Numbers;
+use crate::items::described::Numbers;
 use crate::output::Failure;
 
 /// What can be cut between processes.

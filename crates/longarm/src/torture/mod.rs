@@ -41,9 +41,9 @@ use longarm_host::{now, sleep};
 use longarm_server::Timing;
 
 use crate::commands::cluster::status::{self, Standing};
-use crate::commands::demo::data::Numbers;
 use crate::config::Config;
 use crate::connect;
+use crate::items::described::Numbers;
 use crate::output::{Exit, Failure};
 use crate::processes::{Plan, Replicas};
 use client::{Notes, Role, Way, Worker};

@@ -4,7 +4,7 @@
 
 use longarm_client::Topology;
 
-use crate::commands::demo::data::Numbers;
+use crate::items::described::Numbers;
 
 /// Keys of one round: some that everybody wants, and others.
 const HOT: u32 = 4;

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use longarm_history::Value;
 use longarm_host::Mutex;
 
-use crate::commands::demo::data::{Numbers, fill, judge};
+use crate::items::described::{Numbers, fill, judge};
 
 /// Bytes that say which write a value is of.
 const HEAD: usize = 16;

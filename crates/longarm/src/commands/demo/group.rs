@@ -12,12 +12,12 @@ use longarm_host::{Mutex, now, sleep};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::data::{Numbers, SMALL, fill, judge, small_key};
 use crate::commands::cluster::{Times, status};
 use crate::config::Config;
 use crate::config::units::show_duration;
 use crate::connect;
 use crate::human;
+use crate::items::described::{Numbers, SMALL, fill, judge, small_key};
 use crate::output::{Exit, Failure, Output};
 use crate::processes::{PAUSE, Plan, Replicas};
 

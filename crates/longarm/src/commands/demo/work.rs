@@ -8,15 +8,17 @@ use std::thread::JoinHandle;
 
 use longarm_client::{ClusterClient, Csn, Error, Reply, Ticket, Write};
 
-use super::data::{Numbers, SMALL, fill, judge, scratch_key, scratch_len, small_key};
-use crate::commands::load::source::stamp;
-use crate::commands::load::tree::Listed;
-use crate::commands::load::verify::difference;
 use crate::config::Config;
 use crate::connect;
 use crate::human;
+use crate::items::described::{Numbers, SMALL, fill, judge, scratch_key, scratch_len, small_key};
+use crate::items::difference::difference;
+use crate::items::digest::stamp;
+use crate::items::tree::Listed;
 use crate::output::{Exit, Failure};
 
+/// Prefix of the files' keys.
+pub const PREFIX: &[u8] = b"file/";
 /// Keys of one multi-GET.
 const BATCH: u64 = 64;
 /// Batches of small items between two files.
@@ -265,7 +267,7 @@ impl Thread {
 
     fn file(&mut self, at: usize) -> Result<(), Trouble> {
         let Some(file) = self.plan.files.get(at) else { return Ok(()) };
-        let key = [super::PREFIX, file.path.as_os_str().as_bytes()].concat();
+        let key = [PREFIX, file.path.as_os_str().as_bytes()].concat();
         if key.len() > longarm_base::limits::KEY_MAX {
             return Ok(());
         }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use longarm_client::{ClusterClient, Error, Reply, Ticket, Write};
 use longarm_memory::HashKey;
 
-use super::source::Item;
+use super::item::Item;
 use crate::config::{Config, Origin};
 use crate::connect;
 use crate::human;

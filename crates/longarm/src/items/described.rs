@@ -3,7 +3,8 @@
 //! A value is `[number][version][filler]`, the filler a stream of words drawn from both. A torn, mixed up or
 //! stale byte differs from what its own head says.
 
-use crate::commands::load::source::Item;
+use super::difference::difference;
+use super::item::Item;
 
 /// Bytes of a small item's value.
 pub const SMALL: usize = 32;
@@ -42,7 +43,7 @@ pub fn judge(
     };
     let version = u64::from_le_bytes(head[8..].try_into().expect("eight bytes"));
     fill(number, version, len_of(version), expected);
-    match crate::commands::load::verify::difference(expected, value) {
+    match difference(expected, value) {
         None => Ok(version),
         Some(how) => Err(format!("(version {version}) {how}")),
     }
