@@ -14,9 +14,12 @@ pub mod doctor;
 pub mod flags;
 pub mod human;
 pub mod items;
+pub mod operator;
 pub mod output;
 pub mod processes;
 mod replaced;
+pub mod standing;
+pub mod times;
 pub mod torture;
 
 use std::ffi::OsString;

@@ -9,7 +9,6 @@ use clap::value_parser;
 use longarm_fabric::{Address, verbs};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::cluster::Times;
 use crate::config::Config;
 use crate::config::check::WORKERS_MAX;
 use crate::config::units::show_duration;
@@ -18,6 +17,7 @@ use crate::human;
 use crate::items::described::small_item;
 use crate::items::send::{Sender, Sending};
 use crate::output::{Exit, Failure, Output};
+use crate::times::Times;
 use crate::torture::{Bounds, Kind, Options, Over, RESTING, Shape, Torture, Ways};
 
 /// What it does.

@@ -40,12 +40,12 @@ use longarm_history::counters::Count;
 use longarm_host::{now, sleep};
 use longarm_server::Timing;
 
-use crate::commands::cluster::status::{self, Standing};
 use crate::config::Config;
 use crate::connect;
 use crate::items::described::Numbers;
 use crate::output::{Exit, Failure};
 use crate::processes::{Plan, Replicas};
+use crate::standing::{self, Standing};
 use client::{Notes, Role, Way, Worker};
 use fault::{Cables, Fault};
 use held::{Held, Watch};
@@ -394,7 +394,7 @@ impl Torture {
         let mut before = false;
         loop {
             self.pass(LOOK_AT_GROUP)?;
-            let standings = status::look(self.replicas.cluster(), &self.config)?;
+            let standings = standing::look(self.replicas.cluster(), &self.config)?;
             let all = self.replicas.cluster().nodes.len();
             let is_whole = |group: &Standing| group.leader.is_some() && group.in_sync.len() == all;
             let broken = standings.iter().position(|group| !is_whole(group));

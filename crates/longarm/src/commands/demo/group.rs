@@ -12,7 +12,6 @@ use longarm_host::{Mutex, now, sleep};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::commands::cluster::{Times, status};
 use crate::config::Config;
 use crate::config::units::show_duration;
 use crate::connect;
@@ -20,6 +19,8 @@ use crate::human;
 use crate::items::described::{Numbers, SMALL, fill, judge, small_key};
 use crate::output::{Exit, Failure, Output};
 use crate::processes::{PAUSE, Plan, Replicas};
+use crate::standing;
+use crate::times::Times;
 
 /// Replicas.
 const COUNT: u8 = 3;
@@ -247,12 +248,12 @@ impl Act<'_> {
     fn until(
         &mut self,
         what: &str,
-        good: impl Fn(&status::Standing) -> bool,
+        good: impl Fn(&standing::Standing) -> bool,
     ) -> Result<(NodeId, Value), Failure> {
         let began = Instant::now();
         loop {
             self.goes_on()?;
-            let mut standings = status::look(self.replicas.cluster(), &self.asks)?;
+            let mut standings = standing::look(self.replicas.cluster(), &self.asks)?;
             let standing = standings.pop().expect("a cluster has a group");
             if good(&standing)
                 && let Some(leader) = standing.leader
