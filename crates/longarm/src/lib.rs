@@ -19,6 +19,7 @@ pub mod output;
 pub mod processes;
 mod replaced;
 pub mod standing;
+pub mod structures;
 pub mod times;
 pub mod torture;
 

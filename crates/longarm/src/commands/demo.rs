@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::inspect;
 use crate::config::Config;
 use crate::connect;
 use crate::flags::duration;
@@ -26,6 +25,7 @@ use crate::items::item::{Item, Next, Source};
 use crate::items::send::{Progress, Sender, Sending};
 use crate::items::tree::{Listed, Tree, refuse_empty};
 use crate::output::{Exit, Failure, Output};
+use crate::structures::live::{Soundness, soundness};
 use host::Host;
 use work::{PREFIX, Plan, Totals, Work};
 
@@ -214,8 +214,8 @@ impl Demo<'_> {
     }
 
     /// A fresh look at every structure of the live server.
-    fn inspect(&mut self) -> Result<inspect::Soundness, Failure> {
-        let sound = inspect::soundness(&self.config)?;
+    fn inspect(&mut self) -> Result<Soundness, Failure> {
+        let sound = soundness(&self.config)?;
         self.say(&format!(
             "inspected   {} items in {} tables, {} live entries: every invariant holds",
             human::count(sound.items),
@@ -232,7 +232,7 @@ impl Demo<'_> {
         mixed: &Phase,
         quiet: &Phase,
         (cpu, time): (f64, Duration),
-        sound: &inspect::Soundness,
+        sound: &Soundness,
     ) -> Result<Exit, Failure> {
         if self.output.json() {
             self.output.value(&json!({

@@ -10,11 +10,11 @@ use longarm_base::UnixMillis;
 use longarm_client::Item;
 use serde_json::json;
 
-use super::inspect::saved::Saved;
 use crate::config::Config;
 use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
+use crate::structures::saved::Saved;
 pub use args::Args;
 use sink::{NAMED_MAX, Sink};
 

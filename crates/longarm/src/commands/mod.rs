@@ -1,4 +1,5 @@
-//! One file a subcommand: its arguments and its `run`.
+//! One file a subcommand: its arguments and its `run`. No command imports another: what several of them need
+//! stands beside this folder.
 
 pub mod bench;
 pub mod cas;
