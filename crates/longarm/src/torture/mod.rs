@@ -4,8 +4,8 @@
 //! groups; [`over`] is how processes reach each other: [`relay`] a network whose cables can be pulled,
 //! [`bridge`] one of RDMA devices; [`who`] made a connection the kernel says. [`client`] is who notes,
 //! [`names`] of which keys, [`values`] what is in them, [`map`] where they are, [`last`] looks at them at the
-//! end; [`stage`] is what the threads share, [`held`] what processes hold, [`report`] what came of it. Every
-//! process has a replica of every group.
+//! end, and [`looks`] is what it saw; [`stage`] is what the threads share, [`held`] what processes hold,
+//! [`report`] what came of it. Every process has a replica of every group.
 //!
 //! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
 //! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
@@ -18,6 +18,7 @@ mod fault;
 mod held;
 mod kind;
 mod last;
+mod looks;
 mod map;
 mod names;
 mod orders;
@@ -50,7 +51,7 @@ use client::{Notes, Role, Way, Worker};
 use fault::{Cables, Fault};
 use held::{Held, Watch};
 pub use kind::{Kind, Shape, Ways};
-use last::Looks;
+use looks::Looks;
 use map::Map;
 use names::Names;
 pub use over::Over;
