@@ -2,7 +2,7 @@
 
 use longarm_base::Nanos;
 
-use crate::traps::{Blow, Point};
+use crate::points::{Blow, Point};
 use crate::world::Chance;
 
 /// Something that goes wrong at some time.
