@@ -1,4 +1,4 @@
-//! Words that every other crate shares: ids, places, versions, limits and time as a value.
+//! Words that every other crate shares: ids, places, versions, limits, time as a value, and random numbers.
 //!
 //! Nothing here does I/O, allocates, or knows what memory is. Every limit of the product stands in
 //! [`limits`], with the relations between them asserted at compile time.
@@ -7,6 +7,7 @@
 pub mod limits;
 mod mutant;
 mod place;
+pub mod random;
 mod term;
 mod time;
 mod version;

@@ -1,9 +1,8 @@
 //! The points of what a replica does at which it may be struck, and with what.
 
 use longarm_base::Nanos;
+use longarm_base::random::SplitMix64;
 use longarm_host::observe::{Event, Step};
-
-use crate::world::Chance;
 
 /// Where a replica may be struck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +50,7 @@ const OTHERS: [Point; 11] = [
 
 impl Point {
     /// Any of them.
-    pub fn draw(chance: &mut Chance) -> Point {
+    pub fn draw(chance: &mut SplitMix64) -> Point {
         let at = chance.below((OTHERS.len() + Step::ALL.len()) as u64) as usize;
         OTHERS.get(at).copied().unwrap_or_else(|| Point::Step(Step::ALL[at - OTHERS.len()]))
     }

@@ -36,6 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, NodeId};
 use longarm_history::counters::Count;
 use longarm_host::{now, sleep};
@@ -43,7 +44,6 @@ use longarm_server::Timing;
 
 use crate::config::Config;
 use crate::connect;
-use crate::items::described::Numbers;
 use crate::output::{Exit, Failure};
 use crate::processes::{Plan, Replicas};
 use crate::standing::{self, Standing};
@@ -143,7 +143,7 @@ pub struct Torture {
     replicas: Replicas,
     /// Settings of whoever asks how the groups stand.
     config: Config,
-    chance: Numbers,
+    chance: SplitMix64,
     /// Replicas that do not run, and when they are to be started.
     down: BTreeMap<NodeId, Nanos>,
     /// How long some of those that will end are to be away.
@@ -195,7 +195,7 @@ impl Torture {
             options: connect::options(&config, "longarm torture")?,
         };
         let stage = Arc::new(Stage::new(options.groups.into()));
-        let (chance, round, next_node) = (Numbers(options.seed), now(), options.replicas + 1);
+        let (chance, round, next_node) = (SplitMix64::new(options.seed), now(), options.replicas + 1);
         let mut torture = Torture {
             options,
             bounds,
@@ -237,7 +237,7 @@ impl Torture {
         let began = now();
         self.recover(began)?;
         while now().since(began) < Nanos(self.options.time.as_nanos() as u64) && !self.is_unwanted() {
-            let rest = Nanos(self.chance.below(REST_MAX.0));
+            let rest = Nanos(self.chance.modulo(REST_MAX.0));
             self.pass(rest)?;
             let struck = self.strike(began)?;
             said(&struck)?;
@@ -266,7 +266,7 @@ impl Torture {
                 Role::Rests => false,
             };
             way.options.timeout = self.bounds.timeouts[usize::from(!patient)];
-            let (stage, chance) = (self.stage.clone(), Numbers(self.chance.below(u64::MAX)));
+            let (stage, chance) = (self.stage.clone(), SplitMix64::new(self.chance.modulo(u64::MAX)));
             let worker = Worker { number, role, way, stage, chance };
             let thread = std::thread::Builder::new().name(format!("client-{number}"));
             let thread = thread.spawn(move || worker.run());
@@ -281,7 +281,7 @@ impl Torture {
     /// One fault, from its beginning until all is well again.
     fn strike(&mut self, began: Nanos) -> Result<Struck, Failure> {
         let before = self.recover(now())?;
-        let group = self.chance.below(before.len() as u64) as usize;
+        let group = self.chance.modulo(before.len() as u64) as usize;
         let (leader, _) = before[group].leader.as_ref().expect("recovered");
         let (leader, in_sync) = (*leader, before[group].in_sync.iter().copied());
         let followers: Vec<NodeId> = in_sync.filter(|node| *node != leader).collect();
@@ -369,7 +369,7 @@ impl Torture {
                 let hint = "the machine is too busy for these times: --suspect, --lease and --election";
                 return Err(Failure::new(Exit::System, text).hint(hint));
             }
-            let away = self.away.remove(&node).unwrap_or_else(|| Nanos(self.chance.below(DOWN_MAX.0)));
+            let away = self.away.remove(&node).unwrap_or_else(|| Nanos(self.chance.modulo(DOWN_MAX.0)));
             self.down.insert(node, now() + away);
         }
         let time = now();

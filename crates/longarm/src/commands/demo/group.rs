@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use longarm_base::NodeId;
+use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Error};
 use longarm_host::{Mutex, now, sleep};
 use rustix::process::Signal;
@@ -16,7 +17,7 @@ use crate::config::Config;
 use crate::config::units::show_duration;
 use crate::connect;
 use crate::human;
-use crate::items::described::{Numbers, SMALL, fill, judge, small_key};
+use crate::items::described::{SMALL, fill, judge, small_key};
 use crate::output::{Exit, Failure, Output};
 use crate::processes::{PAUSE, Plan, Replicas};
 use crate::standing;
@@ -97,15 +98,15 @@ fn write(client: &mut ClusterClient, writer: u64, shared: &Shared) -> Result<(),
 
 /// GETs what was acknowledged, at random.
 fn read(client: &mut ClusterClient, shared: &Shared) -> Result<(), Error> {
-    let (mut chance, mut last, mut expected) = (Numbers(1), now(), Vec::new());
+    let (mut chance, mut last, mut expected) = (SplitMix64::new(1), now(), Vec::new());
     while !shared.ended() {
-        let writer = chance.below(WRITERS);
+        let writer = chance.modulo(WRITERS);
         let written = shared.written[writer as usize].load(RELAXED);
         if written == 0 {
             sleep(BREATH);
             continue;
         }
-        let item = number(writer, chance.below(written));
+        let item = number(writer, chance.modulo(written));
         let found = client.get(&small_key(item))?;
         if let Err(why) = check(item, found.as_deref(), &mut expected) {
             shared.fail(why);

@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Csn, Error, Reply, Ticket, Write};
 
 use crate::config::Config;
 use crate::connect;
 use crate::human;
-use crate::items::described::{Numbers, SMALL, fill, judge, scratch_key, scratch_len, small_key};
+use crate::items::described::{SMALL, fill, judge, scratch_key, scratch_len, small_key};
 use crate::items::difference::difference;
 use crate::items::digest::stamp;
 use crate::items::tree::Listed;
@@ -301,7 +302,7 @@ impl Thread {
 
     /// Overwrites small items and replaces longer values, each key by one writer, so that versions only grow.
     fn write(mut self, at: u64, of: u64) -> Result<(), Trouble> {
-        let mut numbers = Numbers(at + 1);
+        let mut numbers = SplitMix64::new(at + 1);
         let mut version = 0u64;
         let mut open: std::collections::VecDeque<Ticket> = std::collections::VecDeque::new();
         let mut value = Vec::new();
@@ -309,7 +310,7 @@ impl Thread {
             version += 1;
             let small = !version.is_multiple_of(8);
             let of_all = if small { self.plan.items } else { self.plan.scratch };
-            let number = numbers.below(of_all.div_ceil(of)) * of + at;
+            let number = numbers.modulo(of_all.div_ceil(of)) * of + at;
             if number < of_all {
                 let len = if small { SMALL } else { scratch_len(number, version) };
                 fill(number, version, len, &mut value);
