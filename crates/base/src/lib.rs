@@ -1,4 +1,4 @@
-//! Words that every other crate shares: ids, places, versions, limits and time as a value.
+//! Words that every other crate shares: ids, places, versions, limits, time as a value, and random numbers.
 //!
 //! Nothing here knows what memory is, and nothing does I/O or allocates, but that the feature `mutants` reads
 //! an environment variable. Limits that more than one crate rests on stand in [`limits`], with the relations
@@ -8,6 +8,7 @@
 pub mod limits;
 mod mutant;
 mod place;
+pub mod random;
 mod term;
 mod time;
 mod version;

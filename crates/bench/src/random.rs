@@ -1,13 +1,7 @@
 //! Random numbers that are the same on every machine for the same seed: SplitMix64 to spread a seed,
 //! xoshiro256++ (Blackman and Vigna) to draw.
 
-/// One step of SplitMix64's output function: a bijection of 64-bit words.
-#[inline]
-pub const fn mix64(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    word ^ (word >> 31)
-}
+use longarm_base::random::{SplitMix64, mix64};
 
 /// A seeded generator.
 #[derive(Clone, Debug)]
@@ -18,12 +12,8 @@ pub struct Random {
 impl Random {
     /// The generator of `seed` and `stream`; different streams of one seed are independent.
     pub fn new(seed: u64, stream: u64) -> Random {
-        let mut at = mix64(seed) ^ mix64(stream.wrapping_add(0x5851_F42D_4C95_7F2D));
-        let state = std::array::from_fn(|_| {
-            at = at.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            mix64(at)
-        });
-        Random { state }
+        let mut spread = SplitMix64::new(mix64(seed) ^ mix64(stream.wrapping_add(0x5851_F42D_4C95_7F2D)));
+        Random { state: std::array::from_fn(|_| spread.draw()) }
     }
 
     /// 64 random bits.

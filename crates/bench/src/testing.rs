@@ -54,7 +54,7 @@ impl Target for Connection {
         let found = map.get(key);
         match self.fault {
             Fault::Dies => return Err(TargetError::Lost("the test server died".into())),
-            Fault::Slow(time) => crate::run::pause(time),
+            Fault::Slow(time) => crate::pause::pause(time),
             _ => {}
         }
         let Some(found) = found else { return Ok(false) };

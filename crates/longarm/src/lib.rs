@@ -7,12 +7,20 @@
 pub mod cli;
 pub mod cluster;
 pub mod commands;
+pub mod conditional;
 pub mod config;
+pub mod connect;
 pub mod doctor;
+pub mod flags;
 pub mod human;
+pub mod items;
+pub mod operator;
 pub mod output;
 pub mod processes;
 mod replaced;
+pub mod standing;
+pub mod structures;
+pub mod times;
 pub mod torture;
 
 use std::ffi::OsString;

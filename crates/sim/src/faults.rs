@@ -1,9 +1,9 @@
 //! Faults of a run, drawn before it begins: a plan can be shown, and run again with some of them only.
 
 use longarm_base::Nanos;
+use longarm_base::random::SplitMix64;
 
-use crate::traps::{Blow, Point};
-use crate::world::Chance;
+use crate::points::{Blow, Point};
 
 /// Something that goes wrong at some time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ const REST: u64 = 30_000_000;
 
 impl Strength {
     /// Draws all faults until a time, for so many servers and clients.
-    pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut Chance) -> Vec<Fault> {
+    pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut SplitMix64) -> Vec<Fault> {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
@@ -196,23 +196,23 @@ impl Strength {
         faults
     }
 
-    fn draw_pause(self, (servers, clients): (u32, u32), chance: &mut Chance) -> What {
+    fn draw_pause(self, (servers, clients): (u32, u32), chance: &mut SplitMix64) -> What {
         let whom = if chance.once_in(2) { any(0, servers, chance) } else { any(servers, clients, chance) };
         What::Pause { whom, time: Nanos(chance.below(self.pause.0)) }
     }
 
-    fn draw_cut(self, machines: (u32, u32), chance: &mut Chance) -> What {
+    fn draw_cut(self, machines: (u32, u32), chance: &mut SplitMix64) -> What {
         let (server, others) = draw_ways(machines, chance);
         let (to, from) = (chance.below(3) != 0, chance.below(3) != 0);
         What::Cut { server, others, to: to || !from, from, time: Nanos(chance.below(self.cut.0)) }
     }
 
-    fn draw_slow(self, machines: (u32, u32), chance: &mut Chance) -> What {
+    fn draw_slow(self, machines: (u32, u32), chance: &mut SplitMix64) -> What {
         let (server, others) = draw_ways(machines, chance);
         What::Slow { server, others, by: Nanos(chance.below(self.slow.0)), time: Nanos(chance.below(SLOW)) }
     }
 
-    fn draw_trap(self, chance: &mut Chance) -> What {
+    fn draw_trap(self, chance: &mut SplitMix64) -> What {
         let (point, passes) = (Point::draw(chance), chance.below(PASSES) as u32);
         let blow = match self.crashes && !chance.once_in(4) {
             true => Blow::Crash(Nanos(chance.below(DOWN))),
@@ -223,14 +223,14 @@ impl Strength {
 }
 
 /// By little and by much as often.
-fn draw_date(server: u32, chance: &mut Chance) -> What {
+fn draw_date(server: u32, chance: &mut SplitMix64) -> What {
     let most = 2 << chance.below(DATES);
     let by = chance.below(most) as i64;
     What::SetCalendar { server, ahead: if chance.once_in(2) { by } else { -by } }
 }
 
 /// Between a server and a client, two servers, or a server and all others.
-fn draw_ways((servers, clients): (u32, u32), chance: &mut Chance) -> (u32, Vec<u32>) {
+fn draw_ways((servers, clients): (u32, u32), chance: &mut SplitMix64) -> (u32, Vec<u32>) {
     let server = any(0, servers, chance);
     let others: Vec<u32> = match chance.below(3) {
         0 if servers > 1 => (0..servers).collect(),
@@ -241,7 +241,7 @@ fn draw_ways((servers, clients): (u32, u32), chance: &mut Chance) -> (u32, Vec<u
 }
 
 /// Any of so many machines from the first one on.
-fn any(first: u32, count: u32, chance: &mut Chance) -> u32 {
+fn any(first: u32, count: u32, chance: &mut SplitMix64) -> u32 {
     first + chance.below(u64::from(count)) as u32
 }
 

@@ -8,6 +8,7 @@ pub mod faults;
 pub mod judge;
 pub mod notes;
 mod operator;
+pub mod points;
 pub mod reduce;
 pub mod replicas;
 pub mod run;

@@ -5,6 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, NodeId};
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_history::Operation;
@@ -16,12 +17,13 @@ use crate::faults::{Fault, What, calendars_apart};
 use crate::judge::Judge;
 use crate::notes::{Note, Notes};
 use crate::operator::{self, Order, Orders};
+use crate::points::Blow;
 use crate::replicas::Servers;
 use crate::scenario::{Plan, SAFETY, Scenario, TIGHT};
-use crate::traps::{Blow, Traps};
+use crate::traps::Traps;
 use crate::witness::witness;
 use crate::workload::{Calendars, Looks, Noted, Worker, look_at_all};
-use crate::world::{Chance, Stopped, World};
+use crate::world::{Stopped, World};
 
 /// Healed, everybody is done within this.
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
@@ -209,7 +211,7 @@ impl Run {
                 keys: self.plan.keys,
                 operations: self.plan.operations,
                 load: self.plan.load.clone(),
-                chance: Chance::new(taste),
+                chance: SplitMix64::new(taste),
                 noted: self.noted.clone(),
                 done: self.done.clone(),
             };

@@ -1,6 +1,7 @@
 //! Scenarios: which faults may strike. A seed draws which of them do, how often, and how hard.
 
 use longarm_base::Nanos;
+use longarm_base::random::SplitMix64;
 use longarm_fabric::sim::{Landing, Weather};
 
 use longarm_server::Timing;
@@ -8,7 +9,7 @@ use longarm_server::Timing;
 use crate::faults::{Fault, Strength, What};
 use crate::replicas::{QUICK, USUAL};
 use crate::workload::{FILLED, Load};
-use crate::world::{Chance, Drift};
+use crate::world::Drift;
 
 /// What may go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -335,7 +336,7 @@ const DRIFT_MOST: u64 = 5_000;
 impl Plan {
     /// What a seed makes of a scenario.
     pub fn of(scenario: &Scenario, seed: u64) -> Plan {
-        Plan::draw(scenario, &mut Chance::new(seed))
+        Plan::draw(scenario, &mut SplitMix64::new(seed))
     }
 
     /// Whether nothing goes wrong, but that there is an operator.
@@ -356,7 +357,7 @@ impl Plan {
         self.clients - self.idle.len() as u32
     }
 
-    fn draw(scenario: &Scenario, chance: &mut Chance) -> Plan {
+    fn draw(scenario: &Scenario, chance: &mut SplitMix64) -> Plan {
         let clients = 2 + chance.below(6) as u32;
         let weather =
             if scenario.weather { draw_weather(scenario.lands_late, chance) } else { Weather::FINE };
@@ -364,7 +365,7 @@ impl Plan {
         let cuts = scenario.cuts && !chance.once_in(4);
         let crashes = scenario.crashes && !chance.once_in(4);
         let operated = scenario.moves || scenario.changes;
-        let clock = |chance: &mut Chance| Drift {
+        let clock = |chance: &mut SplitMix64| Drift {
             offset: nanos(chance, 1 << 40),
             rate: match scenario.drift {
                 true => chance.below(2 * DRIFT_MOST + 1) as i32 - DRIFT_MOST as i32,
@@ -425,7 +426,7 @@ impl Plan {
 }
 
 /// As in the paper, with leases that outlast many a fault, or as a new cluster has them.
-fn draw_timing(chance: &mut Chance) -> Timing {
+fn draw_timing(chance: &mut SplitMix64) -> Timing {
     match chance.below(4) {
         0 => QUICK,
         1 => QUICK.with_promise(Nanos(5_000_000 + chance.below(60_000_000))),
@@ -436,7 +437,7 @@ fn draw_timing(chance: &mut Chance) -> Timing {
 fn draw_strength(
     scenario: &Scenario,
     (pauses, cuts, crashes): (bool, bool, bool),
-    chance: &mut Chance,
+    chance: &mut SplitMix64,
 ) -> Strength {
     let Scenario { moves, changes, ends, strands, slow, traps, reformats, dates, .. } = *scenario;
     let faults = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates];
@@ -464,7 +465,7 @@ fn draw_strength(
     }
 }
 
-fn draw_weather(lands_late: bool, chance: &mut Chance) -> Weather {
+fn draw_weather(lands_late: bool, chance: &mut SplitMix64) -> Weather {
     let spread = if lands_late { 4_000_000 } else { 30_000 };
     let least = Nanos(500 + chance.below(5_000));
     Weather {
@@ -476,6 +477,6 @@ fn draw_weather(lands_late: bool, chance: &mut Chance) -> Weather {
     }
 }
 
-fn nanos(chance: &mut Chance, most: u64) -> Nanos {
+fn nanos(chance: &mut SplitMix64, most: u64) -> Nanos {
     Nanos(chance.below(most))
 }

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, NodeId};
 use longarm_client::{Client, Options};
 use longarm_fabric::Address;
@@ -17,7 +18,7 @@ use crate::run;
 use crate::scenario::{Plan, SCENARIOS, Scenario};
 use crate::timeline;
 use crate::workload::{FILLED, Load};
-use crate::world::{Chance, Drift, Stopped, World};
+use crate::world::{Drift, Stopped, World};
 
 const ROUGH: Weather = Weather { spread: Nanos(3000), landing: Landing::Any, loss: 100, ..Weather::FINE };
 
@@ -94,7 +95,7 @@ fn every_scenario_has_seeds_without_a_violation_and_a_seed_decides() {
 fn the_table_grows_several_times_under_clients_that_fill_it() {
     let (world, sim, told) = (World::new(5), Sim::new(ROUGH), Rc::new(RefCell::new(Vec::new())));
     let (server, address) = (world.add_machine(Drift::default()), Address::Sim("node0".into()));
-    let drawn = |seed| Load::draw(&mut Chance::new(seed));
+    let drawn = |seed| Load::draw(&mut SplitMix64::new(seed));
     let load = (0..).map(drawn).find(|load| load.fills).expect("a third of them");
     let options = ServerOptions { expected_items: load.expected, ..options(address.clone()) };
     let (net, tell) = (sim.clone(), told.clone());

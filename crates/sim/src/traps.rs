@@ -1,90 +1,9 @@
 //! Traps: what strikes a replica at a step of what it does, rather than at some time.
 
-use longarm_base::Nanos;
-use longarm_host::observe::{Event, Step};
+use longarm_host::observe::Event;
 
 use crate::faults::Fault;
-use crate::world::Chance;
-
-/// Where a replica may be struck.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Point {
-    /// A step that has a name of its own.
-    Step(Step),
-    /// A promise is on disk.
-    Promised,
-    /// Nothing of older terms lands any more.
-    Fenced,
-    /// It said what it holds.
-    Reported,
-    /// It begins to make a start set its own.
-    Installing,
-    /// It holds a term's start set.
-    Adopted,
-    /// It begins to serve.
-    Served,
-    /// It takes back what it was promised: another is to lead.
-    HandedOver,
-    /// It leads no more.
-    SteppedDown,
-    /// Another set of replicas is on its disk.
-    Kept,
-    /// Other replicas are agreed on.
-    Agreed,
-    /// A follower was told how many segments are free.
-    Told,
-}
-
-/// The points that have no name as a step.
-const OTHERS: [Point; 11] = [
-    Point::Promised,
-    Point::Fenced,
-    Point::Reported,
-    Point::Installing,
-    Point::Adopted,
-    Point::Served,
-    Point::HandedOver,
-    Point::SteppedDown,
-    Point::Kept,
-    Point::Agreed,
-    Point::Told,
-];
-
-impl Point {
-    /// Any of them.
-    pub fn draw(chance: &mut Chance) -> Point {
-        let at = chance.below((OTHERS.len() + Step::ALL.len()) as u64) as usize;
-        OTHERS.get(at).copied().unwrap_or_else(|| Point::Step(Step::ALL[at - OTHERS.len()]))
-    }
-
-    /// Where an event is, if it is anywhere.
-    fn of(event: &Event) -> Option<Point> {
-        Some(match event {
-            Event::Reached { step } => Point::Step(*step),
-            Event::Promised { .. } => Point::Promised,
-            Event::Fenced { .. } => Point::Fenced,
-            Event::Reported { .. } => Point::Reported,
-            Event::Installing { .. } => Point::Installing,
-            Event::Adopted { .. } => Point::Adopted,
-            Event::Served { .. } => Point::Served,
-            Event::HandedOver { .. } => Point::HandedOver,
-            Event::SteppedDown { .. } => Point::SteppedDown,
-            Event::Kept { .. } => Point::Kept,
-            Event::Agreed { .. } => Point::Agreed,
-            Event::Told { .. } => Point::Told,
-            _ => return None,
-        })
-    }
-}
-
-/// What becomes of whoever comes to a point.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Blow {
-    /// It loses its memory, and is down for so long; unless as many have as a group can bear.
-    Crash(Nanos),
-    /// Its CPUs stand still for so long.
-    Pause(Nanos),
-}
+use crate::points::Point;
 
 /// A trap that is set.
 #[derive(Clone, Debug)]
@@ -134,6 +53,11 @@ impl Traps {
 
 #[test]
 fn a_trap_springs_once_on_the_one_after_those_it_lets_pass() {
+    use longarm_base::Nanos;
+    use longarm_host::observe::Step;
+
+    use crate::points::Blow;
+
     let what = crate::faults::What::Trap {
         point: Point::Step(Step::Joined),
         passes: 1,

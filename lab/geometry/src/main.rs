@@ -7,6 +7,7 @@
 //! `crates/index/src/hash/owner.rs` does, without the memory. It measures no time, so any machine gives the
 //! same table: `cargo run --release -p lab-geometry`.
 
+use longarm_base::random::SplitMix64;
 use longarm_index::hash::Shape;
 use longarm_index::hash::layout::{EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX};
 
@@ -36,22 +37,13 @@ struct Pair {
     groups: u8,
 }
 
-/// SplitMix64: a stream of hashes from a seed.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
-}
-
 fn fill(candidate: Candidate, pairs: usize, seed: u64) -> Outcome {
     let empty = || Pair { home: [0; 2], shared: 0, added: 0, groups: 0 };
     let mut table: Vec<Pair> = std::iter::repeat_with(empty).take(pairs).collect();
-    let (mut state, mut items, mut in_groups, mut groups, mut extended) =
-        (seed, 0usize, 0usize, 0usize, 0usize);
+    let (mut hashes, mut items, mut in_groups, mut groups, mut extended) =
+        (SplitMix64::new(seed), 0usize, 0usize, 0usize, 0usize);
     let full_pair = loop {
-        let hash = next(&mut state);
+        let hash = hashes.draw();
         let bucket = ((u128::from(hash) * (pairs as u128 * 2)) >> 64) as usize;
         let pair = &mut table[bucket / 2];
         let home = &mut pair.home[bucket % 2];

@@ -6,9 +6,9 @@ use std::time::Duration;
 use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
 use serde_json::Value;
 
-use super::url::Address as Place;
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
-use crate::run::cpu;
+use crate::cpu;
+use crate::url::Address as Place;
 
 /// Writes under way at once; half of what a client allows.
 const WRITES_MAX: usize = 128;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::resp::push_decimal;
 use super::socket::{Socket, UNANSWERED_MAX};
-use super::url::Url;
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
-use crate::run::cpu;
+use crate::cpu;
+use crate::url::Url;
 
 /// memcached's limit for keys.
 const KEY_MAX: usize = 250;

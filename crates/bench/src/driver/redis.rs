@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use super::resp::{self, Reply, seen};
 use super::socket::{Socket, UNANSWERED_MAX};
-use super::url::{Address, Url};
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
-use crate::run::cpu;
+use crate::cpu;
+use crate::url::{Address, Url};
 
 /// Keys of one DEL.
 const REMOVED_AT_ONCE: usize = 128;

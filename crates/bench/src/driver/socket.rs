@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use super::TargetError;
-use super::url::Address;
+use crate::url::Address;
 
 /// Longest answer taken from a server: the longest value and its frame.
 const ANSWER_MAX: usize = (64 << 20) + 4096;

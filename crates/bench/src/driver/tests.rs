@@ -5,7 +5,9 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use super::*;
+use crate::open::{TargetOptions, open};
 use crate::peer::{PeerKind, PeerOptions};
+use crate::url::Url;
 
 #[test]
 fn urls_are_read_printed_and_refused() {
@@ -261,7 +263,7 @@ fn exercise(kind: PeerKind) {
     assert_eq!(not_ours.clear(), Ok(false));
     assert_eq!(not_ours.describe().unwrap().pids, info.pids, "found by who listens there");
     drop((target, factory));
-    assert!(info.pids.iter().all(|&pid| crate::run::cpu::seconds_of(&[pid]).is_none()), "they are gone");
+    assert!(info.pids.iter().all(|&pid| crate::cpu::seconds_of(&[pid]).is_none()), "they are gone");
 }
 
 #[test]

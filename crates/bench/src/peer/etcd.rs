@@ -1,9 +1,9 @@
 //! Three etcd whose data are in memory: their directories are in a file system of RAM, and they do not ask
 //! it to keep what they write. All else is as etcd comes.
 
-use super::{GROUP, Orders, PeerOptions, free_ports, words};
-use crate::driver::{Address, Protocol, Url};
+use super::orders::{GROUP, Orders, PeerOptions, free_ports, words};
 use crate::peer::scratch::Scratch;
+use crate::url::{Address, Protocol, Url};
 
 /// What the logs of three etcd take before they hold anything, and some room.
 const ROOM_MIN: u64 = 1 << 30;

@@ -1,7 +1,7 @@
 //! memcached.
 
-use super::{Orders, PeerOptions, free_ports, words};
-use crate::driver::{Address, Protocol, Url};
+use super::orders::{Orders, PeerOptions, free_ports, words};
+use crate::url::{Address, Protocol, Url};
 
 /// One server.
 pub(super) fn alone(options: &PeerOptions) -> Result<Orders, String> {

@@ -5,26 +5,28 @@
 
 mod etcd;
 mod memcached;
+mod orders;
 mod process;
 mod redis;
 mod scratch;
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use orders::{GROUP, Orders};
 use process::Process;
 use scratch::Scratch;
 
-use crate::driver::{Protocol, TargetFactory, Url};
-use crate::run::pause;
+use crate::driver::TargetFactory;
+use crate::pause::pause;
+use crate::url::{Protocol, Url};
+
+pub use orders::PeerOptions;
 
 /// How long servers may take until they answer.
 const START_MAX: Duration = Duration::from_secs(20);
 /// Another program may take the port between our look and the server's bind.
 const PORTS_TRIED: u32 = 5;
-/// Servers of a group.
-const GROUP: usize = 3;
 
 /// What can be started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,41 +111,13 @@ impl PeerKind {
     }
 }
 
-/// How to start a server.
-#[derive(Clone, Debug)]
-pub struct PeerOptions {
-    /// Memory limit for its data, in bytes.
-    pub memory: u64,
-    /// Threads that serve requests (Redis: `io-threads`; memcached: `-t`).
-    pub threads: u32,
-    /// Largest value that it must take, in bytes.
-    pub value_max: usize,
-}
-
-impl Default for PeerOptions {
-    fn default() -> PeerOptions {
-        PeerOptions { memory: 4 << 30, threads: 1, value_max: 1 << 20 }
-    }
-}
-
-/// What the processes of a peer are told.
-struct Orders {
-    /// Where clients connect.
-    url: Url,
-    /// Arguments, one list a process.
-    arguments: Vec<Vec<String>>,
-    /// What the report says of how it keeps what it is given.
-    settings: Vec<(String, String)>,
-}
-
-impl Orders {
-    fn of(kind: PeerKind, options: &PeerOptions, scratch: &Scratch) -> Result<Orders, String> {
-        match kind {
-            PeerKind::Redis => redis::alone(options),
-            PeerKind::RedisGroup => redis::group(options),
-            PeerKind::Memcached => memcached::alone(options),
-            PeerKind::EtcdGroup => etcd::group(options, scratch),
-        }
+/// What the processes of a kind are told.
+fn orders(kind: PeerKind, options: &PeerOptions, scratch: &Scratch) -> Result<Orders, String> {
+    match kind {
+        PeerKind::Redis => redis::alone(options),
+        PeerKind::RedisGroup => redis::group(options),
+        PeerKind::Memcached => memcached::alone(options),
+        PeerKind::EtcdGroup => etcd::group(options, scratch),
     }
 }
 
@@ -168,7 +142,7 @@ impl Peer {
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
             let scratch = Scratch::new()?;
-            let Orders { url, arguments, settings } = Orders::of(kind, options, &scratch)?;
+            let Orders { url, arguments, settings } = orders(kind, options, &scratch)?;
             let asks = factory(url.clone());
             let start = |(number, arguments): (usize, Vec<String>)| {
                 Process::start(&program, &arguments, &scratch.path().join(format!("said-{number}")))
@@ -209,24 +183,6 @@ impl Peer {
     pub fn settings(&self) -> &[(String, String)] {
         &self.settings
     }
-}
-
-/// Free loopback ports, all different.
-fn free_ports<const N: usize>() -> Result<[u16; N], String> {
-    let wrong = |e: std::io::Error| format!("no free loopback port: {e}");
-    // Held together, so that none is given out twice.
-    let held: Vec<TcpListener> =
-        (0..N).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<_, _>>().map_err(wrong)?;
-    let ports: Vec<u16> = held
-        .iter()
-        .map(|listener| listener.local_addr().map(|address| address.port()))
-        .collect::<Result<_, _>>()
-        .map_err(wrong)?;
-    Ok(ports.try_into().expect("as many as were bound"))
-}
-
-fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Vec<String> {
-    words.into_iter().map(String::from).collect()
 }
 
 #[cfg(test)]

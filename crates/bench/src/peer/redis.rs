@@ -1,7 +1,7 @@
 //! Redis, alone and with replicas, without persistence.
 
-use super::{GROUP, Orders, PeerOptions, free_ports, words};
-use crate::driver::{Address, Protocol, Url};
+use super::orders::{GROUP, Orders, PeerOptions, free_ports, words};
+use crate::url::{Address, Protocol, Url};
 
 /// One server.
 pub(super) fn alone(options: &PeerOptions) -> Result<Orders, String> {

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use super::orders::{free_ports, words};
 use super::*;
 use crate::driver::tests::options;
-use crate::driver::{TargetOptions, open};
+use crate::open::{TargetOptions, open};
 
 /// Until something is so; `false` if it is not within ten seconds.
 fn becomes(what: impl Fn() -> bool) -> bool {
@@ -80,7 +81,7 @@ fn all_servers_of_a_group_end_with_it() {
     let info = factory.describe().expect("it answers");
     assert_eq!(info.pids.len(), GROUP, "{info:?}");
     drop(factory);
-    let gone = |pid: &u32| crate::run::cpu::seconds_of(&[*pid]).is_none();
+    let gone = |pid: &u32| crate::cpu::seconds_of(&[*pid]).is_none();
     assert!(info.pids.iter().all(gone), "{info:?}");
 }
 

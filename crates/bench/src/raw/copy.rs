@@ -2,9 +2,9 @@
 
 use std::hint::black_box;
 
+use longarm_base::limits::LINE;
 use longarm_memory::Words;
 
-use super::LINE;
 use crate::random::Random;
 
 /// Copies of one size into one buffer.

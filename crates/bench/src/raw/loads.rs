@@ -3,9 +3,8 @@
 use std::cell::Cell;
 use std::hint::black_box;
 
+use longarm_base::limits::LINE;
 use longarm_memory::{SumKey, Words};
-
-use super::LINE;
 
 /// Odd multipliers that spread a word over its high bits.
 const SPREAD: u64 = 0x9E37_79B9_7F4A_7C15;

@@ -10,14 +10,12 @@ pub mod nic;
 
 use std::time::{Duration, Instant};
 
+use longarm_base::limits::LINE;
 use longarm_memory::{Backing, OwnedWords, Region, RegionError, RegionOptions, SumKey, Words};
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
-use crate::report::Spread;
-
-/// Bytes of a cache line.
-const LINE: u64 = 64;
+use crate::spread::Spread;
 
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

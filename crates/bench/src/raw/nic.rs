@@ -8,7 +8,7 @@ use longarm_fabric::verbs::{BARE_BATCH_MAX, BARE_MAX, Bare, BareOp};
 use serde::{Deserialize, Serialize};
 
 use super::RawResult;
-use crate::report::Spread;
+use crate::spread::Spread;
 
 /// What to measure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]

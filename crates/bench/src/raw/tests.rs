@@ -44,7 +44,7 @@ fn walks_stay_inside_and_touch_every_part() {
         fn load(&self, at: u64) -> u64 {
             // Relaxed: a counter of one thread.
             self.0[(at / LINE) as usize].fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            crate::random::mix64(at)
+            longarm_base::random::mix64(at)
         }
         fn copy_out(&self, at: u64, into: &mut [u8]) {
             into.fill(self.load(at) as u8);

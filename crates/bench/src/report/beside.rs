@@ -1,8 +1,9 @@
 //! GET and PUT beside bare RDMA requests of the same sizes: how far each is from the limit of its devices.
 
-use super::{Point, Report, Spread, TargetResult};
+use super::{Point, Report, TargetResult};
 use crate::plan::{Pace, Sweep};
 use crate::raw::nic::{NicReport, REQUEST};
+use crate::spread::Spread;
 use crate::workload::OpKind;
 
 /// A limit whose runs differ by this factor is of two kinds of runs, not of one.

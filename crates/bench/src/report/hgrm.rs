@@ -5,18 +5,10 @@ use std::path::{Path, PathBuf};
 
 use hdrhistogram::Histogram;
 
-use super::Report;
+use super::{Report, TICKS};
 use crate::workload::OpKind;
 
-/// Steps for each halving of the distance to 100 %, as HdrHistogram's own tools do.
-const TICKS: u32 = 5;
 const NANOS_PER_UNIT: f64 = 1000.0;
-
-/// Points of the percentile curve: quantile and nanoseconds.
-pub fn curve(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
-    let points = histogram.iter_quantiles(TICKS);
-    points.map(|point| (point.quantile_iterated_to(), point.value_iterated_to())).collect()
-}
 
 /// The distribution as text.
 pub fn text(histogram: &Histogram<u64>) -> String {

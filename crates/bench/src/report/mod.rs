@@ -16,8 +16,13 @@ use crate::driver::ServerInfo;
 use crate::plan::{Plan, Setting};
 use crate::raw::RawReport;
 use crate::raw::nic::NicReport;
-use crate::run::{Counts, LoadResult, Record};
+use crate::record::{Counts, Record};
+use crate::run::LoadResult;
+use crate::spread::Spread;
 use crate::workload::OpKind;
+
+/// Steps for each halving of the distance to 100 %, as HdrHistogram's own tools do.
+const TICKS: u32 = 5;
 
 /// Everything a benchmark found, with everything needed to repeat it.
 #[derive(Clone, Serialize, Deserialize)]
@@ -149,32 +154,6 @@ impl RunResult {
     }
 }
 
-/// A median and what the runs spread over.
-#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct Spread {
-    /// Median of the runs.
-    pub median: f64,
-    /// Smallest.
-    pub min: f64,
-    /// Largest.
-    pub max: f64,
-}
-
-impl Spread {
-    /// Of at least one figure (none: all zero).
-    pub fn of(figures: impl IntoIterator<Item = f64>) -> Spread {
-        let mut sorted: Vec<f64> = figures.into_iter().collect();
-        sorted.sort_by(f64::total_cmp);
-        let Some((&min, &max)) = sorted.first().zip(sorted.last()) else { return Spread::default() };
-        let middle = sorted.len() / 2;
-        let median = match sorted.len() % 2 {
-            0 => (sorted[middle - 1] + sorted[middle]) / 2.0,
-            _ => sorted[middle],
-        };
-        Spread { median, min, max }
-    }
-}
-
 /// The runs of one target in one line.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Summary {
@@ -209,9 +188,15 @@ impl Summary {
             client_cpu: spread(&|run| run.client_cpu),
             server_cpu: known.then(|| spread(&|run| run.server_cpu.unwrap_or(0.0))),
             counts: record.counts,
-            curve: hgrm::curve(&record.all()),
+            curve: curve(&record.all()),
         }
     }
+}
+
+/// Points of the percentile curve: quantile and nanoseconds.
+fn curve(histogram: &Histogram<u64>) -> Vec<(f64, u64)> {
+    let points = histogram.iter_quantiles(TICKS);
+    points.map(|point| (point.quantile_iterated_to(), point.value_iterated_to())).collect()
 }
 
 impl Report {

@@ -1,9 +1,10 @@
 //! One table a report: plain text with aligned columns, or Markdown.
 
-use super::{Report, Spread, TargetResult, beside};
+use super::{Report, TargetResult, beside};
 use crate::plan::{Pace, Plan, Sweep};
 use crate::raw::nic::{self, NicReport};
 use crate::raw::{RawReport, RawResult};
+use crate::spread::Spread;
 
 /// Form of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

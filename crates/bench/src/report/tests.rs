@@ -3,7 +3,8 @@
 use super::plot::draw;
 use super::*;
 use crate::plan::Plan;
-use crate::run::{histogram, run};
+use crate::record::histogram;
+use crate::run::run;
 use crate::testing::{Fault, Memory};
 
 /// Every form of a report must be complete and well-formed.

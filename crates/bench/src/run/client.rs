@@ -1,38 +1,17 @@
 //! One client thread: prepares operations, issues them, checks and records the answers.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use super::record::Record;
-use super::schedule::{Schedule, wait_until};
+use super::schedule::Schedule;
+use super::window::{Window, wait_until};
 use crate::driver::{OpRef, Seen, Target, TargetError, Verb};
 use crate::plan::Plan;
+use crate::record::Record;
 use crate::workload::{Distribution, Key, KeyFormat, Op, OpKind, Stream, Values};
 
 /// Operations prepared together in a closed loop without a pipeline, so that one reading of the clock ends
 /// one operation and begins the next, and making keys is no part of a latency.
 const AHEAD: usize = 16;
-
-/// When a run measures, in nanoseconds since `origin`.
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// Zero of the run's clock.
-    pub origin: Instant,
-    /// End of the warm-up.
-    pub start: u64,
-    /// End of the measurement.
-    pub stop: u64,
-    /// How long an open loop may go on to answer what was due before `stop`.
-    pub grace: u64,
-}
-
-impl Window {
-    /// Nanoseconds since `origin`.
-    #[inline]
-    pub fn now(&self) -> u64 {
-        self.origin.elapsed().as_nanos() as u64
-    }
-}
 
 /// What a client hands back.
 pub struct Finished {

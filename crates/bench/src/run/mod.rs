@@ -4,23 +4,20 @@
 //! does so for all of them.
 
 mod client;
-pub mod cpu;
 mod load;
 mod once;
-mod record;
 mod schedule;
+mod window;
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 pub use load::LoadResult;
-#[cfg(test)]
-pub(crate) use record::histogram;
-pub use record::{Counts, Record};
 
+use crate::cpu;
 use crate::driver::{ServerInfo, TargetError, TargetFactory};
 use crate::plan::Plan;
+use crate::record::Record;
 use crate::report::{Machine, Point, Report, RunResult, Summary, TargetResult};
 use crate::workload::{Chooser, Inserts, StreamStart, Values};
 
@@ -52,12 +49,6 @@ impl std::fmt::Display for BenchError {
 }
 
 impl std::error::Error for BenchError {}
-
-/// Sleeps; the one place of this crate that does.
-#[allow(clippy::disallowed_methods, reason = "a load generator paces itself")]
-pub fn pause(time: Duration) {
-    std::thread::sleep(time);
-}
 
 /// A target and what this benchmark put into it.
 struct Entry<'a> {

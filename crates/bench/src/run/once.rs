@@ -4,12 +4,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, mpsc};
 use std::time::Instant;
 
-use super::client::{Client, Finished, Shared, Window};
-use super::cpu;
-use super::record::Record;
-use super::schedule::{Schedule, wait_until};
+use super::client::{Client, Finished, Shared};
+use super::schedule::Schedule;
+use super::window::{Window, wait_until};
+use crate::cpu;
 use crate::driver::{TargetError, TargetFactory};
 use crate::plan::Pace;
+use crate::record::Record;
 use crate::report::RunResult;
 use crate::workload::Stream;
 

@@ -1,15 +1,7 @@
-//! When the operations of an open loop are due, and how a client waits for that moment.
+//! When the operations of an open loop are due.
 
-use std::time::Duration;
-
-use super::client::Window;
-use super::pause;
 use crate::plan::Pace;
 use crate::random::Random;
-
-/// The kernel wakes a sleeper this much late at most on an idle machine (timer slack is 50 us); the rest of a
-/// wait is spent looking at the clock.
-const WAKE_EARLY: u64 = 120_000;
 
 /// Due times of one client.
 pub struct Schedule {
@@ -51,20 +43,5 @@ impl Schedule {
             // 1 - u is in (0, 1], so the logarithm is finite.
             Some(random) => -self.mean * (1.0 - random.unit()).ln(),
         };
-    }
-}
-
-/// Waits until `due` and returns the time then, which is later where the client is behind.
-pub fn wait_until(window: &Window, due: u64) -> u64 {
-    loop {
-        let now = window.now();
-        if now >= due {
-            return now;
-        }
-        match due - now {
-            left if left > 2 * WAKE_EARLY => pause(Duration::from_nanos(left - WAKE_EARLY)),
-            // The server may need this core to answer others.
-            _ => std::thread::yield_now(),
-        }
     }
 }

@@ -232,7 +232,7 @@ fn cpu_time_is_counted() {
 
 #[test]
 fn the_listener_is_found() {
-    use crate::driver::Address;
+    use crate::url::Address;
     let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = tcp.local_addr().unwrap().port();
     assert_eq!(cpu::listener(&Address::Tcp("127.0.0.1".into(), port)), Some(std::process::id()));

@@ -1,8 +1,7 @@
 //! Keys of records: from a record number to the bytes a store sees.
 
+use longarm_base::random::mix64;
 use serde::{Deserialize, Serialize};
-
-use crate::random::mix64;
 
 /// How a record number becomes a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]

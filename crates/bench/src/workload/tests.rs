@@ -183,7 +183,7 @@ fn keys_are_what_ycsb_makes_or_sixteen_bytes() {
     assert_eq!(KeyFormat::YcsbOrdered.key(42).bytes(), b"user00000000000000000042");
     assert_eq!(KeyFormat::YcsbOrdered.key(u64::MAX).bytes(), b"user18446744073709551615");
     for record in 0..1000 {
-        let written = format!("{:016x}", crate::random::mix64(record));
+        let written = format!("{:016x}", longarm_base::random::mix64(record));
         assert_eq!(KeyFormat::Hex16.key(record).bytes(), written.as_bytes());
     }
     let keys: std::collections::HashSet<Vec<u8>> =

@@ -4,7 +4,9 @@
 //! a few variants, so that an update changes the bytes. Making a value therefore costs nothing (no copy, no
 //! generator in the timed loop), and checking one is a comparison.
 
-use crate::random::{Random, mix64};
+use longarm_base::random::mix64;
+
+use crate::random::Random;
 
 /// Different values of one record.
 pub const VARIANTS: u64 = 4;

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::random::SplitMix64;
 
 use super::pass_through;
 use crate::{Broken, Completion, Completions, Op, PostError, QueuePair, SetupError, Ticket, WorkError};
@@ -31,7 +32,7 @@ pub struct Faults {
 pub struct Faulty<Q> {
     inner: Q,
     faults: Faults,
-    random: u64,
+    random: SplitMix64,
     posts: u64,
     cut: bool,
     /// Polls until what is held may go on.
@@ -53,7 +54,7 @@ impl<Q: QueuePair> Faulty<Q> {
         Faulty {
             inner,
             faults,
-            random: faults.seed,
+            random: SplitMix64::new(faults.seed),
             posts: 0,
             cut: false,
             pause: 0,
@@ -63,17 +64,8 @@ impl<Q: QueuePair> Faulty<Q> {
         }
     }
 
-    /// SplitMix64.
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.random;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        word ^ (word >> 31)
-    }
-
     fn strikes(&mut self, rate: u16) -> bool {
-        rate > 0 && self.draw() & 0xffff < u64::from(rate)
+        rate > 0 && self.random.draw() & 0xffff < u64::from(rate)
     }
 
     fn posted(&mut self, ticket: Ticket) {
@@ -141,7 +133,7 @@ impl<Q: QueuePair> QueuePair for Faulty<Q> {
         let room = done.room();
         while done.room() > 0 && !self.held.is_empty() {
             if self.faults.delay_polls > 0 && self.strikes(self.faults.delay) {
-                self.pause = 1 + (self.draw() % u64::from(self.faults.delay_polls)) as u32;
+                self.pause = 1 + self.random.modulo(u64::from(self.faults.delay_polls)) as u32;
                 break;
             }
             done.push(self.held.pop_front().expect("checked"));

@@ -1,6 +1,8 @@
-use clap::CommandFactory;
+use clap::{Args, FromArgMatches};
 
 use super::*;
+use crate::config::Origin;
+use crate::config::flags::ServerSettings;
 
 fn parsed(words: &[&str]) -> Cli {
     Cli::try_parse_from(std::iter::once(&"longarm").chain(words)).expect("good words")

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use longarm_client::{Csn, Write};
 
-use super::put;
-use super::value::{Source, duration};
+use crate::conditional;
 use crate::config::Config;
+use crate::flags::{Source, duration};
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
@@ -44,5 +44,5 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     if let Some(ttl) = args.ttl {
         write = write.ttl(ttl);
     }
-    put::conditional(&args.key, &write, config, output)
+    conditional::write(&args.key, &write, config, output)
 }

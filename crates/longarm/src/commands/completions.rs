@@ -1,9 +1,5 @@
 //! `longarm completions`: a script that teaches a shell the commands and flags.
 
-use clap::CommandFactory;
-
-use crate::cli::Cli;
-use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
@@ -18,28 +14,29 @@ pub struct Args {
     pub shell: clap_complete::Shell,
 }
 
-/// Prints the script.
-pub fn run(args: Args, _config: &Config, output: &mut Output) -> Result<Exit, Failure> {
-    output.write(&script(args.shell))?;
+/// Prints the script for this tree of commands.
+pub fn run(args: Args, tree: clap::Command, output: &mut Output) -> Result<Exit, Failure> {
+    output.write(&script(args.shell, tree))?;
     Ok(Exit::Ok)
 }
 
-fn script(shell: clap_complete::Shell) -> Vec<u8> {
+fn script(shell: clap_complete::Shell, mut tree: clap::Command) -> Vec<u8> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "longarm", &mut script);
+    clap_complete::generate(shell, &mut tree, "longarm", &mut script);
     script
 }
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum;
+    use clap::{CommandFactory, ValueEnum};
 
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn every_shell_learns_every_command() {
         for shell in clap_complete::Shell::value_variants() {
-            let script = String::from_utf8(script(*shell)).expect("text");
+            let script = String::from_utf8(script(*shell, Cli::command())).expect("text");
             for command in Cli::command().get_subcommands() {
                 assert!(script.contains(command.get_name()), "{shell}: {}", command.get_name());
             }

@@ -3,8 +3,8 @@
 use longarm_client::{Error, Reply, Write};
 use serde_json::json;
 
-use super::{connect, put};
 use crate::config::Config;
+use crate::connect;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
@@ -33,7 +33,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         match client.write(&Write::delete(key.as_bytes())).map_err(failed)? {
             Reply::Done(_) => removed += 1,
             Reply::NotFound => missing.push(key),
-            other => return Err(put::unexpected(&other)),
+            other => return Err(connect::unexpected(&other)),
         }
     }
     if output.json() {

@@ -1,10 +1,9 @@
 //! `longarm demo`: the whole store at work in under a minute, leaving nothing behind.
 //!
 //! The server is a process of its own, so that its CPU time can be told apart: [`host`]. What is loaded is a
-//! tree of files ([`super::load`]) and items that describe themselves ([`data`]), so that a reader can judge
-//! every byte of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
+//! tree of files and items that describe themselves ([`crate::items`]), so that a reader can judge every byte
+//! of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
 
-pub mod data;
 mod group;
 mod host;
 mod work;
@@ -17,17 +16,18 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::load::send::{Progress, Sender, Sending};
-use super::load::source::{Item, Next, Source};
-use super::load::tree::{Listed, Tree};
-use super::value::duration;
-use super::{connect, inspect};
 use crate::config::Config;
+use crate::connect;
+use crate::flags::duration;
 use crate::human;
+use crate::items::described::{scratch_item, small_item};
+use crate::items::item::{Item, Next, Source};
+use crate::items::send::{Progress, Sender, Sending};
+use crate::items::tree::{Listed, Tree, refuse_empty};
 use crate::output::{Exit, Failure, Output};
-use data::{scratch_item, small_item};
+use crate::structures::live::{Soundness, soundness};
 use host::Host;
-use work::{Plan, Totals, Work};
+use work::{PREFIX, Plan, Totals, Work};
 
 /// What it does.
 pub const ABOUT: &str =
@@ -74,8 +74,6 @@ const TREE_BYTES_MAX: u64 = 512 << 20;
 const FILES_ENOUGH: usize = 1000;
 /// How long the phase without writers lasts.
 const READ_ONLY: Duration = Duration::from_secs(3);
-/// Prefix of the files' keys.
-const PREFIX: &[u8] = b"file/";
 
 const NEXT: &str = "
 Next: `longarm doctor`, `longarm server --memory 2GiB`, then `longarm put greeting hello` and
@@ -216,8 +214,8 @@ impl Demo<'_> {
     }
 
     /// A fresh look at every structure of the live server.
-    fn inspect(&mut self) -> Result<inspect::Soundness, Failure> {
-        let sound = inspect::soundness(&self.config)?;
+    fn inspect(&mut self) -> Result<Soundness, Failure> {
+        let sound = soundness(&self.config)?;
         self.say(&format!(
             "inspected   {} items in {} tables, {} live entries: every invariant holds",
             human::count(sound.items),
@@ -234,7 +232,7 @@ impl Demo<'_> {
         mixed: &Phase,
         quiet: &Phase,
         (cpu, time): (f64, Duration),
-        sound: &inspect::Soundness,
+        sound: &Soundness,
     ) -> Result<Exit, Failure> {
         if self.output.json() {
             self.output.value(&json!({
@@ -320,7 +318,7 @@ fn choose_tree(named: Option<&Path>) -> Result<(PathBuf, Tree), Failure> {
         });
         let files = within.count();
         tree.truncate(files);
-        super::load::tree::refuse_empty(&tree)?;
+        refuse_empty(&tree)?;
         Ok((root.into(), tree))
     };
     if let Some(root) = named {

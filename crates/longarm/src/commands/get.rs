@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use longarm_client::{ClusterClient, Csn};
 use serde_json::{Map, Value, json};
 
-use super::{connect, record};
 use crate::config::Config;
+use crate::connect;
+use crate::items::record;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.

@@ -5,9 +5,9 @@ use std::time::Duration;
 use longarm_client::{Reply, Write};
 use serde_json::json;
 
-use super::value::duration;
-use super::{connect, put};
 use crate::config::Config;
+use crate::connect;
+use crate::flags::duration;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
@@ -38,7 +38,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let key = args.key.as_bytes();
     let sum = match client.write(&Write::increment(key, args.by)).map_err(failed)? {
         Reply::Number(sum, _) => sum,
-        other => return Err(put::unexpected(&other)),
+        other => return Err(connect::unexpected(&other)),
     };
     if let Some(ttl) = args.ttl {
         // The sum stands whatever becomes of the expiry: say so, or a script would add again.

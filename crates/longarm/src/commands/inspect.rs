@@ -1,25 +1,20 @@
 //! `longarm inspect`: walks every structure and checks every invariant.
 
-mod check;
 mod key;
-pub mod saved;
 
 use std::path::{Path, PathBuf};
 
-use longarm_client::{Client, Error};
 use longarm_index::control::ServerState;
 use longarm_index::hash::Geometry;
-use longarm_index::hash::layout::INDEX_REGION;
 use longarm_store::segment::{Line, State};
-use longarm_wire::ARENA_REGION;
 use serde_json::{Value, json};
 
-use super::connect;
 use crate::config::Config;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
-use check::{Findings, Stillness, View, check};
-use saved::Saved;
+use crate::structures::check::{Findings, Stillness, View, check};
+use crate::structures::live::look;
+use crate::structures::saved::Saved;
 
 /// What it does.
 pub const ABOUT: &str = "Walk and verify all structures of a live server or a saved arena";
@@ -43,9 +38,6 @@ pub struct Args {
 
 /// Names of the states of a segment, by number.
 const STATES: [&str; 6] = ["free", "active", "sealed", "run heads", "run bodies", "quarantined"];
-/// Problems that are named; further ones are counted.
-const NAMED_MAX: usize = 50;
-
 /// Inspects and reports.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     match &args.arena {
@@ -70,76 +62,11 @@ fn inspect_saved(args: &Args, directory: &Path, output: &mut Output) -> Result<E
 
 fn inspect_live(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let mut exit = Exit::Ok;
-    look_live(config, args.key.as_deref(), |of, findings, geometry, view| {
+    look(config, args.key.as_deref(), |of, findings, geometry, view| {
         exit = report(args, of, findings, geometry, view, output)?;
         Ok(())
     })?;
     Ok(exit)
-}
-
-/// Checks the memory of a live server, or of the leader of each group, or of that which has a key, and shows
-/// what was found.
-fn look_live(
-    config: &Config,
-    key: Option<&str>,
-    mut show: impl FnMut(&str, &Findings, &Geometry, View<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut cluster = connect::connect(config, "longarm inspect")?;
-    let wanted = key.map(|key| cluster.topology().group_of(key.as_bytes()));
-    for group in 0..cluster.topology().groups().len() {
-        if wanted.is_none_or(|wanted| wanted == group) {
-            let client = cluster.group(group).map_err(|error| connect::failure(&error, config))?;
-            look_at(client, config, &mut show)?;
-        }
-    }
-    Ok(())
-}
-
-fn look_at(
-    client: &mut Client,
-    config: &Config,
-    show: &mut impl FnMut(&str, &Findings, &Geometry, View<'_>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let failed = |error: Error| connect::failure(&error, config);
-    let of = format!("live server over {} (boot {:016x})", client.describe(), client.server_boot());
-    let raw = client.raw().map_err(failed)?;
-    let lacks = |what: &str| Failure::new(Exit::Refused, format!("the server does not lend its {what}"));
-    let index = raw.region(INDEX_REGION).ok_or_else(|| lacks("index"))?;
-    let arena = raw.region(ARENA_REGION).ok_or_else(|| lacks("arena"))?;
-    let view = View { index: &index, arena: &arena, sums: raw.sums() };
-    let findings = check(view, Stillness::Live, || raw.geometry()).map_err(failed)?;
-    let geometry = raw.geometry().map_err(failed)?;
-    // What a broken connection shows are zeroes, not the server's memory: nothing is reported of them.
-    match raw.failure() {
-        Some(error) => Err(failed(error)),
-        None => {
-            let reported = show(&of, &findings, &geometry, view);
-            raw.failure().map_or(reported, |error| Err(failed(error)))
-        }
-    }
-}
-
-/// What a quick look at a live server is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Soundness {
-    /// Items in the index.
-    pub items: u64,
-    /// Hash tables.
-    pub tables: usize,
-    /// Live entries in the arena.
-    pub entries: u64,
-}
-
-/// Walks and verifies a live server; anything broken is a failure.
-pub fn soundness(config: &Config) -> Result<Soundness, Failure> {
-    let mut found = Soundness { items: 0, tables: 0, entries: 0 };
-    look_live(config, None, |_, findings, _, _| {
-        found.items += findings.index.items;
-        found.tables += findings.index.tables;
-        found.entries += findings.store.total.live_entries;
-        broken(findings)
-    })?;
-    Ok(found)
 }
 
 fn report(
@@ -178,25 +105,8 @@ fn report(
             None => {}
         }
     }
-    broken(findings)?;
+    findings.sound()?;
     Ok(if matches!(key, Some(None)) { Exit::NotFound } else { Exit::Ok })
-}
-
-/// A failure that names what is broken.
-fn broken(findings: &Findings) -> Result<(), Failure> {
-    if findings.problem_count > 0 {
-        let mut text = format!("{} invariants are broken:", human::count(findings.problem_count));
-        for problem in findings.problems.iter().take(NAMED_MAX) {
-            text.push_str(&format!("\n  {problem}"));
-        }
-        let more = findings.problem_count.saturating_sub(NAMED_MAX as u64);
-        if more > 0 {
-            text.push_str(&format!("\n  and {} more", human::count(more)));
-        }
-        return Err(Failure::new(Exit::Corrupt, text)
-            .hint("`longarm dump` writes out what still verifies; please report how this came about"));
-    }
-    Ok(())
 }
 
 fn to_json(of: &str, findings: &Findings) -> Value {

@@ -2,10 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
-
-use crate::cli::Cli;
-use crate::config::Config;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
@@ -19,11 +15,11 @@ pub struct Args {
     pub dir: PathBuf,
 }
 
-/// Writes the pages.
-pub fn run(args: Args, _config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+/// Writes the pages of this tree of commands.
+pub fn run(args: Args, tree: clap::Command, output: &mut Output) -> Result<Exit, Failure> {
     std::fs::create_dir_all(&args.dir)
         .map_err(|error| Failure::io("make the directory", &args.dir, &error))?;
-    for (name, page) in pages() {
+    for (name, page) in pages(tree) {
         let path = args.dir.join(name);
         std::fs::write(&path, page).map_err(|error| Failure::io("write", &path, &error))?;
         announce(&path, output)?;
@@ -40,8 +36,7 @@ fn announce(path: &Path, output: &mut Output) -> Result<(), Failure> {
 }
 
 /// File names and contents.
-fn pages() -> Vec<(String, Vec<u8>)> {
-    let mut root = Cli::command();
+fn pages(mut root: clap::Command) -> Vec<(String, Vec<u8>)> {
     root.build();
     let mut pages = vec![page("longarm".to_string(), root.clone())];
     for command in root.get_subcommands().filter(|command| command.get_name() != "help") {
@@ -60,11 +55,14 @@ fn page(title: String, command: clap::Command) -> (String, Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
+    use crate::cli::Cli;
 
     #[test]
     fn there_is_a_page_for_the_program_and_each_command() {
-        let pages = pages();
+        let pages = pages(Cli::command());
         assert_eq!(pages.len(), 1 + Cli::command().get_subcommands().count());
         for (file, page) in &pages {
             let text = String::from_utf8(page.clone()).expect("text");
@@ -77,8 +75,7 @@ mod tests {
     #[test]
     fn pages_are_written_where_asked() {
         let dir = std::env::temp_dir().join(format!("longarm-man-{}", std::process::id()));
-        let host = crate::config::Host { uid: 0, runtime_dir: None };
-        let done = run(Args { dir: dir.join("new") }, &Config::defaults(&host), &mut Output::new(true));
+        let done = run(Args { dir: dir.join("new") }, Cli::command(), &mut Output::new(true));
         assert_eq!(done, Ok(Exit::Ok));
         assert!(dir.join("new/longarm.1").is_file());
         std::fs::remove_dir_all(&dir).expect("clean up");

@@ -1,10 +1,10 @@
-//! One file a subcommand: its arguments and its `run`.
+//! One file a subcommand: its arguments and its `run`. No command imports another: what several of them need
+//! stands beside this folder.
 
 pub mod bench;
 pub mod cas;
 pub mod cluster;
 pub mod completions;
-pub mod connect;
 pub mod del;
 pub mod demo;
 pub mod doctor;
@@ -15,12 +15,10 @@ pub mod inspect;
 pub mod load;
 pub mod man;
 pub mod put;
-pub mod record;
 pub mod server;
 pub mod sim;
 pub mod stats;
 pub mod torture;
-pub mod value;
 
 use clap::{Args, Command};
 

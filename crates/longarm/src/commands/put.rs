@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use longarm_client::{Reply, Write};
-use serde_json::json;
+use longarm_client::Write;
 
-use super::connect;
-use super::value::{Source, duration};
+use crate::conditional;
 use crate::config::Config;
+use crate::flags::{Source, duration};
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.
@@ -49,42 +48,5 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     } else if args.if_present {
         write = write.if_present();
     }
-    conditional(&args.key, &write, config, output)
-}
-
-/// Sends a write that may have a condition, and prints the version it made or met.
-pub(super) fn conditional(
-    key: &str,
-    write: &Write<'_>,
-    config: &Config,
-    output: &mut Output,
-) -> Result<Exit, Failure> {
-    let mut client = connect::connect(config, "longarm write")?;
-    let reply = client.write(write).map_err(|error| connect::failure(&error, config))?;
-    let (stored, version) = match reply {
-        Reply::Done(version) => (true, Some(version)),
-        Reply::Mismatch(version) => (false, version),
-        Reply::NotFound => (false, None),
-        other => return Err(unexpected(&other)),
-    };
-    let number = version.map_or(0, |version| version.0);
-    if output.json() {
-        output.value(&json!({ "key": key, "stored": stored, "version": number }))?;
-    } else {
-        output.line(&number.to_string())?;
-    }
-    if stored {
-        return Ok(Exit::Ok);
-    }
-    output.note(&match version {
-        Some(version) => format!("not stored: {key} has version {}", version.0),
-        None => format!("not stored: {key} does not exist"),
-    });
-    Ok(Exit::NotFound)
-}
-
-/// An answer that this request cannot have.
-pub(super) fn unexpected(reply: &Reply) -> Failure {
-    Failure::new(Exit::Corrupt, format!("the server gave an answer of another kind: {reply:?}"))
-        .hint("client and server may be of different versions")
+    conditional::write(&args.key, &write, config, output)
 }

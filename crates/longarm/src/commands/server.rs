@@ -1,9 +1,9 @@
 //! `longarm server`: serves until SIGTERM or SIGINT, then hands over, drains and says goodbye to its clients.
 
+mod args;
 mod node;
 
 use std::io::{Read, Write};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
@@ -15,12 +15,12 @@ use longarm_server::{Eviction, Pages, Server, ServerOptions, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+pub use args::Args;
 use node::Node;
 
-use super::connect;
-use crate::cli::ServerSettings;
 use crate::config::units::{show_duration, show_size};
 use crate::config::{self, Config, HugePages, Log, Slot};
+use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 
@@ -29,43 +29,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 
 /// What it does.
 pub const ABOUT: &str = "Serve a store until told to stop";
-
-/// Its arguments.
-#[derive(clap::Args, Debug)]
-#[command(
-    after_help = "SIGTERM and SIGINT: where it leads a group and another replica is in sync, it hands \
-                  over, for which it takes at most an election's time; it answers accepted writes, tells \
-                  its clients, removes its sockets, and ends with 0. A second signal ends it at once, with \
-                  130."
-)]
-pub struct Args {
-    /// Everything about it is a setting.
-    #[command(flatten)]
-    pub settings: ServerSettings,
-
-    /// Items to have room for before the index first grows
-    #[arg(long, value_name = "N", default_value_t = 65_536)]
-    pub expected_items: u64,
-
-    /// Of a cluster (--cluster): which of its nodes this is. It listens where the cluster's file says, and
-    /// has the replicas that are its own there; they share memory and workers equally
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(..=127))]
-    pub node: Option<u8>,
-
-    /// Of a cluster: this node is not a replica yet, and waits for `longarm cluster add-node`; when it starts
-    /// anew it knows by itself
-    #[arg(long)]
-    pub join: bool,
-
-    /// Of a cluster: directory for what the node's replicas promised, which they must find again when it
-    /// starts anew; by default FILE.node-N beside the cluster's file
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-
-    /// Stop when stdin ends: for a process that starts a server of its own and must not leave it behind
-    #[arg(long)]
-    pub stop_with_stdin: bool,
-}
 
 /// Serves until it is told to stop.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {

@@ -9,8 +9,8 @@ use longarm_sim::scenario::{Plan, SCENARIOS, Scenario};
 use longarm_sim::timeline;
 use serde_json::json;
 
-use super::value::duration;
 use crate::config::Config;
+use crate::flags::duration;
 use crate::output::{Exit, Failure, Output};
 
 /// What it does.

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use longarm_client::Client;
 use serde_json::{Map, Value};
 
-use super::connect;
-use super::value::duration;
 use crate::config::Config;
+use crate::connect;
+use crate::flags::duration;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 

@@ -9,15 +9,15 @@ use clap::value_parser;
 use longarm_fabric::{Address, verbs};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use super::cluster::Times;
-use super::demo::data::small_item;
-use super::load::send::{Sender, Sending};
-use super::value::{duration, size};
 use crate::config::Config;
 use crate::config::check::WORKERS_MAX;
 use crate::config::units::show_duration;
+use crate::flags::{duration, size};
 use crate::human;
+use crate::items::described::small_item;
+use crate::items::send::{Sender, Sending};
 use crate::output::{Exit, Failure, Output};
+use crate::times::Times;
 use crate::torture::{Bounds, Kind, Options, Over, RESTING, Shape, Torture, Ways};
 
 /// What it does.

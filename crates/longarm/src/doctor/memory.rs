@@ -2,7 +2,8 @@
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 
-use super::{Finding, Machine, verbs_addresses};
+use super::probe::verbs_addresses;
+use super::{Finding, Machine};
 use crate::config::units::show_size;
 use crate::config::{Config, HugePages};
 

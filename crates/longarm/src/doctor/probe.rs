@@ -9,7 +9,6 @@ use std::time::Duration;
 use longarm_fabric::verbs::{self, DeviceChoice, LoopbackReport, Survey, VerbsError, Way};
 use longarm_fabric::{Address, SetupError};
 
-use super::verbs_addresses;
 use crate::config::Config;
 
 /// Most time for all of it. A device that works takes milliseconds, one that loses its packets two seconds.
@@ -118,4 +117,9 @@ fn own_end(to: SocketAddr) -> std::io::Result<IpAddr> {
         _ => to,
     })?;
     Ok(socket.local_addr()?.ip())
+}
+
+/// Addresses for which a NIC is needed.
+pub fn verbs_addresses(config: &Config) -> impl Iterator<Item = &Address> {
+    config.address.iter().filter(|address| matches!(address, Address::Verbs(_)))
 }

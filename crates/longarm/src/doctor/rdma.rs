@@ -2,8 +2,8 @@
 
 use longarm_fabric::verbs::{Gid, GidKind, Port};
 
-use super::probe::{Device, Probe, Route};
-use super::{Finding, Machine, verbs_addresses};
+use super::probe::{Device, Probe, Route, verbs_addresses};
+use super::{Finding, Machine};
 use crate::config::Config;
 
 const SOFTWARE: &str = "`rdma link add rxe0 type rxe netdev eth0` (as root) makes a software device where \

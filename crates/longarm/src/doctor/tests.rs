@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use longarm_fabric::verbs::{Attributes, Gid, GidKind, LoopbackReport, Port, Survey, Way};
 
-use super::probe::{Device, Route};
+use super::probe::{Device, Probe, Route};
 use super::*;
 use crate::config::{Config, Given, Host, Origin, load};
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::Nanos;
+use longarm_base::random::SplitMix64;
 use longarm_client::{Any, Client, ClusterClient, Csn, Error, Options, Put};
 use longarm_history::counters::Count;
 use longarm_history::{Action, History, Operation, Outcome, Value};
@@ -14,7 +15,6 @@ use super::map::Map;
 use super::names::{COUNTERS, KEPT, Names, Warmth};
 use super::stage::{Probe, Stage};
 use super::values::{self, Values};
-use crate::commands::demo::data::Numbers;
 
 /// Longest pause of a client between two operations: many clients share few cores, and the history is to fit
 /// into memory.
@@ -85,7 +85,7 @@ pub struct Worker {
     /// What it shares with others.
     pub stage: Arc<Stage>,
     /// Its own chance.
-    pub chance: Numbers,
+    pub chance: SplitMix64,
 }
 
 /// What a client was told, and of which version.
@@ -114,12 +114,12 @@ impl Worker {
                 self.turn(round, &mut work);
             }
             let does_all = matches!(self.role, Role::All(..));
-            if does_all && self.chance.below(8) == 0 {
+            if does_all && self.chance.modulo(8) == 0 {
                 self.count(round, &mut work);
             } else {
                 self.operate(round, &mut work);
             }
-            if does_all && self.chance.below(NEW_SESSION) == 0 {
+            if does_all && self.chance.modulo(NEW_SESSION) == 0 {
                 self.renew(&mut work);
             }
             self.rest();
@@ -131,8 +131,8 @@ impl Worker {
         let timeout = self.way.options.timeout.as_nanos() as u64;
         let mut left = Duration::from_nanos(match self.role {
             Role::Probe(..) => PROBE_PAUSE.as_nanos() as u64,
-            Role::All(..) => self.chance.below(PAUSE_MAX.as_nanos() as u64),
-            Role::Rests => timeout + timeout / 4 + self.chance.below(2 * timeout),
+            Role::All(..) => self.chance.modulo(PAUSE_MAX.as_nanos() as u64),
+            Role::Rests => timeout + timeout / 4 + self.chance.modulo(2 * timeout),
         });
         while !left.is_zero() && !self.stage.is_over() {
             let piece = left.min(REST_LOOK);
@@ -184,7 +184,7 @@ impl Worker {
         work.written += 1;
         let new = values::number(self.number, work.written, warmth == Warmth::Bulk);
         let before = work.seen.get(&key).copied();
-        let action = match (self.role, warmth, self.chance.below(16)) {
+        let action = match (self.role, warmth, self.chance.modulo(16)) {
             (Role::Probe(Probe::Put, _), ..) | (Role::Rests, _, 0..8) => Action::Put(new),
             (Role::Probe(Probe::Get, _), ..) | (Role::Rests, ..) => Action::Get,
             (_, Warmth::Past, 1..) | (_, Warmth::Bulk, 9..15) | (_, Warmth::Now, 0..6) => Action::Get,
@@ -283,8 +283,8 @@ impl Worker {
     }
 
     fn count(&mut self, round: u32, work: &mut Work) {
-        let number = round * COUNTERS + self.chance.below(COUNTERS.into()) as u32;
-        let adds = self.chance.below(4) != 0;
+        let number = round * COUNTERS + self.chance.modulo(COUNTERS.into()) as u32;
+        let adds = self.chance.modulo(4) != 0;
         let key = self.way.names.counter(number);
         let Some(client) = self.reach(&mut work.client, &key) else { return self.astray(work) };
         let call = now();
@@ -336,7 +336,7 @@ pub fn look_at_all(
 ) -> Result<(Vec<Operation>, Vec<Count>), Error> {
     let (mut client, names) = (way.client(), &way.names);
     let rounds = stage.round() + 1;
-    let (way, chance) = (way.clone(), Numbers(0));
+    let (way, chance) = (way.clone(), SplitMix64::new(0));
     let looker = Worker { number, role: Role::Rests, way, stage: stage.clone(), chance };
     let (mut left, mut counts) = (Vec::new(), Vec::new());
     let keys: Vec<u32> = (0..rounds).flat_map(|round| names.of(round)).collect();

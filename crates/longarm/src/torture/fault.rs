@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use longarm_base::NodeId;
+use longarm_base::random::SplitMix64;
 
 use super::bridge::Bridge;
 use super::kind::Kind;
 use super::relay::Network;
-use crate::commands::demo::data::Numbers;
 use crate::output::Failure;
 
 /// What can be cut between processes.
@@ -84,13 +84,13 @@ struct Draw<'a> {
     /// A lease and a suspicion, twice: whoever is away for so long is missed.
     long: Duration,
     suspect: Duration,
-    chance: &'a mut Numbers,
+    chance: &'a mut SplitMix64,
 }
 
 impl Draw<'_> {
     fn between(&mut self, least: Duration, most: Duration) -> Duration {
         let spare = most.saturating_sub(least).as_nanos() as u64;
-        least + Duration::from_nanos(self.chance.below(spare + 1))
+        least + Duration::from_nanos(self.chance.modulo(spare + 1))
     }
 
     fn wait(&mut self, (least, most): (u64, u64)) -> Step {
@@ -105,13 +105,13 @@ impl Draw<'_> {
     fn anybody(&mut self) -> NodeId {
         let all = [Some(self.leader), Some(self.follower), self.other];
         let all: Vec<NodeId> = all.into_iter().flatten().collect();
-        all[self.chance.below(all.len() as u64) as usize]
+        all[self.chance.modulo(all.len() as u64) as usize]
     }
 
     /// The leader and a follower, or two followers.
     fn two(&mut self) -> [NodeId; 2] {
         match self.other {
-            Some(other) if self.chance.below(5) < 2 => [self.follower, other],
+            Some(other) if self.chance.modulo(5) < 2 => [self.follower, other],
             _ => [self.leader, self.follower],
         }
     }
@@ -143,7 +143,7 @@ impl Draw<'_> {
             Kind::MoveStorm => self.storm(),
             Kind::KillTwo => {
                 let [one, other] = self.two();
-                let between = [0, 0, 10, 60, 200][self.chance.below(5) as usize];
+                let between = [0, 0, 10, 60, 200][self.chance.modulo(5) as usize];
                 vec![Step::Kill(one, None), Step::Wait(ms(between)), Step::Kill(other, None)]
             }
             Kind::StopTwo => {
@@ -179,7 +179,7 @@ impl Draw<'_> {
     fn rejoining(&mut self) -> Vec<Step> {
         let follower = self.follower;
         let mut steps = Vec::new();
-        for _ in 0..=self.chance.below(3) {
+        for _ in 0..=self.chance.modulo(3) {
             let again = [Step::Kill(follower, Some(ms(0))), Step::AwaitStart(follower), self.wait((10, 250))];
             steps.extend(again);
         }
@@ -189,8 +189,8 @@ impl Draw<'_> {
 
     fn storm(&mut self) -> Vec<Step> {
         let mut steps = Vec::new();
-        for _ in 0..4 + self.chance.below(8) {
-            let rest = [0, 0, 5, 50][self.chance.below(4) as usize];
+        for _ in 0..4 + self.chance.modulo(8) {
+            let rest = [0, 0, 5, 50][self.chance.modulo(4) as usize];
             steps.extend([Step::Move(self.anybody()), Step::Wait(ms(rest))]);
         }
         steps
@@ -201,7 +201,7 @@ impl Draw<'_> {
         let (leader, rest) = (self.leader, self.wait((0, 500)));
         let (meanwhile, out) = (self.wait((0, 300)), Step::Remove(Some(self.anybody())));
         // Whoever was added while others died is to stay as often as not.
-        let any = if self.chance.below(2) == 0 { out } else { Step::Remove(None) };
+        let any = if self.chance.modulo(2) == 0 { out } else { Step::Remove(None) };
         match kind {
             Kind::AddNode => vec![Step::Add, Step::AwaitAdded, rest, Step::Remove(None)],
             Kind::RemoveNode => vec![out, rest, Step::Add, Step::AwaitAdded],
@@ -220,12 +220,12 @@ impl Fault {
         kinds: &[Kind],
         (leader, followers): (NodeId, &[NodeId]),
         (lease, suspect): (Duration, Duration),
-        chance: &mut Numbers,
+        chance: &mut SplitMix64,
     ) -> Fault {
-        let kind = kinds[chance.below(kinds.len() as u64) as usize];
-        let first = chance.below(followers.len() as u64) as usize;
+        let kind = kinds[chance.modulo(kinds.len() as u64) as usize];
+        let first = chance.modulo(followers.len() as u64) as usize;
         let follower = followers[first];
-        let further = 1 + chance.below(followers.len() as u64 - 1) as usize;
+        let further = 1 + chance.modulo(followers.len() as u64 - 1) as usize;
         let other = (followers.len() >= 4).then(|| followers[(first + further) % followers.len()]);
         let long = 2 * (lease + suspect);
         let steps = Draw { leader, follower, other, long, suspect, chance }.steps(kind);
@@ -284,7 +284,7 @@ mod tests {
     fn drawn(nodes: u8, kind: Kind, seed: u64) -> Fault {
         let followers: Vec<NodeId> = (2..=nodes).map(NodeId).collect();
         let times = (ms(100), ms(200));
-        Fault::draw(&[kind], (NodeId(1), &followers), times, &mut Numbers(seed))
+        Fault::draw(&[kind], (NodeId(1), &followers), times, &mut SplitMix64::new(seed))
     }
 
     #[test]

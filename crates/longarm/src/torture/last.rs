@@ -2,29 +2,14 @@
 //! whoever leads; what a replica lacks that does not lead shows at no other time.
 
 use longarm_base::{Nanos, NodeId};
-use longarm_history::Operation;
-use longarm_history::counters::Count;
 use longarm_host::now;
 
 use super::Torture;
 use super::client::{Way, look_at_all};
+use super::looks::{LOOKER, Looks};
 use super::orders::Order;
-use crate::commands::connect;
+use crate::connect;
 use crate::output::{Exit, Failure};
-
-/// Whoever looks while a node leads is the client of this number and the node's.
-pub const LOOKER: u32 = 1_000_000;
-
-/// What was seen, and of whom.
-#[derive(Default)]
-pub struct Looks {
-    /// Nodes that led, in this order.
-    pub at: Vec<NodeId>,
-    /// Values.
-    pub left: Vec<Operation>,
-    /// Counters.
-    pub counts: Vec<Count>,
-}
 
 impl Torture {
     /// Looks at each replica, the one that leads now first. Nobody else does anything.

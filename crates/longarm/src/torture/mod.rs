@@ -4,8 +4,8 @@
 //! groups; [`over`] is how processes reach each other: [`relay`] a network whose cables can be pulled,
 //! [`bridge`] one of RDMA devices; [`who`] made a connection the kernel says. [`client`] is who notes,
 //! [`names`] of which keys, [`values`] what is in them, [`map`] where they are, [`last`] looks at them at the
-//! end; [`stage`] is what the threads share, [`held`] what processes hold, [`report`] what came of it. Every
-//! process has a replica of every group.
+//! end, and [`looks`] is what it saw; [`stage`] is what the threads share, [`held`] what processes hold,
+//! [`report`] what came of it. Every process has a replica of every group.
 //!
 //! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
 //! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
@@ -18,6 +18,7 @@ mod fault;
 mod held;
 mod kind;
 mod last;
+mod looks;
 mod map;
 mod names;
 mod orders;
@@ -35,22 +36,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, NodeId};
 use longarm_history::counters::Count;
 use longarm_host::{now, sleep};
 use longarm_server::Timing;
 
-use crate::commands::cluster::status::{self, Standing};
-use crate::commands::connect;
-use crate::commands::demo::data::Numbers;
 use crate::config::Config;
+use crate::connect;
 use crate::output::{Exit, Failure};
 use crate::processes::{Plan, Replicas};
+use crate::standing::{self, Standing};
 use client::{Notes, Role, Way, Worker};
 use fault::{Cables, Fault};
 use held::{Held, Watch};
 pub use kind::{Kind, Shape, Ways};
-use last::Looks;
+use looks::Looks;
 use map::Map;
 use names::Names;
 pub use over::Over;
@@ -142,7 +143,7 @@ pub struct Torture {
     replicas: Replicas,
     /// Settings of whoever asks how the groups stand.
     config: Config,
-    chance: Numbers,
+    chance: SplitMix64,
     /// Replicas that do not run, and when they are to be started.
     down: BTreeMap<NodeId, Nanos>,
     /// How long some of those that will end are to be away.
@@ -194,7 +195,7 @@ impl Torture {
             options: connect::options(&config, "longarm torture")?,
         };
         let stage = Arc::new(Stage::new(options.groups.into()));
-        let (chance, round, next_node) = (Numbers(options.seed), now(), options.replicas + 1);
+        let (chance, round, next_node) = (SplitMix64::new(options.seed), now(), options.replicas + 1);
         let mut torture = Torture {
             options,
             bounds,
@@ -236,7 +237,7 @@ impl Torture {
         let began = now();
         self.recover(began)?;
         while now().since(began) < Nanos(self.options.time.as_nanos() as u64) && !self.is_unwanted() {
-            let rest = Nanos(self.chance.below(REST_MAX.0));
+            let rest = Nanos(self.chance.modulo(REST_MAX.0));
             self.pass(rest)?;
             let struck = self.strike(began)?;
             said(&struck)?;
@@ -265,7 +266,7 @@ impl Torture {
                 Role::Rests => false,
             };
             way.options.timeout = self.bounds.timeouts[usize::from(!patient)];
-            let (stage, chance) = (self.stage.clone(), Numbers(self.chance.below(u64::MAX)));
+            let (stage, chance) = (self.stage.clone(), SplitMix64::new(self.chance.modulo(u64::MAX)));
             let worker = Worker { number, role, way, stage, chance };
             let thread = std::thread::Builder::new().name(format!("client-{number}"));
             let thread = thread.spawn(move || worker.run());
@@ -280,7 +281,7 @@ impl Torture {
     /// One fault, from its beginning until all is well again.
     fn strike(&mut self, began: Nanos) -> Result<Struck, Failure> {
         let before = self.recover(now())?;
-        let group = self.chance.below(before.len() as u64) as usize;
+        let group = self.chance.modulo(before.len() as u64) as usize;
         let (leader, _) = before[group].leader.as_ref().expect("recovered");
         let (leader, in_sync) = (*leader, before[group].in_sync.iter().copied());
         let followers: Vec<NodeId> = in_sync.filter(|node| *node != leader).collect();
@@ -368,7 +369,7 @@ impl Torture {
                 let hint = "the machine is too busy for these times: --suspect, --lease and --election";
                 return Err(Failure::new(Exit::System, text).hint(hint));
             }
-            let away = self.away.remove(&node).unwrap_or_else(|| Nanos(self.chance.below(DOWN_MAX.0)));
+            let away = self.away.remove(&node).unwrap_or_else(|| Nanos(self.chance.modulo(DOWN_MAX.0)));
             self.down.insert(node, now() + away);
         }
         let time = now();
@@ -394,7 +395,7 @@ impl Torture {
         let mut before = false;
         loop {
             self.pass(LOOK_AT_GROUP)?;
-            let standings = status::look(self.replicas.cluster(), &self.config)?;
+            let standings = standing::look(self.replicas.cluster(), &self.config)?;
             let all = self.replicas.cluster().nodes.len();
             let is_whole = |group: &Standing| group.leader.is_some() && group.in_sync.len() == all;
             let broken = standings.iter().position(|group| !is_whole(group));

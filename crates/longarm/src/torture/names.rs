@@ -2,9 +2,8 @@
 //! enough to be searched; each group has one of its own in every round, for its probes. What was hot in a
 //! round is read again long after it. Keys whose values are bulky are of an age, which is many rounds.
 
+use longarm_base::random::SplitMix64;
 use longarm_client::Topology;
-
-use crate::commands::demo::data::Numbers;
 
 /// Keys of one round: some that everybody wants, and others.
 const HOT: u32 = 4;
@@ -47,12 +46,12 @@ impl Names {
     }
 
     /// A key for everybody, in a round.
-    pub fn draw(&self, round: u32, chance: &mut Numbers) -> (u32, Warmth) {
-        match chance.below(24) {
+    pub fn draw(&self, round: u32, chance: &mut SplitMix64) -> (u32, Warmth) {
+        match chance.modulo(24) {
             0..2 => (self.bulk(round, chance), Warmth::Bulk),
             2..4 if round > 0 => {
-                let back = 1 + chance.below(round.min(KEPT - 1).into()) as u32;
-                match chance.below(4) {
+                let back = 1 + chance.modulo(round.min(KEPT - 1).into()) as u32;
+                match chance.modulo(4) {
                     // Of this age, if that is not over.
                     0 => (self.bulk(round - back, chance), Warmth::Past),
                     _ => (self.of_round(round - back, chance), Warmth::Past),
@@ -62,16 +61,16 @@ impl Names {
         }
     }
 
-    fn of_round(&self, round: u32, chance: &mut Numbers) -> u32 {
-        let of_round = match chance.below(2) {
-            0 => chance.below(HOT.into()),
-            _ => u64::from(HOT) + chance.below(COLD.into()),
+    fn of_round(&self, round: u32, chance: &mut SplitMix64) -> u32 {
+        let of_round = match chance.modulo(2) {
+            0 => chance.modulo(HOT.into()),
+            _ => u64::from(HOT) + chance.modulo(COLD.into()),
         };
         round * self.a_round() + of_round as u32
     }
 
-    fn bulk(&self, round: u32, chance: &mut Numbers) -> u32 {
-        round / AGE * AGE * self.a_round() + HOT + COLD + chance.below(BULK.into()) as u32
+    fn bulk(&self, round: u32, chance: &mut SplitMix64) -> u32 {
+        round / AGE * AGE * self.a_round() + HOT + COLD + chance.modulo(BULK.into()) as u32
     }
 
     /// The key of a round that is for the probes of a group.
@@ -135,7 +134,7 @@ mod tests {
 
     #[test]
     fn what_is_drawn_is_as_warm_as_it_says() {
-        let (names, mut chance) = (names(2), Numbers(1));
+        let (names, mut chance) = (names(2), SplitMix64::new(1));
         let probes =
             |round| (0..2).map(move |group| round * (HOT + COLD + BULK + 2) + HOT + COLD + BULK + group);
         for round in [0, 1, AGE - 1, AGE, 3 * AGE + 5, KEPT, 2 * KEPT] {

@@ -10,7 +10,7 @@ use longarm_host::{now, sleep};
 use longarm_server::{Deny, Member, Operator, OrderError, Stay};
 
 use super::{LOOK, Torture};
-use crate::commands::cluster::order::{operator, patience};
+use crate::operator::{operator, patience};
 use crate::output::{Exit, Failure};
 
 /// Between two tries.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use longarm_host::Mutex;
 
-use super::who::Sockets;
+use super::who::{Party, Sockets};
 use crate::output::{Exit, Failure};
 
 /// Bytes handed on at once.
@@ -25,9 +25,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const CONNECT: Duration = Duration::from_secs(1);
 /// Most connections of which it is not known yet who made them; more wait to be accepted.
 const UNKNOWN_MAX: usize = 1024;
-
-/// Whose bytes they are: a node's number, or 0 for all clients.
-pub type Party = u8;
 
 /// All relays of a run.
 pub struct Network {

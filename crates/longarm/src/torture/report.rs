@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::fault::Fault;
 use super::kind::Kind;
-use super::last::LOOKER;
+use super::looks::LOOKER;
 use crate::human;
 
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 
+use longarm_base::random::SplitMix64;
 use longarm_history::Value;
 use longarm_host::Mutex;
 
-use crate::commands::demo::data::{Numbers, fill, judge};
+use crate::items::described::{fill, judge};
 
 /// Bytes that say which write a value is of.
 const HEAD: usize = 16;
@@ -26,17 +27,17 @@ pub fn number(client: u32, written: u64, bulk: bool) -> Value {
 
 /// Most values fit a slot, some are long, few go in pieces, and very few in many.
 pub fn len_of(value: u64) -> usize {
-    let mut chance = Numbers(value);
+    let mut chance = SplitMix64::new(value);
     if value & BULK_BIT != 0 {
         // As many of each size class: a piece is 16 KiB.
-        let most = BULK.1 >> chance.below(3);
-        return (BULK.0 + chance.below(most - BULK.0)) as usize;
+        let most = BULK.1 >> chance.modulo(3);
+        return (BULK.0 + chance.modulo(most - BULK.0)) as usize;
     }
-    HEAD + match chance.below(2_048) {
-        0 => chance.below(LEN_MAX - HEAD as u64 + 1) as usize,
-        1..8 => chance.below(100_000) as usize,
-        8..512 => chance.below(3_000) as usize,
-        _ => chance.below(24) as usize,
+    HEAD + match chance.modulo(2_048) {
+        0 => chance.modulo(LEN_MAX - HEAD as u64 + 1) as usize,
+        1..8 => chance.modulo(100_000) as usize,
+        8..512 => chance.modulo(3_000) as usize,
+        _ => chance.modulo(24) as usize,
     }
 }
 
@@ -48,10 +49,10 @@ pub struct Values {
 
 impl Values {
     /// The bytes that a write puts under a key.
-    pub fn make(&self, key: u32, value: Value, chance: &mut Numbers) -> Vec<u8> {
-        if value.0 & BULK_BIT == 0 && chance.below(TINY) == 0 {
-            let len = 1 + chance.below(HEAD as u64 - 1) as usize;
-            let bytes: Vec<u8> = (0..len).map(|_| chance.below(256) as u8).collect();
+    pub fn make(&self, key: u32, value: Value, chance: &mut SplitMix64) -> Vec<u8> {
+        if value.0 & BULK_BIT == 0 && chance.modulo(TINY) == 0 {
+            let len = 1 + chance.modulo(HEAD as u64 - 1) as usize;
+            let bytes: Vec<u8> = (0..len).map(|_| chance.modulo(256) as u8).collect();
             let mut tiny = self.tiny.lock();
             if let std::collections::hash_map::Entry::Vacant(free) = tiny.entry((key, bytes.clone())) {
                 free.insert(value);
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn every_value_is_of_one_write_and_of_one_key() {
-        let (values, mut chance) = (Values::default(), Numbers(1));
+        let (values, mut chance) = (Values::default(), SplitMix64::new(1));
         let mut lens = Vec::new();
         for written in 0..3_000 {
             let value = number(7, written, false);
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn short_values_that_are_taken_become_long() {
-        let (values, mut chance) = (Values::default(), Numbers(1));
+        let (values, mut chance) = (Values::default(), SplitMix64::new(1));
         let tiny =
             (0..60_000).filter(|n| values.make(1, number(1, *n, false), &mut chance).len() == 1).count();
         assert!((100..=256).contains(&tiny), "{tiny} of one byte");

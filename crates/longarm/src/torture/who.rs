@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::relay::Party;
+/// Who has one end of a connection: a node's number, or 0 for all clients.
+pub type Party = u8;
 
 /// The sockets of this machine, and who has them, at one moment.
 pub struct Sockets {

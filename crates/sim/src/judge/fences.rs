@@ -9,7 +9,7 @@ use longarm_host::observe::Event;
 use longarm_wire::{ARENA_REGION, PAGE_REGION};
 
 use super::book::Book;
-use super::{Rules, Seen};
+use super::rules::{Rules, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Fences {

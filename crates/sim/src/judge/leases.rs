@@ -11,7 +11,7 @@ use longarm_base::{Nanos, Term};
 use longarm_host::observe::Event;
 
 use super::book::Book;
-use super::{Rules, Seen};
+use super::rules::{Rules, Seen};
 use crate::world::Machine;
 
 #[derive(Debug)]

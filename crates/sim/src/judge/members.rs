@@ -8,7 +8,7 @@ use longarm_base::{NodeId, Term};
 use longarm_host::observe::Event;
 
 use super::book::{Book, is_majority_of, numbers};
-use super::{Rules, Seen};
+use super::rules::{Rules, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Agreements {

@@ -22,6 +22,7 @@ mod leases;
 mod members;
 mod promises;
 mod prompt;
+mod rules;
 mod sessions;
 mod start_sets;
 mod streams;
@@ -35,27 +36,7 @@ use longarm_server::Timing;
 
 use crate::world::{Drift, Machine};
 use book::Book;
-
-/// Something that happened, and where.
-#[derive(Clone, Copy, Debug)]
-struct Seen<'a> {
-    /// Of the world.
-    time: Nanos,
-    /// The machine.
-    node: u32,
-    /// The term that it leads or is about to; zero if none.
-    term: Term,
-    event: &'a Event,
-}
-
-/// One family of rules.
-trait Rules {
-    /// Hears of something that happened, which the book knows already. An error: what was violated.
-    fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String>;
-
-    /// A replica's disk was lost with its memory.
-    fn reformatted(&mut self, _node: u32) {}
-}
+use rules::{Rules, Seen};
 
 /// Watches one run.
 pub struct Judge {

@@ -7,7 +7,7 @@ use longarm_base::{Nanos, Term};
 use longarm_host::observe::Event;
 
 use super::book::Book;
-use super::{Rules, Seen};
+use super::rules::{Rules, Seen};
 
 /// From when an entry is written until it is committed: several times what the largest take.
 const PROMPT: Nanos = Nanos::from_millis(10);

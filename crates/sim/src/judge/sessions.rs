@@ -6,7 +6,7 @@ use longarm_base::{Csn, Term};
 use longarm_host::observe::Event;
 
 use super::book::Book;
-use super::{Rules, Seen};
+use super::rules::{Rules, Seen};
 
 /// Session and operation.
 type By = (u64, u64);

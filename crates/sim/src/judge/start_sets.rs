@@ -8,7 +8,7 @@ use longarm_base::{Csn, Term};
 use longarm_host::observe::Event;
 
 use super::book::{Book, Reign};
-use super::{Rules, Seen};
+use super::rules::{Rules, Seen};
 
 /// The newest version of a key, and whether it has a value.
 type Newest = BTreeMap<u64, (Csn, bool)>;

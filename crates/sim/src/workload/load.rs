@@ -3,10 +3,10 @@
 use std::sync::OnceLock;
 
 use longarm_base::limits::KEY_MAX;
+use longarm_base::random::SplitMix64;
 use longarm_memory::HashKey;
 
 use crate::replicas::HASH_KEY;
-use crate::world::Chance;
 
 /// Longest value of seeds that have long ones: more than a segment.
 const LONG: u64 = 2 << 20;
@@ -60,7 +60,7 @@ pub enum Kind {
 
 impl Load {
     /// What a seed draws. A table that grows does so in a third of them.
-    pub fn draw(chance: &mut Chance) -> Load {
+    pub fn draw(chance: &mut SplitMix64) -> Load {
         let fills = chance.once_in(3);
         Load {
             longest: if chance.once_in(5) { LONG } else { SHORT },
@@ -112,7 +112,7 @@ fn crowd() -> &'static [Vec<u8>] {
 
 #[test]
 fn names_are_of_one_key_each() {
-    let hostile = Load { hostile: true, ..Load::draw(&mut Chance::new(1)) };
+    let hostile = Load { hostile: true, ..Load::draw(&mut SplitMix64::new(1)) };
     let names: std::collections::BTreeSet<Vec<u8>> = (0..3000).map(|key| hostile.name(key)).collect();
     assert_eq!(names.len(), 3000);
     for len in [1, KEY_MAX] {

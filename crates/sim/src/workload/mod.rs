@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use longarm_base::random::SplitMix64;
 use longarm_base::{Csn, Nanos};
 use longarm_client::{ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
 use longarm_fabric::sim::Sim;
@@ -16,7 +17,6 @@ use longarm_history::sweep::NEVER;
 use longarm_history::{Action, Operation, Outcome, Value};
 use longarm_host::world::entered;
 
-use crate::world::Chance;
 pub use load::{FILLED, Kind, Load};
 pub use noted::{Calendars, Life, Noted};
 
@@ -48,7 +48,7 @@ pub struct Worker {
     /// Of what.
     pub load: Load,
     /// Its own chance.
-    pub chance: Chance,
+    pub chance: SplitMix64,
     /// Where everybody notes what they did.
     pub noted: Rc<RefCell<Noted>>,
     /// Clients that are done.
@@ -186,7 +186,7 @@ impl AtWork {
         }
         let new = self.new_value(self.worker.load.longest);
         let Worker { load, chance, .. } = &mut self.worker;
-        let ttl = |chance: &mut Chance| Nanos::from_millis(1 + chance.below(LIFE));
+        let ttl = |chance: &mut SplitMix64| Nanos::from_millis(1 + chance.below(LIFE));
         let expires = kind == Kind::Expiring;
         let ttl = (expires && !chance.once_in(3)).then(|| ttl(chance));
         if expires && chance.once_in(5) {

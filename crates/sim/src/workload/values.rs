@@ -2,15 +2,14 @@
 //! taken for theirs.
 
 use longarm_base::limits::WORD;
+use longarm_base::random::SplitMix64;
 use longarm_history::Value;
-
-use crate::world::Chance;
 
 /// Bits of a value's number that say how long it is: from two to this power words on, to twice that.
 const LENGTH: u64 = 24;
 
 /// What nobody wrote yet: short three times of four, or of any length up to the longest.
-pub(super) fn new((client, operation): (u32, u32), longest: u64, chance: &mut Chance) -> Value {
+pub(super) fn new((client, operation): (u32, u32), longest: u64, chance: &mut SplitMix64) -> Value {
     let most = u64::from((longest / WORD).ilog2());
     let length = if chance.once_in(4) { chance.below(most) } else { chance.below(2) };
     Value(u64::from(client) << 32 | length << LENGTH | u64::from(operation))
@@ -19,7 +18,7 @@ pub(super) fn new((client, operation): (u32, u32), longest: u64, chance: &mut Ch
 /// A value as bytes.
 pub(super) fn bytes(value: Value) -> Vec<u8> {
     let least = 1u64 << least_of(value);
-    let words = least + Chance::new(value.0).below(least);
+    let words = least + SplitMix64::new(value.0).below(least);
     (0..words).flat_map(|at| word(value, at).to_le_bytes()).collect()
 }
 
@@ -43,7 +42,7 @@ pub(super) fn read(found: &[u8]) -> Value {
 
 #[test]
 fn a_value_is_read_and_a_torn_one_is_not() {
-    let mut chance = Chance::new(1);
+    let mut chance = SplitMix64::new(1);
     for operation in 0..40 {
         let value = new((7, operation), 1 << 14, &mut chance);
         assert_eq!(read(&bytes(value)), value);

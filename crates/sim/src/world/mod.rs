@@ -7,7 +7,6 @@
 //! (3) A task that spent more than the time until the next thing that is due makes way for it.
 //! (4) A paused machine's tasks do not run; what its NIC does is no task's and goes on (L9).
 
-mod chance;
 mod machine;
 mod task;
 #[cfg(test)]
@@ -18,11 +17,11 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::rc::Rc;
 
+use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, UnixMillis};
 use longarm_host::World as Host;
 use longarm_host::observe::Event;
 
-pub use chance::Chance;
 pub use machine::{Drift, Machine};
 use task::{Ended, Task, Way};
 
@@ -122,7 +121,7 @@ struct State {
     parked: Vec<u64>,
     machines: Vec<Machine>,
     running: Option<u64>,
-    chance: Chance,
+    chance: SplitMix64,
     /// What clocks show to destructors of crashed tasks: every wait is over soon.
     afterlife: Nanos,
     /// Things that were done.
@@ -163,7 +162,7 @@ impl World {
             parked: Vec::new(),
             machines: Vec::new(),
             running: None,
-            chance: Chance::new(seed),
+            chance: SplitMix64::new(seed),
             afterlife: Nanos(0),
             steps: 0,
             witness: None,

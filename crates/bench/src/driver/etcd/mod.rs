@@ -12,9 +12,9 @@ use messages::{
     StatusResponse, method,
 };
 
-use super::url::{Address, Url};
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
-use crate::run::cpu;
+use crate::cpu;
+use crate::url::{Address, Url};
 
 /// Deletes under way at once.
 const REMOVED_AT_ONCE: usize = 128;

@@ -3,7 +3,7 @@
 use longarm_server::{Server, ServerOptions};
 
 use super::*;
-use crate::driver::{TargetOptions, open};
+use crate::open::{TargetOptions, open};
 use crate::workload::Mix;
 use crate::{Pace, Plan, Sweep, run};
 

@@ -1,8 +1,7 @@
 //! Throughput of the targets as bars from zero, with the spread of the runs.
 
-use super::WIDTH;
 use super::chart::nice_step;
-use super::svg::{Canvas, colour};
+use super::svg::{Canvas, WIDTH, colour};
 use crate::report::Report;
 use crate::report::table::rate;
 

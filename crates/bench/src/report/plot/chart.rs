@@ -1,7 +1,6 @@
 //! A chart of lines over two axes.
 
-use super::WIDTH;
-use super::svg::{Canvas, colour};
+use super::svg::{Canvas, WIDTH, colour};
 
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = 40.0;

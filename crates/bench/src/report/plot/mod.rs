@@ -8,14 +8,13 @@ mod chart;
 mod svg;
 
 use chart::{Axis, Chart, Line, Scale};
-use svg::Canvas;
+use svg::{Canvas, WIDTH};
 
 use super::Report;
 use super::table::{rate, time};
 use crate::plan::{Pace, Sweep};
 
-/// Width of a drawing, and height of one chart in it.
-const WIDTH: f64 = 860.0;
+/// Height of one chart in a drawing.
 const CHART: f64 = 400.0;
 
 /// Draws one chart with its upper edge at a height.

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+/// Width of a drawing.
+pub const WIDTH: f64 = 860.0;
 /// Colours that remain apart for colour-blind readers (Okabe and Ito).
 const COLOURS: [&str; 7] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#444444"];
 

@@ -13,8 +13,7 @@ use longarm_index::hash::layout::Shape;
 use longarm_store::object::layout::{SESSION, entry_len};
 use longarm_wire::{Request, RequestKind};
 
-use super::Args;
-use super::own::Transport;
+use super::args::{Args, Transport};
 use crate::config::{Config, Slot};
 use crate::output::{Exit, Failure};
 

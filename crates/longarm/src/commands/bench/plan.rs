@@ -2,8 +2,7 @@
 
 use longarm_bench::{Pace, Plan, Sweep};
 
-use super::Args;
-use super::own::Transport;
+use super::args::{Args, Transport};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 

@@ -4,7 +4,9 @@ use longarm_bench::raw::{RawPlan, RawReport, on_fresh_region};
 use longarm_bench::report::{Machine, nic_table, raw_table};
 use longarm_index::hash::layout::Shape;
 
-use super::{Args, nic, plan::usage, style};
+use super::args::Args;
+use super::nic;
+use super::plan::usage;
 use crate::config::{Config, HugePages};
 use crate::output::{Exit, Failure, Output};
 
@@ -26,7 +28,7 @@ pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Fa
         let report = nic::measure(args, config)?;
         match output.json() {
             true => output.value(&serde_json::json!({ "machine": machine, "nic": report }))?,
-            false => output.write(format!("\n{}", nic_table(&report, style(args))).as_bytes())?,
+            false => output.write(format!("\n{}", nic_table(&report, args.style())).as_bytes())?,
         }
         // Who asks for devices wants the memory only if they say so.
         if given.is_empty() {
@@ -46,7 +48,7 @@ pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Fa
             output.value(&serde_json::json!({ "keys": keys, "machine": machine, "raw": report }))?;
         } else {
             output.line(&format!("\ntable of {keys} items"))?;
-            output.write(raw_table(&report, style(args)).as_bytes())?;
+            output.write(raw_table(&report, args.style()).as_bytes())?;
         }
     }
     Ok(Exit::Ok)

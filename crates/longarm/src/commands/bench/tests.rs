@@ -81,7 +81,7 @@ fn nonsense_is_a_mistake_of_usage_that_names_the_flag() {
 
 #[test]
 fn a_server_gets_the_memory_that_the_plan_needs() {
-    let memory = |words: &[&str]| own::memory_for(&plan(words).expect("a plan"), own::Transport::Shm, 1);
+    let memory = |words: &[&str]| own::memory_for(&plan(words).expect("a plan"), Transport::Shm, 1);
     assert_eq!(memory(&["--keys", "1000"]), 1 << 30);
     assert!(memory(&["--keys", "10000000"]) >= 10_000_000 * 200);
     let large = memory(&["--keys", "1000000", "--value-bytes", "32,4KiB"]);
@@ -103,7 +103,7 @@ fn groups_are_started_where_they_can_be() {
     assert_eq!(check(&[], &named), Ok(()));
     let memory = |replicas| {
         let small = plan(&["--keys", "10000000", "--value-bytes", "8"]).expect("a plan");
-        own::memory_for(&small, own::Transport::Shm, replicas)
+        own::memory_for(&small, Transport::Shm, replicas)
     };
     assert!(memory(3) > memory(1), "every item of a group is an entry");
 }

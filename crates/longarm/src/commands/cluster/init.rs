@@ -1,12 +1,38 @@
 //! `longarm cluster init`: a new cluster's file, and the commands that come next.
 
+use std::path::PathBuf;
+
 use longarm_server::Member;
 use serde_json::json;
 
-use super::InitArgs;
-use crate::cluster::{self, Group, numbers};
+use crate::cluster::{self, Group, numbers, parse_member};
 use crate::config::units::show_duration;
 use crate::output::{Exit, Failure, Output};
+use crate::times::Times;
+
+/// Arguments of `init`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "The file is written with mode 600, and never over another: its keys are secret.")]
+pub struct InitArgs {
+    /// The file to write; all nodes and all clients get a copy
+    pub file: PathBuf,
+
+    /// A node: its number, 0 to 127, and where the others and clients find it; repeatable
+    #[arg(long = "node", value_name = "N=ADDRESS", required = true, value_parser = parse_member)]
+    pub nodes: Vec<Member>,
+
+    /// Groups, among which keys are divided by a hash; each has a leader of its own. Their number stays
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub groups: usize,
+
+    /// Replicas of each group, spread over the nodes; by default 3, and of a single group one a node
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<usize>,
+
+    /// Its times
+    #[command(flatten)]
+    pub times: Times,
+}
 
 /// Writes the file and says what to do next.
 pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {

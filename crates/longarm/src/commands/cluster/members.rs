@@ -1,6 +1,6 @@
 //! `longarm cluster add-node` and `remove-node`: one replica more or less, in a group and in the file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use longarm_base::NodeId;
@@ -8,9 +8,10 @@ use longarm_host::sleep;
 use longarm_server::{Changed, Deny, Member, OrderError};
 use serde_json::json;
 
-use super::{AddNodeArgs, RemoveNodeArgs, order};
-use crate::cluster::{self, Cluster, numbers};
+use crate::cluster::{self, Cluster, numbers, parse_member};
 use crate::config::Config;
+use crate::flags::duration;
+use crate::operator;
 use crate::output::{Exit, Failure, Output};
 
 /// A change may take as long as so many elections: it is kept twice by others, and ends in a hand-over.
@@ -18,11 +19,53 @@ const ELECTIONS: u64 = 8;
 /// Before an order is given once more.
 const ROUND: Duration = Duration::from_millis(50);
 
+/// Arguments of `add-node`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "The node is written into the file, and is to be started with it: `longarm server \
+                  --cluster FILE --node N --join`. The leader brings it in line while all goes on, and a \
+                  new term begins with it. Ends with 4 if the replicas stay as they are, with 5 if that is \
+                  not known.")]
+pub struct AddNodeArgs {
+    /// The file of the cluster
+    pub file: PathBuf,
+
+    /// The node: its number, 0 to 127, and where the others and clients find it
+    #[arg(value_name = "N=ADDRESS", value_parser = parse_member)]
+    pub node: Member,
+
+    /// Which group, counted from 1; only where there are several
+    #[arg(long, value_name = "G")]
+    pub group: Option<usize>,
+
+    /// How long to wait for the node to be started and to be in sync
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    pub wait: Duration,
+}
+
+/// Arguments of `remove-node`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "A majority of the others must be in sync. If it leads, another will. Then its server can \
+                  be stopped. Ends with 4 if the replicas stay as they are, with 5 if that is not known."
+)]
+pub struct RemoveNodeArgs {
+    /// The file of the cluster
+    pub file: PathBuf,
+
+    /// The number of the node
+    #[arg(value_name = "N", value_parser = clap::value_parser!(u8).range(0..=127))]
+    pub node: u8,
+
+    /// Which group, counted from 1; only where there are several
+    #[arg(long, value_name = "G")]
+    pub group: Option<usize>,
+}
+
 /// Writes the node into the file, and has the group take it, which waits for it to be started.
 pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let (file, member) = (&args.file, &args.node);
     let before = cluster::read(file)?;
-    let at = order::chosen(&before, file, args.group)?;
+    let at = operator::chosen(&before, file, args.group)?;
     let after = with(&before, at, member).map_err(|text| Failure::new(Exit::Usage, text))?;
     if after != before {
         cluster::replace(&after, file)?;
@@ -33,8 +76,8 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
             shown = file.display()
         ));
     }
-    let operator = order::operator(&before, at, config)?;
-    let patience = order::patience(&before, ELECTIONS, config);
+    let operator = operator::operator(&before, at, config)?;
+    let patience = operator::patience(&before, ELECTIONS, config);
     // The leader waits for an election's time without progress, and says so; how long the node may take to be
     // there is for who waits to say.
     let is_late = |error: &OrderError| matches!(error, OrderError::Denied(_, Deny::Late));
@@ -47,7 +90,7 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
         }
         Err(error) => {
             let hint = "the file names it already: when it runs, the same command adds it";
-            Err(order::failure(&error).hint(hint))
+            Err(operator::failure(&error).hint(hint))
         }
     }
 }
@@ -81,14 +124,14 @@ fn insist(
 pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let (file, node) = (&args.file, NodeId(args.node));
     let before = cluster::read(file)?;
-    let at = order::chosen(&before, file, args.group)?;
+    let at = operator::chosen(&before, file, args.group)?;
     if !before.groups[at].replicas.contains(&node) {
         let text = format!("node {node} has no replica of that group of {}", file.display());
         let has = numbers(before.groups[at].replicas.iter().copied());
         return Err(Failure::new(Exit::Usage, text).hint(format!("it has {has}")));
     }
-    let operator = order::operator(&before, at, config)?;
-    let patience = order::patience(&before, ELECTIONS, config);
+    let operator = operator::operator(&before, at, config)?;
+    let patience = operator::patience(&before, ELECTIONS, config);
     let changed = match insist(patience, || operator.remove(node, patience), |_| false) {
         Ok(changed) => changed,
         // It was removed before, and the file was not written, or nobody was told.
@@ -97,7 +140,7 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
             output.line(&format!("node {node} was no replica any more; {} says so now", file.display()))?;
             return Ok(Exit::Ok);
         }
-        Err(error) => return Err(order::failure(&error)),
+        Err(error) => return Err(operator::failure(&error)),
     };
     cluster::replace(&without(&before, at, node), file)?;
     say((file, at), &changed, output)
@@ -157,7 +200,7 @@ fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
 mod tests {
     use super::*;
     use crate::cluster::parse_member;
-    use crate::commands::cluster::Times;
+    use crate::times::Times;
 
     fn three() -> Cluster {
         let nodes =

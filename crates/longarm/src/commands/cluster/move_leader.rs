@@ -1,27 +1,49 @@
 //! `longarm cluster move-leader`: has the leader of a group hand over to another replica.
 
+use std::path::PathBuf;
+
 use longarm_base::NodeId;
 use longarm_server::{OrderError, Stay};
 use serde_json::json;
 
-use super::{MoveLeaderArgs, order};
 use crate::cluster::{self, numbers};
 use crate::config::Config;
+use crate::operator;
 use crate::output::{Exit, Failure, Output};
+
+/// Arguments of `move-leader`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "The other must be in sync. Reads and writes go on while clients' leases run out; then \
+                  writes wait until the other leads. Ends with 4 if the leader stays, with 5 if \
+                  it is not known who leads."
+)]
+pub struct MoveLeaderArgs {
+    /// The file of the cluster
+    pub file: PathBuf,
+
+    /// The number of the node that is to lead
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=127))]
+    pub to: u8,
+
+    /// Which group, counted from 1; only where there are several
+    #[arg(long, value_name = "G")]
+    pub group: Option<usize>,
+}
 
 /// Asks, and says what came of it.
 pub fn run(args: &MoveLeaderArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let cluster = cluster::read(&args.file)?;
     let (to, file) = (NodeId(args.to), args.file.display());
-    let at = order::chosen(&cluster, &args.file, args.group)?;
+    let at = operator::chosen(&cluster, &args.file, args.group)?;
     let replicas = &cluster.groups[at].replicas;
     if !replicas.contains(&to) {
         let has = numbers(replicas.iter().copied());
         let text = format!("node {to} has no replica of group {} of {file}: it has {has}", at + 1);
         return Err(Failure::new(Exit::Usage, text).hint("--to is the number of one of them"));
     }
-    let patience = order::patience(&cluster, 4, config);
-    let operator = order::operator(&cluster, at, config)?;
+    let patience = operator::patience(&cluster, 4, config);
+    let operator = operator::operator(&cluster, at, config)?;
     let status = format!("`longarm cluster status {file}` shows who leads");
     let moved = match operator.move_leader(to, patience) {
         Ok(moved) => moved,
@@ -33,7 +55,7 @@ pub fn run(args: &MoveLeaderArgs, config: &Config, output: &mut Output) -> Resul
             }
             return Ok(Exit::Ok);
         }
-        Err(error) => return Err(order::failure(&error).hint(status)),
+        Err(error) => return Err(operator::failure(&error).hint(status)),
     };
     let gap = moved.gap.as_secs_f64() * 1e3;
     if output.json() {

@@ -7,19 +7,21 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use longarm_base::NodeId;
+use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Error};
 use longarm_host::{Mutex, now, sleep};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use super::data::{Numbers, SMALL, fill, judge, small_key};
-use crate::commands::cluster::{Times, status};
-use crate::commands::connect;
 use crate::config::Config;
 use crate::config::units::show_duration;
+use crate::connect;
 use crate::human;
+use crate::items::described::{SMALL, fill, judge, small_key};
 use crate::output::{Exit, Failure, Output};
 use crate::processes::{PAUSE, Plan, Replicas};
+use crate::standing;
+use crate::times::Times;
 
 /// Replicas.
 const COUNT: u8 = 3;
@@ -96,15 +98,15 @@ fn write(client: &mut ClusterClient, writer: u64, shared: &Shared) -> Result<(),
 
 /// GETs what was acknowledged, at random.
 fn read(client: &mut ClusterClient, shared: &Shared) -> Result<(), Error> {
-    let (mut chance, mut last, mut expected) = (Numbers(1), now(), Vec::new());
+    let (mut chance, mut last, mut expected) = (SplitMix64::new(1), now(), Vec::new());
     while !shared.ended() {
-        let writer = chance.below(WRITERS);
+        let writer = chance.modulo(WRITERS);
         let written = shared.written[writer as usize].load(RELAXED);
         if written == 0 {
             sleep(BREATH);
             continue;
         }
-        let item = number(writer, chance.below(written));
+        let item = number(writer, chance.modulo(written));
         let found = client.get(&small_key(item))?;
         if let Err(why) = check(item, found.as_deref(), &mut expected) {
             shared.fail(why);
@@ -247,12 +249,12 @@ impl Act<'_> {
     fn until(
         &mut self,
         what: &str,
-        good: impl Fn(&status::Standing) -> bool,
+        good: impl Fn(&standing::Standing) -> bool,
     ) -> Result<(NodeId, Value), Failure> {
         let began = Instant::now();
         loop {
             self.goes_on()?;
-            let mut standings = status::look(self.replicas.cluster(), &self.asks)?;
+            let mut standings = standing::look(self.replicas.cluster(), &self.asks)?;
             let standing = standings.pop().expect("a cluster has a group");
             if good(&standing)
                 && let Some(leader) = standing.leader

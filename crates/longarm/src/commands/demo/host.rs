@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use longarm_fabric::Address;
 
-use crate::commands::connect;
 use crate::config::Config;
+use crate::connect;
 use crate::output::{Exit, Failure};
 use crate::processes::{Directory, PAUSE, end, server};
 

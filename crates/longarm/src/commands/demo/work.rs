@@ -6,17 +6,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Csn, Error, Reply, Ticket, Write};
 
-use super::data::{Numbers, SMALL, fill, judge, scratch_key, scratch_len, small_key};
-use crate::commands::connect;
-use crate::commands::load::source::stamp;
-use crate::commands::load::tree::Listed;
-use crate::commands::load::verify::difference;
 use crate::config::Config;
+use crate::connect;
 use crate::human;
+use crate::items::described::{SMALL, fill, judge, scratch_key, scratch_len, small_key};
+use crate::items::difference::difference;
+use crate::items::digest::stamp;
+use crate::items::tree::Listed;
 use crate::output::{Exit, Failure};
 
+/// Prefix of the files' keys.
+pub const PREFIX: &[u8] = b"file/";
 /// Keys of one multi-GET.
 const BATCH: u64 = 64;
 /// Batches of small items between two files.
@@ -265,7 +268,7 @@ impl Thread {
 
     fn file(&mut self, at: usize) -> Result<(), Trouble> {
         let Some(file) = self.plan.files.get(at) else { return Ok(()) };
-        let key = [super::PREFIX, file.path.as_os_str().as_bytes()].concat();
+        let key = [PREFIX, file.path.as_os_str().as_bytes()].concat();
         if key.len() > longarm_base::limits::KEY_MAX {
             return Ok(());
         }
@@ -299,7 +302,7 @@ impl Thread {
 
     /// Overwrites small items and replaces longer values, each key by one writer, so that versions only grow.
     fn write(mut self, at: u64, of: u64) -> Result<(), Trouble> {
-        let mut numbers = Numbers(at + 1);
+        let mut numbers = SplitMix64::new(at + 1);
         let mut version = 0u64;
         let mut open: std::collections::VecDeque<Ticket> = std::collections::VecDeque::new();
         let mut value = Vec::new();
@@ -307,7 +310,7 @@ impl Thread {
             version += 1;
             let small = !version.is_multiple_of(8);
             let of_all = if small { self.plan.items } else { self.plan.scratch };
-            let number = numbers.below(of_all.div_ceil(of)) * of + at;
+            let number = numbers.modulo(of_all.div_ceil(of)) * of + at;
             if number < of_all {
                 let len = if small { SMALL } else { scratch_len(number, version) };
                 fill(number, version, len, &mut value);

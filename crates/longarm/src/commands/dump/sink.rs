@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
+use super::args::{Args, Format};
 use super::tree::Tree;
-use super::{Args, Format};
-use crate::commands::load::tsv::escape;
-use crate::commands::record;
+use crate::items::escape::escape;
+use crate::items::record;
 use crate::output::{Exit, Failure};
+
+/// Keys that could not be written and are named; further ones are counted.
+pub const NAMED_MAX: usize = 20;
 
 /// What was written.
 #[derive(Clone, Debug, Default)]
@@ -76,7 +79,7 @@ impl Sink {
                 Ok(()) => {}
                 Err(why) => {
                     self.summary.refused_count += 1;
-                    if self.summary.refused.len() < super::NAMED_MAX {
+                    if self.summary.refused.len() < NAMED_MAX {
                         self.summary.refused.push(format!("{}: {why}", crate::human::key(key)));
                     }
                     return Ok(());

@@ -4,7 +4,7 @@ use longarm_index::hash::{Geometry, Look, Record, Search, SlotKind, Step, items}
 use longarm_memory::HashKey;
 use serde_json::{Value, json};
 
-use super::check::{View, read_entry};
+use crate::structures::check::{View, read_entry};
 
 /// Looks at a key whose pair changes under them.
 const LOOKS: usize = 1000;

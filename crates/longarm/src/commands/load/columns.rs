@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::Args;
+use super::args::Args;
 use crate::output::{Exit, Failure};
 
 /// Columns by number, from 0.

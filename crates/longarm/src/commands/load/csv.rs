@@ -1,8 +1,10 @@
 //! Comma-separated values as a source (RFC 4180; bytes as they are, not only Unicode text).
 
-use super::Args;
+use super::args::Args;
 use super::columns::Columns;
-use super::source::{Input, Next, Record, Rules, Source, Total, ttl};
+use super::input::Input;
+use super::line::{Record, Rules, ttl};
+use crate::items::item::{Next, Source, Total};
 use crate::output::{Exit, Failure};
 
 /// The file, and how its records are read.

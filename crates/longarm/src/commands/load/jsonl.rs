@@ -6,9 +6,11 @@ use std::time::Duration;
 use longarm_base::limits::VALUE_MAX;
 use serde_json::{Map, Value};
 
-use super::Args;
-use super::source::{Input, Next, Record, Rules, Source, Total, ttl};
-use crate::commands::record;
+use super::args::Args;
+use super::input::Input;
+use super::line::{Record, Rules, ttl};
+use crate::items::item::{Next, Source, Total};
+use crate::items::record;
 use crate::output::{Exit, Failure};
 
 /// Longest line: a value of the greatest length with every byte escaped, and room for the rest.

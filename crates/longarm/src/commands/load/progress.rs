@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::source::Total;
 use crate::human;
+use crate::items::item::Total;
 
 /// A bar, or nothing.
 pub struct Bar(Option<ProgressBar>);

@@ -5,8 +5,10 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::source::{Digest, Source};
-use super::{Args, source};
+use super::args::Args;
+use super::source;
+use crate::items::digest::Digest;
+use crate::items::item::Source;
 use crate::output::{Exit, Failure};
 use crate::replaced::replace;
 

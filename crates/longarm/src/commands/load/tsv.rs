@@ -1,9 +1,12 @@
 //! Tab-separated values as a source. `\t`, `\n`, `\r` and `\\` stand for what a field cannot hold as it is.
 
-use super::Args;
+use super::args::Args;
 use super::columns::Columns;
+use super::input::Input;
 use super::jsonl::read_line;
-use super::source::{Input, Next, Record, Rules, Source, Total, ttl};
+use super::line::{Record, Rules, ttl};
+use crate::items::escape::unescape;
+use crate::items::item::{Next, Source, Total};
 use crate::output::Failure;
 
 /// The file, and how its lines are read.
@@ -38,37 +41,6 @@ fn trim(bytes: &[u8]) -> &[u8] {
     bytes.strip_suffix(b"\r").unwrap_or(bytes)
 }
 
-/// Puts a field into a line.
-pub fn escape(field: &[u8], line: &mut Vec<u8>) {
-    for &byte in field {
-        match byte {
-            b'\t' => line.extend_from_slice(b"\\t"),
-            b'\n' => line.extend_from_slice(b"\\n"),
-            b'\r' => line.extend_from_slice(b"\\r"),
-            b'\\' => line.extend_from_slice(b"\\\\"),
-            _ => line.push(byte),
-        }
-    }
-}
-
-fn unescape(field: &[u8]) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::with_capacity(field.len());
-    let mut rest = field.iter();
-    while let Some(&byte) = rest.next() {
-        bytes.push(match (byte, byte == b'\\') {
-            (byte, false) => byte,
-            _ => match rest.next() {
-                Some(b't') => b'\t',
-                Some(b'n') => b'\n',
-                Some(b'r') => b'\r',
-                Some(b'\\') => b'\\',
-                _ => return Err("has a backslash that is not \\t, \\n, \\r or \\\\".into()),
-            },
-        });
-    }
-    Ok(bytes)
-}
-
 impl Source for Tsv {
     fn next(&mut self) -> Result<Option<Next>, Failure> {
         if !read_line(&mut self.input, &mut self.line, &mut self.bytes)? {
@@ -101,30 +73,5 @@ impl Source for Tsv {
 
     fn fingerprint(&self) -> Option<u64> {
         self.input.fingerprint
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    proptest! {
-        #[test]
-        fn any_field_comes_back_and_keeps_to_its_line(
-            bytes in proptest::collection::vec(any::<u8>(), 0..64),
-        ) {
-            let mut line = Vec::new();
-            escape(&bytes, &mut line);
-            prop_assert!(!line.iter().any(|byte| matches!(byte, b'\t' | b'\n' | b'\r')));
-            prop_assert_eq!(unescape(&line), Ok(bytes));
-        }
-    }
-
-    #[test]
-    fn a_lone_backslash_is_refused() {
-        assert!(unescape(b"a\\").is_err());
-        assert!(unescape(b"a\\x").is_err());
     }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use longarm_client::ClusterClient;
 
 use super::progress::Bar;
-use super::source::{Item, Next, Source};
-use crate::commands::connect;
 use crate::config::Config;
+use crate::connect;
 use crate::human;
+use crate::items::difference::difference;
+use crate::items::item::{Item, Next, Source};
 use crate::output::Failure;
 
 /// Keys of one batch of GETs.
@@ -89,19 +90,6 @@ fn compare(
         };
     }
     Ok(())
-}
-
-/// How two values differ.
-pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
-    if expected == found {
-        return None;
-    }
-    let at = expected.iter().zip(found).position(|(a, b)| a != b).unwrap_or(expected.len().min(found.len()));
-    Some(format!(
-        "{} bytes expected, {} found, the first difference at byte {at}",
-        expected.len(),
-        found.len()
-    ))
 }
 
 impl Verified {

@@ -8,7 +8,7 @@ use longarm_base::NodeId;
 use longarm_fabric::Address;
 use longarm_server::{FileVault, GroupOptions, Member};
 
-use super::Args;
+use super::args::Args;
 use crate::cluster::{self, Cluster, Group};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure, Output};

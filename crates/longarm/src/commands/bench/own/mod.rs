@@ -14,18 +14,18 @@ use longarm_bench::{Plan, TargetFactory};
 use longarm_client::{Address, Any, Options, Topology};
 use longarm_index::hash::layout::SlotKind;
 
-use process::{Directory, Process};
+use process::{Directory, LOOK_AGAIN, Process};
 
+use super::args::{Args, Transport};
+use super::nic;
 use super::plan::value_max;
-use super::{Args, nic};
-use crate::commands::connect;
 use crate::config::settings::SETTINGS;
 use crate::config::{Config, Origin};
+use crate::connect;
 use crate::output::{Exit, Failure};
 
 /// How long a server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(20);
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// Another program may take the port between our look and the server's bind.
 const PORTS_TRIED: u32 = 5;
 /// Memory of a server for small plans. What nobody touches costs nothing, except where all of it is locked.
@@ -33,27 +33,6 @@ const MEMORY_MIN: u64 = 1 << 30;
 const LOCKED_MIN: u64 = 128 << 20;
 /// Index bytes of an item while a table grows: the old table at 71 % and the new one at 35 %, with headers.
 const INDEX_BYTES: u64 = 300;
-
-/// How a server of our own is reached.
-#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
-    /// Shared memory
-    Shm,
-    /// TCP on the loopback
-    Tcp,
-    /// RDMA: at an address of --peer-device, else of --verbs-device, else of the first device that is ready
-    Verbs,
-}
-
-impl Transport {
-    fn name(self) -> &'static str {
-        match self {
-            Transport::Shm => "shm",
-            Transport::Tcp => "tcp",
-            Transport::Verbs => "verbs",
-        }
-    }
-}
 
 /// A transport, the address of this machine at which servers of it listen, and how many there are.
 #[derive(Clone, Copy, Debug)]

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::LOOK_AGAIN;
 use crate::output::{Exit, Failure};
 
+/// Between two looks at a server.
+pub const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a server may take until it ends.
 const STOP_MAX: Duration = Duration::from_secs(10);
 

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members};
 
@@ -33,20 +34,16 @@ const LINES: usize = 60;
 const CHAOS: u64 = 6_000 * MS;
 const CALM: u64 = 12_000 * MS;
 
-/// Chance of a seed (splitmix64).
-pub struct Dice(pub u64);
+/// Chance of a seed.
+pub struct Dice(SplitMix64);
 
 impl Dice {
     pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ z >> 31
+        self.0.draw()
     }
 
     pub fn within(&mut self, from: u64, to: u64) -> u64 {
-        from + self.next() % (to - from)
+        from + self.0.modulo(to - from)
     }
 
     pub fn hundred(&mut self, below: u64) -> bool {
@@ -172,7 +169,7 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, rules: Rules) -> World {
-        let mut dice = Dice(seed);
+        let mut dice = Dice(SplitMix64::new(seed));
         // In some worlds the replicas change: there are more than the group has.
         let changes = seed % 4 == 1;
         let founders = match seed % 8 {

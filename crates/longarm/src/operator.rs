@@ -8,8 +8,8 @@ use longarm_fabric::{Any, Login};
 use longarm_server::{Operator, OrderError};
 
 use crate::cluster::Cluster;
-use crate::commands::connect;
 use crate::config::Config;
+use crate::connect;
 use crate::output::{Exit, Failure};
 
 /// The place of the group that is meant among those of the cluster, counted from 0.

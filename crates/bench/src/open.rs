@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::{
-    LongarmFactory, MemcachedFactory, Protocol, RedisFactory, ServerInfo, Target, TargetError, TargetFactory,
-    Url,
+use crate::driver::{
+    LongarmFactory, MemcachedFactory, RedisFactory, ServerInfo, Target, TargetError, TargetFactory,
 };
 use crate::peer::{Peer, PeerKind, PeerOptions};
+use crate::url::{Protocol, Url};
 
 /// How to reach targets.
 #[derive(Clone, Debug)]
@@ -68,7 +68,7 @@ fn factory(label: String, url: Url, timeout: Duration, ours: bool) -> Box<dyn Ta
         Protocol::Redis => Box::new(RedisFactory::new(label, url, timeout, ours)),
         Protocol::Memcached => Box::new(MemcachedFactory::new(label, url, timeout, ours)),
         #[cfg(feature = "etcd")]
-        Protocol::Etcd => Box::new(super::EtcdFactory::new(label, url, timeout, ours)),
+        Protocol::Etcd => Box::new(crate::driver::EtcdFactory::new(label, url, timeout, ours)),
         #[cfg(not(feature = "etcd"))]
         Protocol::Etcd => unreachable!("it was asked whether it is spoken"),
     }

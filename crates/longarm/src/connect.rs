@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longarm_client::{ClusterClient, Error, Login, Options, Topology, refusal};
+use longarm_client::{ClusterClient, Error, Login, Options, Reply, Topology, refusal};
 use longarm_fabric::tcp::{Identity, Tcp, Tls};
 use longarm_fabric::{Any, SetupError};
 use longarm_wire::RefusalCode;
@@ -162,6 +162,12 @@ fn refused(config: &Config) -> &'static str {
         Some(_) => "all nodes and clients need the same file; `longarm cluster status` shows who is where",
         None => "the server's own log on its stderr says more",
     }
+}
+
+/// An answer that this request cannot have.
+pub fn unexpected(reply: &Reply) -> Failure {
+    Failure::new(Exit::Corrupt, format!("the server gave an answer of another kind: {reply:?}"))
+        .hint("client and server may be of different versions")
 }
 
 #[cfg(test)]

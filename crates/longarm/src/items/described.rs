@@ -3,28 +3,24 @@
 //! A value is `[number][version][filler]`, the filler a stream of words drawn from both. A torn, mixed up or
 //! stale byte differs from what its own head says.
 
-use crate::commands::load::source::Item;
+use longarm_base::random::mix64;
+
+use super::difference::difference;
+use super::item::Item;
 
 /// Bytes of a small item's value.
 pub const SMALL: usize = 32;
 /// Longest value that writers replace.
 const SCRATCH_MAX: u64 = 64 << 10;
 
-fn mix(mut x: u64) -> u64 {
-    // SplitMix64's finaliser.
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
-
 /// Writes the value of `len` bytes (at least 16) of an item.
 pub fn fill(number: u64, version: u64, len: usize, value: &mut Vec<u8>) {
     value.clear();
     value.extend_from_slice(&number.to_le_bytes());
     value.extend_from_slice(&version.to_le_bytes());
-    let mut word = mix(number ^ mix(version));
+    let mut word = mix64(number ^ mix64(version));
     while value.len() < len {
-        word = mix(word.wrapping_add(0x9E37_79B9_7F4A_7C15));
+        word = mix64(word.wrapping_add(0x9E37_79B9_7F4A_7C15));
         value.extend_from_slice(&word.to_le_bytes());
     }
     value.truncate(len);
@@ -42,7 +38,7 @@ pub fn judge(
     };
     let version = u64::from_le_bytes(head[8..].try_into().expect("eight bytes"));
     fill(number, version, len_of(version), expected);
-    match crate::commands::load::verify::difference(expected, value) {
+    match difference(expected, value) {
         None => Ok(version),
         Some(how) => Err(format!("(version {version}) {how}")),
     }
@@ -62,7 +58,7 @@ pub fn small_key(number: u64) -> [u8; 16] {
 /// Length of a value that writers replace: another with each version.
 pub fn scratch_len(number: u64, version: u64) -> usize {
     // Most are short, some are long, as values are.
-    let draw = mix(number.wrapping_mul(0x517C_C1B7) ^ mix(version));
+    let draw = mix64(number.wrapping_mul(0x517C_C1B7) ^ mix64(version));
     16 + (draw % (SCRATCH_MAX >> (draw >> 32 & 7))) as usize
 }
 
@@ -85,17 +81,6 @@ fn item(key: Vec<u8>, number: u64, version: u64, len: usize) -> Item {
     let mut value = Vec::new();
     fill(number, version, len, &mut value);
     Item { key, value, ttl: None, place: "demo item".into(), bytes: len as u64 }
-}
-
-/// A cheap sequence of numbers, different for each seed.
-pub struct Numbers(pub u64);
-
-impl Numbers {
-    /// The next number below `n`.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0) % n
-    }
 }
 
 #[cfg(test)]

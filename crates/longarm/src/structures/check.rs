@@ -7,10 +7,15 @@ use longarm_index::hash::{self, EntryRef, Geometry, Record, SlotKind};
 use longarm_memory::{Hash, HashKey, SumKey, Words};
 use longarm_store::{Entry, Kind, object};
 
+use crate::human;
+use crate::output::{Exit, Failure};
+
 /// Looks at memory that changes: what is wrong in all of them is wrong.
 const LOOKS: usize = 3;
 /// Problems of how the two fit together that are shown in words.
 const SHOWN: usize = 100;
+/// Problems that are named; further ones are counted.
+const NAMED_MAX: usize = 50;
 
 /// What is looked at.
 #[derive(Clone, Copy)]
@@ -39,6 +44,25 @@ pub struct Findings {
     pub problems: Vec<String>,
     /// All that is wrong, as a number.
     pub problem_count: u64,
+}
+
+impl Findings {
+    /// A failure that names what is broken, if anything is.
+    pub fn sound(&self) -> Result<(), Failure> {
+        if self.problem_count > 0 {
+            let mut text = format!("{} invariants are broken:", human::count(self.problem_count));
+            for problem in self.problems.iter().take(NAMED_MAX) {
+                text.push_str(&format!("\n  {problem}"));
+            }
+            let more = self.problem_count.saturating_sub(NAMED_MAX as u64);
+            if more > 0 {
+                text.push_str(&format!("\n  and {} more", human::count(more)));
+            }
+            return Err(Failure::new(Exit::Corrupt, text)
+                .hint("`longarm dump` writes out what still verifies; please report how this came about"));
+        }
+        Ok(())
+    }
 }
 
 /// How still the memory stands.

@@ -18,9 +18,9 @@ use std::time::Duration;
 use longarm_client::{ClusterClient, Error, Reply, Ticket, Write};
 use longarm_memory::HashKey;
 
-use super::source::Item;
-use crate::commands::connect;
+use super::item::Item;
 use crate::config::{Config, Origin};
+use crate::connect;
 use crate::human;
 use crate::output::Failure;
 
@@ -317,7 +317,7 @@ impl Line {
         self.under_way -= open.values;
         match outcome {
             Ok(Reply::Done(_)) => Ok(open),
-            Ok(other) => Err(crate::commands::put::unexpected(&other)),
+            Ok(other) => Err(connect::unexpected(&other)),
             Err(error) => Err(about(&error, &open.key, &open.place, &self.config)),
         }
     }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::{IpAddr, ToSocketAddrs};
 
-use crate::driver::Address;
+use crate::url::Address;
 
 /// CPU seconds (user and system) of this process.
 pub fn own_seconds() -> f64 {

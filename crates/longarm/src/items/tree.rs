@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
-use super::source::{Digest, Item, Next, Source, Total, stamp, too_long, within_limits};
+use super::digest::{Digest, stamp};
+use super::item::{Item, Next, Source, Total, too_long, within_limits};
 use crate::output::{Exit, Failure};
 
 /// One file of the listing.

@@ -1,4 +1,5 @@
-//! Arguments that several commands share: where a value comes from, and how a duration is read.
+//! Arguments that several commands share: where a value comes from, and how durations, sizes and counts are
+//! read.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

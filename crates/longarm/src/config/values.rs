@@ -1,0 +1,257 @@
+//! Every setting with its value, and where the value came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use longarm_base::limits;
+use longarm_fabric::Address;
+use longarm_fabric::verbs::{DeviceChoice, RETRIES_MAX, Verbs};
+
+/// Bytes of an index slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Slot {
+    /// 64 bytes: small items live in the slot.
+    Inline64,
+    /// 16 bytes: the slot always points to an entry.
+    Pointer16,
+}
+
+impl Slot {
+    /// The size as a number.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Slot::Inline64 => 64,
+            Slot::Pointer16 => 16,
+        }
+    }
+}
+
+/// Whether memory comes from the reserved pool of 2 MiB pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HugePages {
+    /// Where enough are reserved.
+    Auto,
+    /// Always; fail to start otherwise.
+    On,
+    /// Never.
+    Off,
+}
+
+/// What a full memory does to a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Eviction {
+    /// The write is refused.
+    None,
+    /// Items that were not used lately go.
+    Lru,
+}
+
+/// How much is said on stderr.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Log {
+    /// What failed.
+    Error,
+    /// And what may fail.
+    Warn,
+    /// And what happened.
+    Info,
+    /// And how.
+    Debug,
+}
+
+/// Files of a TLS set-up; all empty means no TLS.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Tls {
+    /// This side's certificate chain.
+    pub cert: Option<PathBuf>,
+    /// This side's private key.
+    pub key: Option<PathBuf>,
+    /// Authorities whose clients a server lets in (mTLS).
+    pub client_ca: Option<PathBuf>,
+    /// Authorities whose servers a client trusts.
+    pub server_ca: Option<PathBuf>,
+}
+
+/// Settings of the verbs transport.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rdma {
+    /// Device, if not the one that has the address.
+    pub device: Option<DeviceChoice>,
+    /// An acknowledgement is waited for 4.096 us times 2 to this power.
+    pub timeout: u8,
+    /// Tries without an acknowledgement.
+    pub retries: u8,
+    /// Arrivals of one connection that may wait.
+    pub receives: u16,
+}
+
+impl Default for Rdma {
+    fn default() -> Rdma {
+        Rdma { device: None, timeout: 14, retries: RETRIES_MAX, receives: 32 }
+    }
+}
+
+impl Rdma {
+    /// What they mean to the transport.
+    pub fn transport(&self) -> Verbs {
+        let verbs = Verbs::new().with_patience(self.timeout, self.retries).with_receives(self.receives);
+        match &self.device {
+            Some(device) => verbs.with_device(device.clone()),
+            None => verbs,
+        }
+    }
+}
+
+/// Every setting with its value, and where the value came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Config {
+    /// Where the server listens; clients use the first.
+    pub address: Vec<Address>,
+    /// File of the group of replicas that is meant instead of the address.
+    pub cluster: Option<PathBuf>,
+    /// Bytes for items and index.
+    pub memory: u64,
+    /// Threads that execute writes.
+    pub workers: usize,
+    /// How long a client may trust what it reads.
+    pub lease: Duration,
+    /// Slot size of the index.
+    pub slot: Slot,
+    /// Backing of the memory.
+    pub hugepages: HugePages,
+    /// What a full memory does.
+    pub eviction: Eviction,
+    /// Clients at once.
+    pub max_clients: usize,
+    /// Bytes of each client's request ring.
+    pub ring_bytes: u64,
+    /// Microseconds an idle worker polls before it sleeps.
+    pub spin_us: u64,
+    /// Directory of plain-file backing, if any.
+    pub arena_dir: Option<PathBuf>,
+    /// File of the shared secret, if any.
+    pub secret_file: Option<PathBuf>,
+    /// File with the secret that replicas and operators of a cluster have, and clients have not.
+    pub peer_secret_file: Option<PathBuf>,
+    /// TLS files.
+    pub tls: Tls,
+    /// RDMA.
+    pub verbs: Rdma,
+    /// Bound on connecting and on each operation of a client.
+    pub timeout: Duration,
+    /// How much is said.
+    pub log: Log,
+    /// Who stated those values that somebody stated.
+    pub(super) origins: BTreeMap<&'static str, Origin>,
+}
+
+/// Where a value came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// This file, this line.
+    File(PathBuf, usize),
+    /// This environment variable.
+    Env(String),
+    /// This flag, with its dashes.
+    Flag(String),
+}
+
+impl Origin {
+    /// Later layers go over earlier ones.
+    pub(super) fn layer(&self) -> u8 {
+        match self {
+            Origin::Default => 0,
+            Origin::File(..) => 1,
+            Origin::Env(_) => 2,
+            Origin::Flag(_) => 3,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Default => f.write_str("default"),
+            Origin::File(path, line) => write!(f, "{}:{line}", path.display()),
+            Origin::Env(name) => write!(f, "environment {name}"),
+            Origin::Flag(name) => write!(f, "flag {name}"),
+        }
+    }
+}
+
+/// A value that a layer states for a setting.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Given {
+    /// Key of the setting.
+    pub key: &'static str,
+    /// Its value or values, as text.
+    pub values: Vec<String>,
+    /// Who states it.
+    pub origin: Origin,
+}
+
+/// What the defaults depend on.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The user's id: two users of a machine do not share a socket.
+    pub uid: u32,
+    /// `XDG_RUNTIME_DIR`, where set.
+    pub runtime_dir: Option<PathBuf>,
+}
+
+impl Host {
+    /// This process's.
+    pub fn of_this_process() -> Host {
+        let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
+        Host { uid: rustix::process::getuid().as_raw(), runtime_dir: runtime_dir.map(PathBuf::from) }
+    }
+}
+
+impl Config {
+    /// What holds when nobody says anything.
+    pub fn defaults(host: &Host) -> Config {
+        let dir = host.runtime_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
+        Config {
+            address: vec![Address::Shm(dir.join(format!("longarm-{}.sock", host.uid)))],
+            cluster: None,
+            memory: 1 << 30,
+            workers: 1,
+            lease: Duration::from_millis(10),
+            slot: Slot::Inline64,
+            hugepages: HugePages::Auto,
+            eviction: Eviction::None,
+            max_clients: limits::CLIENTS_MAX / 4,
+            ring_bytes: 256 << 10,
+            spin_us: 50,
+            arena_dir: None,
+            secret_file: None,
+            peer_secret_file: None,
+            tls: Tls::default(),
+            verbs: Rdma::default(),
+            timeout: Duration::from_secs(1),
+            log: Log::Info,
+            origins: BTreeMap::new(),
+        }
+    }
+
+    /// The address a client connects to.
+    pub fn connect_address(&self) -> &Address {
+        &self.address[0]
+    }
+
+    /// The same for a replica of the group, which listens at this address.
+    pub fn listening_at(&self, address: Address) -> Config {
+        let mut config = Config { address: vec![address], ..self.clone() };
+        config.origins.insert("address", self.origin("cluster"));
+        config
+    }
+
+    /// Who stated the value of the setting with this key.
+    pub fn origin(&self, key: &str) -> Origin {
+        self.origins.get(key).cloned().unwrap_or(Origin::Default)
+    }
+}

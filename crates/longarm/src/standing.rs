@@ -1,0 +1,191 @@
+//! How the groups of a cluster stand: every replica of every group is asked, all at once, and the leaders are
+//! asked about the others.
+
+use longarm_base::NodeId;
+use longarm_client::{Client, Error, Options, refusal};
+use longarm_fabric::{Address, Any};
+use longarm_server::Member;
+use longarm_wire::RefusalCode;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, Group};
+use crate::config::Config;
+use crate::connect;
+use crate::output::Failure;
+
+/// What one replica said.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Said {
+    /// It leads, and says so of itself and its followers.
+    Leads(Value),
+    /// It lives and does not lead; who does, if it knows.
+    Follows(Option<String>),
+    /// Why it said nothing.
+    Nothing(String),
+}
+
+/// A group, and what its replicas said.
+pub struct Looked<'a> {
+    /// The group.
+    pub group: &'a Group,
+    /// Its replicas.
+    pub members: Vec<Member>,
+    /// What each of them said.
+    pub said: Vec<Said>,
+}
+
+/// How a group stands.
+pub struct Standing {
+    /// Who leads, and what it says of itself.
+    pub leader: Option<(NodeId, Value)>,
+    /// Those in sync, the leader among them.
+    pub in_sync: Vec<NodeId>,
+}
+
+/// Looks how each group of a cluster stands.
+pub fn look(cluster: &Cluster, config: &Config) -> Result<Vec<Standing>, Failure> {
+    Ok(look_at_all(cluster, config)?.iter().map(Looked::standing).collect())
+}
+
+/// Asks all replicas.
+pub fn look_at_all<'a>(cluster: &'a Cluster, config: &Config) -> Result<Vec<Looked<'a>>, Failure> {
+    let options = Options { follow: false, ..connect::options(config, "longarm cluster status")? };
+    let transport = connect::transport(config)?;
+    let ask = |member: &Member, group: u64| {
+        ask(&transport, &member.address, Options { group, ..options.clone() }, group)
+    };
+    Ok(std::thread::scope(|scope| {
+        let asked: Vec<_> = (cluster.groups.iter())
+            .map(|group| {
+                let members = cluster.members_of(group);
+                let ask = |member: &Member| {
+                    let (member, id) = (member.clone(), group.id);
+                    scope.spawn(move || ask(&member, id))
+                };
+                let threads: Vec<_> = members.iter().map(ask).collect();
+                (group, members, threads)
+            })
+            .collect();
+        let answers = |(group, members, threads): (_, _, Vec<std::thread::ScopedJoinHandle<'_, Said>>)| {
+            let said = threads.into_iter().map(|thread| thread.join().expect("asking does not panic"));
+            Looked { group, members, said: said.collect() }
+        };
+        asked.into_iter().map(answers).collect()
+    }))
+}
+
+fn ask(transport: &Any, address: &Address, options: Options, group: u64) -> Said {
+    match stats(transport, address, options, group) {
+        Ok(stats) => stats,
+        Err(Error::Connect(error)) => match refusal(&error) {
+            Some(why) if why.code == RefusalCode::NotLeader => Said::Follows(why.leader),
+            Some(why) => Said::Nothing(why.text),
+            None => Said::Nothing(error.to_string()),
+        },
+        Err(error) => Said::Nothing(error.to_string()),
+    }
+}
+
+fn stats(transport: &Any, address: &Address, options: Options, group: u64) -> Result<Said, Error> {
+    let mut client = Client::connect_over(transport.clone(), address, options)?;
+    if client.group() == 0 {
+        return Ok(Said::Nothing("a server without a group answers there".into()));
+    }
+    if client.group() != group {
+        return Ok(Said::Nothing("a server of another group answers there".into()));
+    }
+    let told = serde_json::from_str::<Value>(&client.stats()?).ok().and_then(|stats| {
+        let group = stats.get("group")?;
+        group.is_object().then(|| group.clone())
+    });
+    Ok(told.map_or_else(|| Said::Nothing("it says nothing of its group".into()), Said::Leads))
+}
+
+/// A term as it is ordered: its counter, then its node.
+fn term_of(stats: &Value) -> (u64, u64) {
+    let text = stats["term"].as_str().unwrap_or("");
+    let (counter, node) = text.split_once('.').unwrap_or((text, ""));
+    (counter.parse().unwrap_or(0), node.parse().unwrap_or(0))
+}
+
+impl Looked<'_> {
+    /// Whoever leads: of two, one of which was not told yet that it is over, the one of the later term.
+    pub fn leader(&self) -> Option<(NodeId, &Value)> {
+        let leads = self.members.iter().zip(&self.said).filter_map(|(member, said)| match said {
+            Said::Leads(stats) => Some((member.node, stats)),
+            _ => None,
+        });
+        leads.max_by_key(|(_, stats)| term_of(stats))
+    }
+
+    /// How it stands.
+    pub fn standing(&self) -> Standing {
+        let rows = self.rows();
+        let synced = rows.iter().filter(|row| row["in_sync"] == true);
+        Standing {
+            in_sync: synced.filter_map(|row| row["node"].as_u64()).map(|node| NodeId(node as u8)).collect(),
+            leader: self.leader().map(|(node, stats)| (node, stats.clone())),
+        }
+    }
+
+    /// One object a replica, in the order of the nodes.
+    pub fn rows(&self) -> Vec<Value> {
+        let followers = self.leader().and_then(|(_, stats)| stats["followers"].as_array());
+        let members = self.leader().and_then(|(_, stats)| stats["members"].as_array());
+        let row = |(member, said): (&Member, &Said)| {
+            let mut row = json!({ "node": member.node.0, "address": member.address.to_string() });
+            match said {
+                Said::Leads(stats) => {
+                    row["role"] = "leader".into();
+                    row["term"] = stats["term"].clone();
+                    row["in_sync"] = true.into();
+                    row["lease_us"] = stats["lease_us"].clone();
+                    return row;
+                }
+                Said::Follows(leader) => {
+                    row["role"] = "follower".into();
+                    row["leader"] = leader.clone().into();
+                }
+                Said::Nothing(why) => {
+                    row["role"] = "unreachable".into();
+                    row["why"] = why.clone().into();
+                }
+            }
+            if members.is_some_and(|members| members.iter().all(|one| *one != member.node.0)) {
+                // The file names it, and the group does not have it.
+                row["role"] = "not added".into();
+            }
+            if let Some(followers) = followers {
+                // One that the leader does not know of is not attached, so not in sync.
+                let known = followers.iter().find(|one| one["node"] == member.node.0);
+                row["in_sync"] = known.is_some_and(|one| one["synced"] == true).into();
+                row["lag"] = known.map_or(Value::Null, |one| one["lag"].clone());
+            }
+            row
+        };
+        let mut rows: Vec<Value> = self.members.iter().zip(&self.said).map(row).collect();
+        rows.sort_by_key(|row| row["node"].as_u64());
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::parse_member;
+
+    #[test]
+    fn the_later_of_two_leaders_leads() {
+        let leads = |term: &str| Said::Leads(json!({ "term": term, "followers": [] }));
+        let group = Group { id: 7, sum_key: 1, hash_key: 2, replicas: [2, 1, 3].map(NodeId).to_vec() };
+        let looked = |said: [Said; 3]| {
+            let members = ["2=tcp://b:2", "1=tcp://a:1", "3=tcp://c:3"];
+            let members = members.map(|text| parse_member(text).expect(text)).to_vec();
+            Looked { group: &group, members, said: said.to_vec() }
+        };
+        let two = looked([leads("9.1"), leads("10.2"), Said::Follows(None)]);
+        assert_eq!(two.leader().map(|(node, _)| node), Some(NodeId(1)));
+        let none = looked([Said::Follows(None), Said::Follows(None), Said::Follows(None)]);
+        assert_eq!(none.leader(), None);
+    }
+}
