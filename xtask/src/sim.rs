@@ -50,7 +50,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LeaveSlots", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
     (
         "MoveTwice",
-        Test("longarm-server", "tests::ahead::what_was_collected_while_the_leader_waited_is_there"),
+        Test("longarm-engine", "tests::ahead::what_was_collected_while_the_leader_waited_is_there"),
     ),
     ("FoundAnyway", Sim("group-reformat", "0..40")),
     ("NoSync", Test("longarm-server", "group::vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
@@ -75,12 +75,12 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("UntoldCount", Sim("group-slow", "0..20")),
     ("KeepUncut", Test("longarm-server", "group::look::tests::a_stream_that_has_no_cut_is_void")),
-    ("LookFirst", Test("longarm-server", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
-    ("StableHigh", Test("longarm-server", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
+    ("LookFirst", Test("longarm-engine", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
+    ("StableHigh", Test("longarm-engine", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
     ("TellAnyway", Sim("group-strands", "0..20")),
     ("KeepBeyond", Sim("group-steps", "0..60")),
-    ("LateSupersede", Test("longarm-server", "tests::cuts::a_put_is_seen_once_and_for_all")),
+    ("LateSupersede", Test("longarm-engine", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
     ("AdoptBare", Sim("group-slow", "290..300")),
@@ -118,7 +118,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     (
         "TellGone",
         Test(
-            "longarm-server",
+            "longarm-engine",
             "tests::gone::nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way",
         ),
     ),

@@ -18,11 +18,12 @@ use longarm_wire::{
 
 use crate::connection::Connection;
 use crate::hall::{Lobby, Serving};
-use crate::options::{Eviction, RING_MAX};
+use crate::options::RING_MAX;
 use crate::seldom::Seldom;
-use crate::session::Coming;
 use crate::shared::{Client, Seat};
 use crate::worker::Desk;
+use longarm_engine::Eviction;
+use longarm_engine::session::Coming;
 
 /// Longest wait for a knock, and so for this thread to see that the server closes.
 const KNOCK: Duration = Duration::from_millis(100);

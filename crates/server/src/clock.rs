@@ -2,17 +2,9 @@
 //! monotonic one.
 
 use longarm_base::{Nanos, UnixMillis};
+use longarm_engine::Moment;
 use longarm_host::{now, unix};
 use rustix::time::{ClockId, clock_gettime};
-
-/// A moment on both clocks; operations take it as an argument.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Moment {
-    /// Monotonic.
-    pub now: Nanos,
-    /// Judges expiry.
-    pub unix: UnixMillis,
-}
 
 /// Both clocks, tied together once: the unix clock here is its value at the start and what has passed since,
 /// so it never jumps, and an item's time to live is true whatever happens to the system's date. In a group it

@@ -19,12 +19,12 @@ use longarm_host::Mutex;
 use longarm_host::observe::{Event, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
-use crate::clock::Moment;
-use crate::engine::Outcome;
 use crate::execute::{Context, Executed, execute};
-use crate::session::Session;
 use crate::shared::{Client, Seat};
-use crate::stream::At;
+use longarm_engine::Moment;
+use longarm_engine::Outcome;
+use longarm_engine::session::Session;
+use longarm_engine::stream::At;
 
 /// Arrivals taken in one turn.
 pub(crate) const BATCH: usize = 32;

@@ -7,12 +7,12 @@ use longarm_host::observe::{Event, observe};
 use longarm_memory::{Hash, Mapped};
 use longarm_wire::{Request, RequestKind, Status, hints};
 
-use crate::clock::Moment;
-use crate::engine::{Hand, Outcome, Short};
 use crate::pulse::Pulse;
-use crate::session::{Recall, Session};
 use crate::shared::{Phase, Shared};
-use crate::stream::{At, Stream};
+use longarm_engine::Moment;
+use longarm_engine::session::{Recall, Session};
+use longarm_engine::stream::{At, Stream};
+use longarm_engine::{Hand, Outcome, Short};
 
 /// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
 /// Where nothing can be freed, the housekeeper says so much sooner.

@@ -17,15 +17,15 @@ use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
 
-use crate::clock::Moment;
-use crate::collect::Relocated;
-use crate::engine::Hand;
-use crate::evict::Cursor;
 use crate::gentle::Gentle;
 use crate::group::Releases;
 use crate::replicate::{Pumped, Replicator};
 use crate::shared::{Phase, Shared};
-use crate::stream::Stream;
+use longarm_engine::Hand;
+use longarm_engine::Moment;
+use longarm_engine::reclaim::Cursor;
+use longarm_engine::reclaim::Relocated;
+use longarm_engine::stream::Stream;
 
 /// Sleep between passes that found nothing.
 const TICK_MIN: Duration = Duration::from_millis(5);

@@ -5,22 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::limits;
+use longarm_engine::{CreateError, Eviction};
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
 use longarm_fabric::{Address, Login, RegionFailure, Role, SetupError, ring};
 use longarm_index::hash::SlotKind;
 
 use crate::group::GroupOptions;
-
-/// What a full memory does to a write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Eviction {
-    /// It is refused.
-    #[default]
-    None,
-    /// Items that were not used lately go (approximately: see `evict.rs`).
-    Lru,
-}
 
 /// Pages behind the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -288,5 +279,14 @@ pub enum StartError {
 impl From<longarm_memory::RegionError> for StartError {
     fn from(error: longarm_memory::RegionError) -> StartError {
         StartError::Region(RegionFailure(error))
+    }
+}
+
+impl From<CreateError> for StartError {
+    fn from(error: CreateError) -> StartError {
+        match error {
+            CreateError::Index { expected, memory } => StartError::Index { expected, memory },
+            CreateError::Arena(error) => StartError::Arena(error),
+        }
     }
 }

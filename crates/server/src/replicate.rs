@@ -25,7 +25,7 @@ use longarm_store::segment::{claim_number, run_length, whole_line};
 use longarm_wire::ARENA_REGION;
 
 use crate::inbox::Inbox;
-use crate::stream::{KEPT_MAX, Stream};
+use longarm_engine::stream::{KEPT_MAX, Stream};
 
 /// Completions taken in one poll.
 const POLL: usize = 64;

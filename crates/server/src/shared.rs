@@ -13,16 +13,17 @@ use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 use longarm_wire::ARENA_REGION;
 
-use crate::account::Unaccounted;
-use crate::ahead::Ahead;
-use crate::clock::{Clock, Moment};
-use crate::engine::{Engine, EngineOptions};
-use crate::findings::Findings;
+use crate::clock::Clock;
 use crate::group::Standing;
 use crate::options::{ServerOptions, StartError};
 use crate::pulse::Pulse;
-use crate::session::Sessions;
-use crate::stream::At;
+use longarm_engine::Moment;
+use longarm_engine::reclaim::Unaccounted;
+use longarm_engine::recover::Ahead;
+use longarm_engine::recover::Findings;
+use longarm_engine::session::Sessions;
+use longarm_engine::stream::At;
+use longarm_engine::{Engine, EngineOptions};
 
 /// Added to the quarantine for the granularity of clocks and scheduling.
 const MARGIN: Duration = Duration::from_millis(10);
@@ -130,7 +131,7 @@ fn engine(
     let sums = SumKey::new(sum_key);
     let control = Control::of(lent.control.memory().clone(), sums.clone());
     let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
-    Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)
+    Ok(Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)?)
 }
 
 impl Shared {
@@ -159,7 +160,7 @@ impl Shared {
         let engine_options = engine_options(&options, hash_key, Some(term));
         let engine_options = EngineOptions { found_items: items, ..engine_options };
         let (engine, found) = match ahead {
-            Some(ahead) => Engine::go_on(ahead, SumKey::new(sum_key), engine_options)?,
+            Some(ahead) => ahead.engine(SumKey::new(sum_key), engine_options)?,
             None => {
                 // An index of an earlier term of ours.
                 lent.index.memory().discard(0, lent.index.bytes());

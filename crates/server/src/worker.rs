@@ -10,12 +10,12 @@ use longarm_fabric::{Channel, QueuePair};
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
-use crate::engine::Hand;
 use crate::execute::Context;
 use crate::inbox::Inbox;
 use crate::pulse::Pulse;
 use crate::replicate::{Pumped, Replicator};
 use crate::shared::{Phase, Shared};
+use longarm_engine::Hand;
 
 /// Longest sleep; whatever should have woken us is found then.
 const SLEEP: Duration = Duration::from_millis(500);

@@ -1,6 +1,6 @@
 //! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host and
-//! history over base; ibverbs under fabric and bench; the client uses readers alone; nothing depends on the
-//! bench or on the program; only the transports know TLS.
+//! history over base; the engine under the server, without the fabric; ibverbs under fabric and bench; the
+//! client uses readers alone; nothing depends on the bench or on the program; only the transports know TLS.
 
 use super::Finding;
 use super::source::code_only;
@@ -21,7 +21,8 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-fabric", &[BASE, &["longarm-host", "longarm-memory", "longarm-ibverbs"]]),
     ("longarm-cluster", &[BASE, &["longarm-fabric", "longarm-replica"]]),
     ("longarm-client", &[BASE, PARTS, &["longarm-cluster"]]),
-    ("longarm-server", &[BASE, PARTS, &["longarm-replica"]]),
+    ("longarm-engine", &[BASE, ENGINE]),
+    ("longarm-server", &[BASE, PARTS, &["longarm-engine", "longarm-replica"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS]),
     ("longarm-sim", &[BASE, PARTS, ENDS, &["longarm-history"]]),
     (
@@ -34,13 +35,15 @@ const BASE: &[&str] = &["longarm-base"];
 /// What both ends are made of.
 const PARTS: &[&str] =
     &["longarm-host", "longarm-memory", "longarm-wire", "longarm-store", "longarm-index", "longarm-fabric"];
+/// What executes requests: no fabric, no queue pair.
+const ENGINE: &[&str] = &["longarm-host", "longarm-memory", "longarm-wire", "longarm-store", "longarm-index"];
 const ENDS: &[&str] = &["longarm-client", "longarm-server"];
 /// Crates that one crate alone may link.
 const ONLY: &[(&str, &str)] = &[("rustls", "longarm-fabric"), ("longarm-ibverbs", "longarm-fabric")];
 /// Folders whose packages may use the product, and which nothing uses.
 const LEAVES: [&str; 2] = ["lab/", "fuzz/"];
-/// `client` never changes a structure, `server` never searches one from outside.
-const MODULES: [(&str, &str); 2] = [("client", "owner::"), ("server", "reader::")];
+/// `client` never changes a structure, `engine` and `server` never search one from outside.
+const MODULES: [(&str, &str); 3] = [("client", "owner::"), ("engine", "reader::"), ("server", "reader::")];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -188,7 +191,7 @@ mod tests {
             count("crates/client/src/get.rs", "use longarm_index::hash::reader::Search; // owner::"),
             0
         );
-        assert_eq!(count("crates/server/src/get.rs", "use longarm_index::hash::reader::Search;"), 1);
+        assert_eq!(count("crates/engine/src/get.rs", "use longarm_index::hash::reader::Search;"), 1);
     }
 
     #[test]

@@ -121,7 +121,7 @@ mod tests {
     use longarm_wire::{Request, RequestKind};
 
     use super::*;
-    use crate::tests::model::{MOMENT, arena, engine_of, execute, sums};
+    use longarm_engine::testing::{MOMENT, arena, engine_of, execute, sums};
 
     /// Entries of two streams.
     fn two_streams() -> (Term, Mapped) {

@@ -15,7 +15,7 @@ use crate::inbox::Inbox;
 use crate::replicate::{Arrivals, Attachment};
 use crate::shared::Shared;
 use crate::stats::FollowerStats;
-use crate::stream::Progress;
+use longarm_engine::stream::Progress;
 
 /// Wakes whoever writes a stream.
 pub(crate) enum Waker {

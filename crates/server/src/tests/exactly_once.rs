@@ -24,11 +24,11 @@ fn a_repeated_operation_is_answered_from_the_record() {
         let again = raw.ask(&add(2));
         assert_eq!((again.number, again.csn), (1, first.csn), "also after a reconnect");
         assert_eq!(raw.ask(&add(3)).number, 2);
-        for operation in 4..=2 + crate::session::WINDOW as u64 {
+        for operation in 4..=2 + longarm_engine::session::WINDOW as u64 {
             raw.ask(&add(operation));
         }
         assert_eq!(raw.ask(&add(2)).status, Status::Forgotten);
-        assert_eq!(raw.get(b"n").value, (1 + crate::session::WINDOW).to_string().as_bytes());
+        assert_eq!(raw.get(b"n").value, (1 + longarm_engine::session::WINDOW).to_string().as_bytes());
     }
 }
 

@@ -14,13 +14,13 @@ use longarm_wire::{
 };
 
 use super::harness::{Answer, BOUND, Raw, options, unique, until};
-use super::model::apply;
 use crate::connection::{Connection, Turn};
-use crate::engine::{Hand, Outcome};
 use crate::execute::Context;
 use crate::pulse::Pulse;
-use crate::session::{Coming, Session, WINDOW};
 use crate::shared::{Client, Phase, Shared};
+use longarm_engine::session::{Coming, Session, WINDOW};
+use longarm_engine::testing::apply;
+use longarm_engine::{Hand, Outcome};
 
 /// The sum key of the arena.
 const SUM_KEY: u64 = 11;

@@ -12,9 +12,9 @@ use longarm_store::Settled;
 
 use super::Node;
 use super::pace::Pace;
-use crate::ahead::Ahead;
-use crate::engine::EngineOptions;
 use crate::shared::engine_options;
+use longarm_engine::EngineOptions;
+use longarm_engine::recover::Ahead;
 
 /// How long it waits before it tries again to begin.
 const AGAIN: Nanos = Nanos::from_millis(1_000);

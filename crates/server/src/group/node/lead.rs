@@ -16,7 +16,6 @@ use super::super::install::{self, Tail};
 use super::super::reign::{Door, Reign, Releases, Waker};
 use super::super::takeover::Step;
 use super::{Node, PATIENCE};
-use crate::ahead::Ahead;
 use crate::hall::Serving;
 use crate::housekeeper::Housekeeper;
 use crate::options::{ServerOptions, StartError};
@@ -24,6 +23,7 @@ use crate::replicate::{Arrivals, Replicator};
 use crate::shared::{Phase, Shared};
 use crate::staff::{Staff, spawn};
 use crate::worker::{Desk, Worker};
+use longarm_engine::recover::Ahead;
 
 /// A reign, and who works in it.
 pub(super) struct Led<Q> {

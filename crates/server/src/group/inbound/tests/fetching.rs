@@ -10,7 +10,7 @@ use longarm_wire::{EntryAt, Request, RequestKind};
 use super::*;
 use crate::group::install::{fetch, places};
 use crate::group::talk::Mute;
-use crate::tests::model::{MOMENT, arena, engine_of, execute, sums};
+use longarm_engine::testing::{MOMENT, arena, engine_of, execute, sums};
 
 const LIMIT: u64 = 16 << 20;
 

@@ -1,0 +1,350 @@
+//! The engine: index, store and csn counter, and what every operation on them shares.
+//!
+//! It executes under the lock of one pair at a time, takes time as an argument, and knows no connection.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use longarm_base::{Csn, Nanos, Term, UnixMillis};
+use longarm_host::Pause;
+use longarm_index::control::Control;
+use longarm_index::hash::{Found, NoRoom, Owner, Pair, Record, SlotKind};
+use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
+use longarm_store::{EntryPlace, Store, StoreOptions};
+
+use crate::commit::{Commit, Replicated};
+use crate::counts::Counts;
+use crate::entries::Arena;
+use crate::hand::Hand;
+use crate::index::index_of;
+use crate::moment::Moment;
+use crate::options::{CreateError, EngineOptions, Eviction};
+use crate::outcome::Short;
+use crate::reclaim::deletes::Deletes;
+use crate::reclaim::marks::Marks;
+use crate::stream::{Progress, Stream};
+
+/// How often an operation starts again because another writer came between, or because the index made room.
+/// Each try loses only to a change of the very same pair.
+pub const ATTEMPTS: u32 = 64;
+/// A finding that nothing can be freed holds so long.
+const EXHAUSTED_FOR: Nanos = Nanos::from_millis(10);
+/// A want of memory that pauses so long begins anew: what was found before says nothing any more.
+const EPISODE: Nanos = Nanos::from_millis(1000);
+/// Collection and eviction show a first gain within this time, or there is none to be had.
+const FIRST_GAIN: Nanos = Nanos::from_millis(50);
+
+pub type PairOf<'a, M> = Pair<'a, M, Arena<M>>;
+
+/// Index, store, csn.
+pub struct Engine<M: OwnedWords> {
+    /// Which key has which item.
+    pub index: Owner<M, Arena<M>>,
+    /// The entries.
+    pub store: Arc<Store<M>>,
+    /// The same, as the index looks at them.
+    pub arena: Arena<M>,
+    /// The memory limit, of index and entries together.
+    pub budget: Arc<Budget>,
+    /// Clock bits, where eviction is on.
+    pub marks: Option<Marks>,
+    /// What is counted.
+    pub counts: Counts,
+    /// What it was asked to be.
+    pub options: EngineOptions,
+    /// Wakes the housekeeper.
+    pub relief: Arc<Pause>,
+    /// When a write takes effect.
+    pub commit: Commit,
+    /// The last version drawn.
+    pub csn: AtomicU64,
+    /// An item with a time to live was ever stored.
+    pub ttl_used: AtomicBool,
+    /// The highest expiry of which somebody found, by its own moment, that it is over: it is for all.
+    over: AtomicU64,
+    need: Need,
+}
+
+/// What writers that found no memory and the housekeeper tell each other, in nanoseconds of the monotonic
+/// clock. All Relaxed: hints with a time on them.
+#[derive(Debug, Default)]
+struct Need {
+    /// When somebody last found none.
+    last: AtomicU64,
+    /// When that began, without a pause of [`EPISODE`].
+    since: AtomicU64,
+    /// When the housekeeper found that nothing can be freed.
+    exhausted: AtomicU64,
+}
+
+fn get(word: &AtomicU64) -> Nanos {
+    // Relaxed: a hint with a time on it, see `Need`.
+    Nanos(word.load(Ordering::Relaxed))
+}
+
+fn set(word: &AtomicU64, time: Nanos) {
+    // Relaxed: as in `get`.
+    word.store(time.0, Ordering::Relaxed);
+}
+
+/// What is known of a key's record under the lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Current {
+    /// Its version.
+    pub csn: Csn,
+    /// When its time is over.
+    pub expiry: UnixMillis,
+    /// Its entry; outside a group an inline item has none.
+    pub place: Option<EntryPlace>,
+    /// Its time is over: to clients it is not there.
+    pub gone: bool,
+}
+
+impl<M: OwnedWords + Clone + 'static> Engine<M> {
+    /// An empty index and an empty arena in zeroed memory; every geometry is published on the control page.
+    pub fn create(
+        (index, arena): (M, M),
+        control: Control<M>,
+        sums: SumKey,
+        budget: Arc<Budget>,
+        options: EngineOptions,
+    ) -> Result<Engine<M>, CreateError> {
+        let store = store_of(arena, budget.clone(), sums.clone(), &options)?;
+        let arena = Arena { memory: store.memory().clone() };
+        let found_items = options.found_items.min(store.adopted_rooms());
+        let room = EngineOptions { found_items, ..options };
+        // What an arena holds that others filled leaves an index its room.
+        let charged = if options.term.is_some() { budget.used() } else { 0 };
+        budget.give(charged);
+        let index = index_of((index, arena), control, sums, budget.clone(), &room)?;
+        budget.take_anyway(charged);
+        Ok(Engine::over(index, store, budget, options))
+    }
+
+    pub(crate) fn over(
+        index: Owner<M, Arena<M>>,
+        store: Store<M>,
+        budget: Arc<Budget>,
+        options: EngineOptions,
+    ) -> Engine<M> {
+        let arena = Arena { memory: store.memory().clone() };
+        let commit = match options.term {
+            Some(_) => Commit::Replicated(Box::new(Replicated::new(options.workers + 1))),
+            None => Commit::Direct,
+        };
+        let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
+        Engine {
+            index,
+            store: Arc::new(store),
+            arena,
+            budget,
+            marks,
+            counts: Counts::default(),
+            options,
+            relief: Arc::default(),
+            commit,
+            csn: AtomicU64::new(0),
+            ttl_used: AtomicBool::new(false),
+            over: AtomicU64::new(0),
+            need: Need::default(),
+        }
+    }
+}
+
+/// The store of an engine with these options.
+pub(crate) fn store_of<M: OwnedWords>(
+    arena: M,
+    budget: Arc<Budget>,
+    sums: SumKey,
+    options: &EngineOptions,
+) -> Result<Store<M>, CreateError> {
+    let store_options = StoreOptions {
+        streams: options.workers + 1,
+        quarantine: options.quarantine,
+        term: options.term.unwrap_or(Term::ZERO),
+        ask_release: options.term.is_some(),
+        ..StoreOptions::default()
+    };
+    Ok(match options.term {
+        None => Store::create(arena, budget, store_options, sums)?,
+        Some(_) => Store::adopt(arena, budget, store_options, sums)?,
+    })
+}
+
+impl<M: OwnedWords> Engine<M> {
+    /// The hand of a stream; workers have theirs, the housekeeper has the last.
+    pub fn hand(&self, stream: u16) -> Hand<M> {
+        let mut hand = Hand::new(self.store.writer(stream));
+        let progress = self.progress().get(stream as usize);
+        hand.stream = progress.map(|progress| Stream::new(stream, progress.clone()));
+        hand
+    }
+
+    /// How far each stream is; none where writes take effect at once.
+    pub fn progress(&self) -> &[Arc<Progress>] {
+        match &self.commit {
+            Commit::Direct => &[],
+            Commit::Replicated(group) => &group.progress,
+        }
+    }
+
+    /// What was deleted, where deletes are entries.
+    pub fn deletes(&self) -> Option<&Deletes> {
+        match &self.commit {
+            Commit::Direct => None,
+            Commit::Replicated(group) => Some(&group.deletes),
+        }
+    }
+
+    /// Whether what was seen here before `now` was the newest there is, and may be told: nobody else leads.
+    #[inline]
+    pub fn leads(&self, now: impl FnOnce() -> Nanos) -> bool {
+        match &self.commit {
+            Commit::Direct => true,
+            Commit::Replicated(group) => group.leads(now()),
+        }
+    }
+
+    /// When the leader's lease ends, as far as it was renewed.
+    pub fn lease(&self) -> Nanos {
+        match &self.commit {
+            Commit::Direct => Nanos(0),
+            Commit::Replicated(group) => group.lease(),
+        }
+    }
+
+    /// The leader's lease lasts until `end`.
+    pub fn set_lease(&self, end: Nanos) {
+        if let Commit::Replicated(group) = &self.commit {
+            group.set_lease(end);
+        }
+    }
+
+    /// The last csn drawn.
+    pub fn csn(&self) -> Csn {
+        // Acquire: what was announced before a draw (`Stream::announce`) is seen by who sees the draw.
+        Csn(self.csn.load(Ordering::Acquire))
+    }
+
+    /// Draws a csn. Where writes apply at once the caller holds the lock of the key, so a key's versions
+    /// ascend.
+    pub fn next_csn(&self) -> Csn {
+        // AcqRel: as in `csn`.
+        Csn(self.csn.fetch_add(1, Ordering::AcqRel) + 1)
+    }
+
+    /// The hash of a key.
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> Hash {
+        self.index.hasher().hash(key)
+    }
+
+    /// The moment at which an item with this time to live is gone; `None` if no clock reaches so far.
+    pub fn expiry_in(&self, ttl_ms: u64, moment: Moment) -> Option<UnixMillis> {
+        if ttl_ms == 0 {
+            return Some(UnixMillis::NEVER);
+        }
+        if !self.uses_ttl() {
+            // Relaxed: the pair's lock carries the item, this only spares work while there is none.
+            self.ttl_used.store(true, Ordering::Relaxed);
+        }
+        moment.unix.0.checked_add(ttl_ms).map(UnixMillis)
+    }
+
+    /// Whether any item may expire.
+    pub fn uses_ttl(&self) -> bool {
+        // Relaxed: as in `expiry_in`.
+        self.ttl_used.load(Ordering::Relaxed)
+    }
+
+    /// What a found record says.
+    #[inline]
+    pub fn current(&self, found: &Found, moment: Moment) -> Current {
+        let (csn, expiry, place) = match found.record() {
+            Record::Inline { csn, expiry, entry, .. } => {
+                (csn, expiry, entry.map(|entry| self.arena.place(entry)))
+            }
+            Record::Entry { csn, entry, expiry, .. } => {
+                // A 16-byte slot has no expiry: the entry says it.
+                let silent = self.options.slots == SlotKind::Pointer16 && self.uses_ttl();
+                let expiry = if silent { self.arena.expiry(entry, csn) } else { expiry };
+                (csn, expiry, Some(self.arena.place(entry)))
+            }
+        };
+        Current { csn, expiry, place, gone: self.is_over(expiry, moment) }
+    }
+
+    /// Whether an item with this expiry is gone. Threads look at the clock before they look at items, and may
+    /// be kept from their core in between: what one has found to be over is over for those, too, whose moment
+    /// is an earlier one. Who asks holds the lock of the item's pair.
+    #[inline]
+    fn is_over(&self, expiry: UnixMillis, moment: Moment) -> bool {
+        if expiry == UnixMillis::NEVER {
+            return false;
+        }
+        // Relaxed: the lock of the pair orders those who ask for one item.
+        if expiry.0 <= self.over.load(Ordering::Relaxed) {
+            return true;
+        }
+        let over = expiry.expired(moment.unix);
+        if over {
+            // Relaxed: as above.
+            self.over.fetch_max(expiry.0, Ordering::Relaxed);
+        }
+        over
+    }
+
+    /// Takes a found record away: its entry is superseded before the slot forgets it.
+    pub fn remove(&self, pair: &mut PairOf<'_, M>, found: &Found) {
+        if let Some(entry) = found.entry() {
+            self.store.supersede(self.arena.place(entry), found.record().csn());
+        }
+        pair.remove(found);
+    }
+
+    /// Makes the index take one more key of this hash.
+    pub fn make_room(&self, hash: Hash, moment: Moment) -> Result<(), Short> {
+        // The moves that the growth began are the housekeeper's to finish.
+        self.relief.poke();
+        match self.index.make_room(hash) {
+            Ok(()) => Ok(()),
+            Err(_) if self.evict_near(hash) => Ok(()),
+            Err(NoRoom::Pair) => Err(Short::Crowded),
+            Err(NoRoom::Table) => Err(self.short(moment)),
+        }
+    }
+
+    /// Says what to do where memory is short.
+    #[cold]
+    pub fn short(&self, moment: Moment) -> Short {
+        let before = get(&self.need.last);
+        set(&self.need.last, moment.now);
+        if moment.now.since(before) > EPISODE || before == Nanos(0) {
+            set(&self.need.since, moment.now);
+            set(&self.need.exhausted, Nanos(0));
+        }
+        let exhausted = get(&self.need.exhausted);
+        if exhausted != Nanos(0) && moment.now.since(exhausted) < EXHAUSTED_FOR {
+            return Short::Refused;
+        }
+        self.relief.poke();
+        Short::Wait
+    }
+
+    /// The housekeeper has nothing to do at `now`, and last gained something at `gained`.
+    pub fn nothing_to_gain(&self, now: Nanos, gained: Nanos) {
+        let since = get(&self.need.since);
+        let wanted = now.since(get(&self.need.last)) < EPISODE;
+        if wanted && now.since(since.max(gained)) > self.options.quarantine + FIRST_GAIN {
+            set(&self.need.exhausted, now);
+        }
+    }
+
+    /// Sets the clock bit of a key.
+    #[inline]
+    pub fn mark(&self, hash: Hash) {
+        if let Some(marks) = &self.marks {
+            marks.set(hash);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! GET through the server, for clients whose one-sided READs do not come to an end.
+
+use longarm_base::{Csn, Mutant, UnixMillis};
+use longarm_index::hash::Record;
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::EntryPlace;
+use longarm_wire::{Request, SpilledKey, Status};
+
+use crate::commit::Commit;
+use crate::engine::{ATTEMPTS, Engine};
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::outcome::{Outcome, Short};
+
+/// Keys in one answer, in bytes.
+const SPILLED_BYTES: usize = 16 << 10;
+
+impl<M: OwnedWords> Engine<M> {
+    /// The value is left in [`Hand::value`]; `number` is the time to live that is left. [`Short::Busy`] if an
+    /// item's time is over and a write that may have found it alive is on its way to the followers: once that
+    /// is applied the item may be there again, with another expiry.
+    pub fn get(&self, hand: &mut Hand<M>, moment: Moment, request: &Request<'_>) -> Result<Outcome, Short> {
+        hand.value = 0..0;
+        let hash = self.hash(request.key);
+        for _ in 0..ATTEMPTS {
+            let pair = self.index.lock(hash);
+            let found = pair.find(request.key);
+            let current = found.as_ref().map(|found| self.current(found, moment));
+            let live = found.as_ref().zip(current).filter(|(_, current)| !current.gone);
+            let Some((found, current)) = live else { return self.absent(hash, current.is_some()) };
+            let outcome = Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) };
+            if let Record::Inline { value, .. } = found.record() {
+                hand.bytes.clear();
+                hand.bytes.extend_from_slice(value);
+                hand.value = 0..value.len();
+                self.mark(hash);
+                return Ok(outcome);
+            }
+            drop(pair);
+            let place = current.place.expect("what is not inline has an entry");
+            // Not under the lock: a long copy would keep writers waiting. Afterwards the entry may have been
+            // replaced, which makes this its value of a moment ago; or its room was used again, which shows.
+            if self.read_value(hand, place, current.csn) {
+                self.mark(hash);
+                return Ok(outcome);
+            }
+        }
+        // Writers of this key came between every time; the last look is under the lock.
+        self.get_locked(hand, moment, request)
+    }
+
+    /// Keys of items that stand beside the index, for who walks over all: those that come after one, or the
+    /// first if that is empty. With each, how long it has to live.
+    pub fn spilled(&self, after: &[u8], moment: Moment) -> Vec<u8> {
+        let last = (!after.is_empty()).then_some(after);
+        let mut list = Vec::new();
+        for key in self.index.spilled_keys(last, SPILLED_BYTES) {
+            let pair = self.index.lock(self.hash(&key));
+            let expiry =
+                pair.find(&key).map_or(UnixMillis::NEVER, |found| self.current(&found, moment).expiry);
+            SpilledKey { key: &key, expiry }.encode(&mut list);
+        }
+        list
+    }
+
+    /// There is no item, or one that is gone. Under the lock of its pair: a write that is not under way now
+    /// is applied, and was found, or will be judged, and find that the item is gone.
+    fn absent(&self, hash: Hash, gone: bool) -> Result<Outcome, Short> {
+        match &self.commit {
+            Commit::Replicated(group) if gone && !Mutant::TellGone.is_on() => {
+                match group.stripes.is_held_alone(hash) {
+                    true => Err(Short::Busy),
+                    false => Ok(Outcome::of(Status::NotFound)),
+                }
+            }
+            _ => Ok(Outcome::of(Status::NotFound)),
+        }
+    }
+
+    fn get_locked(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        request: &Request<'_>,
+    ) -> Result<Outcome, Short> {
+        let hash = self.hash(request.key);
+        let pair = self.index.lock(hash);
+        let found = pair.find(request.key);
+        let current = found.as_ref().map(|found| self.current(found, moment));
+        let live = current.filter(|current| !current.gone);
+        let Some(current) = live else { return self.absent(hash, current.is_some()) };
+        if let Some(Record::Inline { value, .. }) = found.as_ref().map(|found| found.record()) {
+            hand.bytes.clear();
+            hand.bytes.extend_from_slice(value);
+            hand.value = 0..value.len();
+        } else {
+            let place = current.place.expect("what is not inline has an entry");
+            assert!(
+                self.read_value(hand, place, current.csn),
+                "a slot names {place:?}, which does not verify"
+            );
+        }
+        Ok(Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) })
+    }
+
+    fn read_value(&self, hand: &mut Hand<M>, place: EntryPlace, csn: Csn) -> bool {
+        let start = match self.store.read(place, csn, &mut hand.bytes) {
+            Ok(entry) => (entry.value.as_ptr().addr(), entry.value.len()),
+            Err(_) => return false,
+        };
+        let at = start.0 - hand.bytes.as_ptr().addr();
+        hand.value = at..at + start.1;
+        true
+    }
+}
+
+fn left(expiry: UnixMillis, moment: Moment) -> i64 {
+    if expiry == UnixMillis::NEVER {
+        return 0;
+    }
+    i64::try_from(expiry.0.saturating_sub(moment.unix.0)).unwrap_or(i64::MAX)
+}

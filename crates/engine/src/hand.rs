@@ -1,0 +1,43 @@
+//! What a thread brings along to the engine.
+
+use std::ops::Range;
+
+use longarm_memory::OwnedWords;
+use longarm_store::Writer;
+
+use crate::stream::Stream;
+
+/// What one thread brings along: its writer, and buffers it reuses.
+pub struct Hand<M: OwnedWords> {
+    /// Writes entries into segments of its own.
+    pub writer: Writer<M>,
+    /// Holds the entry that was read last.
+    pub bytes: Vec<u8>,
+    /// Where in `bytes` the value of a GET stands.
+    pub value: Range<usize>,
+    /// In a group: what it wrote and did not apply yet.
+    pub stream: Option<Stream>,
+}
+
+/// Buffers beyond this size are given back once they were used.
+const BYTES_KEPT: usize = 1 << 20;
+
+impl<M: OwnedWords> Hand<M> {
+    /// One that has read and written nothing.
+    pub fn new(writer: Writer<M>) -> Hand<M> {
+        Hand { writer, bytes: Vec::new(), value: 0..0, stream: None }
+    }
+
+    /// The value of the last GET.
+    pub fn value(&self) -> &[u8] {
+        &self.bytes[self.value.clone()]
+    }
+
+    /// Gives a large buffer back.
+    pub fn shrink(&mut self) {
+        if self.bytes.capacity() > BYTES_KEPT {
+            self.bytes = Vec::new();
+            self.value = 0..0;
+        }
+    }
+}

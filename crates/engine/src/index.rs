@@ -1,0 +1,33 @@
+//! The index of an engine, empty.
+
+use std::sync::Arc;
+
+use longarm_index::control::Control;
+use longarm_index::hash::{self, Discipline, Owner, SlotKind};
+use longarm_memory::{Budget, OwnedWords, SumKey};
+
+use crate::entries::Arena;
+use crate::options::{CreateError, EngineOptions};
+
+/// The index of an engine with these options, empty; every geometry is published on the control page.
+pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
+    (memory, arena): (M, Arena<M>),
+    control: Control<M>,
+    sums: SumKey,
+    budget: Arc<Budget>,
+    options: &EngineOptions,
+) -> Result<Owner<M, Arena<M>>, CreateError> {
+    let index_options = hash::Options {
+        slots: options.slots,
+        discipline: Discipline::InPlace,
+        expected_items: options.expected_items,
+        found_items: options.found_items,
+        populate: options.populate,
+        hash_key: options.hash_key,
+        places: options.term.is_some() && options.slots == SlotKind::Inline64,
+    };
+    let publish = move |geometry: &hash::Geometry| control.publish(geometry);
+    let limit = budget.limit();
+    Owner::create(memory, arena, sums, budget, index_options, publish)
+        .map_err(|hash::Full| CreateError::Index { expected: options.expected_items, memory: limit })
+}

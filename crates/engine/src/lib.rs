@@ -1,0 +1,46 @@
+//! The engine: what executes writes, reads and collection over index and store; of a server of its own, or of
+//! a group's leader in its term.
+//!
+//! - `engine` is index, store and version counter together, and what all operations on them share; a [`Hand`]
+//!   is what a thread brings along.
+//! - `write` is the way of a write, judged alike everywhere; [`Commit`] says when it takes effect. `get`
+//!   reads for clients whose one-sided READs do not come to an end. `session` has each operation run once.
+//! - `reclaim` gives memory back. `recover` makes an engine of an arena that others filled.
+//! - `stream`, `stripes`: what a group's leader has written and not applied yet.
+//!
+//! Absent: no thread, no clock, no fabric. Time is an argument, and whoever replicates an entry says when it
+//! is committed ([`Stream::committed`]).
+#![forbid(unsafe_code)]
+
+mod commit;
+mod counts;
+mod engine;
+mod entries;
+mod get;
+mod hand;
+mod index;
+mod moment;
+mod newest;
+mod options;
+mod outcome;
+pub mod reclaim;
+pub mod recover;
+pub mod session;
+pub mod stream;
+mod stripes;
+mod write;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use commit::{Commit, Replicated};
+pub use counts::Counts;
+pub use engine::{Current, Engine};
+pub use entries::Arena;
+pub use hand::Hand;
+pub use moment::Moment;
+pub use options::{CreateError, EngineOptions, Eviction};
+pub use outcome::{Outcome, Short};
+pub use stream::Stream;

@@ -1,0 +1,92 @@
+//! Of each key the newest version counts, in whatever order versions come: as a stream commits them, or as
+//! they lie in the segments that an earlier leader left. Of copies of one version the youngest counts: the
+//! segment of the one that collection copied from is freed first.
+
+use std::cmp::Ordering;
+
+use longarm_base::{Csn, Mutant};
+use longarm_index::hash::{Found, Record, SlotKind};
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::{Entry, EntryPlace};
+
+use crate::engine::Engine;
+use crate::entries::entry_ref;
+use crate::moment::Moment;
+
+impl<M: OwnedWords> Engine<M> {
+    /// In a group, the record of an item that stands as an entry.
+    pub fn record_of<'a>(&self, place: EntryPlace, entry: &Entry<'a>, hash: Hash) -> Record<'a> {
+        record_of(self.options.slots, place, entry, hash)
+    }
+
+    /// The key has this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
+    /// same. That cannot fail: what has no slot, not even beyond the memory limit, stands beside the table.
+    /// Whether it took the place of an item whose time was over.
+    pub fn set_newest(&self, moment: Moment, (place, entry): (EntryPlace, &Entry<'_>), hash: Hash) -> bool {
+        let record = self.record_of(place, entry, hash);
+        let mut spills = false;
+        loop {
+            let mut pair = self.index.lock(hash);
+            let Some(found) = pair.find(entry.key) else {
+                if pair.insert(&record).is_ok() {
+                    return false;
+                }
+                if spills {
+                    pair.spill(entry.key, &record);
+                    return false;
+                }
+                drop(pair);
+                spills = self.index.make_room_anyway(hash).is_err();
+                continue;
+            };
+            let current = self.current(&found, moment);
+            let is_older = match current.csn.cmp(&entry.csn) {
+                Ordering::Equal => current.place.is_some_and(|place| self.arena.age(place) >= entry.age()),
+                order => order == Ordering::Greater,
+            };
+            if is_older {
+                // A write that was drawn later and came sooner: ours was the key's value just before it.
+                drop(pair);
+                self.store.supersede(place, entry.csn);
+                return false;
+            }
+            let late = Mutant::LateSupersede.is_on();
+            if let Some(old) = current.place.filter(|_| !late) {
+                self.store.supersede(old, current.csn);
+            }
+            let switched = pair.replace(&found, &record);
+            assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+            if let Some(old) = current.place.filter(|_| late) {
+                drop(pair);
+                self.store.supersede(old, current.csn);
+            }
+            return current.gone;
+        }
+    }
+
+    /// The key's item goes, unless it is newer than the delete.
+    pub fn remove_older(&self, (key, hash): (&[u8], Hash), csn: Csn) {
+        let mut pair = self.index.lock(hash);
+        if let Some(found) = pair.find(key)
+            && found.record().csn() < csn
+        {
+            self.remove(&mut pair, &found);
+        }
+    }
+}
+
+/// In a group, the record of an item that stands as an entry: the item itself, where it fits a slot.
+pub fn record_of<'a>(slots: SlotKind, place: EntryPlace, entry: &Entry<'a>, hash: Hash) -> Record<'a> {
+    let Entry { csn, key, value, expiry, .. } = *entry;
+    let entry = entry_ref(place);
+    match Record::fits_inline(slots, key.len(), value.len(), expiry) {
+        true => Record::Inline { csn, key, value, expiry, entry: Some(entry) },
+        false => Record::Entry { csn, entry, hash, expiry },
+    }
+}
+
+/// Whether a found item is exactly this entry.
+pub fn names(found: &Found, csn: Csn, place: EntryPlace) -> bool {
+    let here = found.entry().is_some_and(|entry| entry.offset == place.offset);
+    here && found.record().csn() == csn
+}

@@ -1,0 +1,130 @@
+//! Moves a live entry out of a nearly dead segment (LoLKV 4.1; L11, L12).
+
+use std::sync::atomic::Ordering;
+
+use longarm_base::{Csn, Mutant};
+use longarm_index::hash::Record;
+use longarm_memory::OwnedWords;
+use longarm_store::{Entry, EntryPlace, Kind, Writer};
+
+use crate::commit::Commit;
+use crate::commit::Replicated;
+use crate::engine::Engine;
+use crate::entries::entry_ref;
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::newest::names;
+use crate::session::Sessions;
+use crate::stream::{Change, Stream, Written};
+
+/// What became of a move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Relocated {
+    /// The entry is elsewhere now, or gone.
+    Done,
+    /// Somebody replaced it first, or a copy of it is on its way already.
+    Lost,
+    /// There is no room for the copy.
+    Full,
+}
+
+impl<M: OwnedWords> Engine<M> {
+    /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the hand's stream,
+    /// which must not be full, and the slot is switched when followers have it; deletes and records of
+    /// sessions move too, as long as they are needed.
+    pub fn relocate(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        (place, csn): (EntryPlace, Csn),
+        sessions: &Sessions,
+    ) -> Relocated {
+        let Hand { writer, bytes, stream, .. } = hand;
+        // Collection comes by again while followers are slow. Of two copies the younger would lose.
+        let is_moving = stream.as_ref().is_some_and(|stream| stream.is_moving(place));
+        if is_moving && !Mutant::MoveTwice.is_on() {
+            return Relocated::Lost;
+        }
+        let Ok(entry) = self.store.read(place, csn, bytes) else { return Relocated::Lost };
+        match (&self.commit, stream) {
+            (Commit::Replicated(group), Some(stream)) => {
+                self.relocate_replicated(group, (writer, stream), moment, (place, &entry), sessions)
+            }
+            _ => self.relocate_direct(writer, moment, place, &entry),
+        }
+    }
+
+    fn relocate_direct(
+        &self,
+        writer: &mut Writer<M>,
+        moment: Moment,
+        place: EntryPlace,
+        entry: &Entry<'_>,
+    ) -> Relocated {
+        let (csn, expiry, hash) = (entry.csn, entry.expiry, self.hash(entry.key));
+        let drafted = (!expiry.expired(moment.unix)).then(|| writer.draft_move(entry));
+        let Ok(draft) = drafted.transpose() else { return Relocated::Full };
+        let mut pair = self.index.lock(hash);
+        let found = pair.find(entry.key).filter(|found| names(found, csn, place));
+        let Some(found) = found else { return Relocated::Lost };
+        let counter = match draft {
+            // Its time is over.
+            None => {
+                self.remove(&mut pair, &found);
+                &self.counts.expired
+            }
+            Some(draft) => {
+                let copy = entry_ref(writer.finish(draft, csn));
+                self.store.supersede(place, csn);
+                let switched = pair.replace(&found, &Record::Entry { csn, entry: copy, hash, expiry });
+                assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+                &self.counts.moved
+            }
+        };
+        // Relaxed: a counter.
+        counter.fetch_add(1, Ordering::Relaxed);
+        Relocated::Done
+    }
+
+    /// The copy has its place before the slot is looked at: so its segment was claimed before any delete of
+    /// the key was applied, and the watermark keeps that delete for as long as the copy may be found (rule
+    /// DraftFirst of `docs/spec`).
+    fn relocate_replicated(
+        &self,
+        group: &Replicated,
+        (writer, stream): (&mut Writer<M>, &mut Stream),
+        moment: Moment,
+        (place, entry): (EntryPlace, &Entry<'_>),
+        sessions: &Sessions,
+    ) -> Relocated {
+        let csn = entry.csn;
+        let (draft, change) = match entry.kind {
+            Kind::Put | Kind::Move => {
+                let late = Mutant::LookFirst.is_on();
+                let draft = (!late).then(|| writer.draft_move(entry));
+                let hash = self.hash(entry.key);
+                let pair = self.index.lock(hash);
+                let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
+                // Over: it goes by expiry. Another version: this one is being applied, or was replaced.
+                if !names(&found, csn, place) || self.current(&found, moment).gone {
+                    return Relocated::Lost;
+                }
+                (draft.unwrap_or_else(|| writer.draft_move(entry)), Change::Move { hash, from: place })
+            }
+            Kind::Tombstone if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() => {
+                group.deletes.forget(self.hash(entry.key), csn);
+                self.store.supersede(place, csn);
+                return Relocated::Done;
+            }
+            Kind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation, csn)) => {
+                self.store.supersede(place, csn);
+                return Relocated::Done;
+            }
+            Kind::Tombstone | Kind::Noop => (writer.draft_move(entry), Change::Replace { from: place, csn }),
+        };
+        let Ok(draft) = draft else { return Relocated::Full };
+        let copy = writer.finish(draft, csn);
+        stream.push(Written { place: copy, csn, change });
+        Relocated::Done
+    }
+}

@@ -1,0 +1,61 @@
+//! Expiry in the background. Nobody needs it to be right: readers and writers judge an item's expiry
+//! themselves. It gives the memory back.
+
+use std::sync::atomic::Ordering;
+
+use longarm_index::hash::{Entries, Found, Record};
+use longarm_memory::OwnedWords;
+
+use crate::commit::Commit;
+use crate::engine::Engine;
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::reclaim::cursor::Cursor;
+
+impl<M: OwnedWords> Engine<M> {
+    /// Looks at so many pairs; returns how many items went because their time is over.
+    pub fn expire_some(&self, hand: &mut Hand<M>, cursor: &mut Cursor, pairs: u64, moment: Moment) -> u64 {
+        let geometry = self.index.geometry();
+        let mut gone = 0;
+        for _ in 0..pairs {
+            let at = cursor.step(&geometry);
+            gone += match &self.commit {
+                Commit::Direct => self.expire_pair(at, moment),
+                // An item goes by a delete that followers have too.
+                Commit::Replicated(group) => {
+                    let keys = self.expired_keys(at, moment).into_iter();
+                    let went =
+                        keys.filter(|key| self.expire_replicated(group, hand, (key, self.hash(key)), moment));
+                    went.count() as u64
+                }
+            };
+        }
+        gone
+    }
+
+    /// Takes the items of a pair away whose time is over; how many.
+    fn expire_pair(&self, (table, pair): (usize, u64), moment: Moment) -> u64 {
+        let Some(mut pair) = self.index.lock_nth(table, pair) else { return 0 };
+        let all = pair.all();
+        let over = all.iter().filter(|found| self.current(found, moment).gone);
+        let gone = over.map(|found| self.remove(&mut pair, found)).count() as u64;
+        // Relaxed: a counter.
+        self.counts.expired.fetch_add(gone, Ordering::Relaxed);
+        gone
+    }
+
+    fn expired_keys(&self, (table, pair): (usize, u64), moment: Moment) -> Vec<Vec<u8>> {
+        let Some(pair) = self.index.lock_nth(table, pair) else { return Vec::new() };
+        let over = |found: &Found| self.current(found, moment).gone;
+        let key = |found: Found| match found.record() {
+            Record::Inline { key, .. } => Some(key.to_vec()),
+            Record::Entry { csn, entry, .. } => self.arena.key_of(entry, csn),
+        };
+        pair.all().into_iter().filter(over).filter_map(key).collect()
+    }
+
+    /// Pairs of all tables.
+    pub fn pairs(&self) -> u64 {
+        self.index.geometry().live().map(|table| table.pairs).sum()
+    }
+}

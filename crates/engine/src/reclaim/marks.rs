@@ -1,0 +1,43 @@
+//! The clock bits of eviction: which hashes were used lately.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use longarm_memory::Hash;
+
+/// Fewest and most bits (a byte each): neither a tiny nor a huge expectation makes sense of them.
+const MARKS_MIN: u64 = 1 << 16;
+const MARKS_MAX: u64 = 1 << 24;
+
+/// The clock bits.
+pub struct Marks {
+    bits: Box<[AtomicU8]>,
+}
+
+impl Marks {
+    /// All clear, for about so many items.
+    pub fn new(expected_items: u64) -> Marks {
+        let count = expected_items.clamp(MARKS_MIN, MARKS_MAX).next_power_of_two();
+        Marks { bits: (0..count).map(|_| AtomicU8::new(0)).collect() }
+    }
+
+    fn bit(&self, hash: Hash) -> &AtomicU8 {
+        // The middle bits: the high ones choose the pair, the low ones the fingerprint.
+        &self.bits[(hash.0 >> 8) as usize & (self.bits.len() - 1)]
+    }
+
+    /// A key of this hash was used.
+    #[inline]
+    pub fn set(&self, hash: Hash) {
+        let bit = self.bit(hash);
+        // Relaxed: a hint. Stored only if clear, so that hot keys do not pull the line from core to core.
+        if bit.load(Ordering::Relaxed) == 0 {
+            bit.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Clears the bit; says whether it was set.
+    pub fn take(&self, hash: Hash) -> bool {
+        // Relaxed: a hint.
+        self.bit(hash).swap(0, Ordering::Relaxed) != 0
+    }
+}

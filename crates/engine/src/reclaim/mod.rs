@@ -1,0 +1,15 @@
+//! What gives memory back: dead entries are collected, items go when their time is over or room is wanted,
+//! and a group frees nothing that is not accounted for.
+
+mod account;
+mod collect;
+mod cursor;
+pub mod deletes;
+mod evict;
+mod expire;
+pub mod marks;
+mod records;
+
+pub use account::Unaccounted;
+pub use collect::Relocated;
+pub use cursor::Cursor;

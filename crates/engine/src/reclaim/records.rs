@@ -1,0 +1,52 @@
+//! What sessions may still ask for outlives the entries that say it (L17; rule KeepNewest of
+//! `docs/spec`).
+//!
+//! A completion record is part of its entry. When the entry is superseded and its segment about to be freed,
+//! what a client may still ask for (it has at most a queue of operations in flight) is written once more, as
+//! an entry that says nothing else.
+
+use longarm_memory::OwnedWords;
+use longarm_store::{EntryMeta, Kind};
+
+use crate::engine::Engine;
+use crate::hand::Hand;
+use crate::session::Sessions;
+use crate::stream::{Change, Written};
+use crate::write::number::{DIGITS_MAX, decimal, parse};
+
+impl<M: OwnedWords> Engine<M> {
+    /// Saves the records that a dead segment, or run, holds from `from` on, an offset in the arena. Where to
+    /// go on, if there is no room for one now.
+    #[must_use]
+    pub fn save_records(
+        &self,
+        hand: &mut Hand<M>,
+        (segment, from): (u32, u64),
+        sessions: &Sessions,
+    ) -> Option<u64> {
+        let mut stuck = None;
+        self.store.visit(segment, from, &mut |place, entry| {
+            let asked = |by: &longarm_store::Session| sessions.may_ask(by.id, by.operation, entry.csn);
+            let Some(by) = entry.session.filter(asked).filter(|_| entry.kind != Kind::Noop) else {
+                return true;
+            };
+            let mut text = [0; DIGITS_MAX];
+            let number = parse(entry.value).map_or(&[][..], |number| decimal(number, &mut text));
+            let Hand { writer, stream, .. } = &mut *hand;
+            let stream = stream.as_mut().filter(|stream| !stream.is_full());
+            let drafted = stream.and_then(|stream| {
+                let draft = writer.draft_kept(&[], number, EntryMeta::of(Kind::Noop).by(by)).ok()?;
+                Some((stream, draft))
+            });
+            let Some((stream, draft)) = drafted else {
+                stuck = Some(place.offset);
+                return false;
+            };
+            let copy = writer.finish(draft, entry.csn);
+            let change = Change::Replace { from: place, csn: entry.csn };
+            stream.push(Written { place: copy, csn: entry.csn, change });
+            true
+        });
+        stuck
+    }
+}

@@ -1,0 +1,278 @@
+//! An index that is there when a leader is lost (LoLKV 5.1; decision 14; M8): a follower restores ahead.
+//!
+//! Building the index is most of what a group would otherwise wait for (`restore.rs`). So what has settled in
+//! a follower's arena goes into its index region at once, a little at a time, by the same rules: of each key
+//! the newest version, of each version the youngest copy. Nobody reads that region before its node leads.
+//!
+//! The leader frees and claims segments without asking here, and WRITEs over what they held. So for each
+//! segment it is kept of which keys and sessions its entries were, and when its use is over they are taken
+//! out again, before an entry of the next use is looked at. What goes out then was no key's value any more: a
+//! segment is freed when nothing in it is, and whatever replaced it is here, or still to be looked at.
+//!
+//! Writes: the index region, and superseded bits of settled entries. Reads: the arena.
+//! (1) Nothing is decided by an entry that may be of another use by now: between two copies of a version the
+//!     line of the one that was there is read after it. A place that was overwritten is about to be taken
+//!     out.
+//! (2) A bit and the count of its segment change together, and only if the entry is still there.
+//! (3) What settled is in the start set of whoever leads next, unless it says otherwise (`is_beyond`): then
+//!     all of this is dropped, and the index is built anew.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longarm_base::{Mutant, Term};
+use longarm_host::observe::WATCHED;
+use longarm_index::control::Control;
+use longarm_index::hash::{Found, NoRoom, Owner, SlotKind};
+use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
+use longarm_store::object::set_superseded;
+use longarm_store::segment::Line;
+use longarm_store::segment::layout::segment_of;
+use longarm_store::{Entry, EntryPlace, Kind, Settled, Watch};
+
+use crate::engine::{Engine, store_of};
+use crate::entries::Arena;
+use crate::index::index_of;
+use crate::newest::record_of;
+use crate::options::{CreateError, EngineOptions};
+use crate::recover::findings::{At, Findings};
+use crate::recover::soon::Soon;
+
+/// An index of what has settled, and what else was found there.
+pub struct Ahead<M: OwnedWords> {
+    /// What of the arena was looked at.
+    pub settled: Settled,
+    /// What was made of it.
+    pub built: Built<M>,
+}
+
+/// What was built of it.
+pub struct Built<M: OwnedWords> {
+    pub index: Owner<M, Arena<M>>,
+    pub budget: Arc<Budget>,
+    pub found: Findings,
+    pub arena: Arena<M>,
+    slots: SlotKind,
+    soon: Soon,
+    segments: Vec<Segment>,
+    /// How many entries mention a session.
+    mentions: BTreeMap<u64, u32>,
+    /// The index has no room for what comes next.
+    full: bool,
+}
+
+/// What is known of one use of a segment.
+struct Segment {
+    line: Line,
+    /// Entries that are not superseded, and their cache lines.
+    live: (u64, u64),
+    /// Of each entry the hash of its key and its session, zero if it has none.
+    traces: Vec<(Hash, u64)>,
+    /// Whether there are deletes or saved records among them.
+    others: bool,
+}
+
+impl Segment {
+    const NONE: Segment = Segment { line: Line::FREE, live: (0, 0), traces: Vec::new(), others: false };
+}
+
+impl<M: OwnedWords + Clone + 'static> Ahead<M> {
+    /// An empty index over zeroed memory, with room for as many items as the options say.
+    pub fn new(
+        (index, arena): (M, M),
+        control: Control<M>,
+        sums: SumKey,
+        budget: Arc<Budget>,
+        options: &EngineOptions,
+    ) -> Result<Ahead<M>, CreateError> {
+        let arena = Arena { memory: arena };
+        let index = index_of((index, arena.clone()), control, sums, budget.clone(), options)?;
+        let built = Built {
+            soon: Soon::of(&index),
+            index,
+            budget,
+            found: Findings::default(),
+            arena,
+            slots: options.slots,
+            segments: Vec::new(),
+            mentions: BTreeMap::new(),
+            full: false,
+        };
+        Ok(Ahead { settled: Settled::default(), built })
+    }
+
+    /// The engine over the arena of which this was restored ahead, and what was found there.
+    pub fn engine(self, sums: SumKey, options: EngineOptions) -> Result<(Engine<M>, Findings), CreateError> {
+        let Ahead { settled, built } = self;
+        let budget = built.budget.clone();
+        let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options)?;
+        store.presume(&settled, |segment| built.live(segment));
+        Ok((Engine::over(built.index, store, budget, options), built.found))
+    }
+}
+
+impl<M: OwnedWords + Clone> Ahead<M> {
+    /// Looks a little further; see [`Settled::look`]. First the index takes its memory, which is to be in
+    /// huge pages.
+    pub fn look(&mut self, sums: &SumKey, of: (Term, &[u64]), bytes: u64) {
+        if self.built.index.populate_some() {
+            return;
+        }
+        let memory = self.built.arena.memory.clone();
+        self.settled.look((&memory, sums), of, bytes, &mut self.built);
+    }
+
+    /// Whether it must be begun anew with more room, and then for how many items.
+    pub fn outgrown(&self) -> Option<u64> {
+        self.built.full.then(|| 2 * self.built.index.items())
+    }
+
+    /// Takes out what is over by now, of memory that nobody writes to any more. `None` if this is not how the
+    /// start set over `base`, cut there, begins.
+    pub fn finish(mut self, sums: &SumKey, (base, cuts): (Term, &[u64])) -> Option<Ahead<M>> {
+        if self.built.full || self.settled.term() != base || self.settled.is_beyond(base, cuts) {
+            return None;
+        }
+        let memory = self.built.arena.memory.clone();
+        self.settled.settle((&memory, sums), &mut self.built);
+        Some(self)
+    }
+}
+
+impl<M: OwnedWords> Built<M> {
+    /// Entries of a segment that count, and their cache lines.
+    pub fn live(&self, segment: u32) -> (u64, u64) {
+        self.segments.get(segment as usize).map_or((0, 0), |segment| segment.live)
+    }
+
+    /// The entry counts no more, if it is still there.
+    fn supersede(&mut self, place: EntryPlace) {
+        let segment = &mut self.segments[segment_of(place.offset) as usize];
+        if set_superseded(&self.arena.memory, place.offset, &segment.line, true) {
+            segment.live.0 -= 1;
+            segment.live.1 -= u64::from(place.units());
+        }
+    }
+
+    /// Whether the item that stands at `place` is an older copy of the entry's version, or gone.
+    fn is_older_copy(&self, place: EntryPlace, entry: &Entry<'_>) -> bool {
+        let age = self.arena.age(place);
+        let segment = segment_of(place.offset);
+        // After the age: a line lands before what is written under it.
+        age < entry.age() || !self.segments[segment as usize].line.stands(&self.arena.memory, segment)
+    }
+
+    /// `false` if there is no room.
+    fn put(&mut self, place: EntryPlace, entry: &Entry<'_>, hash: Hash) -> bool {
+        if self.found.is_deleted(entry) {
+            self.supersede(place);
+            return true;
+        }
+        let record = record_of(self.slots, place, entry, hash);
+        let mut pair = self.index.lock(hash);
+        let Some(found) = pair.find(entry.key) else {
+            return match pair.insert(&record) {
+                Ok(()) => true,
+                Err(NoRoom::Table) => false,
+                // More room for all would not help these keys, as like as not.
+                Err(NoRoom::Pair) => {
+                    pair.spill(entry.key, &record);
+                    true
+                }
+            };
+        };
+        let there = found.entry().expect("in a group every item stands in the arena");
+        let (csn, there) = (found.record().csn(), self.arena.place(there));
+        let newer = csn < entry.csn || (csn == entry.csn && self.is_older_copy(there, entry));
+        if newer {
+            let switched = pair.replace(&found, &record);
+            assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+        }
+        drop(pair);
+        self.supersede(if newer { there } else { place });
+        true
+    }
+
+    /// The key's item goes, unless it is newer than the delete.
+    fn delete(&mut self, entry: &Entry<'_>, hash: Hash) {
+        let mut pair = self.index.lock(hash);
+        let Some(found) = pair.find(entry.key).filter(|found| found.record().csn() < entry.csn) else {
+            return;
+        };
+        let there = found.entry().map(|there| self.arena.place(there));
+        pair.remove(&found);
+        drop(pair);
+        there.into_iter().for_each(|there| self.supersede(there));
+    }
+
+    /// Whether nothing in the index stands in the segment any more.
+    fn check_over(&self, at: u32) {
+        let geometry = self.index.geometry();
+        let tables = geometry.live().enumerate();
+        let pairs = tables.flat_map(|(table, is)| (0..is.pairs).map(move |pair| (table, pair)));
+        for pair in pairs.filter_map(|(table, pair)| self.index.lock_nth(table, pair)) {
+            let stays = |found: &Found| found.entry().is_some_and(|entry| segment_of(entry.offset) == at);
+            assert!(
+                !pair.all().iter().any(stays),
+                "the index names what segment {at} held before it was over"
+            );
+        }
+    }
+}
+
+impl<M: OwnedWords> Watch for Built<M> {
+    fn ahead(&mut self, entry: &Entry<'_>) {
+        self.soon.announce(&self.index, entry.key);
+    }
+
+    fn entry(&mut self, at: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool {
+        if self.segments.len() <= at as usize {
+            self.segments.resize_with(at as usize + 1, || Segment::NONE);
+        }
+        let segment = &mut self.segments[at as usize];
+        segment.line = *line;
+        if entry.superseded {
+            // Whoever wrote it knows why; here it is found out anew.
+            set_superseded(&self.arena.memory, place.offset, line, false);
+        }
+        segment.live.0 += 1;
+        segment.live.1 += u64::from(place.units());
+        let hash = self.soon.next(&self.index);
+        if entry.kind.is_value() && !self.put(place, entry, hash) {
+            self.full = true;
+            return false;
+        }
+        let by = entry.session.map_or(0, |by| by.id);
+        if by != 0 {
+            *self.mentions.entry(by).or_default() += 1;
+        }
+        let segment = &mut self.segments[at as usize];
+        segment.traces.push((hash, by));
+        segment.others |= !entry.kind.is_value();
+        let spare = self.found.see(place, entry);
+        if entry.kind == Kind::Tombstone {
+            self.delete(entry, hash);
+        }
+        spare.into_iter().for_each(|At { place, .. }| self.supersede(place));
+        true
+    }
+
+    fn over(&mut self, at: u32) {
+        let segment = std::mem::replace(&mut self.segments[at as usize], Segment::NONE);
+        for (hash, by) in segment.traces.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
+            self.index.lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
+            let Some(mentions) = self.mentions.get_mut(&by) else { continue };
+            *mentions -= 1;
+            if *mentions == 0 {
+                self.mentions.remove(&by);
+                self.found.sessions.forget(by);
+            }
+        }
+        if segment.others {
+            self.found.forget(|place| segment_of(place.offset) == at);
+        }
+        if WATCHED {
+            self.check_over(at);
+        }
+    }
+}

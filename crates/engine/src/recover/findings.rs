@@ -1,0 +1,104 @@
+//! What entries say that is known only when all have been seen, by whoever goes over an arena that others
+//! filled: in any order, and perhaps in parts.
+//!
+//! Of each delete and saved record one entry stays. Collection had copied some, and the entries that it
+//! copied from are found again wherever their segments were not freed before the term ended: if both counted,
+//! both would be copied next, and a few short terms would fill the memory.
+
+use std::collections::btree_map::{BTreeMap, Entry as Known};
+
+use longarm_base::{Csn, UnixMillis};
+use longarm_store::object::Age;
+use longarm_store::{Entry, EntryPlace, Kind};
+
+use crate::outcome::Outcome;
+use crate::session::Restored;
+use crate::write::number::parse;
+
+/// A version, how young a copy of it this is, and where it is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct At {
+    /// Its version.
+    pub csn: Csn,
+    /// How young a copy of the version it is.
+    pub age: Age,
+    /// Where it stands.
+    pub place: EntryPlace,
+}
+
+impl At {
+    /// An entry that stands there.
+    pub fn of(place: EntryPlace, entry: &Entry<'_>) -> At {
+        At { csn: entry.csn, age: entry.age(), place }
+    }
+}
+
+/// See the head of this file.
+#[derive(Debug, Default)]
+pub struct Findings {
+    /// The highest version found.
+    pub highest: Csn,
+    /// The newest delete of each key that has one. Puts of it may be found before and after.
+    pub deleted: BTreeMap<Box<[u8]>, At>,
+    /// What was saved of each session's operations.
+    saved: BTreeMap<(u64, u64), At>,
+    /// What sessions may ask for.
+    pub sessions: Restored,
+    /// Some item has a time to live.
+    pub expires: bool,
+}
+
+impl Findings {
+    /// Sees an entry. Of two deletes of a key, or records of an operation, the one that is superfluous now is
+    /// returned: it, or one that was seen before.
+    pub fn see(&mut self, place: EntryPlace, entry: &Entry<'_>) -> Option<At> {
+        self.highest = self.highest.max(entry.csn);
+        self.expires |= entry.expiry != UnixMillis::NEVER;
+        // A completion record is part of its entry, or what was kept of it (`records.rs`).
+        if let Some(by) = entry.session {
+            let number = parse(entry.value).unwrap_or(0);
+            self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
+        }
+        let at = At::of(place, entry);
+        match entry.kind {
+            Kind::Put | Kind::Move => None,
+            Kind::Tombstone => newest(&mut self.deleted, entry.key.into(), at),
+            Kind::Noop => {
+                let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
+                newest(&mut self.saved, by, at)
+            }
+        }
+    }
+
+    /// Whether the entry's key was deleted after it.
+    pub fn is_deleted(&self, entry: &Entry<'_>) -> bool {
+        self.deleted.get(entry.key).is_some_and(|delete| delete.csn > entry.csn)
+    }
+
+    /// Takes what another saw. What is superfluous goes to `spare`.
+    pub fn take(&mut self, other: Findings, spare: &mut Vec<At>) {
+        self.highest = self.highest.max(other.highest);
+        self.expires |= other.expires;
+        self.sessions.take(other.sessions);
+        spare.extend(other.deleted.into_iter().filter_map(|(key, at)| newest(&mut self.deleted, key, at)));
+        spare.extend(other.saved.into_iter().filter_map(|(by, at)| newest(&mut self.saved, by, at)));
+    }
+
+    /// What stands at places that are gone was not seen.
+    pub fn forget(&mut self, is_gone: impl Fn(EntryPlace) -> bool) {
+        self.deleted.retain(|_, at| !is_gone(at.place));
+        self.saved.retain(|_, at| !is_gone(at.place));
+    }
+}
+
+/// Keeps the newest; the other one, if there are two, is superfluous.
+fn newest<K: Ord>(known: &mut BTreeMap<K, At>, key: K, at: At) -> Option<At> {
+    match known.entry(key) {
+        Known::Vacant(none) => {
+            none.insert(at);
+            None
+        }
+        Known::Occupied(mut one) if at > *one.get() => Some(one.insert(at)),
+        Known::Occupied(_) => Some(at),
+    }
+}

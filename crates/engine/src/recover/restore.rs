@@ -1,0 +1,146 @@
+//! An engine over an arena that others filled: index, versions and sessions from entries alone (LoLKV 3.2,
+//! 3.4, 5.1; L15: nothing that an old leader's index said is trusted).
+//!
+//! How long this takes is most of how long a group is without a leader, so all cores do it: each takes one
+//! segment after the other. Of each key the newest version counts, in whatever order they come; deletes and
+//! what sessions may ask for are put together at the end (`findings.rs`). What was restored ahead
+//! (`ahead.rs`) is not looked at again.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use longarm_base::{Csn, Mutant};
+use longarm_host::Mutex;
+use longarm_host::observe::{Event, WATCHED, observe};
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::{Entry, EntryPlace, Kind, Scratch, Visit};
+
+use crate::engine::Engine;
+use crate::moment::Moment;
+use crate::recover::findings::{At, Findings};
+use crate::recover::soon::Soon;
+use crate::session::Sessions;
+
+/// What an entry takes of a core's time, and some more: measured where a million of them were restored
+/// (decision 14).
+pub const ENTRY: Duration = Duration::from_nanos(300);
+/// More threads than this gain nothing: they wait for the same memory.
+const THREADS_MAX: usize = 8;
+
+/// One thread's part.
+struct Part<'a, M: OwnedWords> {
+    engine: &'a Engine<M>,
+    moment: Moment,
+    soon: Soon,
+    /// What was found ahead.
+    ahead: &'a Findings,
+    found: Findings,
+    /// Deletes and saved records that others make superfluous.
+    spare: Vec<At>,
+    /// How many there were.
+    entries: u32,
+}
+
+impl<M: OwnedWords> Engine<M> {
+    /// Builds everything from the entries of the adopted arena, but for what was found ahead.
+    pub fn restore(&self, sessions: &Sessions, moment: Moment, mut ahead: Findings) {
+        if WATCHED {
+            self.store.visit_presumed(&mut |_, entry| tell(entry, self.hash(entry.key)));
+        }
+        let adopted = self.store.adopted();
+        let (next, all) = (AtomicUsize::new(0), Mutex::new((Findings::default(), Vec::new())));
+        longarm_host::at_once(longarm_host::cores().min(THREADS_MAX).min(adopted.len()), |_| {
+            let (found, spare, entries) = Default::default();
+            let soon = Soon::of(&self.index);
+            let mut part = Part { engine: self, moment, soon, ahead: &ahead, found, spare, entries };
+            let mut scratch = Scratch::default();
+            // Relaxed: who draws a number does that part.
+            while let Some(&segment) = adopted.get(next.fetch_add(1, Ordering::Relaxed)) {
+                self.store.replay(segment, &mut scratch, &mut part);
+            }
+            longarm_host::spend(ENTRY * part.entries);
+            let (found, spare) = &mut *all.lock();
+            spare.append(&mut part.spare);
+            found.take(part.found, spare);
+        });
+        let (found, mut spare) = std::mem::take(&mut *all.lock());
+        for (key, delete) in &found.deleted {
+            self.remove_older((key, self.hash(key)), delete.csn);
+        }
+        ahead.take(found, &mut spare);
+        let found = ahead;
+        for At { csn, place, .. } in spare {
+            self.store.supersede(place, csn);
+        }
+        if let Some(deletes) = self.deletes() {
+            deletes.found(found.deleted);
+        }
+        self.store.bury_unread();
+        sessions.restore(found.sessions, moment.now);
+        if found.expires {
+            // Relaxed: only spares work while it is false; nobody serves yet.
+            self.ttl_used.store(true, Ordering::Relaxed);
+        }
+        self.go_on_from(found.highest.max(self.store.stable()));
+        if WATCHED {
+            self.check_restored();
+        }
+    }
+
+    /// Whether the index names what all entries together say, and nothing else.
+    fn check_restored(&self) {
+        let mut newest: BTreeMap<Box<[u8]>, (Csn, bool)> = BTreeMap::new();
+        for &segment in self.store.adopted() {
+            self.store.visit(segment, 0, &mut |_, entry| {
+                if entry.kind != Kind::Noop {
+                    let known = newest.entry(entry.key.into()).or_default();
+                    *known = (*known).max((entry.csn, entry.kind.is_value()));
+                }
+                true
+            });
+        }
+        for (key, &(csn, is_value)) in &newest {
+            let found = self.index.lock(self.hash(key)).find(key).map(|found| found.record().csn());
+            assert_eq!(found, is_value.then_some(csn), "key {key:?}, after a restore");
+        }
+        let values = newest.values().filter(|(_, is_value)| *is_value).count();
+        assert_eq!(self.index.items(), values as u64, "items, after a restore");
+    }
+
+    fn go_on_from(&self, csn: Csn) {
+        // Release: nobody draws yet.
+        self.csn.store(if Mutant::ResetCsn.is_on() { 0 } else { csn.0 }, Ordering::Release);
+        self.store.set_stable(csn);
+    }
+}
+
+impl<M: OwnedWords> Visit for Part<'_, M> {
+    fn ahead(&mut self, entry: &Entry<'_>) {
+        self.soon.announce(&self.engine.index, entry.key);
+    }
+
+    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
+        self.entries += 1;
+        let hash = self.soon.next(&self.engine.index);
+        tell(entry, hash);
+        self.spare.extend(self.found.see(place, entry));
+        if entry.kind.is_value() {
+            if self.ahead.is_deleted(entry) {
+                self.spare.push(At::of(place, entry));
+                return;
+            }
+            self.engine.set_newest(self.moment, (place, entry), hash);
+        }
+    }
+}
+
+/// Tells the world of an entry of the start set.
+fn tell(entry: &Entry<'_>, hash: Hash) {
+    observe(|| Event::Restored {
+        key: (entry.kind != Kind::Noop).then_some(hash.0),
+        csn: entry.csn,
+        value: entry.kind.is_value(),
+        by: entry.session.map(|by| (by.id, by.operation)),
+    });
+}

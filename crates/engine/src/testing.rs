@@ -1,0 +1,124 @@
+//! Engines without threads and clock, for tests: one stream to write with, and one to move with.
+
+use std::sync::Arc;
+
+use longarm_base::{Csn, Nanos, Term, UnixMillis};
+use longarm_index::control::Control;
+use longarm_index::hash::SlotKind;
+use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
+use longarm_store::{EntryPlace, Session};
+use longarm_wire::Request;
+
+use crate::engine::Engine;
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::options::{EngineOptions, Eviction};
+use crate::outcome::{Outcome, Short};
+use crate::session::Coming;
+
+/// Whose all numbered operations are.
+pub const SESSION: u64 = 77;
+/// Its client, as it comes first.
+pub const COMING: Coming = Coming { id: SESSION, fresh: 1, since: Csn::NONE };
+
+/// Memory of so many bytes, all zero.
+pub fn memory(bytes: u64) -> Mapped {
+    let options = RegionOptions { name: "test".into(), bytes, backing: Backing::Memory };
+    Region::create(&options).expect("a region").memory().clone()
+}
+
+/// When nothing depends on the time.
+pub const MOMENT: Moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
+
+/// How long what these engines free may still be read.
+pub const QUARANTINE: Nanos = Nanos::from_millis(20);
+
+/// An engine with one worker, and a second stream to move with.
+pub fn engine(slots: SlotKind, eviction: Eviction, limit: u64) -> Engine<Mapped> {
+    let regions = [memory(4096), memory(limit), memory(limit + (1 << 20))];
+    build(regions, limit, options(slots, eviction, None))
+}
+
+/// The key of their checksums.
+pub fn sums() -> SumKey {
+    SumKey::new(11)
+}
+
+/// An arena that holds nothing yet, for [`engine_of`].
+pub fn arena(limit: u64) -> Mapped {
+    let arena = memory(limit + (1 << 20));
+    longarm_store::format(&arena, &sums()).expect("an arena");
+    arena
+}
+
+/// The same as the leader of a group's term, over an arena that earlier ones left.
+/// `found_items` is what it is told to expect there.
+pub fn engine_of(
+    (term, found_items): (Term, u64),
+    slots: SlotKind,
+    limit: u64,
+    arena: &Mapped,
+) -> Engine<Mapped> {
+    let regions = [memory(4096), memory(limit), arena.clone()];
+    build(regions, limit, options(slots, Eviction::None, Some((term, found_items))))
+}
+
+/// What they are asked to be; in a group, in this term, told to expect so many items.
+pub fn options(slots: SlotKind, eviction: Eviction, term: Option<(Term, u64)>) -> EngineOptions {
+    EngineOptions {
+        term: term.map(|(term, _)| term),
+        workers: 1,
+        slots,
+        expected_items: 100,
+        found_items: term.map_or(0, |(_, items)| items),
+        populate: true,
+        hash_key: 5,
+        eviction,
+        quarantine: QUARANTINE,
+    }
+}
+
+/// An engine in these regions: the control page, the index and the arena.
+pub fn build<M: OwnedWords + Clone + 'static>(
+    [control, index, arena]: [M; 3],
+    limit: u64,
+    options: EngineOptions,
+) -> Engine<M> {
+    let control = Control::create(control, 1, sums());
+    let budget = Arc::new(Budget::new(limit));
+    Engine::create((index, arena), control, sums(), budget, options).expect("an engine")
+}
+
+/// Executes a write and, in a group, has it committed and applied.
+pub fn execute<M: OwnedWords>(
+    engine: &Engine<M>,
+    hand: &mut Hand<M>,
+    moment: Moment,
+    request: &Request<'_>,
+) -> Result<Outcome, Short> {
+    let by = (request.operation != 0).then_some(Session { id: SESSION, operation: request.operation });
+    let outcome = engine.write(hand, moment, request, by)?;
+    if hand.stream.is_some() {
+        apply(engine, hand, moment);
+    }
+    Ok(outcome)
+}
+
+/// Which entry the slot of a key names.
+pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryPlace, Csn) {
+    let pair = engine.index.lock(engine.hash(key));
+    let found = pair.find(key).expect("it is there");
+    let current = engine.current(&found, MOMENT);
+    (current.place.expect("an item of a group is an entry"), current.csn)
+}
+
+/// All that the hand wrote is committed, and applied.
+pub fn apply<M: OwnedWords>(engine: &Engine<M>, hand: &mut Hand<M>, moment: Moment) {
+    let stream = hand.stream.as_mut().expect("a hand of a group has a stream");
+    stream.committed = stream.written();
+    engine.apply_committed(hand, moment);
+    let stream = hand.stream.as_mut().expect("as above");
+    assert_eq!(stream.applied(), stream.written());
+    stream.forget(u64::MAX);
+    engine.store.set_stable(engine.stable_point());
+}

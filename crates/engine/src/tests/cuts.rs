@@ -1,0 +1,298 @@
+//! Every cut of every READ across a whole write: index and arena are parts of one journal, so the order of
+//! stores between them shows. Two readers one after the other, each by the index or by a place that it
+//! remembers, never see the key go back (`docs/decisions`, decision 5).
+
+use std::sync::{Arc, Mutex};
+
+use longarm_base::{Csn, Nanos, NodeId, Place, Term};
+use longarm_index::hash::{EntryRef, Geometry, Look, Search, SlotKind, Step};
+use longarm_memory::{Cut, Journal, Part};
+use longarm_store::object;
+use longarm_wire::{ARENA_REGION, Request, RequestKind};
+
+use crate::engine::Engine;
+use crate::hand::Hand;
+use crate::options::Eviction;
+use crate::reclaim::Relocated;
+use crate::session::Sessions;
+use crate::testing::{MOMENT, apply, build, execute, named, options, sums};
+
+const KEY: &[u8] = b"key";
+const CONTROL: u64 = 4096;
+const LIMIT: u64 = 16 << 20;
+const ARENA: u64 = LIMIT + (1 << 20);
+
+/// What a reader takes the key for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    Version(Csn),
+    Absent,
+}
+
+use Answer::{Absent, Version};
+
+/// Where a client remembers that a version stood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Located {
+    Slot(u32, Place),
+    Entry(EntryRef, Csn),
+}
+
+/// What a reader accepted, and when it can have looked.
+#[derive(Debug)]
+struct Seen {
+    answer: Answer,
+    evidence: Cut,
+    located: Option<Located>,
+}
+
+/// The READ of an entry.
+fn whole(entry: EntryRef) -> Place {
+    Place::new(ARENA_REGION, entry.offset, entry.len)
+}
+
+/// An engine whose regions (control page, index, arena) are parts of one journal.
+struct Bed {
+    journal: Arc<Journal>,
+    regions: [Part; 3],
+    engine: Engine<Part>,
+    hands: Mutex<Vec<Hand<Part>>>,
+}
+
+impl Bed {
+    /// Of a node that nobody replicates, or of the leader of a group.
+    fn new(slots: SlotKind, term: Option<Term>) -> Bed {
+        let journal = Arc::new(Journal::new(CONTROL + LIMIT + ARENA));
+        let starts = [(0, CONTROL), (CONTROL, LIMIT), (CONTROL + LIMIT, ARENA)];
+        let regions = starts.map(|(start, bytes)| Part::new(&journal, start, bytes));
+        if term.is_some() {
+            longarm_store::format(&regions[2], &sums()).expect("an arena");
+        }
+        let options = options(slots, Eviction::None, term.map(|term| (term, 0)));
+        let engine = build(regions.clone(), LIMIT, options);
+        let hands = Mutex::new((0..2).map(|stream| engine.hand(stream)).collect());
+        Bed { journal, regions, engine, hands }
+    }
+
+    fn write(&self, request: &Request<'_>) -> Csn {
+        let hand = &mut self.hands.lock().expect("hands")[0];
+        let outcome = execute(&self.engine, hand, MOMENT, request).expect("there is room");
+        assert_ne!(outcome.csn, Csn::NONE, "{request:?}: {outcome:?}");
+        outcome.csn
+    }
+
+    fn put(&self, value: &[u8]) -> Csn {
+        self.write(&Request { key: KEY, value, ..Request::new(RequestKind::Put, 0) })
+    }
+
+    /// Every outcome of this READ in the window.
+    fn cuts(&self, place: Place, (from, to): (usize, usize)) -> Vec<Cut> {
+        let part = &self.regions[place.region.0 as usize - 1];
+        part.cuts(place.offset, place.len as usize, from, to)
+    }
+
+    /// Every way in which a search can end whose READs are within the window, but those that begin again.
+    fn search(&self, look: Look, window: (usize, usize)) -> Vec<Seen> {
+        let geometry: Geometry = self.engine.index.geometry();
+        let (search, step) = Search::start(self.engine.hash(KEY), &geometry, look);
+        let start = Cut { bytes: Vec::new(), since: window.0, until: window.1 };
+        let mut open = vec![(search, step, start, 0)];
+        let mut seen = Vec::new();
+        while let Some((search, step, evidence, depth)) = open.pop() {
+            match step {
+                Step::Read(_) if depth > 8 => {}
+                Step::Read(place) => {
+                    for cut in self.cuts(place, (evidence.since, window.1)) {
+                        let Some(joined) = evidence.then(&cut) else { continue };
+                        let mut fork = search.clone();
+                        let next = fork.feed(KEY, &joined.bytes, &geometry, &sums());
+                        open.push((fork, next, joined, depth + 1));
+                    }
+                }
+                Step::Found { csn, slot, .. } => {
+                    let located = Some(Located::Slot(search.table(&geometry).id, slot));
+                    seen.push(Seen { answer: Version(csn), evidence, located });
+                }
+                Step::Entry { entry, csn } => {
+                    for cut in self.cuts(whole(entry), (evidence.since, window.1)) {
+                        let Some(joined) = evidence.then(&cut) else { continue };
+                        match object::read(&joined.bytes, entry.offset, &sums()) {
+                            Ok(found) if found.csn == csn && found.key == KEY => {
+                                let located = Some(Located::Entry(entry, csn));
+                                seen.push(Seen { answer: Version(csn), evidence: joined, located });
+                            }
+                            Ok(found) if found.csn == csn => panic!("no other key has this hash"),
+                            _ => {}
+                        }
+                    }
+                }
+                Step::Absent => seen.push(Seen { answer: Absent, evidence, located: None }),
+                Step::Ask | Step::Torn | Step::Stale => {}
+            }
+        }
+        seen
+    }
+
+    /// What a reader accepts in the window that looks where it remembers the key.
+    fn look_at(&self, located: Located, window: (usize, usize)) -> Vec<Seen> {
+        let place = match located {
+            Located::Slot(_, place) => place,
+            Located::Entry(entry, _) => whole(entry),
+        };
+        let accepted = |evidence: &Cut| match located {
+            Located::Slot(table, place) => {
+                let bytes = evidence.bytes.first_chunk().expect("64 bytes");
+                match Search::check_slot(table, place, KEY, bytes, &sums()) {
+                    Some(Step::Found { csn, .. }) => Some(csn),
+                    _ => None,
+                }
+            }
+            Located::Entry(entry, csn) => {
+                let found = object::read(&evidence.bytes, entry.offset, &sums()).ok()?;
+                (found.csn == csn && found.key == KEY && !found.superseded).then_some(csn)
+            }
+        };
+        let cuts = self.cuts(place, window).into_iter();
+        cuts.filter_map(|evidence| {
+            accepted(&evidence).map(|csn| Seen { answer: Version(csn), evidence, located: Some(located) })
+        })
+        .collect()
+    }
+
+    /// Over the stores of `change`, which returns what the key is one after the other from before it until
+    /// after it: of two readers one after the other, however they look, the second sees nothing older.
+    fn check(&self, change: impl FnOnce() -> Vec<Answer>) {
+        let from = self.journal.now();
+        let history = change();
+        let window = (from, self.journal.now());
+        let looks = [Look::Segment, Look::Lines];
+        let found: Vec<Seen> = looks.iter().flat_map(|look| self.search(*look, window)).collect();
+        let mut places: Vec<Located> = Vec::new();
+        for place in found.iter().filter_map(|seen| seen.located) {
+            if !places.contains(&place) {
+                places.push(place);
+            }
+        }
+        let remembered: Vec<Seen> = places.iter().flat_map(|place| self.look_at(*place, window)).collect();
+        let age = |seen: &Seen| {
+            let age = history.iter().position(|answer| *answer == seen.answer);
+            age.unwrap_or_else(|| panic!("{:?} is not of {history:?}", seen.answer))
+        };
+        for (i, answer) in history.iter().enumerate() {
+            assert!(found.iter().any(|seen| age(seen) == i), "nobody finds {answer:?} of {history:?}");
+        }
+        // Whoever remembers a place was told of it by the index, so the first reader is one who searched.
+        for first in &found {
+            for second in found.iter().chain(&remembered) {
+                // The first can be done once its last sample is taken, the second begins with its first one.
+                let in_turn = first.evidence.since <= second.evidence.until;
+                let goes_back = in_turn && age(first) > age(second);
+                assert!(!goes_back, "within {window:?} {first:?} was seen, and then {second:?}");
+            }
+        }
+        self.check_ends((&history, window));
+    }
+
+    /// Whoever looks before all stores sees what was there before, who looks after them what is there after.
+    fn check_ends(&self, (history, (from, to)): (&[Answer], (usize, usize))) {
+        for (moment, answer) in [(from, history.first()), (to, history.last())] {
+            let seen = self.search(Look::Segment, (moment, moment));
+            assert_eq!(seen.iter().map(|seen| &seen.answer).collect::<Vec<_>>(), Vec::from_iter(answer));
+        }
+    }
+}
+
+/// For each kind of slot, alone and as the leader of a group.
+fn each(test: impl Fn(&Bed)) {
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        for term in [None, Some(Term::new(1, NodeId(0)))] {
+            test(&Bed::new(slots, term));
+        }
+    }
+}
+
+/// Values that fit a slot of 64 bytes, and that do not; the longer ones are of two lines and more.
+const VALUES: [&[u8]; 3] = [&[b'a'; 5], &[b'b'; 40], &[b'c'; 150]];
+
+/// `Mutant::LateSupersede` breaks this for entries: who finds the new one by the index would be followed by
+/// one who still takes the old one, which he remembers, for the key's value.
+#[test]
+fn a_put_is_seen_once_and_for_all() {
+    each(|bed| {
+        bed.check(|| vec![Absent, Version(bed.put(VALUES[0]))]);
+        let mut last = bed.put(VALUES[0]);
+        for (before, after) in VALUES.iter().flat_map(|v| VALUES.iter().map(move |w| (v, w))) {
+            last = bed.put(before).max(last);
+            bed.check(|| vec![Version(last), Version(bed.put(after))]);
+        }
+    });
+}
+
+#[test]
+fn a_delete_is_seen_once_and_for_all() {
+    let delete = Request { key: KEY, ..Request::new(RequestKind::Delete, 0) };
+    each(|bed| {
+        for value in VALUES {
+            let put = bed.put(value);
+            bed.check(|| {
+                bed.write(&delete);
+                vec![Version(put), Absent]
+            });
+            bed.check(|| vec![Absent, Version(bed.put(value))]);
+        }
+    });
+}
+
+#[test]
+fn an_increment_and_a_touch_are_seen_once_and_for_all() {
+    let increment = Request { key: KEY, argument: 7, ..Request::new(RequestKind::Increment, 0) };
+    let touch = Request { key: KEY, ttl_ms: 60_000, ..Request::new(RequestKind::Touch, 0) };
+    each(|bed| {
+        let put = bed.put(b"35");
+        bed.check(|| vec![Version(put), Version(bed.write(&increment))]);
+        let put = bed.put(VALUES[2]);
+        bed.check(|| vec![Version(put), Version(bed.write(&touch))]);
+    });
+}
+
+/// Of two writes of a group the later one may be applied first; the earlier one was the key's value just
+/// before it, and is seen by nobody.
+#[test]
+fn a_write_that_comes_late_is_seen_by_nobody() {
+    let term = Term::new(1, NodeId(0));
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        let bed = Bed::new(slots, Some(term));
+        for value in VALUES {
+            let before = bed.put(value);
+            let put = Request { key: KEY, value, ..Request::new(RequestKind::Put, 0) };
+            let mut hands = bed.hands.lock().expect("hands");
+            let [late, soon] = &mut hands[..] else { panic!("two hands") };
+            bed.check(|| {
+                let older = bed.engine.write(late, MOMENT, &put, None).expect("there is room").csn;
+                let newer = bed.engine.write(soon, MOMENT, &put, None).expect("there is room").csn;
+                assert!(before < older && older < newer);
+                apply(&bed.engine, soon, MOMENT);
+                apply(&bed.engine, late, MOMENT);
+                vec![Version(before), Version(newer)]
+            });
+        }
+    }
+}
+
+/// A version that is collected into another place stays what it is.
+#[test]
+fn a_move_is_seen_by_nobody() {
+    let bed = Bed::new(SlotKind::Inline64, Some(Term::new(1, NodeId(0))));
+    for value in VALUES {
+        let csn = bed.put(value);
+        let from = named(&bed.engine, KEY);
+        let hand = &mut bed.hands.lock().expect("hands")[1];
+        bed.check(|| {
+            let sessions = Sessions::new(8, Nanos(1));
+            let moved = bed.engine.relocate(hand, MOMENT, from, &sessions);
+            assert_eq!(moved, Relocated::Done);
+            apply(&bed.engine, hand, MOMENT);
+            vec![Version(csn)]
+        });
+    }
+}

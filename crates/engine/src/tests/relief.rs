@@ -1,0 +1,96 @@
+//! Collection, eviction and expiry piece by piece, on an engine without threads.
+
+use longarm_base::{Nanos, UnixMillis};
+use longarm_index::hash::SlotKind;
+use longarm_store::{Collector, Work};
+use longarm_wire::{Request, RequestKind, Status};
+
+use crate::moment::Moment;
+use crate::options::Eviction;
+use crate::reclaim::Cursor;
+use crate::reclaim::Relocated;
+use crate::session::Sessions;
+use crate::testing::{MOMENT, engine};
+
+fn put<'a>(key: &'a [u8], value: &'a [u8], ttl_ms: u64) -> Request<'a> {
+    Request { key, value, ttl_ms, ..Request::new(RequestKind::Put, 0) }
+}
+
+#[test]
+fn a_move_keeps_version_and_value_and_takes_expired_items_away() {
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        let engine = engine(slots, Eviction::None, 64 << 20);
+        let (mut hand, mut mover) = (engine.hand(0), engine.hand(1));
+        let sessions = Sessions::new(8, Nanos(1));
+        let value = vec![3; 100_000];
+        for i in 0..40u8 {
+            let ttl = if i == 0 { 5 } else { 0 };
+            engine.write(&mut hand, MOMENT, &put(&[i], &value, ttl), None).expect("room");
+        }
+        for i in (1..40u8).filter(|i| !i.is_multiple_of(4)) {
+            let key = [i];
+            let delete = Request { key: &key, ..Request::new(RequestKind::Delete, 0) };
+            engine.write(&mut hand, MOMENT, &delete, None).expect("no room is wanted");
+        }
+        let kept = engine.get(&mut hand, MOMENT, &put(&[4], &[], 0));
+        let later = Moment { unix: UnixMillis(MOMENT.unix.0 + 100), ..MOMENT };
+        let mut collector = Collector::new(engine.store.clone());
+        let mut done = 0;
+        for _ in 0..1000 {
+            match collector.next_work(later.now, 60) {
+                Work::Move { place, csn } => {
+                    let mut relocate = || engine.relocate(&mut mover, later, (place, csn), &sessions);
+                    assert_eq!(relocate(), Relocated::Done);
+                    assert_eq!(relocate(), Relocated::Lost, "moved already");
+                    done += 1;
+                }
+                Work::Again => {}
+                Work::Release { .. } => unreachable!("this store frees without asking"),
+                Work::Idle(_) => break,
+            }
+        }
+        assert!(done > 3, "{done}");
+        assert_eq!(engine.get(&mut hand, later, &put(&[4], &[], 0)), kept);
+        assert_eq!(hand.value(), value);
+        assert_eq!(engine.index.items(), 9, "all of 4, 8, ..., 36, and none that expired");
+        let report = engine.store.check();
+        assert!(report.is_sound(), "{:?}", report.problems);
+    }
+}
+
+#[test]
+fn the_clock_hand_gives_each_used_item_one_more_round() {
+    let engine = engine(SlotKind::Inline64, Eviction::Lru, 64 << 20);
+    let mut hand = engine.hand(0);
+    for i in 0..200u8 {
+        engine.write(&mut hand, MOMENT, &put(&[i], b"v", 0), None).expect("room");
+    }
+    let mut cursor = Cursor::default();
+    let pairs = engine.pairs();
+    // Two keys in a thousand share a bit here.
+    assert!(engine.evict_some(&mut cursor, pairs) <= 3, "all were just written");
+    for i in 0..100u8 {
+        engine.mark(engine.hash(&[i]));
+    }
+    let gone = engine.evict_some(&mut cursor, pairs);
+    assert!((90..=110).contains(&gone), "{gone}");
+    assert!((0..100u8).all(|i| {
+        engine.get(&mut hand, MOMENT, &put(&[i], &[], 0)).is_ok_and(|told| told.status == Status::Ok)
+    }));
+}
+
+#[test]
+fn the_sweep_takes_what_expired_and_nothing_else() {
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        let engine = engine(slots, Eviction::None, 64 << 20);
+        let mut hand = engine.hand(0);
+        for i in 0..100u8 {
+            engine.write(&mut hand, MOMENT, &put(&[i], b"v", u64::from(i % 2) * 10), None).expect("room");
+        }
+        let mut cursor = Cursor::default();
+        assert_eq!(engine.expire_some(&mut hand, &mut cursor, engine.pairs(), MOMENT), 0);
+        let later = Moment { unix: UnixMillis(MOMENT.unix.0 + 10), ..MOMENT };
+        assert_eq!(engine.expire_some(&mut hand, &mut cursor, engine.pairs(), later), 50);
+        assert_eq!(engine.index.items(), 50);
+    }
+}

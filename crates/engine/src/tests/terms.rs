@@ -1,0 +1,333 @@
+//! The engine of a group's leader, over terms: each takes over the arena that the one before left, and is the
+//! same map with the same completion records.
+
+use std::collections::VecDeque;
+
+use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::{Nanos, NodeId, Term, UnixMillis};
+use longarm_index::hash::SlotKind;
+use longarm_memory::Mapped;
+use longarm_store::{Collector, Work};
+use longarm_wire::{Condition, Request, RequestKind, Status};
+use proptest::prelude::*;
+
+use super::model::{Model, Step, run, step};
+use crate::engine::Engine;
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::outcome::{Outcome, Short};
+use crate::reclaim::Relocated;
+use crate::recover::findings::Findings;
+use crate::session::{Recall, Sessions};
+use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of, execute, named};
+use crate::write::Write;
+
+/// Terms that end before anything is freed each leave segments that are hardly begun.
+const LIMIT: u64 = 256 << 20;
+/// The live share below which segments are collected, in percent.
+const WORTH: u32 = 90;
+
+/// A leader without followers, threads and clock.
+pub struct Leader {
+    pub engine: Engine<Mapped>,
+    pub hand: Hand<Mapped>,
+    /// Of the housekeeper's stream.
+    pub keeper: Hand<Mapped>,
+    collector: Collector<Mapped>,
+    pub sessions: Sessions,
+    /// Dead segments whose records are still to be saved, and where to go on.
+    leaving: Vec<(u32, u64)>,
+}
+
+impl Leader {
+    pub fn new(counter: u32, slots: SlotKind, arena: &Mapped, moment: Moment) -> Leader {
+        // What it is told of the number of items may be unknown, right or absurd.
+        let found = [0, 200, u64::MAX][counter as usize % 3];
+        let engine = engine_of((Term::new(counter, NodeId(1)), found), slots, LIMIT, arena);
+        Leader::over(engine, Findings::default(), moment)
+    }
+
+    /// Over the start set of an engine of which so much was found ahead.
+    pub fn over(engine: Engine<Mapped>, found: Findings, moment: Moment) -> Leader {
+        let sessions = Sessions::new(16, Nanos(u64::MAX));
+        engine.restore(&sessions, moment, found);
+        let (hand, keeper) = (engine.hand(0), engine.hand(1));
+        let collector = Collector::new(engine.store.clone());
+        Leader { engine, hand, keeper, collector, sessions, leaving: Vec::new() }
+    }
+
+    /// Collects all that is worth it, as the housekeeper does where no follower is to be asked.
+    pub fn collect(&mut self, moment: Moment) {
+        while let Some(segment) = self.next_to_free(moment) {
+            self.engine.store.released(segment);
+        }
+    }
+
+    /// Frees what is dead, and moves nothing.
+    pub fn free(&mut self, moment: Moment) {
+        while let Some(segment) = self.next_of_work(moment, (0, true)) {
+            self.engine.store.released(segment);
+        }
+    }
+
+    /// Moves what is worth it, while no follower acknowledges anything: the copies are not applied.
+    pub fn collect_stalled(&mut self, moment: Moment) {
+        while let Some(segment) = self.next_of_work(moment, (WORTH, false)) {
+            self.engine.store.released(segment);
+        }
+    }
+
+    /// All that collection wrote is acknowledged, and applied.
+    pub fn apply_moves(&mut self, moment: Moment) {
+        apply(&self.engine, &mut self.keeper, moment);
+    }
+
+    /// As [`collect`](Self::collect), up to a segment that is to be freed now.
+    fn next_to_free(&mut self, moment: Moment) -> Option<u32> {
+        self.next_of_work(moment, (WORTH, true))
+    }
+
+    fn next_of_work(&mut self, moment: Moment, (worth, applies): (u32, bool)) -> Option<u32> {
+        let Leader { engine, keeper, collector, sessions, .. } = self;
+        for _ in 0..10_000 {
+            match collector.next_work(moment.now, worth) {
+                Work::Move { place, csn } => {
+                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
+                    assert_ne!(moved, Relocated::Full);
+                    if applies {
+                        apply(engine, keeper, moment);
+                    }
+                }
+                Work::Again => {}
+                Work::Release { segment, .. } => {
+                    assert_eq!(engine.unaccounted(segment), None, "nothing explains it");
+                    assert_eq!(engine.save_records(keeper, (segment, 0), sessions), None);
+                    apply(engine, keeper, moment);
+                    return Some(segment);
+                }
+                Work::Idle(_) => return None,
+            }
+        }
+        panic!("collection does not come to an end");
+    }
+
+    /// One pass of its housekeeper, which may find no room, where no follower is to be asked.
+    pub fn keep(&mut self, moment: Moment, percent: u32) {
+        let Leader { engine, keeper, collector, sessions, leaving, .. } = self;
+        leaving.retain_mut(|rest| {
+            let unsaved = engine.save_records(keeper, *rest, sessions);
+            apply(engine, keeper, moment);
+            match unsaved {
+                Some(from) => rest.1 = from,
+                None => engine.store.released(rest.0),
+            }
+            unsaved.is_some()
+        });
+        loop {
+            match collector.next_work(moment.now, percent) {
+                Work::Again => {}
+                Work::Idle(_) => return,
+                Work::Release { segment, .. } => leaving.push((segment, 0)),
+                Work::Move { place, csn } => {
+                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
+                    apply(engine, keeper, moment);
+                    if moved == Relocated::Full {
+                        return collector.starved(moment.now);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn versions_go_on_though_nothing_is_left_that_bore_the_last() {
+    let arena = arena(LIMIT);
+    let mut model = Model { unix: 1_000_000, ..Model::default() };
+    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    let put = Step::Put { key: 1, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
+    let delete = Step::Delete { key: 1, condition: Condition::Always, stale: false };
+    for step in [put.clone(), put, delete] {
+        run(&leader.engine, &mut leader.hand, &mut model, &step);
+    }
+    leader.hand.writer.seal_all();
+    leader.collect(moment(&model));
+    model.unix += 1 + QUARANTINE.0 / 1_000_000;
+    leader.collect(moment(&model));
+    assert_eq!(leader.engine.store.counters().used_bytes, 0, "all of it is collected");
+    let leader = Leader::new(2, SlotKind::Inline64, &arena, moment(&model));
+    assert_eq!(leader.engine.csn().0, model.last);
+}
+
+#[test]
+fn terms_that_end_before_anything_is_freed_leave_nothing_twice() {
+    let arena = arena(LIMIT);
+    let mut model = Model { unix: 1_000_000, operation: Some(0), ..Model::default() };
+    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    for key in 0..4 {
+        let put = Step::Put { key, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
+        for step in [put, Step::Delete { key, condition: Condition::Always, stale: false }] {
+            let outcome = run(&leader.engine, &mut leader.hand, &mut model, &step).expect("it runs");
+            let (session, _) = leader.sessions.open(COMING);
+            session.lock().record(model.operation.expect("numbered"), outcome, None);
+        }
+    }
+    leader.hand.writer.seal_all();
+    for term in 2..12 {
+        // All that is worth it is moved, and all records are saved; then the term is over.
+        leader.next_to_free(moment(&model));
+        model.unix += 1 + QUARANTINE.0 / 1_000_000;
+        leader.next_to_free(moment(&model));
+        leader = Leader::new(term, SlotKind::Inline64, &arena, moment(&model));
+        // Deletes, and what came of all operations: from entries that say it, and saved.
+        let found = leader.engine.store.counters().entries;
+        assert!(found <= 4 + 8, "term {term}: {found} entries");
+    }
+}
+
+/// What a restore missed would count as dead, and be freed everywhere.
+#[test]
+#[should_panic(expected = "nothing explains")]
+fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
+    let arena = arena(LIMIT);
+    let mut model = Model { unix: 1_000_000, ..Model::default() };
+    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let put =
+        |key| Step::Put { key, len: 90, ttl: 0, keep: false, condition: Condition::Always, stale: false };
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    // A delete explains what is older, and nothing else.
+    for step in [put(3), put(5), Step::Delete { key: 3, condition: Condition::Always, stale: false }] {
+        run(&leader.engine, &mut leader.hand, &mut model, &step);
+    }
+    let mut leader = Leader::new(2, SlotKind::Inline64, &arena, moment(&model));
+    let key = super::model::key_of(5);
+    let mut pair = leader.engine.index.lock(leader.engine.hash(&key));
+    let found = pair.find(&key).expect("it was restored");
+    let current = leader.engine.current(&found, moment(&model));
+    pair.remove(&found);
+    drop(pair);
+    leader.engine.store.supersede(current.place.expect("it has an entry"), current.csn);
+    leader.collect(moment(&model));
+    model.unix += 1 + QUARANTINE.0 / 1_000_000;
+    leader.collect(moment(&model));
+}
+
+/// Collection does not wait for a write that holds its key: between the look at the slot and the READ of the
+/// entry, the item may be moved and its room used again.
+#[test]
+fn a_write_whose_item_is_moved_after_the_look_looks_again() {
+    let arena = arena(LIMIT);
+    let mut now = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
+    let mut leader = Leader::new(1, SlotKind::Pointer16, &arena, now);
+    let set = |leader: &mut Leader, now, key: &[u8], value: &[u8]| {
+        let put = Request { key, value, ..Request::new(RequestKind::Put, 0) };
+        assert!(execute(&leader.engine, &mut leader.hand, now, &put).is_ok());
+    };
+    set(&mut leader, now, b"n", b"5");
+    for len in 0..100 {
+        set(&mut leader, now, b"other", &[1; 100][..len]);
+    }
+    leader.hand.writer.seal_all();
+    let touch = Request { key: b"n", ttl_ms: 1000, ..Request::new(RequestKind::Touch, 0) };
+    let (hash, expiry) = (leader.engine.hash(b"n"), UnixMillis(now.unix.0 + 1000));
+    let write = Write { request: &touch, session: None, hash, expiry, blind: false };
+    let mut bytes = Vec::new();
+    let seen = leader.engine.look(&mut bytes, now, &write).expect("nobody moves it").expect("it is there");
+    let (place, csn) = named(&leader.engine, b"n");
+    leader.collect(now);
+    now.now = Nanos(now.now.0 + 2 * QUARANTINE.0);
+    leader.collect(now);
+    for used in 0.. {
+        assert!(used < 100_000, "its room is not used again");
+        if leader.engine.store.read(place, csn, &mut bytes).is_err() {
+            break;
+        }
+        set(&mut leader, now, b"other", &[2; 8000]);
+    }
+    assert_eq!(leader.engine.value_of(&seen, &mut bytes).err(), Some(Short::Busy), "what was there");
+    for (kind, argument) in [(RequestKind::Increment, 3), (RequestKind::Touch, 0)] {
+        let request = Request { key: b"n", argument, ttl_ms: 1000, ..Request::new(kind, 0) };
+        let outcome = execute(&leader.engine, &mut leader.hand, now, &request);
+        assert_eq!(outcome.map(|outcome| outcome.status), Ok(Status::Ok), "{kind:?}, looked for anew");
+    }
+    let get = Request { key: b"n", ..Request::new(RequestKind::Get, 0) };
+    assert_eq!(leader.engine.get(&mut leader.hand, now, &get).map(|told| told.status), Ok(Status::Ok));
+    assert_eq!(leader.hand.value(), b"8");
+}
+
+#[derive(Clone, Debug)]
+enum Then {
+    Step(Step),
+    Collect,
+    NextTerm,
+}
+
+fn then() -> impl Strategy<Value = Then> {
+    prop_oneof![30 => step().prop_map(Then::Step), 2 => Just(Then::Collect), 1 => Just(Then::NextTerm)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn leaders_one_after_another_are_one_map(
+        (pointer, numbered) in any::<(bool, bool)>(),
+        steps in proptest::collection::vec(then(), 1..300),
+    ) {
+        let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
+        let arena = arena(LIMIT);
+        let mut model = Model { unix: 1_000_000, operation: numbered.then_some(0), ..Model::default() };
+        let moment = |model: &Model| Moment {
+            now: Nanos(model.unix * 1_000_000),
+            unix: UnixMillis(model.unix),
+        };
+        let mut term = 1;
+        let mut leader = Leader::new(term, slots, &arena, moment(&model));
+        // Writes that left an entry, newest last.
+        let mut written: VecDeque<(u64, bool, Outcome)> = VecDeque::new();
+        for step in steps.iter().chain([&Then::Collect, &Then::NextTerm]) {
+            match step {
+                Then::Step(step) => {
+                    let before = leader.engine.csn();
+                    let Some(outcome) = run(&leader.engine, &mut leader.hand, &mut model, step) else {
+                        continue;
+                    };
+                    let Some(operation) = model.operation else { continue };
+                    let (session, _) = leader.sessions.open(COMING);
+                    session.lock().record(operation, outcome, None);
+                    if leader.engine.csn() > before {
+                        written.push_back((operation, matches!(step, Step::Increment { .. }), outcome));
+                    }
+                }
+                Then::Collect => {
+                    // Sealed, so that all of it may be collected.
+                    leader.hand.writer.seal_all();
+                    leader.collect(moment(&model));
+                    model.unix += 1 + QUARANTINE.0 / 1_000_000;
+                    leader.collect(moment(&model));
+                }
+                Then::NextTerm => {
+                    term += 1;
+                    leader = Leader::new(term, slots, &arena, moment(&model));
+                    prop_assert_eq!(leader.engine.csn().0, model.last, "no version is given twice");
+                    let asked = model.operation.map_or(0, |last| last.saturating_sub(QUEUE_DEPTH as u64));
+                    written.retain(|&(operation, ..)| operation > asked + 1);
+                    for &(operation, counted, outcome) in &written {
+                        let (session, _) = leader.sessions.open(COMING);
+                        let Recall::Ran(told, None) = session.lock().recall(operation) else {
+                            panic!("operation {operation} of {:?} is forgotten", model.operation);
+                        };
+                        prop_assert_eq!((told.status, told.csn), (outcome.status, outcome.csn));
+                        prop_assert!(!counted || told.number == outcome.number);
+                    }
+                }
+            }
+        }
+        let Leader { engine, hand, keeper, .. } = leader;
+        drop((hand, keeper));
+        let report = engine.store.check();
+        prop_assert!(report.is_sound(), "{:?}", report.problems);
+    }
+}

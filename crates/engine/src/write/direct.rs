@@ -1,0 +1,196 @@
+//! A write that takes effect at once: nobody replicates the server.
+//!
+//! The entry is drafted, then the pair is locked, what was judged is looked at again, the slot reserved, the
+//! csn drawn, the entry finished, the older one superseded, the slot switched (`store.rs` (1) and (2)). No
+//! lock is held for the copy of a value. Where another write of the key came between, all of it is done anew.
+
+use std::sync::atomic::Ordering;
+
+use longarm_base::{Csn, UnixMillis};
+use longarm_index::hash::{Found, Record};
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::{Draft, DraftError, EntryMeta, Writer};
+use longarm_wire::Status;
+
+use super::judge::Judged;
+use super::number::DIGITS_MAX;
+use super::{Seen, Write};
+use crate::engine::{ATTEMPTS, Current, Engine, PairOf};
+use crate::entries::entry_ref;
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::outcome::{Outcome, Short};
+
+/// An item that needs only its csn. Dropping it leaves nothing behind.
+enum Item<'a> {
+    /// Small enough for a slot.
+    Inline { key: &'a [u8], value: &'a [u8], expiry: UnixMillis },
+    /// In its room in the arena.
+    Drafted { draft: Draft, hash: Hash, expiry: UnixMillis },
+}
+
+/// What a try to make a write come true ended with.
+enum Tried<'a> {
+    Done(Csn),
+    /// The item is not what was judged any more.
+    Changed,
+    /// The index has no slot: with one, the same item can be stored.
+    NoSlot(Item<'a>),
+}
+
+impl<M: OwnedWords> Engine<M> {
+    pub(super) fn write_direct(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        write: &Write<'_>,
+    ) -> Result<Outcome, Short> {
+        for _ in 0..ATTEMPTS {
+            let seen = match write.blind {
+                true => None,
+                false => match self.look(&mut hand.bytes, moment, write) {
+                    Ok(seen) => seen,
+                    Err(_) => continue,
+                },
+            };
+            match self.judged(write, seen.as_ref()) {
+                Judged::Answer(outcome) => return Ok(outcome),
+                Judged::Remove => {
+                    if let Some(csn) = self.try_remove(moment, write, seen.as_ref()) {
+                        return Ok(Outcome::ok(csn));
+                    }
+                }
+                Judged::Store { value, expiry, number } => {
+                    let mut text = [0; DIGITS_MAX];
+                    let Hand { writer, bytes, .. } = &mut *hand;
+                    let Ok(value) = self.bytes_of(value, seen.as_ref(), (bytes, &mut text)) else { continue };
+                    let item =
+                        match self.prepare(writer, moment, (write.request.key, value), write.hash, expiry) {
+                            Ok(item) => item,
+                            Err(refusal) => return refusal,
+                        };
+                    if let Some(csn) = self.store_item(writer, moment, (write, seen.as_ref()), item)? {
+                        self.mark(write.hash);
+                        return Ok(Outcome { number, ..Outcome::ok(csn) });
+                    }
+                }
+            }
+        }
+        Err(Short::Wait)
+    }
+
+    /// Prepares an item. What cannot be has an answer, or a want of memory, instead.
+    #[inline]
+    fn prepare<'a>(
+        &self,
+        writer: &mut Writer<M>,
+        moment: Moment,
+        (key, value): (&'a [u8], &'a [u8]),
+        hash: Hash,
+        expiry: UnixMillis,
+    ) -> Result<Item<'a>, Result<Outcome, Short>> {
+        if Record::fits_inline(self.options.slots, key.len(), value.len(), expiry) {
+            return Ok(Item::Inline { key, value, expiry });
+        }
+        match writer.draft(key, value, EntryMeta::PUT.expiring(expiry)) {
+            Ok(draft) => Ok(Item::Drafted { draft, hash, expiry }),
+            Err(DraftError::Full(_)) => Err(Err(self.short(moment))),
+            Err(DraftError::Key(_) | DraftError::Value(_)) => Err(Ok(Outcome::of(Status::Invalid))),
+        }
+    }
+
+    /// Stores an item; `None` if what was judged is not there any more.
+    #[inline]
+    fn store_item(
+        &self,
+        writer: &mut Writer<M>,
+        moment: Moment,
+        (write, seen): (&Write<'_>, Option<&Seen>),
+        mut item: Item<'_>,
+    ) -> Result<Option<Csn>, Short> {
+        for _ in 0..ATTEMPTS {
+            match self.try_store(writer, moment, (write, seen), item) {
+                Tried::Done(csn) => return Ok(Some(csn)),
+                Tried::Changed => return Ok(None),
+                Tried::NoSlot(again) => item = again,
+            }
+            self.make_room(write.hash, moment)?;
+        }
+        Ok(None)
+    }
+
+    #[inline]
+    fn try_store<'a>(
+        &self,
+        writer: &mut Writer<M>,
+        moment: Moment,
+        (write, seen): (&Write<'_>, Option<&Seen>),
+        item: Item<'a>,
+    ) -> Tried<'a> {
+        let mut pair = self.index.lock(write.hash);
+        let found = pair.find(write.request.key);
+        let current = found.as_ref().map(|found| self.current(found, moment));
+        if !write.blind && !is_still(seen, current.as_ref()) {
+            return Tried::Changed;
+        }
+        if pair.reserve(found.as_ref()).is_err() {
+            return Tried::NoSlot(item);
+        }
+        if current.is_some_and(|current| current.gone) {
+            // Relaxed: a counter.
+            self.counts.expired.fetch_add(1, Ordering::Relaxed);
+        }
+        Tried::Done(self.switch(writer, &mut pair, found.as_ref().zip(current.as_ref()), item))
+    }
+
+    /// Makes the item current under the lock: draws its csn, finishes it, supersedes the old entry, and only
+    /// then switches the slot. The slot was reserved.
+    #[inline]
+    fn switch(
+        &self,
+        writer: &mut Writer<M>,
+        pair: &mut PairOf<'_, M>,
+        old: Option<(&Found, &Current)>,
+        item: Item<'_>,
+    ) -> Csn {
+        let csn = self.next_csn();
+        let record = match item {
+            Item::Inline { key, value, expiry } => Record::Inline { csn, key, value, expiry, entry: None },
+            Item::Drafted { draft, hash, expiry } => {
+                let entry = entry_ref(writer.finish(draft, csn));
+                Record::Entry { csn, entry, hash, expiry }
+            }
+        };
+        let switched = match old {
+            Some((found, current)) => {
+                if let Some(place) = current.place {
+                    self.store.supersede(place, current.csn);
+                }
+                pair.replace(found, &record)
+            }
+            None => pair.insert(&record),
+        };
+        assert!(switched.is_ok(), "a slot that was reserved under the lock is gone");
+        csn
+    }
+
+    /// Removes what was judged; `None` if it is not there any more. A volatile node that nobody replicates
+    /// needs no tombstone.
+    fn try_remove(&self, moment: Moment, write: &Write<'_>, seen: Option<&Seen>) -> Option<Csn> {
+        let mut pair = self.index.lock(write.hash);
+        let found = pair.find(write.request.key)?;
+        if !is_still(seen, Some(&self.current(&found, moment))) {
+            return None;
+        }
+        // A delete is a write: it takes its place among the versions.
+        let csn = self.next_csn();
+        self.remove(&mut pair, &found);
+        Some(csn)
+    }
+}
+
+/// Whether what is there now is what was judged: no item, or one whose time is over, is as good as none.
+fn is_still(seen: Option<&Seen>, current: Option<&Current>) -> bool {
+    let there = current.filter(|current| !current.gone).map_or(Csn::NONE, |current| current.csn);
+    seen.map_or(Csn::NONE, |seen| seen.live.csn) == there
+}

@@ -1,0 +1,139 @@
+//! The way of a write: what is there is looked at, the request is judged by it, and what it comes to is
+//! written and takes effect: at once on a server of its own (`direct.rs`), and in a group when the followers
+//! have it (`replicated.rs`; LoLKV 3.3.2, M5).
+//!
+//! Whatever is stored, a request that makes no sense is refused: a time to live that no clock reaches, a key
+//! or a value beyond its limit.
+
+pub mod direct;
+pub mod judge;
+pub mod number;
+pub mod replicated;
+
+use longarm_base::UnixMillis;
+use longarm_index::hash::{INLINE_MAX, Record};
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::{EntryPlace, Session};
+use longarm_wire::{Request, RequestKind, Status};
+
+use crate::commit::Commit;
+use crate::engine::Engine;
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::outcome::{Outcome, Short};
+use judge::{Judged, Live, Value, is_blind, judge};
+use number::{DIGITS_MAX, decimal, parse};
+
+/// A write on its way.
+pub struct Write<'a> {
+    pub request: &'a Request<'a>,
+    /// Whose operation it is, if its client numbered it.
+    pub session: Option<Session>,
+    pub hash: Hash,
+    /// What its time to live comes to.
+    pub expiry: UnixMillis,
+    /// It is judged by nothing that is stored.
+    pub blind: bool,
+}
+
+/// What a look at a key's item has found.
+pub struct Seen {
+    pub live: Live,
+    value: SeenValue,
+}
+
+/// Where the value is.
+enum SeenValue {
+    /// A copy of what stood in the slot.
+    Inline([u8; INLINE_MAX], usize),
+    Entry(EntryPlace),
+}
+
+impl<M: OwnedWords> Engine<M> {
+    /// Executes a PUT, DELETE, INCREMENT or TOUCH. In a group it takes effect once the position that the
+    /// hand's stream has written now is applied; an outcome that left no entry there was judged by what is
+    /// here, and holds if the leader has its lease after.
+    #[inline]
+    pub fn write(
+        &self,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        request: &Request<'_>,
+        session: Option<Session>,
+    ) -> Result<Outcome, Short> {
+        let Some(expiry) = self.expiry_in(request.ttl_ms, moment) else {
+            return Ok(Outcome::of(Status::Invalid));
+        };
+        let (hash, blind) = (self.hash(request.key), is_blind(request));
+        let write = Write { request, session, hash, expiry, blind };
+        match &self.commit {
+            Commit::Direct => self.write_direct(hand, moment, &write),
+            Commit::Replicated(group) => self.write_replicated(group, hand, moment, &write),
+        }
+    }
+
+    /// Judges a write by what `seen` says is there.
+    fn judged<'a>(&self, write: &Write<'a>, seen: Option<&Seen>) -> Judged<'a> {
+        judge(write.request, write.expiry, seen.map(|seen| seen.live))
+    }
+
+    /// The item that a write is about, if there is one and its time is not over. [`Short::Busy`] if its
+    /// entry's room was used again since it was found: it is to be looked for anew.
+    pub fn look(
+        &self,
+        bytes: &mut Vec<u8>,
+        moment: Moment,
+        write: &Write<'_>,
+    ) -> Result<Option<Seen>, Short> {
+        let pair = self.index.lock(write.hash);
+        let Some(found) = pair.find(write.request.key) else { return Ok(None) };
+        let current = self.current(&found, moment);
+        if current.gone {
+            return Ok(None);
+        }
+        let (value, is_short) = match found.record() {
+            Record::Inline { value, .. } => {
+                let mut copy = [0; INLINE_MAX];
+                copy[..value.len()].copy_from_slice(value);
+                (SeenValue::Inline(copy, value.len()), true)
+            }
+            Record::Entry { csn, entry, .. } => {
+                let is_short = self.arena.value_len(entry, csn) <= DIGITS_MAX;
+                (SeenValue::Entry(self.arena.place(entry)), is_short)
+            }
+        };
+        drop(pair);
+        let live = Live { csn: current.csn, expiry: current.expiry, number: None };
+        let mut seen = Seen { live, value };
+        if write.request.kind == RequestKind::Increment && is_short {
+            seen.live.number = parse(self.value_of(&seen, bytes)?);
+        }
+        Ok(Some(seen))
+    }
+
+    /// The value that was seen. No lock is held for the copy, however long it is.
+    pub fn value_of<'a>(&self, seen: &'a Seen, bytes: &'a mut Vec<u8>) -> Result<&'a [u8], Short> {
+        match &seen.value {
+            SeenValue::Inline(value, len) => Ok(&value[..*len]),
+            SeenValue::Entry(place) => match self.store.read(*place, seen.live.csn, bytes) {
+                Ok(entry) => Ok(entry.value),
+                Err(_) => Err(Short::Busy),
+            },
+        }
+    }
+
+    /// The bytes of the value that the key is to get.
+    fn bytes_of<'a>(
+        &self,
+        value: Value<'a>,
+        seen: Option<&'a Seen>,
+        (bytes, text): (&'a mut Vec<u8>, &'a mut [u8; DIGITS_MAX]),
+    ) -> Result<&'a [u8], Short> {
+        match (value, seen) {
+            (Value::Given(value), _) => Ok(value),
+            (Value::Decimal(number), _) => Ok(decimal(number, text)),
+            (Value::Kept, Some(seen)) => self.value_of(seen, bytes),
+            (Value::Kept, None) => unreachable!("nothing is kept of an item that is not there"),
+        }
+    }
+}

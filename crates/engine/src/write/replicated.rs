@@ -1,0 +1,276 @@
+//! A write of a group: written here, applied when the followers have it (LoLKV 3.3.2; M5).
+//!
+//! (1) A write is judged while it holds its stripe (`stripes.rs`), so what it found still holds when it is
+//!     applied.
+//! (2) Every write is an entry, also a delete (a tombstone) and what would fit into a slot: followers have
+//!     entries only.
+//! (3) The csn is drawn and the entry finished without a step between that could fail.
+//! (4) Applying cannot fail: what it needs of the index it takes beyond the memory limit, if it must. A new
+//!     key of which it is known that its pair takes no more is refused when it is judged (decision 17).
+
+use std::sync::atomic::Ordering;
+
+use longarm_base::{Csn, Mutant, UnixMillis};
+use longarm_host::observe::{Event, observe};
+use longarm_index::hash::{NoRoom, Table};
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Writer};
+use longarm_wire::Status;
+
+use super::Write;
+use super::judge::Judged;
+use super::number::DIGITS_MAX;
+use crate::commit::{Commit, Replicated};
+use crate::engine::{ATTEMPTS, Engine};
+use crate::hand::Hand;
+use crate::moment::Moment;
+use crate::newest::names;
+use crate::outcome::{Outcome, Short};
+use crate::stream::{Change, Stream, Written};
+use crate::stripes::Stripe;
+
+/// So many entries before they are applied, what they will change is fetched.
+const HEADER: u64 = 9;
+const SLOT: u64 = 6;
+const ENTRY: u64 = 3;
+
+/// What came of a write while it held its stripe.
+enum Held {
+    /// An entry, which keeps the stripe until it is applied.
+    Wrote(Outcome),
+    /// Nothing is to be written.
+    Answer(Outcome),
+}
+
+/// What a thread writes entries with.
+type Pen<'a, M> = (&'a mut Writer<M>, &'a mut Stream, &'a mut Vec<u8>);
+
+impl<M: OwnedWords> Engine<M> {
+    pub(super) fn write_replicated(
+        &self,
+        group: &Replicated,
+        hand: &mut Hand<M>,
+        moment: Moment,
+        write: &Write<'_>,
+    ) -> Result<Outcome, Short> {
+        let Hand { writer, bytes, stream, .. } = hand;
+        let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else {
+            return Err(Short::Busy);
+        };
+        let stripe = group.enter(write.hash, write.blind)?;
+        let held = self.write_held((writer, stream, bytes), moment, (write, stripe));
+        if !matches!(held, Ok(Held::Wrote(_))) {
+            group.stripes.leave(stripe);
+        }
+        held.map(|(Held::Wrote(outcome) | Held::Answer(outcome))| outcome)
+    }
+
+    fn write_held(
+        &self,
+        (writer, stream, bytes): Pen<'_, M>,
+        moment: Moment,
+        (write, stripe): (&Write<'_>, Stripe),
+    ) -> Result<Held, Short> {
+        let (key, hash) = (write.request.key, write.hash);
+        // The stripe is held alone, so what is seen stays the newest. Collection may move it, and its room
+        // may be used again: then the write is tried anew.
+        let seen = if write.blind { None } else { self.look(bytes, moment, write)? };
+        let mut text = [0; DIGITS_MAX];
+        let meta = |kind: Kind, expiry| {
+            let meta = EntryMeta::of(kind).expiring(expiry);
+            write.session.map_or(meta, |session| meta.by(session))
+        };
+        let (drafted, change, number) = match self.judged(write, seen.as_ref()) {
+            Judged::Answer(outcome) => return Ok(Held::Answer(outcome)),
+            Judged::Store { .. } if !self.has_place(key, hash) => return Err(Short::Crowded),
+            Judged::Store { value, expiry, number } => {
+                let value = self.bytes_of(value, seen.as_ref(), (bytes, &mut text))?;
+                let drafted = writer.draft(key, value, meta(Kind::Put, expiry));
+                (drafted, Change::Store { hash, stripe }, number)
+            }
+            Judged::Remove => {
+                let drafted = draft_tombstone(writer, key, meta(Kind::Tombstone, UnixMillis::NEVER));
+                (drafted, Change::Remove { hash, stripe }, 0)
+            }
+        };
+        let draft = match drafted {
+            Ok(draft) => draft,
+            Err(DraftError::Full(_)) => return Err(self.short(moment)),
+            Err(DraftError::Key(_) | DraftError::Value(_)) => {
+                return Ok(Held::Answer(Outcome::of(Status::Invalid)));
+            }
+        };
+        let csn = self.write_drawn(writer, stream, draft, change);
+        Ok(Held::Wrote(Outcome { number, ..Outcome::ok(csn) }))
+    }
+
+    /// Draws a csn and writes the entry into the stream.
+    fn write_drawn(&self, writer: &mut Writer<M>, stream: &mut Stream, draft: Draft, change: Change) -> Csn {
+        stream.announce(self.csn());
+        let csn = self.next_csn();
+        let place = writer.finish(draft, csn);
+        stream.push(Written { place, csn, change });
+        csn
+    }
+
+    /// Whether the key is there, or a slot for it can be had; where the memory limit is in the way, that is
+    /// for the arena to say. Writes under way may take the last one: they find another place (`newest.rs`).
+    fn has_place(&self, key: &[u8], hash: Hash) -> bool {
+        self.index
+            .is_tight(hash)
+            .then(|| {
+                (0..ATTEMPTS).find_map(|_| {
+                    let mut pair = self.index.lock(hash);
+                    if pair.find(key).is_some() || pair.reserve(None).is_ok() {
+                        return Some(true);
+                    }
+                    drop(pair);
+                    self.index.make_room(hash).err().map(|no_room| no_room == NoRoom::Table)
+                })
+            })
+            .flatten()
+            .unwrap_or(true)
+    }
+
+    /// Takes an item of a group away whose time is over. `false` if it could not be now.
+    pub fn expire_replicated(
+        &self,
+        group: &Replicated,
+        hand: &mut Hand<M>,
+        (key, hash): (&[u8], Hash),
+        moment: Moment,
+    ) -> bool {
+        let Hand { writer, stream, .. } = hand;
+        let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else { return false };
+        let Some(stripe) = group.stripes.enter(hash, true) else { return false };
+        let gone = {
+            let pair = self.index.lock(hash);
+            pair.find(key).is_some_and(|found| self.current(&found, moment).gone)
+        };
+        let draft = gone.then(|| draft_tombstone(writer, key, EntryMeta::TOMBSTONE).ok()).flatten();
+        let Some(draft) = draft else {
+            group.stripes.leave(stripe);
+            return !gone;
+        };
+        self.write_drawn(writer, stream, draft, Change::Remove { hash, stripe });
+        // Relaxed: a counter.
+        self.counts.expired.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Applies what is committed, in order; how much that was.
+    pub fn apply_committed(&self, hand: &mut Hand<M>, moment: Moment) -> u64 {
+        let mut applied = 0;
+        let mut newest = None;
+        while let Some(written) = hand.stream.as_ref().and_then(Stream::next_to_apply) {
+            let table = newest.get_or_insert_with(|| self.index.newest());
+            hand.stream.iter().for_each(|stream| self.prefetch(table, stream));
+            self.apply(&mut hand.bytes, moment, &written);
+            hand.stream.as_mut().expect("it had one just now").set_applied();
+            applied += 1;
+        }
+        applied
+    }
+
+    /// Has fetched what entries that are to be applied soon will change: each alone would wait for memory
+    /// three times, for the header of its pair, the slot, and the entry that it replaces.
+    #[inline]
+    fn prefetch(&self, table: &Table, stream: &Stream) {
+        let soon = |after| stream.to_apply(after).and_then(|written| written.change.hash());
+        if let Some(hash) = soon(HEADER) {
+            self.index.prefetch(table, hash);
+        }
+        if let Some(hash) = soon(SLOT) {
+            self.index.prefetch_slot(table, hash);
+        }
+        if let Some(entry) = soon(ENTRY).and_then(|hash| self.index.likely_entry(table, hash)) {
+            self.store.memory().prefetch(entry.offset);
+        }
+    }
+
+    fn apply(&self, bytes: &mut Vec<u8>, moment: Moment, written: &Written) {
+        let Written { place, csn, change } = *written;
+        match change {
+            Change::Store { hash, stripe } => {
+                let entry = self.own_entry(bytes, place, csn);
+                let over = self.set_newest(moment, (place, &entry), hash);
+                // Relaxed: a counter.
+                self.counts.expired.fetch_add(u64::from(over), Ordering::Relaxed);
+                self.show(entry.key, hash);
+                self.leave(stripe);
+                self.mark(hash);
+            }
+            Change::Remove { hash, stripe } => {
+                let entry = self.own_entry(bytes, place, csn);
+                self.deletes().iter().for_each(|deletes| deletes.note(hash, csn));
+                self.remove_older((entry.key, hash), csn);
+                self.show(entry.key, hash);
+                self.leave(stripe);
+            }
+            Change::Move { hash, from } => {
+                let entry = self.own_entry(bytes, place, csn);
+                let mut pair = self.index.lock(hash);
+                match pair.find(entry.key) {
+                    Some(found) if names(&found, csn, from) || Mutant::MoveAnyway.is_on() => {
+                        let record = self.record_of(place, &entry, hash);
+                        self.store.supersede(from, csn);
+                        let switched = pair.replace(&found, &record);
+                        assert!(switched.is_ok(), "a record that is replaced in place needs no room");
+                        // Relaxed: a counter.
+                        self.counts.moved.fetch_add(1, Ordering::Relaxed);
+                        drop(pair);
+                        self.show(entry.key, hash);
+                    }
+                    // Somebody replaced it first.
+                    _ => {
+                        self.store.supersede(place, csn);
+                    }
+                }
+            }
+            Change::Replace { from, csn: replaced } => {
+                self.store.supersede(from, replaced);
+            }
+        }
+    }
+
+    /// Tells a simulated world what readers find of a key.
+    fn show(&self, key: &[u8], hash: Hash) {
+        observe(|| {
+            let csn = self.index.lock(hash).find(key).map_or(Csn::NONE, |found| found.record().csn());
+            Event::Shown { key: hash.0, csn }
+        });
+    }
+
+    /// An entry that this worker wrote, and that nothing has superseded: it is there.
+    fn own_entry<'a>(&self, bytes: &'a mut Vec<u8>, place: EntryPlace, csn: Csn) -> longarm_store::Entry<'a> {
+        match self.store.read(place, csn, bytes) {
+            Ok(entry) => entry,
+            Err(e) => panic!("our own entry at {place:?} of csn {csn:?} is not there: {e}"),
+        }
+    }
+
+    fn leave(&self, stripe: Stripe) {
+        if let Commit::Replicated(group) = &self.commit {
+            group.stripes.leave(stripe);
+        }
+    }
+
+    /// All csns up to this are applied (M10, "stable point").
+    pub fn stable_point(&self) -> Csn {
+        // The counter first: a write that draws after this look is above it, one that drew before had
+        // announced itself (`Stream::announce`).
+        let counter = self.csn();
+        let below = u64::from(!Mutant::StableHigh.is_on());
+        let under_way = self.progress().iter().filter_map(|progress| progress.low());
+        under_way.fold(counter, |stable, low| stable.min(Csn(low.0 - below)))
+    }
+}
+
+/// Drafts a delete. It goes on when memory is full: it gives it back.
+fn draft_tombstone<M: OwnedWords>(
+    writer: &mut Writer<M>,
+    key: &[u8],
+    meta: EntryMeta,
+) -> Result<Draft, DraftError> {
+    writer.draft(key, &[], meta).or_else(|_| writer.draft_kept(key, &[], meta))
+}
