@@ -18,7 +18,7 @@ const SUITES: &[Suite] = &[
         program: "longarm_client",
         filter: "tests::reads tests::packets tests::operations",
     },
-    Suite { package: "longarm-server", program: "longarm_server", filter: "over_rdma" },
+    Suite { package: "longarm-group", program: "longarm_group", filter: "over_rdma" },
     Suite { package: "longarm-bench", program: "nic", filter: "" },
     Suite { package: "longarm", program: "rdma", filter: "" },
 ];
@@ -28,7 +28,7 @@ const SUITES: &[Suite] = &[
 pub const CHOICE: &[&str] = &[
     "--workspace",
     "--features=longarm-ibverbs/rdma-tests,longarm-fabric/rdma-tests,longarm-client/rdma-tests",
-    "--features=longarm-server/rdma-tests,longarm-bench/rdma-tests,longarm/rdma-tests,longarm-bench/etcd",
+    "--features=longarm-group/rdma-tests,longarm-bench/rdma-tests,longarm/rdma-tests,longarm-bench/etcd",
 ];
 /// Bound on the machine, in seconds: an emulated machine on a busy host is slow, and groups of processes are
 /// slowest there.

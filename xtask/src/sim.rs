@@ -36,10 +36,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("NoCut", Sim("group-landing", "30..80")),
     ("ShareStripes", Sim("group-pauses", "0..100")),
     ("ForgetClaims", Sim("group-landing", "10..60")),
-    (
-        "NoDrain",
-        Test("longarm-server", "group::inbound::tests::what_is_pushed_has_landed_once_it_is_flushed"),
-    ),
+    ("NoDrain", Test("longarm-group", "inbound::tests::what_is_pushed_has_landed_once_it_is_flushed")),
     ("KeepGone", Sim("group-all", "0..60")),
     ("ForgetPromise", Sim("group-crashes", "0..20")),
     ("ReportInside", Sim("group-pauses", "0..50")),
@@ -53,28 +50,19 @@ const MUTANTS: &[(&str, Finder)] = &[
         Test("longarm-engine", "tests::ahead::what_was_collected_while_the_leader_waited_is_there"),
     ),
     ("FoundAnyway", Sim("group-reformat", "0..40")),
-    ("NoSync", Test("longarm-server", "group::vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
-    (
-        "KeepWriters",
-        Test("longarm-server", "group::inbound::tests::a_leader_that_begins_anew_has_no_older_writers"),
-    ),
-    (
-        "NoEntering",
-        Test("longarm-server", "group::inbound::tests::entering::a_fence_waits_for_who_is_being_let_in"),
-    ),
-    (
-        "RaiseFloors",
-        Test("longarm-server", "group::reign::tests::a_follower_is_told_no_floors_before_it_is_synced"),
-    ),
+    ("NoSync", Test("longarm-group", "vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
+    ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
+    ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),
+    ("RaiseFloors", Test("longarm-group", "reign::tests::a_follower_is_told_no_floors_before_it_is_synced")),
     (
         "ReleaseEarly",
         Test(
-            "longarm-server",
-            "group::reign::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
+            "longarm-group",
+            "reign::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
         ),
     ),
     ("UntoldCount", Sim("group-slow", "0..20")),
-    ("KeepUncut", Test("longarm-server", "group::look::tests::a_stream_that_has_no_cut_is_void")),
+    ("KeepUncut", Test("longarm-group", "look::tests::a_stream_that_has_no_cut_is_void")),
     ("LookFirst", Test("longarm-engine", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
     ("StableHigh", Test("longarm-engine", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
@@ -87,34 +75,28 @@ const MUTANTS: &[(&str, Finder)] = &[
     (
         "AdoptEarly",
         Test(
-            "longarm-server",
-            "group::reign::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
+            "longarm-group",
+            "reign::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
         ),
     ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
     (
         "PassUncut",
         Test(
-            "longarm-server",
-            "group::look::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
+            "longarm-group",
+            "look::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
         ),
     ),
     ("KeepFloors", Sim("group-steps", "0..30")),
     (
         "LeaveGaps",
         Test(
-            "longarm-server",
-            "group::look::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_it_was_bringing_in_line",
+            "longarm-group",
+            "look::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_it_was_bringing_in_line",
         ),
     ),
-    (
-        "HideGaps",
-        Test("longarm-server", "group::install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one"),
-    ),
-    (
-        "PushOver",
-        Test("longarm-server", "group::push::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of"),
-    ),
+    ("HideGaps", Test("longarm-group", "install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one")),
+    ("PushOver", Test("longarm-group", "push::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of")),
     (
         "TellGone",
         Test(
@@ -124,7 +106,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
     ("RecallAnyway", Sim("group-strands", "0..20")),
-    ("TrustTable", Test("longarm-server", "group::push::what_a_follower_has_let_go_of_is_given_to_it_anew")),
+    ("TrustTable", Test("longarm-group", "push::what_a_follower_has_let_go_of_is_given_to_it_anew")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use longarm_base::Csn;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_fabric::ring::{Mailbox, RING_MIN};
-use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Reason, Rights, SetupError};
+use longarm_fabric::{Grant, Granted, Incoming, Listener, QueuePair, Rights, SetupError};
 use longarm_host::{Pause, now};
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 use longarm_wire::{
@@ -17,13 +17,16 @@ use longarm_wire::{
 };
 
 use crate::connection::Connection;
+use longarm_group::reject;
+
 use crate::hall::{Lobby, Serving};
 use crate::options::RING_MAX;
-use crate::seldom::Seldom;
+use crate::regions::lend;
 use crate::shared::{Client, Seat};
 use crate::worker::Desk;
 use longarm_engine::Eviction;
 use longarm_engine::session::Coming;
+use longarm_group::Seldom;
 
 /// Longest wait for a knock, and so for this thread to see that the server closes.
 const KNOCK: Duration = Duration::from_millis(100);
@@ -123,11 +126,6 @@ impl Knock {
     }
 }
 
-/// Sends one that asked to be let in away.
-pub(crate) fn reject<I: Incoming>(incoming: I, refusal: &Refusal) {
-    incoming.reject(Reason { text: refusal.text.clone(), bytes: refusal.encode() });
-}
-
 impl<Q: QueuePair + 'static> Serving<Q> {
     fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &Hello, agreed: Agreed) {
         let peer = incoming.peer().name;
@@ -168,14 +166,14 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         let welcome = self.welcome_text(agreed).encode();
         // The old connection of the same client is fenced before the client can know that this one stands.
         let coming = Coming { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
-        let (session, generation) = self.shared.sessions.open(coming);
+        let (session, generation) = self.shared.core.sessions.open(coming);
         let grants = self.grants(&ring);
         let accepted = incoming.accept(&welcome, grants, LANDING, &desk.channel);
         let opened = accepted.and_then(|qp| Ok((mailbox(&qp, hello, ring.memory().clone())?, qp)));
         let (mailbox, qp) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                let now = self.shared.moment().now;
+                let now = self.shared.core.moment().now;
                 session.lock().leave(generation, now);
                 return Err(error);
             }
@@ -194,26 +192,27 @@ impl<Q: QueuePair + 'static> Serving<Q> {
     }
 
     fn welcome_text(&self, agreed: Agreed) -> Welcome {
-        let options = &self.shared.options;
+        let (options, core) = (&self.shared.options, &self.shared.core);
         Welcome {
             agreed,
-            boot: self.shared.boot,
-            sum_key: self.shared.sum_key,
+            boot: core.boot,
+            sum_key: core.sum_key,
             // Read after the hello came, on the clock of the heartbeats.
-            stamp: self.shared.moment().now.0,
-            lease: options.lease.as_nanos() as u64,
-            read_bound: options.read_bound.as_nanos() as u64,
+            stamp: core.moment().now.0,
+            // Of a group, what its timing gives, whatever the server would give alone.
+            lease: core.options.lease.as_nanos() as u64,
+            read_bound: core.options.read_bound.as_nanos() as u64,
             ring_bytes: options.ring_bytes,
             pid: u64::from(std::process::id()),
             wants_hints: u64::from(options.eviction == Eviction::Lru),
             group: options.groups.first().map_or(0, |group| group.id),
-            csn: self.shared.engine.csn().0,
-            keep_sessions: options.keep_sessions.as_nanos() as u64,
+            csn: core.engine.csn().0,
+            keep_sessions: core.options.keep_sessions.as_nanos() as u64,
         }
     }
 
     fn grants(&self, ring: &Arc<Region>) -> Vec<Grant> {
-        let mut grants = self.shared.lent.grants();
+        let mut grants = lend(&self.shared.core.lent);
         grants.push(Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE });
         grants
     }

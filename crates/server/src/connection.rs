@@ -177,7 +177,7 @@ impl<Q: QueuePair> Connection<Q> {
 
     fn work(&mut self, context: &mut Context<'_>) -> Result<Turn, Fault> {
         // Read after the poll: every request of this batch had arrived.
-        let moment = context.shared.moment();
+        let moment = context.shared.core.moment();
         let before = (self.late.len(), self.next, self.stalled);
         self.send_late(context, moment)?;
         let session = self.session.clone();
@@ -341,7 +341,7 @@ impl<Q: QueuePair> Connection<Q> {
         match late {
             Late::Header(header) => self.send(&[header]),
             Late::Applied { header, at } => {
-                let sent = context.shared.is_applied(*at) && self.send(&[header])?;
+                let sent = context.shared.core.is_applied(*at) && self.send(&[header])?;
                 if sent {
                     observe(|| Event::Acknowledged { stream: at.stream, position: at.position });
                 }
@@ -349,8 +349,8 @@ impl<Q: QueuePair> Connection<Q> {
             }
             Late::Get { operation, key } => {
                 let request = Request { key, ..Request::new(RequestKind::Get, *operation) };
-                let outcome = context.shared.engine.get(context.hand, moment, &request);
-                let Some(outcome) = outcome.ok().filter(|_| context.shared.may_tell()) else {
+                let outcome = context.shared.core.engine.get(context.hand, moment, &request);
+                let Some(outcome) = outcome.ok().filter(|_| context.shared.core.may_tell()) else {
                     return Ok(false);
                 };
                 observe(|| Event::Answered);
@@ -363,8 +363,8 @@ impl<Q: QueuePair> Connection<Q> {
                 self.send_with(moment, *operation, Outcome::of(Status::Ok), &text)
             }
             Late::Spilled { operation, after } => {
-                let list = context.shared.engine.spilled(after, moment);
-                let tells = context.shared.may_tell();
+                let list = context.shared.core.engine.spilled(after, moment);
+                let tells = context.shared.core.may_tell();
                 Ok(tells && self.send_with(moment, *operation, Outcome::of(Status::Ok), &list)?)
             }
         }

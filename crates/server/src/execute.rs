@@ -7,12 +7,13 @@ use longarm_host::observe::{Event, observe};
 use longarm_memory::{Hash, Mapped};
 use longarm_wire::{Request, RequestKind, Status, hints};
 
-use crate::pulse::Pulse;
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 use longarm_engine::Moment;
 use longarm_engine::session::{Recall, Session};
 use longarm_engine::stream::{At, Stream};
 use longarm_engine::{Hand, Outcome, Short};
+use longarm_group::Phase;
+use longarm_group::Pulse;
 
 /// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
 /// Where nothing can be freed, the housekeeper says so much sooner.
@@ -53,7 +54,7 @@ pub(crate) fn execute(
     moment: Moment,
     request: &Request<'_>,
 ) -> Executed {
-    let engine = &context.shared.engine;
+    let engine = &context.shared.core.engine;
     // While draining, what had arrived before is still executed.
     let closing = context.phase != Phase::Serving && context.pulse.is_drained();
     match request.kind {
@@ -64,12 +65,12 @@ pub(crate) fn execute(
         RequestKind::Ping if !closing => Executed::Answer(Outcome::of(Status::Ok)),
         // What waits for the lease is not looked at before that is there: a value may be long.
         RequestKind::Get | RequestKind::Spilled
-            if !closing && stalled.is_some() && !context.shared.may_tell() =>
+            if !closing && stalled.is_some() && !context.shared.core.may_tell() =>
         {
             wait_to_tell(stalled)
         }
         RequestKind::Get if !closing => match engine.get(context.hand, moment, request) {
-            Ok(outcome) if context.shared.may_tell() => {
+            Ok(outcome) if context.shared.core.may_tell() => {
                 observe(|| Event::Answered);
                 Executed::Value(outcome)
             }
@@ -77,7 +78,7 @@ pub(crate) fn execute(
         },
         RequestKind::Spilled if !closing => {
             let list = engine.spilled(request.value, moment);
-            if context.shared.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
+            if context.shared.core.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
         }
         RequestKind::Stats if !closing => Executed::Text(context.shared.stats().to_json()),
         _ => once(context, session, stalled, moment, (request, closing)),
@@ -111,10 +112,10 @@ fn once(
     if closing {
         return Executed::Answer(Outcome::of(Status::Closing));
     }
-    if context.shared.holds_writes() {
+    if context.shared.core.holds_writes() {
         return wait_to_tell(stalled);
     }
-    let engine = &context.shared.engine;
+    let engine = &context.shared.core.engine;
     let before = context.hand.stream.as_ref().map(Stream::written);
     let numbered = operation != 0 && session.id() != 0;
     let by = numbered.then(|| longarm_store::Session { id: session.id(), operation });
@@ -149,7 +150,7 @@ fn once(
 
 /// Whether an answer that no entry stands for may go out: under the lease, or where the mutant is on.
 fn may_answer(context: &Context<'_>, anyway: Mutant) -> bool {
-    let may = context.shared.may_tell() || anyway.is_on();
+    let may = context.shared.core.may_tell() || anyway.is_on();
     if may {
         observe(|| Event::Answered);
     }

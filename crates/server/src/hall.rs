@@ -10,10 +10,10 @@ use longarm_fabric::QueuePair;
 use longarm_host::Mutex;
 use longarm_wire::{Refusal, RefusalCode};
 
-use crate::group::Inbound;
-use crate::options::Log;
 use crate::shared::Shared;
 use crate::worker::Desk;
+use longarm_group::Inbound;
+use longarm_group::Log;
 
 /// Who serves clients now.
 pub(crate) struct Serving<Q> {

@@ -1,107 +1,25 @@
-//! The heartbeat: vouches for the memory, every quarter of a lease, as long as the server makes progress.
-//!
-//! Progress is the workers': each sleeps with nothing to do, or its loop has turned within the stall bound,
-//! or it announced a long copy. If not, no beat: clients stop trusting the memory when the lease is over.
+//! The heartbeat of a server that nobody replicates: vouches for its memory, every quarter of a lease, as
+//! long as the workers make progress.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use longarm_base::Nanos;
+use longarm_group::{Core, Liveness};
 use longarm_host::Pause;
-
-use crate::pulse::Pulse;
-use crate::shared::Shared;
 
 /// Beats in a lease: a client's clock may miss some.
 const BEATS_A_LEASE: u32 = 4;
 
-/// What was last seen of a worker.
-#[derive(Debug, Default)]
-struct Seen {
-    rounds: u64,
-    since: Nanos,
-}
-
-/// Whether all workers make progress; says in the log when that changes.
-#[derive(Debug)]
-pub(crate) struct Progress {
-    seen: Vec<Seen>,
-    withholding: bool,
-}
-
-impl Progress {
-    pub fn new(shared: &Shared) -> Progress {
-        let now = shared.moment().now;
-        let seen = shared.pulses.iter().map(|_| Seen { rounds: 0, since: now }).collect();
-        Progress { seen, withholding: false }
-    }
-
-    /// Whether a heartbeat may be sent at `now`.
-    pub fn made(&mut self, shared: &Shared, now: Nanos) -> bool {
-        let stall = shared.options.stall;
-        let limit = Nanos(stall.as_nanos() as u64);
-        let mut workers = shared.pulses.iter().zip(&mut self.seen);
-        match workers.position(|(pulse, seen)| is_stuck(pulse, seen, now, limit)) {
-            None => {
-                // Relaxed: a counter.
-                shared.beats.fetch_add(1, Ordering::Relaxed);
-                if std::mem::take(&mut self.withholding) {
-                    shared.log("all workers make progress again: heartbeats go on");
-                }
-                true
-            }
-            Some(worker) => {
-                // Relaxed: a counter.
-                shared.withheld.fetch_add(1, Ordering::Relaxed);
-                if !std::mem::replace(&mut self.withholding, true) {
-                    shared.log(&format!("worker {worker} made no progress for {stall:?}: heartbeats stop"));
-                }
-                false
-            }
-        }
-    }
-}
-
 /// Beats until stopped, for a server that nobody replicates.
-pub(crate) fn run(shared: &Arc<Shared>, pause: &Pause) {
-    let every = shared.options.lease / BEATS_A_LEASE;
-    let mut progress = Progress::new(shared);
+pub(crate) fn run(core: &Arc<Core>, pause: &Pause) {
+    let every = core.options.lease / BEATS_A_LEASE;
+    let mut liveness = Liveness::new(core);
     loop {
-        let moment = shared.moment();
-        if progress.made(shared, moment.now) {
-            shared.vouch(moment.now, moment);
+        let moment = core.moment();
+        if liveness.made(core, moment.now) {
+            core.vouch(moment.now, moment);
         }
         if !pause.sleep(every) {
             return;
         }
-    }
-}
-
-fn is_stuck(pulse: &Pulse, seen: &mut Seen, now: Nanos, stall: Nanos) -> bool {
-    let rounds = pulse.rounds();
-    if rounds != seen.rounds || pulse.is_sleeping() {
-        *seen = Seen { rounds, since: now };
-        return false;
-    }
-    now.since(seen.since) > stall && now > pulse.patience()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_worker_is_stuck_when_nothing_excuses_it() {
-        let (pulse, mut seen) = (Pulse::default(), Seen::default());
-        let mut stuck = |pulse: &Pulse, now| is_stuck(pulse, &mut seen, Nanos(now), Nanos(10));
-        assert!(!stuck(&pulse, 10) && stuck(&pulse, 11));
-        pulse.round();
-        assert!(!stuck(&pulse, 20) && !stuck(&pulse, 30) && stuck(&pulse, 31));
-        pulse.be_patient(Nanos(50));
-        assert!(!stuck(&pulse, 50) && stuck(&pulse, 51));
-        pulse.set_sleeping(true);
-        assert!(!stuck(&pulse, 100));
-        pulse.set_sleeping(false);
-        assert!(!stuck(&pulse, 110) && stuck(&pulse, 111));
     }
 }

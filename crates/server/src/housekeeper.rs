@@ -18,14 +18,15 @@ use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
 
 use crate::gentle::Gentle;
-use crate::group::Releases;
-use crate::replicate::{Pumped, Replicator};
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 use longarm_engine::Hand;
 use longarm_engine::Moment;
 use longarm_engine::reclaim::Cursor;
 use longarm_engine::reclaim::Relocated;
 use longarm_engine::stream::Stream;
+use longarm_group::Phase;
+use longarm_group::Releases;
+use longarm_group::{Pumped, Replicator};
 
 /// Sleep between passes that found nothing.
 const TICK_MIN: Duration = Duration::from_millis(5);
@@ -109,13 +110,13 @@ impl<Q: QueuePair> Together<Q> {
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
                 let rest = (leaving.segment, from);
-                leaving.unsaved = shared.engine.save_records(hand, rest, &shared.sessions);
+                leaving.unsaved = shared.core.engine.save_records(hand, rest, &shared.core.sessions);
                 leaving.until = hand.stream.as_ref().map_or(0, Stream::written);
             }
             let applied = hand.stream.as_ref().map_or(0, Stream::applied);
             let saved = leaving.unsaved.is_none() && applied >= leaving.until;
             if saved {
-                let written = shared.engine.progress().iter().map(|progress| progress.written());
+                let written = shared.core.engine.progress().iter().map(|progress| progress.written());
                 self.releases.ask(leaving.segment, written.collect());
             }
             !saved
@@ -129,9 +130,9 @@ impl<Q: QueuePair> Housekeeper<Q> {
         hand: Hand<Mapped>,
         group: Option<(Replicator<Q, Mapped>, Arc<Releases>)>,
     ) -> Housekeeper<Q> {
-        let collector = Collector::new(shared.engine.store.clone());
-        let now = shared.moment().now;
-        let gentle = Gentle::new(shared.engine.csn());
+        let collector = Collector::new(shared.core.engine.store.clone());
+        let now = shared.core.moment().now;
+        let gentle = Gentle::new(shared.core.engine.csn());
         let group = group.map(|(replicator, releases)| Together {
             replicator,
             releases,
@@ -159,10 +160,10 @@ impl<Q: QueuePair> Housekeeper<Q> {
     pub fn run(mut self, pause: &Pause) {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
-            let moment = self.shared.moment();
+            let moment = self.shared.core.moment();
             // A leader that forms has followers to bring in line, and writes nothing yet; one that hands over
             // writes nothing more.
-            let quiet = self.shared.phase() == Phase::Forming || self.shared.holds_writes();
+            let quiet = self.shared.core.phase() == Phase::Forming || self.shared.core.holds_writes();
             let sent = self.written();
             let replicated = self.replicate(moment);
             let more = !quiet && self.pass(moment);
@@ -173,12 +174,12 @@ impl<Q: QueuePair> Housekeeper<Q> {
                 // Workers may need this very core.
                 longarm_host::relax();
             } else {
-                let before = self.shared.moment().now;
+                let before = self.shared.core.moment().now;
                 let tick_now = if replicated == Pumped::Waiting { REPLICATING } else { tick };
                 if !pause.sleep(tick_now) {
                     return;
                 }
-                let slept = self.shared.moment().now.since(before);
+                let slept = self.shared.core.moment().now.since(before);
                 let whole = slept.0 >= tick_now.as_nanos() as u64;
                 tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
             }
@@ -198,17 +199,17 @@ impl<Q: QueuePair> Housekeeper<Q> {
         };
         let pumped = group.replicator.pump(stream);
         // Whoever leads next must know of all that was asked for, or it may not.
-        if !shared.holds_writes() {
+        if !shared.core.holds_writes() {
             group.part(shared, hand);
         }
         let free = |segment| {
-            shared.engine.store.released(segment);
+            shared.core.engine.store.released(segment);
             reach(Step::Freed);
         };
         if group.releases.free(free) {
             self.last_gain = moment.now;
         }
-        match shared.engine.apply_committed(hand, moment) {
+        match shared.core.engine.apply_committed(hand, moment) {
             0 => pumped,
             _ => Pumped::Busy,
         }
@@ -222,19 +223,19 @@ impl<Q: QueuePair> Housekeeper<Q> {
         let more = [growing, collecting, evicting, self.expire(moment)];
         if moment.now.since(self.last_forget) >= FORGET_EVERY {
             self.last_forget = moment.now;
-            self.shared.sessions.forget(moment.now, self.shared.engine.csn());
+            self.shared.core.sessions.forget(moment.now, self.shared.core.engine.csn());
         }
         self.last_pass = moment.now;
         let more = more.contains(&true);
         self.fruitless = if more || self.last_gain > gained { 0 } else { self.fruitless.saturating_add(1) };
         if self.fruitless >= FRUITLESS {
-            self.shared.engine.nothing_to_gain(moment.now, self.last_gain);
+            self.shared.core.engine.nothing_to_gain(moment.now, self.last_gain);
         }
         more
     }
 
     fn grow(&mut self, moment: Moment) -> bool {
-        let index = &self.shared.engine.index;
+        let index = &self.shared.core.engine.index;
         if index.should_grow() && index.grow().is_err() && self.shared.first_grow_failure() {
             self.shared
                 .log("the index cannot grow within the memory limit: inserts will be refused or evict");
@@ -249,7 +250,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
                 }
             }
         }
-        if index.reclaim(moment.now, self.shared.engine.options.quarantine) > 0 {
+        if index.reclaim(moment.now, self.shared.core.engine.options.quarantine) > 0 {
             self.last_gain = moment.now;
         }
         more
@@ -257,11 +258,11 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     fn collect(&mut self, moment: Moment) -> bool {
         let percent = self.worth_collecting();
-        let engine = &self.shared.engine;
+        let engine = &self.shared.core.engine;
         engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
-            group.gentle.fill(moment.now.since(self.last_pass), self.shared.engine.csn(), percent);
+            group.gentle.fill(moment.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
         }
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
@@ -286,15 +287,15 @@ impl<Q: QueuePair> Housekeeper<Q> {
                     let Some(group) = &mut self.group else {
                         unreachable!("this store frees without asking")
                     };
-                    match self.shared.engine.unaccounted(segment) {
+                    match self.shared.core.engine.unaccounted(segment) {
                         None => group.leaving.push(Leaving { segment, unsaved: Some(0), until: 0 }),
-                        Some(missing) => self.shared.hold_back(segment, &missing),
+                        Some(missing) => self.shared.core.hold_back(segment, &missing),
                     }
                 }
                 Work::Move { place, csn } => {
                     let Housekeeper { shared, hand, .. } = self;
                     self.group.iter_mut().for_each(|group| group.gentle.spend());
-                    match shared.engine.relocate(hand, moment, (place, csn), &shared.sessions) {
+                    match shared.core.engine.relocate(hand, moment, (place, csn), &shared.core.sessions) {
                         Relocated::Done => self.last_gain = moment.now,
                         Relocated::Lost => {}
                         Relocated::Full => {
@@ -312,13 +313,13 @@ impl<Q: QueuePair> Housekeeper<Q> {
     /// alone while there is room goes on dying, and is never copied.
     fn worth_collecting(&self) -> u32 {
         let most = self.shared.options.collect_percent;
-        let budget = &self.shared.engine.budget;
+        let budget = &self.shared.core.engine.budget;
         let share = u128::from(most) * u128::from(budget.used()) / u128::from(budget.limit().max(1));
         (share as u32).max(COLLECT_LEAST).min(most)
     }
 
     fn expire(&mut self, moment: Moment) -> bool {
-        let engine = &self.shared.engine;
+        let engine = &self.shared.core.engine;
         if !engine.uses_ttl() {
             return false;
         }
@@ -340,7 +341,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     /// Whether less than that part of the memory is left, or fewer than three segments.
     fn leaves_less_than(&self, part: u64) -> bool {
-        let budget = &self.shared.engine.budget;
+        let budget = &self.shared.core.engine.budget;
         let left = budget.limit().saturating_sub(budget.used());
         left < (budget.limit() / part).max(SHORT_BYTES)
     }
@@ -348,7 +349,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
     /// Evicts a little where collection alone gives nothing back. Random items going thin all segments out
     /// evenly, so this goes on until some are worth collecting.
     fn evict(&mut self, moment: Moment) -> bool {
-        let engine = &self.shared.engine;
+        let engine = &self.shared.core.engine;
         if engine.marks.is_none() || !self.is_short() {
             return false;
         }

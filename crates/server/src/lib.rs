@@ -3,48 +3,46 @@
 //! - [`Server`] starts everything and stops it ([`start`](Server::start), [`stop`](Server::stop)).
 //! - `accept` lets clients in, a `worker` serves many `connection`s and has the engine execute.
 //! - `heartbeat` vouches for the memory, `housekeeper` grows, collects, expires and evicts in the background.
-//! - `group` makes replicas of a group of it.
+//! - `replicas` makes replicas of groups of it (`longarm-group`), which serve clients in the terms that they
+//!   lead.
 //!
 //! Absent: no thread here takes part in a one-sided GET. What a request comes to is the engine's
 //! (`longarm-engine`), which is told the time and knows no connection.
 #![forbid(unsafe_code)]
 
 mod accept;
-mod clock;
 mod connection;
 mod execute;
 mod gentle;
-mod group;
 mod hall;
 mod heartbeat;
 mod housekeeper;
-mod inbox;
 mod options;
-mod pulse;
 mod regions;
-mod replicate;
+mod replicas;
 mod saved;
-mod seldom;
 mod shared;
-mod staff;
 mod start;
 mod stats;
 mod stop;
+mod term;
+mod threads;
 mod worker;
 
 #[cfg(test)]
 mod tests;
 
-pub use group::{
-    Changed, Contents, FileVault, GroupOptions, Held, Moved, Operator, OrderError, Promise, Vault, Versions,
-};
 pub use longarm_engine::Eviction;
 pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
+pub use longarm_group::{
+    Changed, Contents, FileVault, FollowerStats, GroupOptions, GroupStats, Held, Log, Moved, Operator,
+    OrderError, Promise, StartError, TakeoverStats, Vault, Versions,
+};
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};
-pub use options::{Log, Pages, ServerOptions, StartError};
+pub use options::{Pages, ServerOptions};
 pub use saved::Saved;
 pub use start::Server;
-pub use stats::{ClientStats, FollowerStats, GroupStats, Stats, StoreStats, TakeoverStats};
+pub use stats::{ClientStats, Stats, StoreStats};
 pub use stop::StopReport;

@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::limits;
-use longarm_engine::{CreateError, Eviction};
+use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
-use longarm_fabric::{Address, Login, RegionFailure, Role, SetupError, ring};
+use longarm_fabric::{Address, Login, Role, ring};
+use longarm_group::{CoreOptions, GroupOptions, Log, StartError};
 use longarm_index::hash::SlotKind;
-
-use crate::group::GroupOptions;
 
 /// Pages behind the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,9 +23,6 @@ pub enum Pages {
     /// 2 MiB pages of the reserved pool, or no start.
     Huge,
 }
-
-/// Where lines of the log go.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// How to serve. Start from [`ServerOptions::default`] and name at least one address.
 #[derive(Clone)]
@@ -164,6 +160,23 @@ impl ServerOptions {
         }
     }
 
+    /// What its threads share, and a replica must know.
+    pub(crate) fn core(&self) -> CoreOptions {
+        CoreOptions {
+            workers: self.workers,
+            memory: self.memory,
+            lease: self.lease,
+            stall: self.stall,
+            read_bound: self.read_bound,
+            slots: self.slots,
+            expected_items: self.expected_items,
+            eviction: self.eviction,
+            sessions: 2 * self.max_clients,
+            keep_sessions: self.keep_sessions,
+            log: self.log.clone(),
+        }
+    }
+
     /// Finds the first thing that makes no sense.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });
@@ -223,70 +236,5 @@ impl ServerOptions {
             return wrong("collect_percent", format!("{} given, up to 95 is possible", self.collect_percent));
         }
         Ok(())
-    }
-}
-
-/// Why a server could not start. Nothing is left behind.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// An option makes no sense.
-    #[error("option {what}: {text}")]
-    Option {
-        /// Which.
-        what: &'static str,
-        /// What is wrong and what is possible.
-        text: String,
-    },
-    /// It could not listen.
-    #[error("cannot listen at {address}: {source}")]
-    Listen {
-        /// Where.
-        address: String,
-        /// Why.
-        source: SetupError,
-    },
-    /// Memory could not be had.
-    #[error("cannot have the memory: {0}; lower `memory`, or change `hugepages`")]
-    Region(#[from] RegionFailure),
-    /// The index does not fit the limit.
-    #[error(
-        "an index for {expected} items does not fit a memory limit of {memory} bytes: \
-         raise `memory` or expect fewer items"
-    )]
-    Index {
-        /// Items expected.
-        expected: u64,
-        /// The limit.
-        memory: u64,
-    },
-    /// The arena could not be laid out.
-    #[error("cannot lay out the arena: {0}")]
-    Arena(#[from] longarm_store::CreateError),
-    /// The directory of plain files cannot be used.
-    #[error("arena directory {dir}: {text}")]
-    Directory {
-        /// Which.
-        dir: String,
-        /// What is wrong and what to do.
-        text: String,
-    },
-    /// The system refused something.
-    #[error("{0}: {1}")]
-    Os(&'static str, std::io::Error),
-}
-
-impl From<longarm_memory::RegionError> for StartError {
-    fn from(error: longarm_memory::RegionError) -> StartError {
-        StartError::Region(RegionFailure(error))
-    }
-}
-
-impl From<CreateError> for StartError {
-    fn from(error: CreateError) -> StartError {
-        match error {
-            CreateError::Index { expected, memory } => StartError::Index { expected, memory },
-            CreateError::Arena(error) => StartError::Arena(error),
-        }
     }
 }

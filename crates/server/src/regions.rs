@@ -7,13 +7,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use longarm_base::RegionId;
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
+use longarm_fabric::{Grant, Rights};
+use longarm_index::control::CONTROL_REGION;
 use longarm_index::control::layout::BYTES as CONTROL_BYTES;
+use longarm_index::hash::layout::INDEX_REGION;
 use longarm_memory::{Backing, OwnedWords, Region, RegionError, RegionOptions};
+use longarm_wire::ARENA_REGION;
 
-use crate::options::{Pages, ServerOptions, StartError};
+use crate::options::{Pages, ServerOptions};
 use crate::saved::Saved;
-use crate::shared::Lent;
+use longarm_group::Lent;
+use longarm_group::StartError;
 
 /// Largest index: where every item is small, tables old and new stand beside each other while it grows.
 const INDEX_TIMES: u64 = 2;
@@ -29,6 +35,14 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
         }
     }
     Ok(lent)
+}
+
+/// What is lent to every client, to look at.
+pub(crate) fn lend(lent: &Lent) -> Vec<Grant> {
+    let regions = [(CONTROL_REGION, &lent.control), (INDEX_REGION, &lent.index), (ARENA_REGION, &lent.arena)];
+    let grant =
+        |(id, region): (RegionId, &Arc<Region>)| Grant { id, region: region.clone(), rights: Rights::READ };
+    regions.into_iter().map(grant).collect()
 }
 
 /// The page of a replica, which its leader writes.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::options::StartError;
+use longarm_group::StartError;
 
 /// The text file `arena.json` of an arena directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

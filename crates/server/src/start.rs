@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_fabric::tcp::Tcp;
-use longarm_fabric::{Address, Any, Channel, Grant, ListenOptions, Listener, QueuePair, Transport};
+use longarm_fabric::{Address, Any, Grant, ListenOptions, Listener, Transport};
+use longarm_group::{CONNECTIONS_MAX, Contents, Core, GroupStats, Keys, Lent, Seldom, StartError, spawn};
 use longarm_host::{Pause, Thread, random};
 use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
-use crate::group::{CONNECTIONS_MAX, Contents, Prepared, Replica};
 use crate::hall::{Hall, Lobby, Serving};
-use crate::housekeeper::Housekeeper;
-use crate::options::{ServerOptions, StartError};
+use crate::options::ServerOptions;
+use crate::regions::lend;
+use crate::replicas::{PreparedReplica, RunningReplica};
 use crate::saved::Saved;
-use crate::seldom::Seldom;
-use crate::shared::{Lent, Shared};
-use crate::staff::{Staff, spawn};
-use crate::stats::{GroupStats, Stats};
+use crate::shared::Shared;
+use crate::stats::Stats;
 use crate::stop::StopReport;
-use crate::worker::{Desk, Worker};
+use crate::term::{self, Started};
+use crate::threads::Threads;
 use crate::{heartbeat, regions};
 
 /// A running server.
@@ -33,9 +33,9 @@ pub struct Server {
 /// Who stands behind the doors.
 pub(crate) enum Body {
     /// A server of its own, all of its life.
-    Alone { shared: Arc<Shared>, staff: Staff, heart: Option<Thread>, heart_pause: Arc<Pause> },
+    Alone { shared: Arc<Shared>, threads: Threads, heart: Option<Thread>, heart_pause: Arc<Pause> },
     /// Replicas, one a group.
-    Replicas(Vec<Replica>),
+    Replicas(Vec<RunningReplica>),
 }
 
 /// The threads that let others in.
@@ -84,17 +84,18 @@ impl Server {
         lent: Arc<Lent>,
         (boot, sum_key, hash_key): (u64, u64, u64),
     ) -> Result<Server, StartError> {
-        let shared = Arc::new(Shared::alone(options, lent, boot, (sum_key, hash_key))?);
+        let keys = Keys { sum: sum_key, hash: hash_key };
+        let core = Core::alone(options.core(), lent, boot, keys)?;
+        let shared = Arc::new(Shared::new(options, Arc::new(core), None));
         let hall = Arc::new(Hall::new(None));
-        let listeners = listen(transport, &shared.options, &shared.lent.grants())?;
+        let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");
-        let moment = shared.moment();
-        shared.control.beat(moment.now, moment.unix);
-        shared.control.set_state(ServerState::Serving);
-        let mut staff = Staff::new(shared.clone());
-        let desks = hire::<T::Qp>(&shared, &mut staff)?;
-        let (beating, heart_pause) = (shared.clone(), Arc::<Pause>::default());
+        let moment = shared.core.moment();
+        shared.core.control.beat(moment.now, moment.unix);
+        shared.core.control.set_state(ServerState::Serving);
+        let Started { threads, desks, .. } = term::start(&shared, None)?;
+        let (beating, heart_pause) = (shared.core.clone(), Arc::<Pause>::default());
         let pause = heart_pause.clone();
         let heart = Some(spawn("longarm-heart", move || heartbeat::run(&beating, &pause))?);
         hall.set(Some(Serving { shared: shared.clone(), desks }));
@@ -102,7 +103,7 @@ impl Server {
         let mut server = Server {
             addresses,
             doors: Doors::default(),
-            body: Body::Alone { shared, staff, heart, heart_pause },
+            body: Body::Alone { shared, threads, heart, heart_pause },
         };
         // From here on the drop of `server` stops what was started.
         server.doors.open(listeners, Lobby::new(vec![hall], log))?;
@@ -114,14 +115,14 @@ impl Server {
     where
         T: Transport + Clone,
     {
-        let prepared = options.groups.iter().map(|group| Prepared::<T>::new(options, group));
+        let prepared = options.groups.iter().map(|group| PreparedReplica::<T>::new(options, group));
         let prepared = prepared.collect::<Result<Vec<_>, _>>()?;
-        let grants: Vec<_> = prepared.iter().flat_map(Prepared::grants).collect();
+        let grants: Vec<_> = prepared.iter().flat_map(PreparedReplica::grants).collect();
         let listeners = listen(transport, options, &grants)?;
         let addresses = addresses(&listeners);
-        let halls = prepared.iter().map(|replica| replica.hall.clone()).collect();
+        let halls = prepared.iter().map(PreparedReplica::hall).collect();
         let transport = Arc::new(transport.clone());
-        let start = |replica: Prepared<T>| replica.start(transport.clone());
+        let start = |replica: PreparedReplica<T>| replica.start(transport.clone());
         let replicas = prepared.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let mut server = Server { addresses, doors: Doors::default(), body: Body::Replicas(replicas) };
         // From here on the drop of `server` stops what was started.
@@ -138,7 +139,7 @@ impl Server {
     pub fn stats(&self) -> Stats {
         match &self.body {
             Body::Alone { shared, .. } => shared.stats(),
-            Body::Replicas(replicas) => (replicas[0].told)(),
+            Body::Replicas(replicas) => (replicas[0].stats)(),
         }
     }
 
@@ -146,7 +147,7 @@ impl Server {
     pub fn all_stats(&self) -> Vec<Stats> {
         match &self.body {
             Body::Alone { shared, .. } => vec![shared.stats()],
-            Body::Replicas(replicas) => replicas.iter().map(|replica| (replica.told)()).collect(),
+            Body::Replicas(replicas) => replicas.iter().map(|replica| (replica.stats)()).collect(),
         }
     }
 
@@ -155,7 +156,9 @@ impl Server {
     pub fn stands(&self) -> Vec<Arc<dyn Fn() -> GroupStats + Send + Sync>> {
         match &self.body {
             Body::Alone { .. } => Vec::new(),
-            Body::Replicas(replicas) => replicas.iter().map(|replica| replica.stands.clone()).collect(),
+            Body::Replicas(replicas) => {
+                replicas.iter().map(|replica| replica.replica.stands.clone()).collect()
+            }
         }
     }
 
@@ -164,7 +167,9 @@ impl Server {
     pub fn contents(&self) -> Vec<Contents> {
         match &self.body {
             Body::Alone { .. } => Vec::new(),
-            Body::Replicas(replicas) => replicas.iter().map(|replica| replica.contents.clone()).collect(),
+            Body::Replicas(replicas) => {
+                replicas.iter().map(|replica| replica.replica.contents.clone()).collect()
+            }
         }
     }
 
@@ -197,26 +202,6 @@ impl Doors {
         }
         Ok(())
     }
-}
-
-/// Starts workers and housekeeper of a server that nobody replicates.
-fn hire<Q: QueuePair + 'static>(
-    shared: &Arc<Shared>,
-    staff: &mut Staff,
-) -> Result<Vec<Arc<Desk<Q>>>, StartError> {
-    let mut desks = Vec::new();
-    for (stream, pulse) in shared.pulses.iter().enumerate() {
-        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let desk = Arc::new(Desk::new(channel.clone(), pulse.clone()));
-        let worker = Worker::new(shared.clone(), desk.clone(), shared.engine.hand(stream as u16), None);
-        staff.add_worker(stream, channel, move || worker.run())?;
-        desks.push(desk);
-    }
-    let hand = shared.engine.hand(shared.pulses.len() as u16);
-    let keeper = Housekeeper::<Q>::new(shared.clone(), hand, None);
-    let pause = shared.engine.relief.clone();
-    staff.set_keeper(move || keeper.run(&pause))?;
-    Ok(desks)
 }
 
 fn addresses<L: Listener>(listeners: &[L]) -> Vec<Address> {

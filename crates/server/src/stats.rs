@@ -2,10 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use longarm_group::{GroupStats, process_cpu};
 use longarm_wire::RequestKind;
 use serde::Serialize;
 
-use crate::clock::process_cpu;
 use crate::shared::Shared;
 
 /// One connected client.
@@ -66,70 +66,6 @@ pub struct StoreStats {
     /// Dead segments that are kept although memory is wanted, because they hold what nothing explains: a
     /// fault of Longarm, which the log describes.
     pub held_back: u64,
-}
-
-/// A replica's part in its group.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct GroupStats {
-    /// The group, in hexadecimal.
-    pub id: String,
-    /// Its name.
-    pub node: u8,
-    /// What it is: leader, follower, and so on.
-    pub role: String,
-    /// The term it has promised, as `counter.node`.
-    pub term: String,
-    /// The term whose start set it holds; none if its memory does not count.
-    pub sync: Option<String>,
-    /// Replicas of the group.
-    pub replicas: usize,
-    /// Their names.
-    pub members: Vec<u8>,
-    /// On the leader: how much longer its lease lasts, in microseconds.
-    pub lease_us: Option<u64>,
-    /// On the leader: how it came to lead.
-    pub takeover: Option<TakeoverStats>,
-    /// On the leader: the others, as far as they are attached.
-    pub followers: Vec<FollowerStats>,
-}
-
-/// What the time went into until a replica led, in microseconds, from the last sign of its predecessor (or
-/// its own start) on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct TakeoverStats {
-    /// Nothing was heard, until it asked the others; earlier attempts included.
-    pub silence_us: u64,
-    /// A majority was asked whether it would report.
-    pub canvass_us: u64,
-    /// The new term was written to disk, and connections of older ones ended.
-    pub promise_us: u64,
-    /// The lease of the predecessor was waited out.
-    pub lease_us: u64,
-    /// A majority reported.
-    pub gather_us: u64,
-    /// What others had more of was fetched, and the index built.
-    pub install_us: u64,
-    /// A majority was synced.
-    pub sync_us: u64,
-}
-
-impl TakeoverStats {
-    /// All of it.
-    pub fn total_us(&self) -> u64 {
-        let asked = self.silence_us + self.canvass_us + self.promise_us + self.lease_us;
-        asked + self.gather_us + self.install_us + self.sync_us
-    }
-}
-
-/// A follower as its leader sees it.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct FollowerStats {
-    /// Its name.
-    pub node: u8,
-    /// Whether it is in sync.
-    pub synced: bool,
-    /// Entries that it has not acknowledged.
-    pub lag: u64,
 }
 
 /// What a server knows of itself.
@@ -209,7 +145,8 @@ fn read(counter: &AtomicU64) -> u64 {
 impl Shared {
     /// Collects the statistics. Its numbers are of slightly different moments.
     pub(crate) fn stats(&self) -> Stats {
-        let engine = &self.engine;
+        let core = &self.core;
+        let engine = &core.engine;
         let geometry = engine.index.geometry();
         let counts = &engine.counts;
         let rdma = longarm_fabric::verbs::usage();
@@ -221,8 +158,8 @@ impl Shared {
             requests: read(&client.requests),
         };
         Stats {
-            uptime_ms: self.moment().now.since(self.clock.started()).0 / 1_000_000,
-            boot: self.boot,
+            uptime_ms: core.moment().now.since(core.started()).0 / 1_000_000,
+            boot: core.boot,
             pid: std::process::id(),
             addresses: self
                 .addresses
@@ -232,14 +169,14 @@ impl Shared {
                 .map(|address| address.to_string())
                 .collect(),
             clients: clients.iter().map(client).collect(),
-            sessions: self.sessions.count(),
+            sessions: core.sessions.count(),
             requests: self.request_stats(),
             items: engine.index.items(),
             tables: geometry.live().count(),
             geometry_epoch: geometry.epoch,
             index_bytes: geometry.live().map(|table| table.bytes()).sum(),
             index_huge_bytes: engine.index.huge_bytes(),
-            group: self.replica.get().map(|told| told.lock().stats()),
+            group: self.standing().map(|standing| standing.stats()),
             store: self.store_stats(),
             memory_used: engine.budget.used(),
             memory_limit: engine.budget.limit(),
@@ -251,14 +188,14 @@ impl Shared {
             out_of_memory: read(&counts.refused),
             crowded: read(&counts.crowded),
             beside_index: engine.index.spilled() as u64,
-            heartbeats: read(&self.beats),
-            heartbeats_withheld: read(&self.withheld),
+            heartbeats: read(&core.beats),
+            heartbeats_withheld: read(&core.withheld),
             cpu_seconds: process_cpu().0 as f64 / 1e9,
         }
     }
 
     fn request_stats(&self) -> RequestStats {
-        let sum = |kind| self.pulses.iter().map(|pulse| pulse.counted(kind)).sum();
+        let sum = |kind| self.core.pulses.iter().map(|pulse| pulse.counted(kind)).sum();
         RequestStats {
             ping: sum(RequestKind::Ping),
             put: sum(RequestKind::Put),
@@ -272,7 +209,7 @@ impl Shared {
     }
 
     fn store_stats(&self) -> StoreStats {
-        let counters = self.engine.store.counters();
+        let counters = self.core.engine.store.counters();
         StoreStats {
             entries: counters.entries,
             live_bytes: counters.live_bytes,
@@ -282,8 +219,8 @@ impl Shared {
             active: counters.active,
             sealed: counters.sealed,
             quarantined: counters.quarantined,
-            moved: read(&self.engine.counts.moved),
-            held_back: read(&self.engine.counts.held_back),
+            moved: read(&self.core.engine.counts.moved),
+            held_back: read(&self.core.engine.counts.held_back),
         }
     }
 }

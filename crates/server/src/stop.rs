@@ -9,8 +9,8 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_host::{now, sleep};
 
-use crate::staff::join;
 use crate::start::{Body, Server};
+use longarm_group::join;
 
 /// Time for the last answers where the drain took all there was.
 const LAST_WORD: Nanos = Nanos::from_millis(100);
@@ -33,10 +33,10 @@ impl Server {
     /// Has others lead the groups that are led here, as far as they can.
     pub(crate) fn leave(&self) {
         let Body::Replicas(replicas) = &self.body else { return };
-        replicas.iter().for_each(|replica| replica.leave());
-        let patience = replicas.iter().map(|replica| replica.patience).max().unwrap_or_default();
+        replicas.iter().for_each(|replica| replica.replica.leave());
+        let patience = replicas.iter().map(|replica| replica.replica.patience).max().unwrap_or_default();
         let until = now() + patience;
-        while now() < until && !replicas.iter().all(|replica| replica.has_left()) {
+        while now() < until && !replicas.iter().all(|replica| replica.replica.has_left()) {
             sleep(LOOK);
         }
     }
@@ -47,22 +47,22 @@ impl Server {
         }
         self.doors.pause.stop();
         match &mut self.body {
-            Body::Alone { shared, staff, heart, heart_pause } => {
+            Body::Alone { shared, threads, heart, heart_pause } => {
                 let clients = shared.clients().len();
-                let deadline = shared.moment().now + Nanos(drain.as_nanos() as u64);
+                let deadline = shared.core.moment().now + Nanos(drain.as_nanos() as u64);
                 let mut panicked = join(self.doors.threads.drain(..));
-                let drained = staff.drain(deadline);
+                let drained = threads.drain(deadline);
                 // Nothing is executed any more, or we give up on it: from here on memory and heartbeat tell
                 // nothing new.
                 heart_pause.stop();
                 panicked += join(heart.take());
-                panicked += staff.end(deadline.max(shared.moment().now + LAST_WORD));
+                panicked += threads.end(deadline.max(shared.core.moment().now + LAST_WORD));
                 StopReport { clients, drained, panicked }
             }
             Body::Replicas(replicas) => {
                 let mut panicked = join(self.doors.threads.drain(..));
-                replicas.iter().for_each(|replica| replica.stop());
-                panicked += replicas.iter_mut().map(|replica| replica.join()).sum::<usize>();
+                replicas.iter().for_each(|replica| replica.replica.stop());
+                panicked += replicas.iter_mut().map(|replica| replica.replica.join()).sum::<usize>();
                 StopReport { clients: 0, drained: true, panicked }
             }
         }

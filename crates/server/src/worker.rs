@@ -11,11 +11,12 @@ use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
 use crate::execute::Context;
-use crate::inbox::Inbox;
-use crate::pulse::Pulse;
-use crate::replicate::{Pumped, Replicator};
-use crate::shared::{Phase, Shared};
+use crate::shared::Shared;
 use longarm_engine::Hand;
+use longarm_group::Inbox;
+use longarm_group::Phase;
+use longarm_group::Pulse;
+use longarm_group::{Pumped, Replicator};
 
 /// Longest sleep; whatever should have woken us is found then.
 const SLEEP: Duration = Duration::from_millis(500);
@@ -76,9 +77,9 @@ impl<Q: QueuePair> Worker<Q> {
     /// Serves until the server closes.
     pub fn run(mut self) {
         let spin = Nanos(self.shared.options.spin.as_nanos() as u64);
-        let (mut idle, mut idle_since) = (0u32, self.shared.moment().now);
+        let (mut idle, mut idle_since) = (0u32, self.shared.core.moment().now);
         loop {
-            match self.shared.phase() {
+            match self.shared.core.phase() {
                 Phase::Forming | Phase::Serving => {}
                 Phase::Draining if self.desk.pulse.is_drained() => {}
                 Phase::Draining => self.drain(),
@@ -92,13 +93,13 @@ impl<Q: QueuePair> Worker<Q> {
                 turn => {
                     idle += 1;
                     if idle == 1 {
-                        idle_since = self.shared.moment().now;
+                        idle_since = self.shared.core.moment().now;
                     }
                     if spin > Nanos(0) && !idle.is_multiple_of(ROUNDS_A_LOOK) {
                         std::hint::spin_loop();
                         continue;
                     }
-                    if self.shared.moment().now.since(idle_since) < spin {
+                    if self.shared.core.moment().now.since(idle_since) < spin {
                         // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
                         continue;
                     }
@@ -122,7 +123,7 @@ impl<Q: QueuePair> Worker<Q> {
             shared: &self.shared,
             pulse: &self.desk.pulse,
             hand: &mut self.hand,
-            phase: self.shared.phase(),
+            phase: self.shared.core.phase(),
         };
         while at < self.connections.len() {
             match self.connections[at].turn(&mut context) {
@@ -154,7 +155,7 @@ impl<Q: QueuePair> Worker<Q> {
         let pumped = replicator.pump(stream);
         self.replicating = pumped == Pumped::Waiting;
         let committed = stream.committed > stream.applied();
-        committed && self.shared.engine.apply_committed(&mut self.hand, self.shared.moment()) > 0
+        committed && self.shared.core.engine.apply_committed(&mut self.hand, self.shared.core.moment()) > 0
             || pumped == Pumped::Busy
     }
 
@@ -182,7 +183,7 @@ impl<Q: QueuePair> Worker<Q> {
             shared: &self.shared,
             pulse: &self.desk.pulse,
             hand: &mut self.hand,
-            phase: self.shared.phase(),
+            phase: self.shared.core.phase(),
         };
         while at < self.connections.len() {
             news |= self.connections[at].arm();
@@ -204,7 +205,7 @@ impl<Q: QueuePair> Worker<Q> {
         let most = self.shared.options.ring_bytes / 64 / BATCH as u64 + 2;
         let mut quiet = 0;
         for _ in 0..most {
-            if self.shared.moment().now >= self.shared.deadline() || quiet == 2 {
+            if self.shared.core.moment().now >= self.shared.core.deadline() || quiet == 2 {
                 break;
             }
             quiet = if self.round() == Turn::Busy { 0 } else { quiet + 1 };
@@ -216,7 +217,7 @@ impl<Q: QueuePair> Worker<Q> {
     fn close(mut self) {
         self.desk.pulse.set_drained();
         let mut quiet = 0;
-        while quiet < 2 && self.shared.moment().now < self.shared.deadline() {
+        while quiet < 2 && self.shared.core.moment().now < self.shared.core.deadline() {
             match self.round() {
                 Turn::Busy => quiet = 0,
                 Turn::Waiting => {
@@ -237,14 +238,14 @@ impl<Q: QueuePair> Worker<Q> {
     #[cfg(test)]
     fn hang(&self) {
         // Relaxed: a test's wish, seen sooner or later.
-        while self.desk.pulse.hang.load(Ordering::Relaxed) {
+        while self.shared.hang.load(Ordering::Relaxed) {
             longarm_host::relax();
         }
     }
 }
 
 fn leave<Q: QueuePair>(shared: &Shared, desk: &Desk<Q>, connection: Connection<Q>) {
-    connection.leave(shared.moment().now);
+    connection.leave(shared.core.moment().now);
     // Relaxed: a hint for whoever spreads the load.
     desk.pulse.load.fetch_sub(1, Ordering::Relaxed);
 }

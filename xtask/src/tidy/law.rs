@@ -1,6 +1,6 @@
 //! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host and
-//! history over base; the engine under the server, without the fabric; ibverbs under fabric and bench; the
-//! client uses readers alone; nothing depends on the bench or on the program; only the transports know TLS.
+//! history over base; engine < group < server, the engine without the fabric; ibverbs under fabric and
+//! bench; the client uses readers alone; nothing depends on bench or program; only transports know TLS.
 
 use super::Finding;
 use super::source::code_only;
@@ -22,7 +22,8 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-cluster", &[BASE, &["longarm-fabric", "longarm-replica"]]),
     ("longarm-client", &[BASE, PARTS, &["longarm-cluster"]]),
     ("longarm-engine", &[BASE, ENGINE]),
-    ("longarm-server", &[BASE, PARTS, &["longarm-engine", "longarm-replica"]]),
+    ("longarm-group", &[BASE, PARTS, &["longarm-engine", "longarm-replica"]]),
+    ("longarm-server", &[BASE, PARTS, &["longarm-engine", "longarm-group", "longarm-replica"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS]),
     ("longarm-sim", &[BASE, PARTS, ENDS, &["longarm-history"]]),
     (
@@ -42,8 +43,9 @@ const ENDS: &[&str] = &["longarm-client", "longarm-server"];
 const ONLY: &[(&str, &str)] = &[("rustls", "longarm-fabric"), ("longarm-ibverbs", "longarm-fabric")];
 /// Folders whose packages may use the product, and which nothing uses.
 const LEAVES: [&str; 2] = ["lab/", "fuzz/"];
-/// `client` never changes a structure, `engine` and `server` never search one from outside.
-const MODULES: [(&str, &str); 3] = [("client", "owner::"), ("engine", "reader::"), ("server", "reader::")];
+/// `client` never changes a structure, the server's crates never search one from outside.
+const MODULES: [(&str, &str); 4] =
+    [("client", "owner::"), ("engine", "reader::"), ("group", "reader::"), ("server", "reader::")];
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();

@@ -27,7 +27,7 @@ const CLOCK: &[&str] = &[
     "crates/fabric/src/",
     "crates/host/src/",
     "crates/longarm/src/",
-    "crates/server/src/clock.rs",
+    "crates/group/src/clock.rs",
 ];
 const CLOCK_WORDS: [&str; 4] = ["Instant::now", "SystemTime::now", "thread::sleep", "clock_gettime"];
 /// Who starts threads and waits for them. Server and client do it through the host, so that a simulated one

@@ -131,6 +131,8 @@ fn survives(addresses: Vec<Address>) {
     let mut three = Three::start(addresses);
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
+    let told = client.link.as_ref().map(|link| link.welcome.lease);
+    assert_eq!(told, Some(TIMING.lease().0), "a client trusts the memory for what the group's timing gives");
     let (mut written, mut counted) = (0u32, 0);
     for _ in 0..2 {
         for _ in 0..300 {

@@ -156,11 +156,11 @@ fn a_server_with_nothing_to_do_sleeps() {
     let (server, _) = start(|_| {});
     let mut raw = Raw::connect(&server.addresses()[0]);
     assert_eq!(raw.put(b"k", b"v").status, Status::Ok);
-    until("sleep", || server.shared().pulses[0].is_sleeping());
+    until("sleep", || server.shared().core.pulses[0].is_sleeping());
     let bed = longarm_host::Pause::default();
     let asleep = (0..100).filter(|_| {
         bed.sleep(Duration::from_millis(3));
-        server.shared().pulses[0].is_sleeping()
+        server.shared().core.pulses[0].is_sleeping()
     });
     let asleep = asleep.count();
     assert!(asleep > 80, "asleep {asleep} times of 100");

@@ -27,9 +27,9 @@ fn a_worker_that_hangs_stops_the_heart() {
     let (server, lines) = start(|options| options.stall = Duration::from_millis(50));
     let mut raw = Raw::connect(&server.addresses()[0]);
     assert_eq!(raw.put(b"k", b"v").status, Status::Ok);
-    let pulse = server.shared().pulses[0].clone();
+    let hang = &server.shared().hang;
     // Relaxed: the worker sees it sooner or later.
-    pulse.hang.store(true, Ordering::Relaxed);
+    hang.store(true, Ordering::Relaxed);
     assert!(raw.send(&Request::new(RequestKind::Ping, 0)));
     until("beats to be withheld", || server.stats().heartbeats_withheld > 3);
     let stopped = raw.heartbeat().stamp;
@@ -37,7 +37,7 @@ fn a_worker_that_hangs_stops_the_heart() {
     until("more to be withheld", || server.stats().heartbeats_withheld > withheld + 3);
     assert_eq!(raw.heartbeat().stamp, stopped);
     // Relaxed: as above.
-    pulse.hang.store(false, Ordering::Relaxed);
+    hang.store(false, Ordering::Relaxed);
     until("the heart to go on", || raw.heartbeat().stamp > stopped);
     assert_eq!(raw.answer().expect("an answer").status, Status::Ok);
     until("the log", || lines.lock().expect("log").len() >= 2);
@@ -82,11 +82,11 @@ fn later_requests_are_told_that_the_server_closes() {
     let mut raw = Raw::connect(&server.addresses()[0]);
     let first = raw.put(b"k", b"v");
     let shared = server.shared().clone();
-    let far = shared.moment().now + longarm_base::Nanos::from_millis(20_000);
-    shared.enter(crate::shared::Phase::Draining, far);
+    let far = shared.core.moment().now + longarm_base::Nanos::from_millis(20_000);
+    shared.core.enter(longarm_group::Phase::Draining, far);
     until("the drain", || {
         raw.qp_ring();
-        shared.pulses[0].is_drained()
+        shared.core.pulses[0].is_drained()
     });
     assert_eq!(raw.put(b"k", b"late").status, Status::Closing);
     assert_eq!(raw.get(b"k").status, Status::Closing);
@@ -94,7 +94,7 @@ fn later_requests_are_told_that_the_server_closes() {
     assert_eq!(raw.ask(&repeated).csn, first.csn, "what was done is still said");
     let page = raw.heartbeat();
     assert_eq!(page.state, ServerState::Serving);
-    let control = shared.lent.control.clone();
+    let control = shared.core.lent.control.clone();
     server.stop(Duration::from_secs(1));
     let mut line = [0; 64];
     longarm_memory::Words::copy_out(control.memory(), 0, &mut line);

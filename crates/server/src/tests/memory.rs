@@ -74,7 +74,7 @@ fn overwriting_far_more_than_the_limit_keeps_memory_bounded() {
         });
         let engine = server.shared().clone();
         server.stop(Duration::from_secs(5));
-        let report = engine.engine.store.check();
+        let report = engine.core.engine.store.check();
         assert!(report.is_sound(), "{:?}", report.problems);
     }
 }
@@ -109,7 +109,7 @@ fn eviction_makes_room_for_every_write() {
 fn hints_set_the_clock_bits_of_what_was_read() {
     let (server, _) = start(|options| options.eviction = Eviction::Lru);
     let mut raw = Raw::connect(&server.addresses()[0]);
-    let engine = &server.shared().engine;
+    let engine = &server.shared().core.engine;
     let hashes = [engine.hash(b"a"), engine.hash(b"b")];
     let bytes = hashes.map(|hash| hash.0.to_le_bytes()).concat();
     assert!(raw.send(&Request { value: &bytes, ..Request::new(RequestKind::Hints, 0) }));

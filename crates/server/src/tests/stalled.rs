@@ -16,11 +16,12 @@ use longarm_wire::{
 use super::harness::{Answer, BOUND, Raw, options, unique, until};
 use crate::connection::{Connection, Turn};
 use crate::execute::Context;
-use crate::pulse::Pulse;
-use crate::shared::{Client, Phase, Shared};
+use crate::shared::{Client, Shared};
 use longarm_engine::session::{Coming, Session, WINDOW};
 use longarm_engine::testing::apply;
 use longarm_engine::{Hand, Outcome};
+use longarm_group::Phase;
+use longarm_group::{Core, Keys, Pulse};
 
 /// The sum key of the arena.
 const SUM_KEY: u64 = 11;
@@ -44,18 +45,19 @@ impl Leader {
         let lent = Arc::new(crate::regions::create(&options, SUM_KEY).expect("regions"));
         longarm_store::format(lent.arena.memory(), &SumKey::new(SUM_KEY)).expect("an arena");
         let term = (Term::new(1, NodeId(1)), 0, UnixMillis(0));
-        let shared = Shared::of_term(options, lent, (SUM_KEY, 5), term, None).expect("a leader");
-        let shared = Arc::new(shared);
+        let keys = Keys { sum: SUM_KEY, hash: 5 };
+        let core = Core::of_term(options.core(), lent, keys, term, None).expect("a leader");
+        let shared = Arc::new(Shared::new(options, Arc::new(core), None));
         let mut listener = any::listen(&address, ListenOptions::default()).expect("listen");
         let id = unique() | 1 << 42;
         let client = std::thread::spawn(move || Raw::session(&address, id));
-        let (session, generation) = shared.sessions.open(Coming { id, fresh: 1, since: Csn::NONE });
+        let (session, generation) = shared.core.sessions.open(Coming { id, fresh: 1, since: Csn::NONE });
         let (qp, mailbox) = accept(&mut listener, &shared);
         let seat = shared.take_seat().expect("a seat");
         let (name, peer, transport) = ("raw".into(), "a test".into(), qp.describe());
         let listed = Arc::new(Client { name, peer, transport, requests: 0.into() });
         let connection = Connection::new(qp, mailbox, (session.clone(), generation), listed, seat);
-        let hand = shared.engine.hand(0);
+        let hand = shared.core.engine.hand(0);
         let client = client.join().expect("connected");
         Leader { shared, pulse: Pulse::default(), hand, session, connection, client }
     }
@@ -66,10 +68,10 @@ impl Leader {
             shared: &self.shared,
             pulse: &self.pulse,
             hand: &mut self.hand,
-            phase: self.shared.phase(),
+            phase: self.shared.core.phase(),
         };
         assert_ne!(self.connection.turn(&mut context), Turn::Gone, "the client was dropped");
-        apply(&self.shared.engine, &mut self.hand, self.shared.moment());
+        apply(&self.shared.core.engine, &mut self.hand, self.shared.core.moment());
     }
 
     /// All answers that come within some turns.
@@ -104,13 +106,13 @@ impl Leader {
     }
 
     fn waits_for_the_lease(&mut self, request: &Request<'_>) -> Answer {
-        self.shared.set_lease(Nanos(0));
-        self.waits(request, |leader| leader.shared.set_lease(Nanos(u64::MAX)))
+        self.shared.core.set_lease(Nanos(0));
+        self.waits(request, |leader| leader.shared.core.set_lease(Nanos(u64::MAX)))
     }
 
     fn waits_for_a_hand_over(&mut self, request: &Request<'_>) -> Answer {
-        self.shared.hold_writes(true);
-        self.waits(request, |leader| leader.shared.hold_writes(false))
+        self.shared.core.hold_writes(true);
+        self.waits(request, |leader| leader.shared.core.hold_writes(false))
     }
 }
 
@@ -127,9 +129,9 @@ fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
     let ring = Arc::new(Region::create(&ring).expect("a ring"));
     let welcome = Welcome {
         agreed: VERSIONS.meet(VERSIONS).expect("one side"),
-        boot: shared.boot,
+        boot: shared.core.boot,
         sum_key: SUM_KEY,
-        stamp: shared.moment().now.0,
+        stamp: shared.core.moment().now.0,
         lease: 1,
         read_bound: 1,
         ring_bytes: ring.bytes(),
@@ -149,7 +151,7 @@ fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
 #[test]
 fn what_waits_for_the_lease_is_answered_once() {
     let mut leader = Leader::new();
-    leader.shared.set_lease(Nanos(u64::MAX));
+    leader.shared.core.set_lease(Nanos(u64::MAX));
     let mut operation = 0;
     let mut request = |kind, key| {
         operation += 1;
@@ -178,7 +180,7 @@ fn what_waits_for_the_lease_is_answered_once() {
 #[test]
 fn what_was_refused_before_is_refused_again_only_under_the_lease() {
     let mut leader = Leader::new();
-    leader.shared.set_lease(Nanos(u64::MAX));
+    leader.shared.core.set_lease(Nanos(u64::MAX));
     let touch = Request { key: b"nothing", ..Request::new(RequestKind::Touch, 1) };
     assert!(leader.client.send(&touch));
     until("it is refused", || leader.answers().len() == 1);
@@ -188,7 +190,7 @@ fn what_was_refused_before_is_refused_again_only_under_the_lease() {
 #[test]
 fn what_waits_for_a_hand_over_is_answered_once() {
     let mut leader = Leader::new();
-    leader.shared.set_lease(Nanos(u64::MAX));
+    leader.shared.core.set_lease(Nanos(u64::MAX));
     let kinds = [RequestKind::Put, RequestKind::Increment, RequestKind::Touch, RequestKind::Delete];
     for (kind, operation) in kinds.into_iter().zip(1..) {
         let request = Request { key: b"n", value: b"", argument: 1, ..Request::new(kind, operation) };
@@ -200,9 +202,9 @@ fn what_waits_for_a_hand_over_is_answered_once() {
 #[test]
 fn what_became_known_while_it_waited_is_answered_once() {
     let mut leader = Leader::new();
-    leader.shared.set_lease(Nanos(u64::MAX));
+    leader.shared.core.set_lease(Nanos(u64::MAX));
     let put = |operation| Request { key: b"k", ..Request::new(RequestKind::Put, operation) };
-    leader.shared.hold_writes(true);
+    leader.shared.core.hold_writes(true);
     let ran = leader.waits(&put(1), |leader| {
         leader.session.lock().record(1, Outcome::ok(Csn(9)), None);
     });
@@ -211,17 +213,17 @@ fn what_became_known_while_it_waited_is_answered_once() {
         leader.session.lock().record(2 + WINDOW as u64, Outcome::ok(Csn(10)), None);
     });
     assert_eq!(forgotten.status, Status::Forgotten);
-    leader.shared.hold_writes(false);
+    leader.shared.core.hold_writes(false);
 }
 
 #[test]
 fn what_waits_until_the_server_closes_is_answered_once() {
     for kind in [RequestKind::Get, RequestKind::Put] {
         let mut leader = Leader::new();
-        leader.shared.hold_writes(true);
+        leader.shared.core.hold_writes(true);
         let request = Request { key: b"k", ..Request::new(kind, 1) };
         let closing = leader.waits(&request, |leader| {
-            leader.shared.enter(Phase::Draining, Nanos(u64::MAX));
+            leader.shared.core.enter(Phase::Draining, Nanos(u64::MAX));
             leader.pulse.set_drained();
         });
         assert_eq!(closing.status, Status::Closing, "{kind:?}");

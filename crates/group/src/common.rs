@@ -1,0 +1,297 @@
+//! What the threads that serve from one engine share: those of a server of its own, or of a replica that
+//! leads, in its term.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use longarm_base::{Nanos, Term, UnixMillis};
+use longarm_engine::reclaim::Unaccounted;
+use longarm_engine::recover::{Ahead, Findings};
+use longarm_engine::session::Sessions;
+use longarm_engine::stream::At;
+use longarm_engine::{Engine, EngineOptions, Eviction, Moment};
+use longarm_host::random;
+use longarm_index::control::Control;
+use longarm_index::hash::SlotKind;
+use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
+
+use crate::clock::Clock;
+use crate::options::StartError;
+use crate::pulse::Pulse;
+
+/// Added to the quarantine for the granularity of clocks and scheduling.
+const MARGIN: Duration = Duration::from_millis(10);
+
+/// Where lines of the log go.
+pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What a server is asked to be, as far as an engine and its threads go by it.
+#[derive(Clone)]
+pub struct CoreOptions {
+    /// Threads that execute writes.
+    pub workers: usize,
+    /// Limit on the bytes of index and arena together.
+    pub memory: u64,
+    /// How long a heartbeat vouches for the memory.
+    pub lease: Duration,
+    /// How long a worker may make no progress before heartbeats stop.
+    pub stall: Duration,
+    /// Longest one-sided READ that may count.
+    pub read_bound: Duration,
+    /// Kind of index slots.
+    pub slots: SlotKind,
+    /// Items to have room for before the index first grows.
+    pub expected_items: u64,
+    /// What a full memory does to a write.
+    pub eviction: Eviction,
+    /// Sessions of clients that are remembered.
+    pub sessions: usize,
+    /// How long completions of a client that left are remembered.
+    pub keep_sessions: Duration,
+    /// Told what happens, one line each.
+    pub log: Log,
+}
+
+impl CoreOptions {
+    /// What the engine is like; of a group's leader, in its term.
+    pub(crate) fn engine(&self, hash_key: u64, term: Option<Term>) -> EngineOptions {
+        // A client's lease, on a clock that may run 1 % slow, plus the longest READ that it still accepts.
+        let quarantine = self.lease + self.lease / 100 + self.read_bound + MARGIN;
+        EngineOptions {
+            workers: self.workers as u16,
+            slots: self.slots,
+            expected_items: self.expected_items,
+            found_items: 0,
+            populate: true,
+            hash_key,
+            eviction: self.eviction,
+            quarantine: Nanos(quarantine.as_nanos() as u64),
+            term,
+        }
+    }
+}
+
+/// The regions of an engine, lent to every client to READ.
+pub struct Lent {
+    /// The control page.
+    pub control: Arc<Region>,
+    /// The index.
+    pub index: Arc<Region>,
+    /// The arena.
+    pub arena: Arc<Region>,
+}
+
+/// Keys of an engine's checksums and hashes.
+#[derive(Clone, Copy)]
+pub struct Keys {
+    /// Of the checksums.
+    pub sum: u64,
+    /// Of the hashes.
+    pub hash: u64,
+}
+
+/// Where a server is in its life. It only ever goes forward.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    /// Of a group's new leader: followers are brought in line, clients are not let in yet.
+    Forming,
+    /// Serving.
+    Serving,
+    /// Nobody is let in; what has arrived is answered, what comes later is told that the server closes.
+    Draining,
+    /// It said goodbye: connections end.
+    Closing,
+}
+
+/// An engine, and what its threads share.
+pub struct Core {
+    /// What it was asked to be.
+    pub options: CoreOptions,
+    /// What executes requests.
+    pub engine: Engine<Mapped>,
+    /// The page that vouches for the memory.
+    pub control: Control<Mapped>,
+    /// The memory.
+    pub lent: Arc<Lent>,
+    /// Drawn when it was made; every heartbeat repeats it.
+    pub boot: u64,
+    /// Key of the checksums.
+    pub sum_key: u64,
+    /// What came of clients' operations.
+    pub sessions: Sessions,
+    /// By worker.
+    pub pulses: Vec<Arc<Pulse>>,
+    /// Heartbeats.
+    pub beats: AtomicU64,
+    /// Heartbeats withheld because a worker made no progress.
+    pub withheld: AtomicU64,
+    clock: Clock,
+    phase: AtomicU8,
+    /// When the drain must be over, once it began.
+    deadline: AtomicU64,
+    /// Writes wait: a leader hands over.
+    held: AtomicBool,
+}
+
+/// An engine over what the arena holds, its index empty.
+fn engine(
+    options: &CoreOptions,
+    lent: &Lent,
+    sum_key: u64,
+    engine_options: EngineOptions,
+) -> Result<Engine<Mapped>, StartError> {
+    let sums = SumKey::new(sum_key);
+    let control = Control::of(lent.control.memory().clone(), sums.clone());
+    let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
+    Ok(Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)?)
+}
+
+impl Core {
+    /// Of a server of its own, over fresh memory.
+    pub fn alone(options: CoreOptions, lent: Arc<Lent>, boot: u64, keys: Keys) -> Result<Core, StartError> {
+        let engine = engine(&options, &lent, keys.sum, options.engine(keys.hash, None))?;
+        Ok(Core::new((options, Clock::start(UnixMillis(0))), lent, boot, keys.sum, engine))
+    }
+
+    /// Of a group's leader, over the start set of its term, in which so many items are to be expected, from a
+    /// calendar on that is no earlier than leaders before it had; what was restored of it ahead, if anything
+    /// was.
+    pub fn of_term(
+        options: CoreOptions,
+        lent: Arc<Lent>,
+        keys: Keys,
+        (term, items, least): (Term, u64, UnixMillis),
+        ahead: Option<Ahead<Mapped>>,
+    ) -> Result<Core, StartError> {
+        let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
+        let engine_options = EngineOptions { found_items: items, ..options.engine(keys.hash, Some(term)) };
+        let (engine, found) = match ahead {
+            Some(ahead) => ahead.engine(SumKey::new(keys.sum), engine_options)?,
+            None => {
+                // An index of an earlier term of ours.
+                lent.index.memory().discard(0, lent.index.bytes());
+                (engine(&options, &lent, keys.sum, engine_options)?, Findings::default())
+            }
+        };
+        let core = Core::new((options, Clock::start(least)), lent, boot, keys.sum, engine);
+        core.engine.restore(&core.sessions, core.moment(), found);
+        Ok(core)
+    }
+
+    fn new(
+        (options, clock): (CoreOptions, Clock),
+        lent: Arc<Lent>,
+        boot: u64,
+        sum_key: u64,
+        engine: Engine<Mapped>,
+    ) -> Core {
+        let control = Control::create(lent.control.memory().clone(), boot, SumKey::new(sum_key));
+        let keep = Nanos(options.keep_sessions.as_nanos() as u64);
+        Core {
+            sessions: Sessions::new(options.sessions, keep),
+            pulses: (0..options.workers).map(|_| Arc::new(Pulse::default())).collect(),
+            options,
+            clock,
+            engine,
+            control,
+            lent,
+            boot,
+            sum_key,
+            beats: AtomicU64::new(0),
+            withheld: AtomicU64::new(0),
+            phase: AtomicU8::new(Phase::Serving as u8),
+            deadline: AtomicU64::new(u64::MAX),
+            held: AtomicBool::new(false),
+        }
+    }
+
+    /// Says what happened.
+    pub fn log(&self, line: &str) {
+        (self.options.log)(line);
+    }
+
+    /// Now.
+    #[inline]
+    pub fn moment(&self) -> Moment {
+        self.clock.moment()
+    }
+
+    /// When it was made.
+    pub fn started(&self) -> Nanos {
+        self.clock.started()
+    }
+
+    /// Where it is in its life.
+    #[inline]
+    pub fn phase(&self) -> Phase {
+        // Acquire: the deadline was stored before the phase; pairs with `enter`.
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Forming,
+            1 => Phase::Serving,
+            2 => Phase::Draining,
+            _ => Phase::Closing,
+        }
+    }
+
+    /// Clients may trust the memory for a lease from `stamp` on.
+    pub fn vouch(&self, stamp: Nanos, moment: Moment) {
+        self.control.beat(stamp, moment.unix);
+    }
+
+    /// Of a group's leader: its own lease lasts until then.
+    pub fn set_lease(&self, end: Nanos) {
+        self.engine.set_lease(end);
+    }
+
+    /// Whether new writes are to wait.
+    pub fn hold_writes(&self, hold: bool) {
+        // Relaxed: who sees it late takes some writes more, as if they had come sooner.
+        self.held.store(hold, Ordering::Relaxed);
+    }
+
+    /// Whether they do.
+    #[inline]
+    pub fn holds_writes(&self) -> bool {
+        // Relaxed: as in `hold_writes`.
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether what was just seen here may be told to a client: it is the newest there is. In a group that
+    /// takes a lease which holds after the look.
+    #[inline]
+    pub fn may_tell(&self) -> bool {
+        self.engine.leads(longarm_host::now)
+    }
+
+    /// Whether the entry at this position of a stream is applied.
+    pub fn is_applied(&self, at: At) -> bool {
+        self.engine.progress()[at.stream as usize].is_applied(at.position)
+    }
+
+    /// The next part of its life begins; a drain is to be over by `deadline`.
+    pub fn enter(&self, phase: Phase, deadline: Nanos) {
+        // Relaxed: published by the store of the phase.
+        self.deadline.store(deadline.0, Ordering::Relaxed);
+        // Release: pairs with `phase`.
+        self.phase.store(phase as u8, Ordering::Release);
+    }
+
+    /// When the drain must be over.
+    pub fn deadline(&self) -> Nanos {
+        // Relaxed: read after `phase`.
+        Nanos(self.deadline.load(Ordering::Relaxed))
+    }
+
+    /// A segment stays, because something in it is not accounted for. Keys may be secret: their hash is told.
+    pub fn hold_back(&self, segment: u32, missing: &Unaccounted) {
+        // Relaxed: a counter.
+        self.engine.counts.held_back.fetch_add(1, Ordering::Relaxed);
+        let (hash, csn) = (self.engine.hash(&missing.key).0, missing.csn.0);
+        self.log(&format!(
+            "segment {segment} is dead by the counts, but it holds version {csn} of the key with hash \
+             {hash:016x}, which the index does not know and nothing replaced: it is kept everywhere. This is \
+             a fault of Longarm: please report it with this log, and have another replica lead"
+        ));
+    }
+}

@@ -1,0 +1,177 @@
+//! The leader's heart: tells followers that it lives, and from their acknowledgements its own workers and
+//! clients how long they may trust what they see (M6, M7).
+//!
+//! (1) No heartbeat while a worker makes no progress (L21): then followers elect another.
+//! (2) The lease begins before the heartbeat is sent, and counts once a majority has it.
+//! (3) Clients are vouched for by the moment that the lease rests on, not by the present: their lease, which
+//!     is as long as the leader's, ends with it.
+//! (4) A follower that acknowledges nothing for long is let go.
+//! (5) Of a leader that hands over (`node/hand_over.rs`) it winds the leases down, and takes promises back.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
+use longarm_host::Pause;
+use longarm_host::observe::{Event as Seen, observe};
+use longarm_replica::page::{self, Beat, Told};
+use longarm_replica::{Event, Group, Lease, Timing};
+use longarm_wire::PAGE_REGION;
+
+use crate::liveness::Liveness;
+use crate::peer::Events;
+use crate::reign::{Follower, Parting, Reign};
+
+/// Heartbeats without an answer, after which a follower is let go.
+const UNANSWERED: usize = 64;
+/// Ticket of the words that take a promise back.
+const RELEASE: Ticket = Ticket(0);
+/// Between two looks at whether it landed.
+const RELEASING: Duration = Duration::from_micros(100);
+
+struct Link<Q> {
+    qp: Q,
+    follower: Arc<Follower>,
+    /// When those that are not acknowledged were begun, and the floors that went before them.
+    sent: VecDeque<(Nanos, Vec<u64>)>,
+}
+
+/// Beats until stopped.
+pub(crate) fn run<Q: QueuePair>(
+    reign: &Reign<Q>,
+    (group, timing): (Group, Timing),
+    (pause, events): (&Pause, &Events),
+) {
+    let core = &reign.core;
+    let mut liveness = Liveness::new(core);
+    let mut lease = Lease::new(group, &timing);
+    let mut links: Vec<Link<Q>> = Vec::new();
+    let mut done = Completions::new(64);
+    let (mut number, mut vouched) = (0, Nanos(0));
+    let every = Duration::from_nanos(timing.heartbeat.0);
+    loop {
+        for (qp, follower) in reign.hearts.take() {
+            links.retain(|link| link.follower.node != follower.node);
+            links.push(Link { qp, follower, sent: VecDeque::new() });
+        }
+        let moment = core.moment();
+        if liveness.made(core, moment.now) {
+            number += 1;
+            reign.set_beat(moment.now);
+            let stable = core.engine.stable_point();
+            core.engine.store.set_stable(stable);
+            let (items, unix) = (core.engine.index.items(), moment.unix.0);
+            let told = Told { stable: stable.0, items, unix };
+            for link in &mut links {
+                link.send(Beat::new(reign.term, number), told, moment.now);
+            }
+        }
+        links.retain_mut(|link| {
+            let alive = link.poll(&mut done, &mut lease) && !link.follower.is_gone();
+            if !alive {
+                link.follower.let_go();
+            }
+            alive
+        });
+        let now = core.moment();
+        let renewed = lease.renewed(now.now);
+        let mut parting = reign.parting.lock();
+        if let Parting::Releases(heir) = *parting {
+            core.set_lease(Nanos(0));
+            observe(|| Seen::HandedOver { term: reign.term });
+            drop(parting);
+            let unix = page::calendar_at_end(core.moment().unix.0, &timing);
+            return release((reign, heir, unix), (&mut links, &mut done, &mut lease), (pause, events));
+        }
+        if renewed > Nanos(0) {
+            observe(|| {
+                let by = lease.backers(renewed).collect();
+                Seen::Leased { renewed, end: lease.end(now.now), by }
+            });
+            core.set_lease(lease.end(now.now));
+        }
+        match &mut *parting {
+            // Their clocks may be slow: by less than what the leader's share of the promise leaves out.
+            Parting::WindsDown(over) => *over = Some(vouched + timing.promise),
+            _ if renewed > Nanos(0) => {
+                core.vouch(renewed, now);
+                vouched = renewed;
+            }
+            _ => {}
+        }
+        drop(parting);
+        if !pause.sleep(every) {
+            return;
+        }
+    }
+}
+
+/// The leader's lease is ended: takes back what followers promised, each after the last heartbeat that it was
+/// sent. Returns when the heir has it, or all that are left; or when the heart is stopped, which has a bound.
+fn release<Q: QueuePair>(
+    (reign, heir, unix): (&Reign<Q>, NodeId, u64),
+    (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut Lease),
+    (pause, events): (&Pause, &Events),
+) {
+    links.iter_mut().for_each(|link| link.release(reign.term, unix));
+    loop {
+        links.retain_mut(|link| link.poll(done, lease));
+        let landed = |link: &Link<Q>| link.sent.is_empty();
+        let awaited = links.iter().find(|link| link.follower.node == heir);
+        // It may be this node itself: then all are to have it.
+        if awaited.map_or_else(|| links.iter().all(landed), landed) {
+            return events.push(Event::Parted(reign.term));
+        }
+        if !pause.sleep(RELEASING) {
+            return;
+        }
+    }
+}
+
+impl<Q: QueuePair> Link<Q> {
+    /// A link that cannot take it leaves its follower to the time of the promise.
+    fn release(&mut self, term: Term, unix: u64) {
+        for (offset, word) in [(page::UNIX, unix), (page::RELEASED, term.bits())] {
+            let op = Op::Write { region: PAGE_REGION, offset, bytes: &word.to_le_bytes() };
+            if self.qp.post(op, RELEASE).is_err() {
+                return;
+            }
+            self.sent.push_back((Nanos(RELEASE.0), Vec::new()));
+            self.qp.ring();
+        }
+    }
+
+    fn send(&mut self, beat: Beat, told: Told, now: Nanos) {
+        if self.sent.len() >= UNANSWERED {
+            return self.follower.let_go();
+        }
+        let floors = self.follower.told_floors();
+        let bytes = page::heartbeat(beat, told, &floors);
+        let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
+        match self.qp.post(op, Ticket(now.0)) {
+            Ok(()) => self.sent.push_back((now, floors)),
+            Err(_) => return self.follower.let_go(),
+        }
+        self.qp.ring();
+    }
+
+    /// `false` if the connection is gone.
+    fn poll(&mut self, done: &mut Completions, lease: &mut Lease) -> bool {
+        while self.qp.poll(done) > 0 {
+            for completion in done.drain() {
+                match completion {
+                    Completion::Done(ticket, Ok(_)) => {
+                        if let Some((_, floors)) = self.sent.pop_front() {
+                            self.follower.set_floors(&floors);
+                        }
+                        lease.renew(self.follower.node, Nanos(ticket.0));
+                    }
+                    _ => return false,
+                }
+            }
+        }
+        self.qp.state().is_ok()
+    }
+}

@@ -1,0 +1,387 @@
+//! Connections that other replicas made to this one: talks, and memory that a leader WRITEs.
+//!
+//! (1) Memory is lent only to the rightful node of the term that is promised here, and only for that term.
+//! (2) The fence (LoLKV 3.4; M1): the door is closed, every queue pair of an older term is revoked, of all
+//!     streams, and one that is being accepted meanwhile is waited for, and revokes itself. Only then is the
+//!     newer term open: none of its connections shares a key with one of an older term, and when the fence
+//!     returns no WRITE of an older term can land (L6, L7).
+//! (3) A queue pair that its other end has closed in good order needs no revocation, only to be dropped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_fabric::ring::{Mailbox, RING_MIN};
+use longarm_fabric::{
+    Address, Broken, Channel, Completions, Grant, Granted, Incoming, QueuePair, Rights, Role, SetupError,
+};
+use longarm_host::{Mutex, now, sleep};
+use longarm_memory::{Backing, Region, RegionOptions};
+use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGION, Refusal, RefusalCode};
+
+use crate::common::Log;
+use crate::options::GroupOptions;
+use crate::reject;
+use crate::talk::received;
+use crate::{MESSAGE_MAX, RING_BYTES};
+
+/// Memory connections at once: a leader has one a stream and two more; a new one may come before the old
+/// ones are gone.
+const MEMORY_MAX: usize = 1 << 10;
+/// Talks at once: two a replica.
+const TALKS_MAX: usize = 64;
+/// Connections that replicas may have here besides those of clients, who leave them room.
+pub const CONNECTIONS_MAX: usize = MEMORY_MAX + TALKS_MAX;
+/// How long a fence waits for connections that are being accepted.
+const ENTERING: Nanos = Nanos::from_millis(5_000);
+
+/// Operators at once.
+const OPERATORS_MAX: usize = 8;
+
+/// A talk that another replica, or an operator, began.
+pub(crate) struct Talk<Q> {
+    pub qp: Q,
+    pub mailbox: Mailbox,
+    pub node: NodeId,
+    /// The start of its process.
+    pub life: u64,
+}
+
+impl<Q: QueuePair> Talk<Q> {
+    /// What has come; an error, perhaps without a reason, if the talk is over. What comes from now on wakes
+    /// the channel.
+    pub fn hear<T>(
+        &mut self,
+        (done, channel): (&mut Completions, &Channel),
+        decode: impl Fn(&[u8]) -> Result<T, Bad>,
+    ) -> Result<Vec<T>, String> {
+        let heard = received(&mut self.qp, &mut self.mailbox, done, decode)?.ok_or_else(String::new)?;
+        if self.qp.arm() {
+            channel.notify();
+        }
+        Ok(heard)
+    }
+
+    /// Answers. One who does not take its answers asks again, or its talk breaks.
+    pub fn say(&mut self, message: &[u8]) {
+        let _ = self.mailbox.send(&mut self.qp, &[message]);
+        self.qp.ring();
+    }
+}
+
+struct State<Q> {
+    /// Memory is lent in this term alone; in none while a fence is not over.
+    open: Option<Term>,
+    /// Memory connections being accepted.
+    entering: usize,
+    memory: Vec<(Term, Q)>,
+    talks: Vec<Talk<Q>>,
+    /// Talks that the replica has taken over, when it last did.
+    taken: usize,
+    /// The youngest term that somebody asked here for, and the start of the process that did.
+    owner: (Term, u64),
+    operators: Vec<Talk<Q>>,
+    /// Who leads, as far as is known.
+    leader: Option<(NodeId, Option<Address>)>,
+    /// What [`Inbound::tidy`] finds.
+    done: Completions,
+}
+
+impl<Q> State<Q> {
+    fn is_owner(&mut self, term: Term, life: u64) -> bool {
+        if term > self.owner.0 {
+            self.owner = (term, life);
+        }
+        term < self.owner.0 || self.owner.1 == life
+    }
+}
+
+/// Why one of two processes with one name is not let in.
+pub(crate) fn twins(node: NodeId) -> String {
+    format!("two processes say that they are node {node}: stop one of them")
+}
+
+/// The replica's door to other replicas.
+pub struct Inbound<Q> {
+    options: GroupOptions,
+    /// What others must have proved to be, at least.
+    role: Role,
+    arena: Arc<Region>,
+    page: Arc<Region>,
+    /// Where the replica sleeps.
+    channel: Channel,
+    log: Log,
+    state: Mutex<State<Q>>,
+}
+
+impl<Q: QueuePair> Inbound<Q> {
+    /// Of a replica whose promise is the one that it starts with.
+    pub fn new(
+        (options, role): (GroupOptions, Role),
+        (arena, page): (Arc<Region>, Arc<Region>),
+        channel: Channel,
+        log: Log,
+    ) -> Inbound<Q> {
+        let state = Mutex::new(State {
+            open: None,
+            entering: 0,
+            memory: Vec::new(),
+            talks: Vec::new(),
+            taken: 0,
+            owner: (Term::ZERO, 0),
+            operators: Vec::new(),
+            leader: None,
+            done: Completions::new(16),
+        });
+        Inbound { options, role, arena, page, channel, log, state }
+    }
+
+    /// The group.
+    pub fn group(&self) -> u64 {
+        self.options.id
+    }
+
+    /// Who leads, for clients that ask here.
+    pub fn set_leader(&self, leader: Option<(NodeId, Option<Address>)>) {
+        self.state.lock().leader = leader;
+    }
+
+    /// Who leads, as far as is known.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.state.lock().leader.as_ref().map(|leader| leader.0)
+    }
+
+    /// What a client that asks here is told.
+    pub fn not_leader(&self) -> Refusal {
+        let leader = self.state.lock().leader.clone();
+        Refusal::not_leader(leader.and_then(|leader| leader.1).map(|address| address.to_string()))
+    }
+
+    /// What a leader is lent.
+    pub fn grants(&self) -> Vec<Grant> {
+        let rights = Rights::READ.and(Rights::WRITE);
+        let lend = |id, region: &Arc<Region>| Grant { id, region: region.clone(), rights };
+        vec![lend(ARENA_REGION, &self.arena), lend(PAGE_REGION, &self.page)]
+    }
+
+    /// Lets a replica in.
+    pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) {
+        let operates = hello.purpose == Purpose::Operate;
+        let peer = incoming.peer();
+        if peer.role < self.role {
+            let what = if operates { "an operator" } else { "a replica" };
+            let reason = format!("{what} of this group shows the secret of its replicas (peer_secret_file)");
+            (self.log)(&format!("{what} at {} refused: it did not show the replicas' secret", peer.name));
+            return reject(incoming, &Refusal::new(RefusalCode::Denied, reason));
+        }
+        // One that is no replica any more, or yet, may ask, and is told.
+        let stranger = hello.group != self.options.id || operates != (hello.node == self.options.node);
+        if stranger {
+            let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
+            (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
+            return reject(incoming, &Refusal::new(RefusalCode::WrongGroup, reason));
+        }
+        let (ours, theirs) = (self.options.timing.promise, hello.promise);
+        if !operates && theirs != ours {
+            let reason = format!(
+                "node {} says that leases last {} us, and node {} that they last {} us: give both \
+                 the same file of the cluster",
+                hello.node,
+                theirs.0 / 1_000,
+                self.options.node,
+                ours.0 / 1_000
+            );
+            (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
+            return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
+        }
+        let node = hello.node;
+        let admitted = match hello.purpose {
+            Purpose::Talk | Purpose::Operate => self.admit_talk(incoming, hello),
+            Purpose::Memory => self.admit_memory(incoming, hello),
+        };
+        if let Err(error) = admitted {
+            (self.log)(&format!("node {node} did not get in: {error}"));
+        }
+    }
+
+    fn admit_talk<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
+        let (operates, state) = (hello.purpose == Purpose::Operate, self.state.lock());
+        let (there, most) = if operates {
+            (state.operators.len(), OPERATORS_MAX)
+        } else {
+            (state.talks.len() + state.taken, TALKS_MAX)
+        };
+        let is_full = there >= most;
+        drop(state);
+        if hello.ring_bytes < RING_MIN || is_full {
+            reject(incoming, &Refusal::new(RefusalCode::Limit, "no room for a talk"));
+            return Ok(());
+        }
+        let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
+        let ring = Arc::new(Region::create(&ring)?);
+        let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
+        let qp = incoming.accept(&[], grants, 0, &self.channel)?;
+        let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
+        let bytes = qp.granted().iter().find(lent).map_or(0, |lent| lent.bytes);
+        if bytes < RING_MIN {
+            return Err(SetupError::Protocol("it lent no ring for answers".into()));
+        }
+        let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
+        let talk = Talk { qp, mailbox, node: hello.node, life: hello.life };
+        let mut state = self.state.lock();
+        if operates {
+            state.operators.push(talk)
+        } else {
+            state.talks.push(talk)
+        }
+        drop(state);
+        self.channel.notify();
+        Ok(())
+    }
+
+    fn admit_memory<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
+        let refusal = {
+            let mut state = self.state.lock();
+            if state.open != Some(hello.term) || hello.term.node() != hello.node {
+                Some(Refusal::new(RefusalCode::Fenced, format!("term {} is not open here", hello.term)))
+            } else if !state.is_owner(hello.term, hello.life) {
+                Some(Refusal::new(RefusalCode::Fenced, twins(hello.node)))
+            } else if state.memory.len() >= MEMORY_MAX {
+                Some(Refusal::new(RefusalCode::Limit, "no room for more connections to the memory"))
+            } else {
+                state.entering += 1;
+                None
+            }
+        };
+        if let Some(refusal) = refusal {
+            reject(incoming, &refusal);
+            return Ok(());
+        }
+        let accepted = incoming.accept(&[], self.grants(), 0, &self.channel);
+        let mut state = self.state.lock();
+        // Under one lock with the look at the term: the fence sees it either in the list or entering.
+        let outcome = match accepted {
+            Err(error) => Err(error),
+            Ok(qp) if state.open == Some(hello.term) => {
+                state.memory.push((hello.term, qp));
+                Ok(())
+            }
+            Ok(mut qp) => {
+                drop(state);
+                let revoked = end(&mut qp);
+                state = self.state.lock();
+                // The fence that waits for it must not take it for ended.
+                state.memory.extend(revoked.is_err().then_some((hello.term, qp)));
+                revoked
+            }
+        };
+        state.entering -= 1;
+        outcome
+    }
+
+    /// Talks that were begun since the last call, for a replica that has so many already.
+    pub(crate) fn new_talks(&self, has: usize) -> Vec<Talk<Q>> {
+        let mut state = self.state.lock();
+        state.taken = has + state.talks.len();
+        std::mem::take(&mut state.talks)
+    }
+
+    /// Whether this start of a node's process is the one that has the term here: the first that asks. A node
+    /// that was copied, disk and all, is two processes with one name, and may stand for one term twice; no
+    /// replica has to do with both.
+    pub fn is_owner(&self, term: Term, (node, life): (NodeId, u64)) -> bool {
+        term.node() != node || self.state.lock().is_owner(term, life)
+    }
+
+    /// Operators that have come since the last call.
+    pub(crate) fn new_operators(&self) -> Vec<Talk<Q>> {
+        std::mem::take(&mut self.state.lock().operators)
+    }
+
+    /// Opens `term`: lends memory to its leader alone, and returns when no WRITE of an older term can land
+    /// any more. Fails if that cannot be said; then no term is open.
+    pub fn fence(&self, term: Term) -> Result<(), SetupError> {
+        let mut state = self.state.lock();
+        if state.open == Some(term) {
+            return Ok(());
+        }
+        state.open = None;
+        drop(state);
+        self.end_all(|state| state.open = Some(term))
+    }
+
+    /// Ends all connections to the memory, before the leader of the open term makes new ones. It may have
+    /// begun to write on one that is still being accepted here.
+    pub fn clear(&self) -> Result<(), SetupError> {
+        if Mutant::KeepWriters.is_on() {
+            return Ok(());
+        }
+        self.end_all(|_| {})
+    }
+
+    /// Ends all connections to the memory, those too that are being accepted as this begins; and then, under
+    /// one lock with the look that there are none.
+    fn end_all(&self, then: impl FnOnce(&mut State<Q>)) -> Result<(), SetupError> {
+        let until = now() + ENTERING;
+        loop {
+            let mut state = self.state.lock();
+            let older = std::mem::take(&mut state.memory);
+            let all_came = state.entering == 0 || Mutant::NoEntering.is_on();
+            drop(state);
+            self.revoke(older)?;
+            // What came meanwhile, and could not be ended, is in the list.
+            let mut state = self.state.lock();
+            if all_came && (state.memory.is_empty() || Mutant::NoFence.is_on()) {
+                then(&mut state);
+                return Ok(());
+            }
+            drop(state);
+            if now() >= until {
+                return Err(SetupError::Timeout("a replica that is being let in".into()));
+            }
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Ends them all. One that cannot be ended stays, for the next fence to fail on.
+    fn revoke(&self, queue_pairs: Vec<(Term, Q)>) -> Result<(), SetupError> {
+        if Mutant::NoFence.is_on() {
+            self.state.lock().memory.extend(queue_pairs);
+            return Ok(());
+        }
+        let mut outcome = Ok(());
+        for (term, mut qp) in queue_pairs {
+            if let Err(error) = end(&mut qp) {
+                self.state.lock().memory.push((term, qp));
+                outcome = Err(error);
+            }
+        }
+        outcome
+    }
+
+    /// Drops connections whose other end is gone, in a way that leaves nothing to come (L7: a packet
+    /// of a dead queue pair).
+    pub fn tidy(&self) {
+        let mut state = self.state.lock();
+        let State { memory, done, .. } = &mut *state;
+        memory.retain_mut(|(_, qp)| {
+            qp.poll(done);
+            done.clear();
+            qp.state().is_ok() || end(qp).is_err()
+        });
+    }
+}
+
+/// Ends a connection so that nothing of it can land any more. One that its other end closed in good order,
+/// after its last WRITE, needs no force.
+fn end<Q: QueuePair>(qp: &mut Q) -> Result<(), SetupError> {
+    let mut done = Completions::new(16);
+    qp.poll(&mut done);
+    match qp.state() {
+        Err(Broken::Closed | Broken::Revoked) => Ok(()),
+        _ => qp.fence(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,179 @@
+//! From a start set to a server: what is missing is fetched, what is beyond the cuts is void, and an engine
+//! is built over what is there (M3).
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
+use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
+use longarm_fabric::Transport;
+use longarm_host::now;
+use longarm_host::observe::{Step, reach};
+use longarm_memory::{Mapped, OwnedWords, SumKey};
+use longarm_replica::StartSet;
+use longarm_store::segment::layout::line_at;
+use longarm_store::segment::{Geometry, Line, State};
+use longarm_store::{EntryPlace, Settled, survey, whole_entry};
+use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
+
+use super::OWN_HEADER;
+use crate::look::{Look, Seen};
+use crate::talk::{Bulk, Mute, Way, Worth};
+
+/// The entries of a start set's base term that some follower may lack.
+#[derive(Debug, Default)]
+pub(crate) struct Tail {
+    /// The start set is here without a gap. One with a gap is nobody else's: a follower of the same base may
+    /// have what is missing here, and would keep it.
+    pub whole: bool,
+    /// By stream: all from here on are named.
+    pub from: Vec<u64>,
+    pub entries: Vec<Seen>,
+}
+
+/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `look` is
+/// what was found here after the fence.
+pub(crate) fn complete<T: Transport>(
+    (memory, sums): (&Mapped, &SumKey),
+    look: Option<Look>,
+    start: &StartSet,
+    me: NodeId,
+    way_to: impl Fn(NodeId) -> Option<Way<T>>,
+    (patience, worth): (Nanos, Worth<'_>),
+) -> Result<Tail, Mute> {
+    forget_younger((memory, sums), start.base);
+    let (cuts, from): (Vec<u64>, Vec<u64>) =
+        start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
+    let look = Look::down_to(look, (memory, sums), start.base, from.clone());
+    let mut whole = true;
+    let kept = |seen: &Seen| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
+    let mut entries: Vec<Seen> = look.entries().filter(kept).collect();
+    for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
+        if cut.holder == me || cut.len <= own.len {
+            continue;
+        }
+        let way = way_to(cut.holder).ok_or(Mute::Confused)?;
+        let until = now() + patience;
+        let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?, worth));
+        let mut next = own.len;
+        let before = entries.len();
+        while next < cut.len {
+            let ask = Ask::Fetch { term: start.term, stream: stream as u16, from: next };
+            let places =
+                talk.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
+            let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
+            for entry in found.iter().filter(|entry| entry.position < cut.len) {
+                fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
+                let place = EntryPlace { offset: entry.offset, len: entry.len };
+                entries.push(Seen { stream, position: entry.position, place });
+                reach(Step::Fetched);
+            }
+            let all = found.len() < PLACES_MAX;
+            next = found.last().filter(|_| !all).map_or(cut.len, |last| last.position + 1);
+        }
+        // What is missing was reclaimed there; or the holder was being given a start set that has it cut off,
+        // and says what it was counted for before.
+        whole &= fill(&entries[before..], own.len..cut.len);
+    }
+    look.cut(memory, &cuts);
+    reach(Step::Completed);
+    Ok(Tail { whole, from, entries })
+}
+
+/// Whether each position of the range is among those of these entries, which are of it.
+fn fill(entries: &[Seen], range: Range<u64>) -> bool {
+    let positions: BTreeSet<u64> = entries.iter().map(|seen| seen.position).collect();
+    positions.len() as u64 == range.end - range.start || Mutant::HideGaps.is_on()
+}
+
+/// Forgets claims of terms that never came to hold a start set here.
+fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
+    let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
+    for segment in geometry.table..geometry.segments {
+        let young = Line::read(memory, sums, segment).is_ok_and(|line| line.term > base);
+        if young {
+            longarm_store::segment::forget(memory, sums, segment);
+        }
+    }
+}
+
+/// Fetches one entry and the line, or lines, of its segment. Bytes that do not verify are an error; they take
+/// the place of no line that does.
+pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
+    (memory, sums): (&Mapped, &SumKey),
+    bulk: &mut Bulk<'_, Q>,
+    (base, entry): (Term, &EntryAt),
+    until: Nanos,
+) -> Result<(), Mute> {
+    let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
+    let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
+    let segment = (offset / SEGMENT_BYTES) as u32;
+    let last = ((offset + len.max(1) - 1) / SEGMENT_BYTES) as u32;
+    if segment < geometry.table || last >= geometry.segments || !offset.is_multiple_of(LINE) {
+        return Err(Mute::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
+    }
+    let bad = |what: String| Mute::Broken(format!("{what}, which it sent, is not what it named"));
+    for segment in segment..=last {
+        let place = Place::new(ARENA_REGION, line_at(segment), LINE as u32);
+        let bytes = bulk.read(place, until)?;
+        let line = Line::from_bytes(bytes, sums, segment);
+        if !line.is_ok_and(|line| line.term == base && line.state != State::Free) {
+            return Err(bad(format!("the line of segment {segment}")));
+        }
+        memory.copy_in(line_at(segment), bytes);
+    }
+    copy(memory, bulk, offset, len, until)?;
+    match whole_entry(memory, sums, (segment, offset)) {
+        Some((position, place)) if (position, place.len) == (entry.position, entry.len) => Ok(()),
+        _ => Err(bad(format!("the entry at {offset:#x}"))),
+    }
+}
+
+fn copy<Q: longarm_fabric::QueuePair>(
+    memory: &Mapped,
+    bulk: &mut Bulk<'_, Q>,
+    offset: u64,
+    len: u64,
+    until: Nanos,
+) -> Result<(), Mute> {
+    let mut at = 0;
+    while at < len {
+        let size = (len - at).min(u64::from(READ_MAX)) as u32;
+        let bytes = bulk.read(Place::new(ARENA_REGION, offset + at, size), until)?;
+        memory.copy_in(offset + at, bytes);
+        at += u64::from(size);
+    }
+    Ok(())
+}
+
+/// Where the entries of a stream are, from a position on: the answer to a candidate.
+pub(crate) fn places(
+    (memory, sums): (&Mapped, &SumKey),
+    (term, streams): (Term, usize),
+    (stream, from): (u16, u64),
+) -> Vec<EntryAt> {
+    let mut floors = vec![u64::MAX; streams.max(usize::from(stream) + 1)];
+    floors[usize::from(stream)] = from;
+    let mut survey = survey(memory, sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
+    let found = survey.streams.swap_remove(usize::from(stream));
+    let at =
+        |(position, place): (u64, EntryPlace)| EntryAt { position, offset: place.offset, len: place.len };
+    found.tail.into_iter().chain(found.beyond).map(at).collect()
+}
+
+/// A replica that was being given another start set said that it has what is cut off in that. A leader that
+/// found nothing of it there had a gap, which a follower that had all of it did not have.
+#[test]
+fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
+    let place = EntryPlace { offset: 0, len: 0 };
+    let filled = |positions: &[u64], range: Range<u64>| {
+        let seen = |&position: &u64| Seen { stream: 0, position, place };
+        fill(&positions.iter().map(seen).collect::<Vec<_>>(), range)
+    };
+    assert!(filled(&[], 5..5));
+    assert!(filled(&[7, 5, 6], 5..8));
+    assert!(filled(&[5, 6, 6, 7], 5..8), "a leader wrote one of them twice");
+    assert!(!filled(&[5, 7], 5..8));
+    assert!(!filled(&[5, 6], 5..8));
+    assert!(!filled(&[], 5..6));
+}

@@ -1,0 +1,79 @@
+//! A replica of a group (LoLKV; M1 to M14 in `docs/mechanisms.md`), and the core that it serves from when it
+//! leads.
+//!
+//! - [`node`] is the replica's own thread: it drives the state machine of `longarm-replica` and does
+//!   what that says. While it leads, a [`Service`] that the server hands in serves clients.
+//! - [`inbound`]: connections that others made, and the fence. [`talk`], [`peer`]:
+//!   connections made to others; one thread a peer, which on a leader also syncs it ([`push`]).
+//! - [`look`] is what a replica finds of its streams; [`install`] makes a [`reign`] of a start set; [`heart`]
+//!   keeps it alive; [`takeover`] says what it took.
+//! - [`vault`] keeps promises.
+//! - [`replica`] is all of it together, of one group; a node has one in each of its groups. [`standing`] is
+//!   what it says of itself.
+//! - [`operate`] is the other side of orders that a node is given: who wants another to lead.
+//! - [`replicate`] sends the entries of a stream; each worker of the service has one of its own.
+//! - [`common`] is an engine and what its threads share, also those of a server that nobody replicates.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod common;
+mod heart;
+mod held;
+mod inbound;
+mod inbox;
+mod install;
+mod liveness;
+mod look;
+mod node;
+mod operate;
+mod options;
+mod peer;
+mod pulse;
+mod push;
+mod reign;
+mod releases;
+mod replica;
+mod replicate;
+mod seldom;
+mod service;
+mod standing;
+mod stats;
+mod takeover;
+mod talk;
+mod threads;
+mod vault;
+
+pub use clock::process_cpu;
+pub use common::{Core, CoreOptions, Keys, Lent, Log, Phase};
+pub use held::{Contents, Held, Versions};
+pub use inbound::{CONNECTIONS_MAX, Inbound};
+pub use inbox::Inbox;
+pub use liveness::Liveness;
+pub use operate::{Changed, Moved, Operator, OrderError};
+pub use options::{GroupOptions, StartError};
+pub use pulse::Pulse;
+pub use reign::Waker;
+pub use releases::Releases;
+pub use replica::{Prepared, Replica, Seed, Stands};
+pub use replicate::{Pumped, Replicator};
+pub use seldom::Seldom;
+pub use service::{NewTerm, Replication, Service};
+pub use standing::Standing;
+pub use stats::{FollowerStats, GroupStats, TakeoverStats};
+pub use threads::{join, spawn};
+pub use vault::{FileVault, Promise, Vault};
+
+use longarm_fabric::{Incoming, Reason};
+use longarm_wire::Refusal;
+
+/// Sends one that asked to be let in away.
+pub fn reject<I: Incoming>(incoming: I, refusal: &Refusal) {
+    incoming.reject(Reason { text: refusal.text.clone(), bytes: refusal.encode() });
+}
+
+/// Whose lack is a broken invariant.
+const OWN_HEADER: &str = "the header of our own arena";
+/// Bytes of the rings of a talk.
+const RING_BYTES: u64 = 64 << 10;
+/// Longest message of a talk.
+const MESSAGE_MAX: usize = 8 << 20;

@@ -1,0 +1,553 @@
+//! The replica's own thread: hears, asks the state machine, does what it says.
+//!
+//! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
+//! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
+
+mod ahead;
+mod hand_over;
+mod lead;
+mod leave;
+mod members;
+mod nap;
+mod pace;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use longarm_base::{Mutant, Nanos, NodeId, Term};
+use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
+use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
+use longarm_host::{Mutex, Pause, Thread, now};
+use longarm_memory::{OwnedWords, Region, SumKey, Words};
+use longarm_replica::page::{self, Beat};
+use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
+use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
+
+use self::ahead::LookAhead;
+use self::hand_over::HandOver;
+use self::lead::Led;
+pub(crate) use self::leave::Leave;
+use self::members::{Colleague, founders};
+use super::install;
+use crate::common::{CoreOptions, Lent};
+use crate::held::Contents;
+use crate::inbound::{Inbound, Talk, twins};
+use crate::look::{Look, least};
+use crate::options::GroupOptions;
+use crate::options::StartError;
+use crate::peer::Events;
+use crate::replica::Stands;
+use crate::seldom::Seldom;
+use crate::service::Service;
+use crate::standing::{Leads, Standing};
+use crate::takeover::{Step, Takeover};
+use crate::vault::Promise;
+
+/// Bound on fetching a start set, and on an answer of a replica.
+const PATIENCE: Nanos = Nanos::from_millis(5_000);
+
+/// Elections for which a group that never was lets the replica stand that is to lead it.
+const FIRST_WAITS: u64 = 2;
+
+/// A replica's thread.
+pub(crate) struct Node<T: Transport> {
+    transport: Arc<T>,
+    options: CoreOptions,
+    /// What this replica proves to others.
+    login: Login,
+    group_options: GroupOptions,
+    machine: Machine,
+    boot: u64,
+    /// Names this start of it.
+    life: u64,
+    sums: SumKey,
+    lent: Arc<Lent>,
+    page: Arc<Region>,
+    service: Box<dyn Service<T::Qp>>,
+    inbound: Arc<Inbound<T::Qp>>,
+    channel: Channel,
+    events: Arc<Events>,
+    colleagues: BTreeMap<NodeId, Colleague<T::Qp>>,
+    /// Threads of those that are none any more, which end by themselves.
+    leavers: Vec<Thread>,
+    talks: Vec<Talk<T::Qp>>,
+    done: Completions,
+    operators: Vec<Talk<T::Qp>>,
+    hand_over: Option<HandOver<T::Qp>>,
+    /// Who is to lead next, of the term that this node led and gave up.
+    heir: Option<(Term, NodeId)>,
+    reign: Option<Led<T::Qp>>,
+    /// What it found in its memory, which nobody has written to since.
+    look: Option<Look>,
+    ahead: LookAhead,
+    /// How it comes to lead.
+    takeover: Takeover,
+    /// What it is, for others to read.
+    told: Arc<Mutex<Standing>>,
+    /// How it asks, and is refused.
+    asking: Seldom,
+    leave: Arc<Mutex<Leave>>,
+    stop: Arc<Pause>,
+}
+
+impl<T: Transport> Node<T> {
+    /// A replica over fresh memory: what its vault says, and what that means for the memory.
+    pub fn new(
+        transport: Arc<T>,
+        (options, group_options, login): (CoreOptions, GroupOptions, Login),
+        (lent, page): (Arc<Lent>, Arc<Region>),
+        service: Box<dyn Service<T::Qp>>,
+        inbound: Arc<Inbound<T::Qp>>,
+        channel: Channel,
+        seed: u64,
+    ) -> Result<Node<T>, StartError> {
+        let me = group_options.check()?;
+        let vault = |error| StartError::Os("read what this replica promised", error);
+        let kept = group_options.vault.load().map_err(vault)?;
+        let Promise { term, boot, members: known } = kept.unwrap_or_default();
+        let boot = boot + 1;
+        // What it was told later goes over what it began with.
+        let members = if known.list.is_empty() { founders(&group_options) } else { known };
+        let vault = |error| StartError::Os("keep what this replica promised", error);
+        let promise = Promise { term, boot, members: members.clone() };
+        group_options.vault.store(&promise).map_err(vault)?;
+        observe(|| Seen::Started { term });
+        // What it promised before it was started again is open: that leader may sync it.
+        let opened = inbound.fence(term);
+        assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
+        let life = seed.max(1);
+        let mut machine = Machine::new((me, members), group_options.timing, term, None, seed, now());
+        // It promised nothing, or its disk is another one than it was.
+        if term == Term::ZERO {
+            machine = machine.blank(life, first_rest(&group_options));
+        }
+        let sums = SumKey::new(group_options.sum_key);
+        let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
+        longarm_store::format(lent.arena.memory(), &sums)?;
+        Ok(Node {
+            events: Arc::new(Events::new(channel.clone())),
+            colleagues: BTreeMap::new(),
+            leavers: Vec::new(),
+            asking: Seldom::default(),
+            transport,
+            options,
+            login,
+            group_options,
+            machine,
+            boot,
+            life,
+            sums,
+            lent,
+            page,
+            service,
+            inbound,
+            channel,
+            talks: Vec::new(),
+            done: Completions::new(64),
+            operators: Vec::new(),
+            hand_over: None,
+            heir: None,
+            reign: None,
+            look: None,
+            ahead: LookAhead::default(),
+            takeover: Takeover::default(),
+            told,
+            leave: Arc::default(),
+            stop: Arc::default(),
+        })
+    }
+
+    /// Says how it stands in its group, to whoever asks from outside.
+    pub fn stands_of(&self) -> Stands {
+        let told = self.told.clone();
+        Arc::new(move || told.lock().stats())
+    }
+
+    /// Looks at all that it holds.
+    pub fn contents(&self) -> Contents {
+        Contents::of(self.lent.arena.clone(), self.sums.clone())
+    }
+
+    fn tell(&self) {
+        let leads = |led: &Led<T::Qp>| {
+            let engine = &led.reign.core.engine;
+            let followers = led.reign.followers.lock();
+            Leads {
+                lease: engine.lease().since(now()),
+                takeover: self.takeover.stats(),
+                followers: followers.iter().map(|follower| follower.stats(engine.progress())).collect(),
+            }
+        };
+        let standing = Standing::of(self.group_options.id, &self.machine);
+        *self.told.lock() = Standing { leads: self.reign.as_ref().map(leads), ..standing };
+    }
+
+    /// Where the replica is told that it is to end.
+    pub fn leave(&self) -> Arc<Mutex<Leave>> {
+        self.leave.clone()
+    }
+
+    /// Told to stop, the replica ends.
+    pub fn stopper(&self) -> (Arc<Pause>, Channel) {
+        (self.stop.clone(), self.channel.clone())
+    }
+
+    /// Lives until stopped.
+    pub fn run(mut self) {
+        if let Some(others) = self.machine.awaits() {
+            let others: Vec<_> = others.iter().map(NodeId::to_string).collect();
+            self.log(&format!(
+                "node {}: its disk says of no promise, so it has no part in the group until it has heard \
+                 from each of the others ({})",
+                self.group().me(),
+                others.join(", ")
+            ));
+        }
+        self.see_to_colleagues();
+        while !self.stop.is_stopped() {
+            self.hear();
+            self.hear_operators();
+            self.go_on_leaving();
+            self.look_ahead();
+            self.tell();
+            self.look_before_it_reports();
+            self.channel.wait(self.nap());
+        }
+        self.leave_at_last();
+        if self.reign.is_some() {
+            self.step_down(false);
+        }
+        self.part_with_all();
+    }
+
+    /// Who counts, in the term that it stands for or leads; else, as far as it knows.
+    fn group(&self) -> Group {
+        *self.machine.group()
+    }
+
+    /// One that asks whether it may stand, and may not, goes back and forth: of that a few lines a second.
+    fn say_role(&mut self, before: RoleKind, after: RoleKind) {
+        let asks = |kind| matches!(kind, RoleKind::Follower | RoleKind::Learner | RoleKind::Canvassing);
+        let withheld = if asks(before) && asks(after) { self.asking.admit(now()) } else { Some(0) };
+        let more = match withheld {
+            None => return,
+            Some(0) => String::new(),
+            Some(count) => format!("; {count} such changes were not logged"),
+        };
+        let (node, term) = (self.group().me(), self.machine.promised());
+        self.log(&format!("node {node}: {before} is {after} (term {term}){more}"));
+    }
+
+    fn log(&self, line: &str) {
+        (self.options.log)(line);
+    }
+
+    /// Everything that has happened since the last call.
+    fn hear(&mut self) {
+        for talk in self.inbound.new_talks(self.talks.len()) {
+            // What its node asked before it began anew is of no meaning any more: a sync that is repeated
+            // must not be ended by the end of the one before.
+            self.talks.retain(|older| older.node != talk.node);
+            self.talks.push(talk);
+        }
+        self.inbound.tidy();
+        self.tick();
+        if let Some(term) = Term::from_bits(self.page.memory().load(page::RELEASED))
+            && term != Term::ZERO
+        {
+            self.handle(Event::Released(term));
+        }
+        while let Some(event) = self.events.take() {
+            self.handle(event);
+        }
+        let mut at = 0;
+        while at < self.talks.len() {
+            let listening = (&mut self.done, &self.channel);
+            match self.talks[at].hear(listening, Ask::decode) {
+                Ok(asks) => {
+                    let (node, life) = (self.talks[at].node, self.talks[at].life);
+                    for ask in asks {
+                        // From then on the term is in use: a process that starts anew takes a younger one.
+                        let takes = matches!(ask, Ask::Promise { .. } | Ask::Sync { .. });
+                        if takes && !self.inbound.is_owner(ask.term(), (node, life)) {
+                            self.log(&format!("{}: one of them is not heard", twins(node)));
+                            continue;
+                        }
+                        self.asked(node, ask);
+                    }
+                    at += 1;
+                }
+                Err(why) => {
+                    let talk = self.talks.swap_remove(at);
+                    if !why.is_empty() {
+                        self.log(&format!("a talk ended: {why}"));
+                    }
+                    if matches!(talk.qp.state(), Err(Broken::PeerLost(_))) {
+                        self.handle(Event::Gone(talk.node));
+                        self.tick();
+                    }
+                }
+            }
+        }
+    }
+
+    fn tick(&mut self) {
+        self.handle(Event::Tick(Beat(self.page.memory().load(page::BEAT))));
+    }
+
+    fn asked(&mut self, node: NodeId, ask: Ask) {
+        match ask {
+            Ask::Fetch { term, stream, from } if self.owes(term, node) => {
+                self.tell_places(node, stream, from)
+            }
+            ask => {
+                if let Ask::Serves { term, since } = ask {
+                    self.heard_of_leader(node, term, since);
+                }
+                self.handle(Event::Asked(node, ask));
+            }
+        }
+    }
+
+    /// Whether a candidate may ask for entries: it is the one of the promised term.
+    fn owes(&self, term: Term, node: NodeId) -> bool {
+        term == self.machine.promised() && term.node() == node
+    }
+
+    fn tell_places(&mut self, node: NodeId, stream: u16, from: u64) {
+        let Some(sync) = self.machine.sync() else { return };
+        let mut entries =
+            install::places((self.lent.arena.memory(), &self.sums), (sync, self.streams()), (stream, from));
+        entries.truncate(PLACES_MAX);
+        self.answer(node, &Answer::Places { entries });
+    }
+
+    fn answer(&mut self, node: NodeId, answer: &Answer) {
+        let Some(talk) = self.talks.iter_mut().find(|talk| talk.node == node) else { return };
+        talk.say(&answer.encode());
+    }
+
+    fn handle(&mut self, event: Event) {
+        let mut events = vec![event];
+        while let Some(event) = events.pop() {
+            if let Some(led) = &self.reign {
+                self.machine.beat(led.reign.beat());
+                self.machine.progress(led.reign.pushed());
+            }
+            let (before, blank) = (self.machine.kind(), self.machine.awaits().is_some());
+            let mut todo = Vec::new();
+            self.machine.handle(event, now(), &mut todo);
+            let after = self.machine.kind();
+            if before != after {
+                let stands = matches!(after, RoleKind::Canvassing | RoleKind::Candidate);
+                if stands && before != RoleKind::Canvassing {
+                    self.takeover.note(Step::Heard, self.machine.heard_leader());
+                    self.takeover.note(Step::Suspected, now());
+                }
+                self.say_role(before, after);
+            }
+            if blank && self.machine.awaits().is_none() {
+                self.log(&format!("node {}: it knows what it promised", self.group().me()));
+            }
+            self.see_to_colleagues();
+            for action in todo {
+                if let Some(event) = self.act(action) {
+                    events.push(event);
+                }
+            }
+            self.say_who_leads();
+        }
+    }
+
+    fn say_who_leads(&self) {
+        let leader = match self.machine.role() {
+            Role::Leading { .. } | Role::Forming { .. } => Some(self.group().me()),
+            Role::Following { .. } => self.likely_leader(),
+            _ => None,
+        };
+        let leader = leader.map(|node| (node, self.address_of(node)));
+        self.inbound.set_leader(leader);
+    }
+
+    fn act(&mut self, action: Action) -> Option<Event> {
+        match action {
+            Action::Promise(term) => {
+                self.takeover.note(Step::Wanted, now());
+                let promised = self.promise(term);
+                self.takeover.note(Step::Promised, now());
+                return Some(promised);
+            }
+            Action::Survey => {
+                self.takeover.note(Step::Free, now());
+                return Some(Event::Surveyed(self.survey()));
+            }
+            Action::Ask(node, ask) => {
+                if let Some(colleague) = self.colleagues.get(&node) {
+                    colleague.orders.ask(ask);
+                }
+            }
+            Action::Keep(members) => return Some(self.keep(members)),
+            // `see_to_colleagues` did so.
+            Action::Enlist(_) | Action::Dismiss(_) => {}
+            Action::Deny(why) => self.deny(why),
+            Action::Agreed(members) => self.agreed(members),
+            Action::Answer(node, answer) => self.answer(node, &answer),
+            Action::Prepare(prepare) => self.prepare(&prepare),
+            Action::Adopt { term, reclaimed, floors } => {
+                self.ahead.go_on(term);
+                self.set_floors(if Mutant::AdoptBare.is_on() { &[] } else { &floors });
+                self.page.memory().store(page::RECLAIMED, reclaimed);
+                observe(|| Seen::Adopted { term });
+                self.log(&format!("node {} is in sync in term {term}", self.group().me()));
+            }
+            Action::Install(start) => {
+                self.takeover.note(Step::Gathered, now());
+                return Some(self.install(&start));
+            }
+            Action::Form(_) => {
+                self.takeover.note(Step::Installed, now());
+                let reign = self.reign.as_ref().map(|led| led.reign.clone());
+                reign.iter().for_each(|reign| reign.set_formed());
+                self.colleagues.values().for_each(|it| it.orders.keep_in_line(reign.clone()));
+            }
+            Action::Serve(term) => self.serve(term),
+            Action::Drain(_, to) => self.drain(to),
+            Action::Decline(why) | Action::Resume(why) => self.stay(why),
+            Action::Release(_, to) => self.release(to),
+            Action::StepDown(_) => self.step_down(true),
+        }
+        None
+    }
+
+    fn promise(&mut self, term: Term) -> Event {
+        self.look = None;
+        let promise = Promise { term, boot: self.boot, members: self.machine.members().clone() };
+        let kept = match Mutant::ForgetPromise.is_on() {
+            false => self.group_options.vault.store(&promise).map_err(|error| error.to_string()),
+            true => Ok(()),
+        };
+        if kept.is_ok() {
+            observe(|| Seen::Promised { term });
+        }
+        let fenced = kept.and_then(|()| self.inbound.fence(term).map_err(|error| error.to_string()));
+        match fenced {
+            Ok(()) => {
+                observe(|| Seen::Fenced { term });
+                // A heartbeat that landed before the fence is seen before anything is reported (L8).
+                self.machine.look(Beat(self.page.memory().load(page::BEAT)), now());
+                Event::Promised(term)
+            }
+            Err(error) => {
+                self.log(&format!("term {term} cannot be promised: {error}"));
+                Event::Unpromised(term)
+            }
+        }
+    }
+
+    /// Streams that this node writes when it leads: one a worker, and the housekeeper's.
+    fn streams(&self) -> usize {
+        self.options.workers + 1
+    }
+
+    /// Of all streams that there may be: another leader may have more workers.
+    fn floors(&self) -> Vec<u64> {
+        let at = |stream: usize| self.page.memory().load(page::floor_at(stream));
+        (0..STREAMS_MAX).map(at).collect()
+    }
+
+    fn clear_floors(&self) {
+        self.set_floors(&[]);
+    }
+
+    /// Streams of which nothing is said have none.
+    fn set_floors(&self, floors: &[u64]) {
+        for stream in 0..STREAMS_MAX {
+            self.page.memory().store(page::floor_at(stream), floors.get(stream).copied().unwrap_or(0));
+        }
+    }
+
+    fn look(&self, sync: Term) -> Look {
+        let memory = (self.lent.arena.memory(), &self.sums);
+        Look::new(memory, sync, self.floors(), self.ahead.settled())
+    }
+
+    /// That look, if it is of that term; or a new one.
+    fn look_unless(&self, look: Option<Look>, sync: Term) -> Look {
+        look.filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync))
+    }
+
+    /// Notes in the page what a look found here, before a leader writes over it: see [`Look::floors`].
+    fn hold(&self, look: &Look, cuts: &[u64]) {
+        if !Mutant::KeepFloors.is_on() {
+            self.set_floors(&look.floors(cuts));
+        }
+    }
+
+    /// After the fence nothing changes here any more: a replica that waits for its promise to be over looks
+    /// meanwhile at what it will report.
+    fn look_before_it_reports(&mut self) {
+        let waits = self.machine.reports_at().is_some() && self.look.is_none();
+        if let Some(sync) = self.machine.sync().filter(|_| waits) {
+            self.look = Some(self.look(sync));
+        }
+    }
+
+    fn survey(&mut self) -> Report {
+        // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
+        let unix = self.page.memory().load(page::UNIX);
+        let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
+        let look = self.look.take();
+        let look = self.look_unless(look, sync);
+        let reclaimed = self.page.memory().load(page::RECLAIMED);
+        let report = look.report((reclaimed, unix), self.streams());
+        observe(|| {
+            let lens = report.streams.iter().map(|extent| extent.len).collect();
+            let (term, mixed) = (self.machine.promised(), self.machine.is_mixed());
+            Seen::Reported { term, sync, lens, reclaimed, mixed }
+        });
+        self.look = Some(look);
+        report
+    }
+
+    /// Makes this memory ready to be written by the leader, and says what of its is here.
+    fn prepare(&mut self, prepare: &Prepare) {
+        // Soon its leader writes here.
+        let look = self.look.take();
+        let memory = (self.lent.arena.memory(), &self.sums);
+        if let Err(error) = self.inbound.clear() {
+            return self.log(&format!("not ready to be synced: {error}"));
+        }
+        self.ahead.keep(prepare);
+        let held = match prepare.kept {
+            Kept::Term => Held::Term,
+            Kept::Base => {
+                let known = least(&self.floors(), &prepare.cuts);
+                let look = Look::down_to(look, memory, prepare.base, known);
+                self.hold(&look, &prepare.cuts);
+                look.cut(memory.0, &prepare.cuts);
+                observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
+                Held::Base(look.lens(&prepare.cuts))
+            }
+            // It is still relied on: lines and entries stay until others are written there.
+            Kept::Other => {
+                let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
+                self.hold(&self.look_unless(look, sync), &[u64::MAX; STREAMS_MAX]);
+                Held::Nothing
+            }
+            Kept::Nothing => {
+                self.clear_floors();
+                Held::Nothing
+            }
+        };
+        reach(Now::Prepared);
+        self.answer(prepare.leader, &Answer::Ready { term: prepare.term, held });
+    }
+}
+
+/// How long a replica lets another stand first. Only a group that never was waits: later, each is as good.
+fn first_rest(options: &GroupOptions) -> Nanos {
+    match options.first {
+        Some(first) if first != options.node => Nanos(FIRST_WAITS * options.timing.election.0),
+        _ => Nanos(0),
+    }
+}

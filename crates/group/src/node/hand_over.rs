@@ -1,0 +1,277 @@
+//! A leader hands over on an operator's word, or because it is to end (`leave.rs`): what `longarm_replica`'s
+//! machine wants done (`leave.rs` there), and what the operator is told.
+//!
+//! While clients' leases run out, which the heart sees to, all is served as ever, by requests where a lease
+//! is missing. What nobody is served in is the gap: from when writes are held until the other serves.
+
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_fabric::{Address, QueuePair, Transport};
+use longarm_host::observe::{Event as Seen, Step, observe, reach};
+use longarm_host::{now, sleep};
+use longarm_replica::{Event, RoleKind, Wish};
+use longarm_wire::{Deny, Members, Order, Reply, Stay};
+
+use super::Node;
+use super::lead::Led;
+use crate::inbound::Talk;
+use crate::reign::Parting;
+
+/// Operators that are listened to; of more, those that came first are dropped.
+const LISTENED: usize = 8;
+/// Between two looks at whether connections are closed.
+const CLOSING: Duration = Duration::from_micros(100);
+
+/// A hand-over under way, or another set of replicas, which ends in one.
+pub(super) struct HandOver<Q> {
+    /// Who wanted it, as long as he is to be answered.
+    asker: Option<Talk<Q>>,
+    to: NodeId,
+    /// Another set of replicas is wanted.
+    changes: bool,
+    /// The set that the next term is to have.
+    next: Option<Members>,
+    /// When nobody will be heard of any more.
+    until: Nanos,
+    /// Since when no new write is taken.
+    pub(super) held: Option<Nanos>,
+    /// Turns of the workers when all that was written was applied: two more, and it is answered.
+    turns: Option<Vec<u64>>,
+}
+
+impl<Q> HandOver<Q> {
+    fn new(asker: Option<Talk<Q>>, to: NodeId, changes: bool, until: Nanos) -> HandOver<Q> {
+        HandOver { asker, to, changes, next: None, until, held: None, turns: None }
+    }
+}
+
+impl<T: Transport> Node<T> {
+    /// Orders that have come, and what is under way.
+    pub(super) fn hear_operators(&mut self) {
+        self.operators.extend(self.inbound.new_operators());
+        let many = self.operators.len().saturating_sub(LISTENED);
+        self.operators.drain(..many);
+        let mut at = 0;
+        while at < self.operators.len() {
+            match self.operators[at].hear((&mut self.done, &self.channel), Order::decode) {
+                Ok(orders) => match orders.first() {
+                    None => at += 1,
+                    Some(order) => {
+                        let (asker, order) = (self.operators.swap_remove(at), order.clone());
+                        self.obey(asker, order);
+                    }
+                },
+                Err(why) => {
+                    self.operators.swap_remove(at);
+                    if !why.is_empty() {
+                        self.log(&format!("an operator was dropped: {why}"));
+                    }
+                }
+            }
+        }
+        self.go_on_handing_over();
+    }
+
+    fn obey(&mut self, mut asker: Talk<T::Qp>, order: Order) {
+        let nowhere = matches!(&order, Order::Add { member } if member.address.parse::<Address>().is_err());
+        if self.machine.kind() == RoleKind::Leader && self.hand_over.is_none() && !nowhere {
+            let event = match order {
+                Order::MoveLeader { to } => Event::HandOver(to),
+                Order::Add { member } => Event::Wish(Wish::Add(member)),
+                Order::Remove { node } => Event::Wish(Wish::Remove(node)),
+            };
+            return self.begin(Some(asker), event);
+        }
+        let reply = match self.machine.kind() {
+            RoleKind::Leader if nowhere => Reply::Denied(Deny::Nowhere),
+            RoleKind::Leader if matches!(order, Order::MoveLeader { .. }) => Reply::Stays(Stay::Busy),
+            RoleKind::Leader => Reply::Denied(Deny::Busy),
+            _ => Reply::Elsewhere { leader: self.inbound.leader() },
+        };
+        asker.say(&reply.encode());
+        self.operators.push(asker);
+    }
+
+    /// The machine is told what is wanted.
+    pub(super) fn begin(&mut self, asker: Option<Talk<T::Qp>>, event: Event) {
+        let (to, until, changes) = match event {
+            Event::HandOver(to) => (to, self.handed_over_by(), false),
+            // How long another set takes the machine knows.
+            _ => (self.group().me(), Nanos(u64::MAX), true),
+        };
+        self.hand_over = Some(HandOver::new(asker, to, changes, until));
+        self.handle(event);
+    }
+
+    /// When nobody will be heard of any more.
+    fn handed_over_by(&self) -> Nanos {
+        let timing = &self.group_options.timing;
+        now() + timing.promise + timing.promise + Nanos(4 * timing.election.0)
+    }
+
+    /// The replicas stay as they are.
+    pub(super) fn deny(&mut self, why: Deny) {
+        self.log(&format!("the replicas stay as they are: {why:?}"));
+        self.reply(|_| Reply::Denied(why));
+    }
+
+    /// The next term has these replicas.
+    pub(super) fn agreed(&mut self, members: Members) {
+        observe(|| Seen::Agreed { term: members.term, members: members.nodes() });
+        let names: Vec<_> = members.list.iter().map(|member| member.node.to_string()).collect();
+        self.log(&format!("agreed: the replicas are {} from the next term on", names.join(", ")));
+        if let Some(hand_over) = &mut self.hand_over {
+            hand_over.next = Some(members);
+        }
+    }
+
+    /// This node serves, perhaps as its own heir.
+    pub(super) fn serves_again(&mut self, term: Term) {
+        let me = self.group().me();
+        self.served_by(me, term, now());
+    }
+
+    fn served_by(&mut self, leader: NodeId, term: Term, served: Nanos) {
+        self.reply(|hand_over| {
+            let gap = served.since(hand_over.held.unwrap_or(served));
+            match hand_over.next.clone() {
+                Some(members) => Reply::Changed { members, leader, gap: Some(gap) },
+                // It ended before that was agreed on.
+                None if hand_over.changes => Reply::Unheard,
+                None => Reply::Moved { leader, term, gap },
+            }
+        });
+    }
+
+    /// Clients' leases run out, from now on.
+    pub(super) fn drain(&mut self, to: NodeId) {
+        let until = self.handed_over_by();
+        let Some(led) = &self.reign else { return };
+        let begun = || HandOver::new(None, to, true, until);
+        let hand_over = self.hand_over.get_or_insert_with(begun);
+        (hand_over.to, hand_over.until) = (to, until);
+        *led.reign.parting.lock() = Parting::WindsDown(None);
+        reach(Step::Draining);
+        self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
+    }
+
+    /// Nobody is handed over to.
+    pub(super) fn stay(&mut self, why: Stay) {
+        if let Some(led) = &self.reign {
+            *led.reign.parting.lock() = Parting::Not;
+            led.reign.core.hold_writes(false);
+        }
+        match &mut self.hand_over {
+            // It is tried again: another term is to begin.
+            Some(hand_over) if hand_over.next.is_some() => (hand_over.held, hand_over.turns) = (None, None),
+            _ => self.reply(|_| Reply::Stays(why)),
+        }
+    }
+
+    /// The heart ends the lease and takes promises back.
+    pub(super) fn release(&mut self, to: NodeId) {
+        let Some(led) = &self.reign else { return };
+        *led.reign.parting.lock() = Parting::Releases(to);
+        led.heart_pause.poke();
+        self.heir = Some((led.reign.term, to));
+        self.log(&format!("node {} hands over to node {to}", self.group().me()));
+    }
+
+    /// Waits until no connection to a follower's memory is open: a fence would end it by force.
+    pub(super) fn await_closed(&self, led: &Led<T::Qp>) {
+        let until = now() + self.group_options.timing.suspect;
+        led.reign.hearts.close();
+        while led.reign.is_attended() && now() < until {
+            sleep(CLOSING);
+        }
+    }
+
+    /// Whoever is not the leader of the term that is promised here is told that this one is.
+    pub(super) fn likely_leader(&self) -> Option<NodeId> {
+        let promised = self.machine.promised();
+        let heir = self.heir.filter(|(term, _)| *term == promised).map(|(_, heir)| heir);
+        heir.or_else(|| (promised != Term::ZERO).then_some(promised.node()))
+    }
+
+    /// A leader says that it has served for so long.
+    pub(super) fn heard_of_leader(&mut self, node: NodeId, term: Term, since: Nanos) {
+        if term.node() != node || term < self.machine.promised() || self.reign.is_some() {
+            return;
+        }
+        let served = Nanos(now().0.saturating_sub(since.0));
+        self.served_by(node, term, served);
+    }
+
+    fn reply(&mut self, reply: impl FnOnce(&HandOver<T::Qp>) -> Reply) {
+        let Some(mut hand_over) = self.hand_over.take() else { return };
+        let reply = reply(&hand_over);
+        let Some(mut asker) = hand_over.asker.take() else { return };
+        asker.say(&reply.encode());
+        self.operators.push(asker);
+    }
+
+    fn go_on_handing_over(&mut self) {
+        let now = now();
+        let by = self.handed_over_by();
+        let Some(hand_over) = &mut self.hand_over else { return };
+        let Some(led) = &self.reign else {
+            hand_over.until = hand_over.until.min(by);
+            let me = self.machine.group().me();
+            if let Some(members) = hand_over.next.clone().filter(|next| !next.has(me)) {
+                // Nobody tells it anything any more.
+                let leader = hand_over.to;
+                return self.reply(|_| Reply::Changed { members, leader, gap: None });
+            }
+            if now >= hand_over.until {
+                self.reply(|_| Reply::Unheard);
+            }
+            // It may have ended in another way than by handing over.
+            else if hand_over.held.is_none() {
+                hand_over.held = Some(now);
+            }
+            return;
+        };
+        let Parting::WindsDown(over) = *led.reign.parting.lock() else { return };
+        if hand_over.held.is_none() && over.is_some_and(|over| now >= over) {
+            led.reign.core.hold_writes(true);
+            hand_over.held = Some(now);
+        }
+        if hand_over.held.is_none() {
+            return;
+        }
+        let itself = hand_over.to == self.machine.group().me();
+        if led.is_at_rest(hand_over) && (itself || led.has_all(hand_over.to)) {
+            let term = led.reign.term;
+            return self.handle(Event::Drained(term));
+        }
+        // It may have segments to let go of.
+        if let Some(colleague) = self.colleagues.get(&hand_over.to) {
+            colleague.orders.pause.poke();
+        }
+    }
+}
+
+impl<Q: QueuePair> Led<Q> {
+    /// Whether all that was written is applied, and answered.
+    fn is_at_rest(&self, hand_over: &mut HandOver<Q>) -> bool {
+        let core = &self.reign.core;
+        if core.engine.progress().iter().any(|stream| stream.applied() < stream.written()) {
+            hand_over.turns = None;
+            return false;
+        }
+        let turns = || core.pulses.iter().map(|pulse| pulse.rounds());
+        let before = hand_over.turns.get_or_insert_with(|| turns().collect());
+        let mut workers = core.pulses.iter().zip(before);
+        workers.all(|(pulse, before)| pulse.is_sleeping() || pulse.rounds() >= *before + 2)
+    }
+
+    /// Whether a follower has all that was written, and knows of all that was freed.
+    fn has_all(&self, node: NodeId) -> bool {
+        let followers = self.reign.followers.lock();
+        let Some(follower) = followers.iter().find(|follower| follower.node == node) else { return false };
+        let streams = follower.attachments.iter().zip(self.reign.core.engine.progress());
+        let mut lags = streams.map(|(attachment, progress)| attachment.acked() < progress.written());
+        !lags.any(|lags| lags) && self.reign.releases.is_done(node)
+    }
+}

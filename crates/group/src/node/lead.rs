@@ -1,0 +1,170 @@
+//! A replica that leads: from a start set to workers that serve, and to the end of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Mutant, Nanos, Term, UnixMillis};
+use longarm_engine::recover::Ahead;
+use longarm_fabric::Transport;
+use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
+use longarm_host::{Pause, Thread, now, sleep};
+use longarm_memory::{Mapped, OwnedWords, Words};
+use longarm_replica::page;
+use longarm_replica::{Event, StartSet};
+
+use longarm_index::control::ServerState;
+
+use super::{Node, PATIENCE};
+use crate::common::{Core, CoreOptions, Keys, Phase};
+use crate::heart;
+use crate::install::{self, Tail};
+use crate::options::StartError;
+use crate::reign::{Door, Reign};
+use crate::releases::Releases;
+use crate::replicate::{Arrivals, Replicator};
+use crate::service::{NewTerm, Replication};
+use crate::takeover::Step;
+use crate::threads::spawn;
+
+/// A reign, and its heart.
+pub(super) struct Led<Q> {
+    pub reign: Arc<Reign<Q>>,
+    pub heart: Option<Thread>,
+    pub heart_pause: Arc<Pause>,
+}
+
+impl<T: Transport> Node<T> {
+    pub(super) fn install(&mut self, start: &StartSet) -> Event {
+        let began = now();
+        observe(|| {
+            let cuts = start.cuts.iter().map(|cut| cut.len).collect();
+            let members = self.group().members().iter().collect();
+            let &StartSet { term, base, mixed, .. } = start;
+            Seen::Installing { term, base, cuts, mixed, members }
+        });
+        match self.try_install(start) {
+            Ok(()) => {
+                observe(|| Seen::Adopted { term: start.term });
+                let items = self.reign.as_ref().map_or(0, |led| led.reign.core.engine.index.items());
+                let took = now().since(began).0 / 1000;
+                self.log(&format!("term {}: the start set is here, {items} items, {took} us", start.term));
+                Event::Installed(start.term)
+            }
+            Err(error) => {
+                self.log(&format!("term {}: the start set cannot be had: {error}", start.term));
+                Event::NotInstalled(start.term)
+            }
+        }
+    }
+
+    fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
+        let memory = (self.lent.arena.memory(), &self.sums);
+        let me = self.group().me();
+        let worth = || !self.stop.is_stopped();
+        let look = self.look.take();
+        let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
+            .map_err(|why| why.to_string())?;
+        let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
+        let ahead = self.ahead.take(&self.sums, (start.base, &cuts));
+        let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
+        let core = self.new_core((start.term, unix), ahead).map_err(|error| error.to_string())?;
+        reach(Now::Restored);
+        self.start_reign((start, tail), Arc::new(core)).map_err(|error| error.to_string())
+    }
+
+    /// Of the core of any term.
+    pub(super) fn term_options(&self) -> CoreOptions {
+        let lease = Duration::from_nanos(self.group_options.timing.lease().0);
+        CoreOptions { lease, ..self.options.clone() }
+    }
+
+    /// The core of a term, over the start set.
+    fn new_core(&self, (term, told): (Term, u64), ahead: Option<Ahead<Mapped>>) -> Result<Core, StartError> {
+        let keys = Keys { sum: self.group_options.sum_key, hash: self.group_options.hash_key };
+        let items = self.page.memory().load(page::ITEMS);
+        // What was told gone before has gone by the calendar of a leader whose lease a majority renewed: at
+        // most a promise after the highest that any majority was told.
+        let promise = self.group_options.timing.promise_millis();
+        let least = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
+        Core::of_term(self.term_options(), self.lent.clone(), keys, (term, items, least), ahead)
+    }
+
+    fn start_reign(&mut self, (start, tail): (&StartSet, Tail), core: Arc<Core>) -> Result<(), StartError> {
+        core.enter(Phase::Forming, Nanos(u64::MAX));
+        let memory = (core.engine.store.memory().clone(), core.engine.store.sums().clone());
+        let arrivals: Vec<_> = (0..self.streams()).map(|_| Arc::<Arrivals<T::Qp>>::default()).collect();
+        let replicators =
+            arrivals.iter().map(|arrivals| Replicator::new(memory.clone(), self.group(), arrivals.clone()));
+        let releases = Arc::new(Releases::default());
+        let term = NewTerm {
+            core: core.clone(),
+            replication: Replication { streams: replicators.collect(), releases: releases.clone() },
+            standing: self.told.clone(),
+        };
+        let wakers = self.service.begin(term)?;
+        let doors = arrivals.into_iter().zip(wakers);
+        let doors = doors.map(|(arrivals, waker)| Door { arrivals, waker }).collect();
+        let cuts = start.cuts.iter().map(|cut| cut.len).collect();
+        let common = if tail.whole { start.common() } else { start.term };
+        let reign = (start.term, common, cuts, tail);
+        let members = self.machine.own().clone();
+        let reign = Arc::new(Reign::new((reign, members), core, doors, releases));
+        let heart_pause = Arc::<Pause>::default();
+        let (beating, pause, group, timing) =
+            (reign.clone(), heart_pause.clone(), self.group(), self.group_options.timing);
+        let events = self.events.clone();
+        let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), (&pause, &events)));
+        let heart = Some(heart.inspect_err(|_| self.service.end())?);
+        self.reign = Some(Led { reign, heart, heart_pause });
+        Ok(())
+    }
+
+    pub(super) fn serve(&mut self, term: Term) {
+        let Some(led) = &self.reign else { return };
+        let core = &led.reign.core;
+        observe(|| Seen::Served { term, boot: core.boot });
+        core.control.set_state(ServerState::Serving);
+        core.enter(Phase::Serving, Nanos(u64::MAX));
+        self.service.open();
+        led.reign.set_served(now());
+        self.colleagues.values().for_each(|it| it.orders.pause.poke());
+        self.serves_again(term);
+        self.takeover.note(Step::Synced, now());
+        let how = self.takeover.stats();
+        self.log(&format!("node {} leads in term {term}, {how}", self.group().me()));
+    }
+
+    /// Ends the reign. `for_another`: another term is to be promised, so nothing of this one may go on.
+    pub(super) fn step_down(&mut self, for_another: bool) {
+        let Some(mut led) = self.reign.take() else { return };
+        self.service.close();
+        led.reign.end();
+        self.colleagues.values().for_each(|it| it.orders.keep_in_line(None));
+        led.heart_pause.stop();
+        if let Some(heart) = led.heart.take() {
+            let _ = heart.join();
+        }
+        let lease = led.reign.core.engine.lease();
+        self.service.end();
+        if self.heir.is_some_and(|(term, _)| term == led.reign.term) {
+            self.await_closed(&led);
+        }
+        self.clear_floors();
+        for (stream, progress) in led.reign.core.engine.progress().iter().enumerate() {
+            // What it wrote itself it surely has.
+            self.page.memory().store(page::floor_at(stream), progress.written());
+        }
+        self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
+        self.page.memory().store(page::ITEMS, led.reign.core.engine.index.items());
+        observe(|| Seen::SteppedDown { term: led.reign.term });
+        // Clients may read this memory until their leases are over (M8): by clocks that may be slow.
+        let timing = &self.group_options.timing;
+        let (moment, over) = (led.reign.core.moment(), lease + timing.promise.since(timing.lease()));
+        let left = over.since(moment.now).0.div_ceil(1_000_000);
+        self.page.memory().store(page::UNIX, page::calendar_at_end(moment.unix.0 + left, timing));
+        let now = moment.now;
+        if for_another && now < lease && !Mutant::ReportAtOnce.is_on() {
+            sleep(Duration::from_nanos(lease.since(now).0));
+        }
+    }
+}

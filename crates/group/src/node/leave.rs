@@ -1,0 +1,68 @@
+//! A replica that is to end, and leads, hands over first, as on an operator's word (`hand_over.rs`).
+//!
+//! Whoever ends it does so whatever has come of this, after a bound (`stop.rs`).
+
+use longarm_base::NodeId;
+use longarm_fabric::Transport;
+use longarm_replica::{Event, Role, RoleKind};
+
+use super::Node;
+
+/// Whether a replica is to end, and how far it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Leave {
+    /// It is to live.
+    #[default]
+    Not,
+    /// It is to end; if it leads, another is to lead before.
+    Wanted,
+    /// It does not lead any more, or nobody else can.
+    Done,
+}
+
+impl<T: Transport> Node<T> {
+    /// Looks what is left to be done before it may end.
+    pub(super) fn go_on_leaving(&mut self) {
+        if !self.is_leaving() || self.hand_over.is_some() {
+            return;
+        }
+        match self.machine.kind() {
+            // Soon it may lead, or another.
+            RoleKind::Candidate | RoleKind::Installing | RoleKind::Forming => return,
+            RoleKind::Leader => {
+                if let Some(to) = self.nearest() {
+                    return self.begin(None, Event::HandOver(to));
+                }
+                self.log(&format!("node {} ends while it leads: no follower is in sync", self.group().me()));
+            }
+            RoleKind::Follower | RoleKind::Learner | RoleKind::Canvassing => {}
+        }
+        *self.leave.lock() = Leave::Done;
+    }
+
+    /// Its time is over.
+    pub(super) fn leave_at_last(&self) {
+        if self.is_leaving() {
+            self.log(&format!(
+                "node {} ends, and has not heard of another leader in time",
+                self.group().me()
+            ));
+        }
+    }
+
+    fn is_leaving(&self) -> bool {
+        *self.leave.lock() == Leave::Wanted
+    }
+
+    /// Of the followers that are in sync, the one that lacks least.
+    fn nearest(&self) -> Option<NodeId> {
+        let (Role::Leading { synced, .. }, Some(led)) = (self.machine.role(), &self.reign) else {
+            return None;
+        };
+        let progress = led.reign.core.engine.progress();
+        let may = |node: NodeId| synced.has(node) && self.group().members().has(node);
+        let followers = led.reign.followers.lock();
+        let followers = followers.iter().filter(|follower| may(follower.node));
+        followers.min_by_key(|follower| follower.stats(progress).lag).map(|follower| follower.node)
+    }
+}

@@ -1,0 +1,134 @@
+//! Who the replicas of the group are, as this one is told: with each it has a thread that speaks with it, for
+//! as long as it is one of them, or is to be.
+
+use std::sync::Arc;
+
+use longarm_base::{NodeId, Term};
+use longarm_fabric::{Address, Member, Transport};
+use longarm_host::Thread;
+use longarm_host::observe::{Event as Seen, Step, observe, reach};
+use longarm_replica::{Event, Machine};
+use longarm_wire::{MemberAt, Members};
+
+use super::{Node, PATIENCE};
+use crate::options::GroupOptions;
+use crate::peer::{Orders, Peer};
+use crate::talk::Way;
+use crate::threads::spawn;
+use crate::vault::Promise;
+
+/// Another replica, and the thread that speaks with it.
+pub(super) struct Colleague<Q> {
+    pub orders: Arc<Orders<Q>>,
+    address: String,
+    thread: Thread,
+}
+
+/// Those that the group begins with, as its options have them; nobody for one that is to be added.
+pub(super) fn founders(options: &GroupOptions) -> Members {
+    let member = |member: &Member| MemberAt { node: member.node, address: member.address.to_string() };
+    let list = if options.joins { Vec::new() } else { options.members.iter().map(member).collect() };
+    Members { term: Term::ZERO, changed: false, list }
+}
+
+/// The replicas that there are, or are to be, as far as is known here; some more than once.
+fn known(machine: &Machine) -> impl Iterator<Item = &MemberAt> {
+    let next = machine.change().map(|change| &change.next.list);
+    [&machine.members().list, &machine.own().list].into_iter().chain(next).flatten()
+}
+
+impl<T: Transport> Node<T> {
+    /// A set of replicas goes to disk, beside what was promised.
+    pub(super) fn keep(&mut self, members: Members) -> Event {
+        let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
+        reach(Step::Keeping);
+        match self.group_options.vault.store(&promise) {
+            Ok(()) => {
+                let members = &promise.members;
+                observe(|| Seen::Kept { term: members.term, members: members.nodes() });
+                Event::Kept(promise.members)
+            }
+            Err(error) => {
+                self.log(&format!("who the replicas are cannot be kept: {error}"));
+                Event::Unkept
+            }
+        }
+    }
+
+    /// Where a replica is, as far as is known here.
+    pub(super) fn address_of(&self, node: NodeId) -> Option<Address> {
+        match known(&self.machine).find(|member| member.node == node) {
+            Some(member) => member.address.parse().ok(),
+            None => self.group_options.address_of(node).cloned(),
+        }
+    }
+
+    pub(super) fn way_to(&self, node: NodeId) -> Option<Way<T>> {
+        Some(Way {
+            transport: self.transport.clone(),
+            group: self.group_options.id,
+            me: self.group().me(),
+            address: self.address_of(node)?,
+            login: self.login.clone(),
+            own: (self.group_options.timing.promise, self.life),
+            timeout: std::time::Duration::from_nanos(self.group_options.timing.election.0.max(50_000_000)),
+        })
+    }
+
+    /// Has a thread for each of the replicas that there are, or are to be, and for no other.
+    pub(super) fn see_to_colleagues(&mut self) {
+        let (machine, me) = (&self.machine, self.group().me());
+        let is = |node: &NodeId, it: &Colleague<T::Qp>| {
+            known(machine).any(|member| member.node == *node && member.address == it.address)
+        };
+        let gone = self.colleagues.extract_if(.., |node, it| !is(node, it)).map(|(_, it)| it);
+        for colleague in gone {
+            colleague.orders.pause.stop();
+            self.leavers.push(colleague.thread);
+        }
+        let new = |member: &&MemberAt| member.node != me && !self.colleagues.contains_key(&member.node);
+        let new: Vec<MemberAt> = known(machine).filter(new).cloned().collect();
+        for member in new {
+            // It may be in several of the sets.
+            if !self.colleagues.contains_key(&member.node) {
+                self.meet(member);
+            }
+        }
+    }
+
+    fn meet(&mut self, member: MemberAt) {
+        let (node, orders) = (member.node, Arc::<Orders<T::Qp>>::default());
+        let Some(way) = self.way_to(node) else {
+            return self
+                .log(&format!("node {node} cannot be reached: what is its address, {}?", member.address));
+        };
+        let peer = Peer {
+            way,
+            node,
+            orders: orders.clone(),
+            events: self.events.clone(),
+            patience: PATIENCE,
+            log: self.options.log.clone(),
+            talk: None,
+            open: 0,
+        };
+        match spawn(&format!("longarm-peer-{node}"), move || peer.run()) {
+            Ok(thread) => {
+                if let Some(led) = self.reign.as_ref().filter(|led| led.reign.is_formed()) {
+                    orders.keep_in_line(Some(led.reign.clone()));
+                }
+                self.colleagues.insert(node, Colleague { orders, address: member.address, thread });
+            }
+            Err(error) => self.log(&format!("node {node} cannot be spoken with: {error}")),
+        }
+    }
+
+    /// Ends all of them.
+    pub(super) fn part_with_all(&mut self) {
+        let all: Vec<_> = std::mem::take(&mut self.colleagues).into_values().collect();
+        all.iter().for_each(|colleague| colleague.orders.pause.stop());
+        for thread in all.into_iter().map(|colleague| colleague.thread).chain(self.leavers.drain(..)) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The operator's side of orders to a group: finds the leader, asks it, and waits for what it says.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::{Nanos, NodeId, Term};
+use longarm_fabric::{Login, Member, SetupError, Transport};
+use longarm_host::{now, sleep};
+use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, Order, Purpose, Reply, Stay};
+
+use crate::talk::{Mute, Way};
+
+/// Between two rounds of questions while nobody leads.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Whoever may give orders to a group: who can prove at its nodes what its replicas can, and knows its name.
+pub struct Operator<T> {
+    /// How to reach nodes.
+    pub transport: Arc<T>,
+    /// The group's name.
+    pub group: u64,
+    /// Its nodes.
+    pub members: Vec<Member>,
+    /// What replicas prove to each other: [`Login::Peer`], or what clients prove where replicas have nothing
+    /// of their own.
+    pub login: Login,
+    /// Bound on making a connection.
+    pub connect: Duration,
+}
+
+/// Another node leads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// Which; not the one that was to, if that failed and others elected another.
+    pub leader: NodeId,
+    /// Its term.
+    pub term: Term,
+    /// From when no new write was taken until it served.
+    pub gap: Duration,
+}
+
+/// A group has other replicas.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Changed {
+    /// Who they are now.
+    pub members: Vec<MemberAt>,
+    /// Which of them leads, or is about to.
+    pub leader: NodeId,
+    /// From when no new write was taken until it served; not known to a leader that was removed.
+    pub gap: Option<Duration>,
+}
+
+/// Why an order did not do its work.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum OrderError {
+    /// Nothing has changed: this node leads on.
+    #[error("{}", reason(*.0, *.1))]
+    Stays(NodeId, Stay),
+    /// Nothing has changed: the replicas stay as they are, says this node, which leads.
+    #[error("{}", denied(*.0, *.1))]
+    Denied(NodeId, Deny),
+    /// No node takes orders from here; why, by what each said.
+    #[error("no node takes orders from here: {0}")]
+    Refused(String),
+    /// Nobody leads, as far as could be found out; what each node said.
+    #[error("no node leads: {0}")]
+    Leaderless(String),
+    /// The leader took the order, and what came of it is not known.
+    #[error("node {0} took the order, and what came of it is not known: {1}")]
+    InDoubt(NodeId, String),
+}
+
+fn reason(leader: NodeId, why: Stay) -> String {
+    match why {
+        Stay::Leads => format!("node {leader} leads already"),
+        Stay::Stranger => format!("the leader, node {leader}, knows of no such node in its group"),
+        Stay::Behind => format!("node {leader} leads on: that node is not in sync"),
+        Stay::Busy => format!("node {leader} is handing over already, on another order"),
+        Stay::Late => format!("node {leader} leads on: not all that was under way came to its end in time"),
+    }
+}
+
+fn denied(leader: NodeId, why: Deny) -> String {
+    match why {
+        Deny::Busy => format!("the leader, node {leader}, hands over or sees to another change"),
+        Deny::Member => "that node is a replica of the group already".into(),
+        Deny::Stranger => "that node is no replica of the group".into(),
+        Deny::Last => "it is the only replica of the group".into(),
+        Deny::Full => format!("the group has {MEMBERS_MAX} replicas, which is all that it may have"),
+        Deny::Behind => "no majority of those that would be left is in sync".into(),
+        Deny::Nowhere => format!("the leader, node {leader}, does not understand that node's address"),
+        Deny::Late => "that node was not in sync in time, or too few of the others answered".into(),
+    }
+}
+
+impl<T: Transport> Operator<T> {
+    /// Has the group take one more replica, which runs and waits to be added.
+    pub fn add(&self, member: &Member, patience: Duration) -> Result<Changed, OrderError> {
+        let member = MemberAt { node: member.node, address: member.address.to_string() };
+        self.change(&Order::Add { member }, patience)
+    }
+
+    /// Has the group do without a replica. If it leads, another will.
+    pub fn remove(&self, node: NodeId, patience: Duration) -> Result<Changed, OrderError> {
+        self.change(&Order::Remove { node }, patience)
+    }
+
+    fn change(&self, order: &Order, patience: Duration) -> Result<Changed, OrderError> {
+        match self.command(order, patience)? {
+            (_, Reply::Changed { members, leader, gap }) => {
+                let gap = gap.map(|gap| Duration::from_nanos(gap.0));
+                Ok(Changed { members: members.list, leader, gap })
+            }
+            (node, Reply::Denied(why)) => Err(OrderError::Denied(node, why)),
+            (node, other) => Err(astray(node, &other)),
+        }
+    }
+
+    /// Has the leader, whoever it is, hand over to that node. Waits at most about `patience`.
+    pub fn move_leader(&self, to: NodeId, patience: Duration) -> Result<Moved, OrderError> {
+        match self.command(&Order::MoveLeader { to }, patience)? {
+            (_, Reply::Moved { leader, term, gap }) => {
+                Ok(Moved { leader, term, gap: Duration::from_nanos(gap.0) })
+            }
+            (node, Reply::Stays(why)) => Err(OrderError::Stays(node, why)),
+            (node, other) => Err(astray(node, &other)),
+        }
+    }
+
+    /// Finds the leader, and who it was, and what it replied.
+    fn command(&self, order: &Order, patience: Duration) -> Result<(NodeId, Reply), OrderError> {
+        let until = now() + Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX >> 1));
+        let mut said = String::new();
+        loop {
+            let (mut hint, mut refused) = (None, 0);
+            for member in &self.members {
+                // Whoever was named first: then those in order, it among them.
+                for node in hint.take().into_iter().chain([member.node]) {
+                    match self.order(node, order, until)? {
+                        Ok(Reply::Elsewhere { leader }) => {
+                            hint = leader.filter(|leader| *leader != node);
+                            note(&mut said, node, "it does not lead");
+                        }
+                        Ok(Reply::Unheard) => {
+                            let text = "it gave up leading, and did not hear of another leader".into();
+                            return Err(OrderError::InDoubt(node, text));
+                        }
+                        Ok(reply) => return Ok((node, reply)),
+                        Err(mute) => {
+                            let refuses = |error: &SetupError| {
+                                matches!(error, SetupError::Login(_) | SetupError::Refused(_))
+                            };
+                            refused += usize::from(matches!(&mute, Mute::Setup(error) if refuses(error)));
+                            note(&mut said, node, &mute.to_string());
+                        }
+                    }
+                }
+            }
+            if refused == self.members.len() {
+                return Err(OrderError::Refused(said));
+            }
+            if now() >= until {
+                return Err(OrderError::Leaderless(said));
+            }
+            said.clear();
+            sleep(ROUND);
+        }
+    }
+
+    /// Asks one node. What comes to nothing before it was asked is an `Ok(Err(_))`.
+    fn order(&self, node: NodeId, order: &Order, until: Nanos) -> Result<Result<Reply, Mute>, OrderError> {
+        let Some(member) = self.members.iter().find(|member| member.node == node) else {
+            return Ok(Err(Mute::Broken("it is not of the group".into())));
+        };
+        let way = Way {
+            transport: self.transport.clone(),
+            group: self.group,
+            me: node,
+            address: member.address.clone(),
+            login: self.login.clone(),
+            own: (Nanos(0), 0),
+            timeout: self.connect,
+        };
+        let mut talk = match way.talk_for(Purpose::Operate) {
+            Ok(talk) => talk,
+            Err(error) => return Ok(Err(error.into())),
+        };
+        if let Err(mute) = talk.say(&order.encode()) {
+            return Ok(Err(mute));
+        }
+        let in_doubt = |mute: Mute| OrderError::InDoubt(node, mute.to_string());
+        loop {
+            if let Some(reply) = talk.take(Reply::decode).map_err(in_doubt)?.into_iter().next() {
+                return Ok(Ok(reply));
+            }
+            if now() >= until {
+                return Err(in_doubt(Mute::Late));
+            }
+            talk.wait(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A reply to what was not asked.
+fn astray(node: NodeId, reply: &Reply) -> OrderError {
+    OrderError::InDoubt(node, format!("it answers something else: {reply:?}"))
+}
+
+fn note(said: &mut String, node: NodeId, what: &str) {
+    let comma = if said.is_empty() { "" } else { "; " };
+    said.push_str(&format!("{comma}node {node}: {what}"));
+}

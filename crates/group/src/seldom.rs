@@ -1,0 +1,60 @@
+//! Lines of the log that a flood would repeat: the first few of each second are told, the others counted.
+
+use longarm_base::Nanos;
+
+/// Lines told in each span.
+const TOLD_MAX: u32 = 5;
+const SPAN: Nanos = Nanos(1_000_000_000);
+
+/// One kind of line.
+#[derive(Default)]
+pub struct Seldom {
+    until: Nanos,
+    told: u32,
+    withheld: u64,
+}
+
+impl Seldom {
+    /// Whether one more line may be told, and how many were withheld before it.
+    pub fn admit(&mut self, now: Nanos) -> Option<u64> {
+        if now >= self.until {
+            (self.until, self.told) = (now + SPAN, 0);
+        }
+        if self.told >= TOLD_MAX {
+            self.withheld += 1;
+            return None;
+        }
+        self.told += 1;
+        Some(std::mem::take(&mut self.withheld))
+    }
+
+    /// How many were withheld in a span that is over, for one who comes by now and then.
+    pub fn withheld(&mut self, now: Nanos) -> Option<u64> {
+        let some = self.withheld > 0 && now >= self.until;
+        some.then(|| std::mem::take(&mut self.withheld))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_a_few_lines_a_second_and_a_count() {
+        let mut seldom = Seldom::default();
+        let at = |ms: u64| Nanos::from_millis(10_000 + ms);
+        let told = (0..1_000).filter(|_| seldom.admit(at(1)).is_some()).count();
+        assert_eq!(told, TOLD_MAX as usize);
+        assert_eq!(seldom.withheld(at(1_000)), None, "the second is not over");
+        assert_eq!(seldom.withheld(at(1_001)), Some(995));
+        assert_eq!(seldom.withheld(at(1_001)), None, "it was told");
+        assert!((0..1_000).filter_map(|_| seldom.admit(at(1_002))).eq([0; 5]));
+        assert_eq!(seldom.admit(at(2_002)), Some(995), "or told with the next line");
+    }
+
+    #[test]
+    fn what_comes_now_and_then_is_told() {
+        let mut seldom = Seldom::default();
+        assert!((0..100).all(|i| seldom.admit(Nanos::from_millis(250 * i)) == Some(0)));
+    }
+}

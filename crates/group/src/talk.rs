@@ -1,0 +1,332 @@
+//! A talk with another replica: questions there, answers back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use longarm_base::limits::READ_MAX;
+use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
+use longarm_fabric::ring::Mailbox;
+use longarm_fabric::{
+    Address, Completion, Completions, ConnectRequest, Grant, Granted, Login, Op, PostError, QueuePair,
+    Rights, SetupError, Ticket, Transport, WRITE_MAX,
+};
+use longarm_host::{Mutex, at_once, now};
+use longarm_memory::{Backing, Region, RegionOptions};
+use longarm_wire::{Answer, Ask, Bad, PeerHello, Purpose, RING_REGION};
+
+use crate::{MESSAGE_MAX, RING_BYTES};
+
+/// Connections that are made side by side.
+const AT_ONCE: usize = 8;
+/// Completions taken in one poll.
+const POLL: usize = 64;
+
+/// How to reach a replica.
+pub(crate) struct Way<T> {
+    pub transport: Arc<T>,
+    pub group: u64,
+    pub me: NodeId,
+    pub address: Address,
+    pub login: Login,
+    /// Of a replica: how long its promises last, and which start of its process this is; of an operator,
+    /// nothing.
+    pub own: (Nanos, u64),
+    /// Bound on making a connection.
+    pub timeout: Duration,
+}
+
+impl<T: Transport> Way<T> {
+    fn connect(
+        &self,
+        purpose: Purpose,
+        term: Term,
+        grants: Vec<Grant>,
+        landing: u32,
+    ) -> Result<T::Qp, SetupError> {
+        let ring_bytes = if grants.is_empty() { 0 } else { RING_BYTES };
+        let (promise, life) = self.own;
+        let hello = PeerHello { group: self.group, node: self.me, term, purpose, ring_bytes, promise, life };
+        let hello = hello.encode();
+        let request = ConnectRequest {
+            hello: &hello,
+            grants,
+            landing,
+            login: self.login.clone(),
+            timeout: self.timeout,
+        };
+        let mut qp = self.transport.connect(&self.address, request)?.qp;
+        // Replicas trust each other with their memory: a leader that is fenced need not be killed for it.
+        qp.heed_fence();
+        Ok(qp)
+    }
+
+    /// A connection to the replica's memory, for the leader or candidate of `term`.
+    pub fn memory(&self, term: Term, landing: u32) -> Result<T::Qp, SetupError> {
+        self.connect(Purpose::Memory, term, Vec::new(), landing)
+    }
+
+    /// So many of them, for whoever syncs the replica, made side by side: each is several round trips, and a
+    /// group waits for them. Over the first the replica's memory can be READ.
+    pub fn memories(&self, term: Term, count: usize) -> Result<Vec<T::Qp>, SetupError> {
+        let made = Mutex::new(Ok(Vec::with_capacity(count)));
+        let threads = count.min(AT_ONCE);
+        at_once(threads, |first| {
+            for number in (first..count).step_by(threads) {
+                let one = self.memory(term, if number == 0 { READ_MAX } else { DRAIN });
+                let mut made = made.lock();
+                match (one, &mut *made) {
+                    (Ok(qp), Ok(others)) => others.push((number, qp)),
+                    (Err(error), Ok(_)) => *made = Err(error),
+                    (_, Err(_)) => return,
+                }
+            }
+        });
+        let mut made = std::mem::replace(&mut *made.lock(), Ok(Vec::new()))?;
+        made.sort_by_key(|(number, _)| *number);
+        Ok(made.into_iter().map(|(_, qp)| qp).collect())
+    }
+
+    /// A talk with another replica.
+    pub fn talk(&self) -> Result<Talk<T::Qp>, SetupError> {
+        self.talk_for(Purpose::Talk)
+    }
+
+    /// A talk.
+    pub fn talk_for(&self, purpose: Purpose) -> Result<Talk<T::Qp>, SetupError> {
+        let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
+        let ring = Arc::new(Region::create(&ring)?);
+        let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
+        let qp = self.connect(purpose, Term::ZERO, grants, 0)?;
+        let lent = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
+        let bytes = qp.granted().iter().find(lent).map(|lent| lent.bytes);
+        let bytes = bytes.ok_or_else(|| SetupError::Protocol("the replica lent no ring".into()))?;
+        let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
+        Ok(Talk { qp, mailbox, done: Completions::new(POLL) })
+    }
+}
+
+/// Why a replica could not be spoken with.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Mute {
+    #[error("{0}")]
+    Setup(#[from] SetupError),
+    #[error("the connection broke: {0}")]
+    Broken(String),
+    #[error("it does not answer")]
+    Late,
+    #[error("it promised term {0}")]
+    Refused(Term),
+    #[error("it answers what it was not asked")]
+    Confused,
+    #[error("there is no use in it any more")]
+    Vain,
+}
+
+/// Whether there is still use in what is waited for.
+pub(crate) type Worth<'a> = &'a dyn Fn() -> bool;
+
+/// An open talk.
+pub(crate) struct Talk<Q> {
+    qp: Q,
+    mailbox: Mailbox,
+    done: Completions,
+}
+
+impl<Q: QueuePair> Talk<Q> {
+    /// Sends a question.
+    pub fn ask(&mut self, ask: &Ask) -> Result<(), Mute> {
+        self.say(&ask.encode())
+    }
+
+    /// Sends a message.
+    pub fn say(&mut self, message: &[u8]) -> Result<(), Mute> {
+        match self.mailbox.send(&mut self.qp, &[message]) {
+            Ok(()) => {
+                self.qp.ring();
+                Ok(())
+            }
+            // So many unanswered questions: it does not listen.
+            Err(PostError::Full) => Err(Mute::Late),
+            Err(_) => Err(self.broken()),
+        }
+    }
+
+    fn broken(&self) -> Mute {
+        Mute::Broken(self.qp.state().err().map_or("it cannot be written to".into(), |why| why.to_string()))
+    }
+
+    /// The answers that have come.
+    pub fn answers(&mut self) -> Result<Vec<Answer>, Mute> {
+        self.take(Answer::decode)
+    }
+
+    /// The messages that have come.
+    pub fn take<M>(&mut self, decode: impl Fn(&[u8]) -> Result<M, Bad>) -> Result<Vec<M>, Mute> {
+        match received(&mut self.qp, &mut self.mailbox, &mut self.done, decode) {
+            Ok(Some(messages)) => Ok(messages),
+            Ok(None) => Err(self.broken()),
+            Err(bad) => Err(Mute::Broken(bad)),
+        }
+    }
+
+    /// Sleeps until something comes.
+    pub fn wait(&mut self, limit: Duration) {
+        self.qp.wait(limit);
+    }
+
+    /// Asks, and waits for the answer: the next one that comes for which `wanted` is true.
+    pub fn settle(
+        &mut self,
+        ask: &Ask,
+        (until, worth): (Nanos, Worth<'_>),
+        wanted: impl Fn(&Answer) -> bool,
+    ) -> Result<Answer, Mute> {
+        self.ask(ask)?;
+        loop {
+            for answer in self.answers()? {
+                match answer {
+                    Answer::Refused { term, promised } if term == ask.term() => {
+                        return Err(Mute::Refused(promised));
+                    }
+                    answer if wanted(&answer) => return Ok(answer),
+                    _ => {}
+                }
+            }
+            if !worth() {
+                return Err(Mute::Vain);
+            }
+            if now() >= until {
+                return Err(Mute::Late);
+            }
+            self.wait(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The messages that have come over a talk; `None` if none will come any more, and an error if what came is
+/// none.
+pub(super) fn received<Q: QueuePair, M>(
+    qp: &mut Q,
+    mailbox: &mut Mailbox,
+    done: &mut Completions,
+    decode: impl Fn(&[u8]) -> Result<M, Bad>,
+) -> Result<Option<Vec<M>>, String> {
+    let mut messages = Vec::new();
+    while qp.poll(done) > 0 {
+        for completion in done.drain() {
+            let Completion::Arrived { imm, len } = completion else { continue };
+            if mailbox.receive(imm, len).map_err(|bad| bad.to_string())? {
+                messages.push(decode(mailbox.message()).map_err(|bad| bad.to_string())?);
+            }
+        }
+    }
+    let over = mailbox.pump(qp).is_err() || qp.state().is_err();
+    qp.ring();
+    // What came before the end counts.
+    Ok((!over || !messages.is_empty()).then_some(messages))
+}
+
+/// Bytes of a READ that waits for WRITEs before it.
+const DRAIN: u32 = 8;
+
+/// A connection to a replica's memory with its outstanding requests counted.
+pub(crate) struct Bulk<'a, Q> {
+    qp: Q,
+    outstanding: usize,
+    /// Where the last WRITE went that a READ has not followed yet.
+    written: Option<Place>,
+    done: Completions,
+    worth: Worth<'a>,
+}
+
+impl<'a, Q: QueuePair> Bulk<'a, Q> {
+    pub fn new(qp: Q, worth: Worth<'a>) -> Bulk<'a, Q> {
+        Bulk { qp, outstanding: 0, written: None, done: Completions::new(POLL), worth }
+    }
+
+    pub fn is_sound(&self) -> bool {
+        self.qp.state().is_ok()
+    }
+
+    fn poll(&mut self) -> Result<usize, Mute> {
+        let taken = self.qp.poll(&mut self.done);
+        for completion in self.done.drain() {
+            match completion {
+                Completion::Done(_, Ok(_)) => self.outstanding -= 1,
+                Completion::Done(_, Err(error)) => return Err(Mute::Broken(error.to_string())),
+                Completion::Arrived { .. } | Completion::Message { .. } => return Err(Mute::Confused),
+            }
+        }
+        match self.qp.state() {
+            Ok(()) => Ok(taken),
+            Err(why) => Err(Mute::Broken(why.to_string())),
+        }
+    }
+
+    fn post(&mut self, op: Op<'_>, until: Nanos) -> Result<(), Mute> {
+        loop {
+            match self.qp.post(op, Ticket(0)) {
+                Ok(()) => {
+                    self.outstanding += 1;
+                    return Ok(());
+                }
+                Err(PostError::Full) => self.one_more(until)?,
+                Err(error) => return Err(Mute::Broken(error.to_string())),
+            }
+        }
+    }
+
+    /// Waits until something has completed.
+    fn one_more(&mut self, until: Nanos) -> Result<(), Mute> {
+        self.qp.ring();
+        while self.poll()? == 0 {
+            if !(self.worth)() {
+                return Err(Mute::Vain);
+            }
+            if now() >= until {
+                return Err(Mute::Late);
+            }
+            self.qp.wait(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// WRITEs whole words, in pieces.
+    pub fn write(
+        &mut self,
+        region: longarm_base::RegionId,
+        offset: u64,
+        bytes: &[u8],
+        until: Nanos,
+    ) -> Result<(), Mute> {
+        for (i, piece) in bytes.chunks(WRITE_MAX).enumerate() {
+            let offset = offset + (i * WRITE_MAX) as u64;
+            self.post(Op::Write { region, offset, bytes: piece }, until)?;
+            self.written = Some(Place::new(region, offset, DRAIN));
+        }
+        Ok(())
+    }
+
+    /// Waits until all has completed, and landed. A WRITE may complete before it has, and others to the same
+    /// place that came over another connection meanwhile would be lost under it; a READ behind it waits for
+    /// it (the acknowledgement window: L6).
+    pub fn flush(&mut self, until: Nanos) -> Result<(), Mute> {
+        if let Some(from) = self.written.take().filter(|_| !Mutant::NoDrain.is_on()) {
+            self.post(Op::Read { from, into: 0 }, until)?;
+        }
+        self.qp.ring();
+        while self.outstanding > 0 {
+            self.one_more(until)?;
+        }
+        Ok(())
+    }
+
+    /// READs a place that fits the landing buffer.
+    pub fn read(&mut self, from: Place, until: Nanos) -> Result<&[u8], Mute> {
+        self.post(Op::Read { from, into: 0 }, until)?;
+        // It waits for WRITEs as any other.
+        self.written = None;
+        self.flush(until)?;
+        Ok(self.qp.landing(0, from.len))
+    }
+}

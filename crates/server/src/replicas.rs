@@ -1,0 +1,79 @@
+//! The replicas of a node, one a group: each has its memory, threads, promises and term. They share doors and
+//! process, and nothing else.
+
+use std::sync::Arc;
+
+use longarm_fabric::{Grant, Transport};
+use longarm_group::{GroupOptions, Prepared, Replica, Seed, StartError};
+
+use crate::hall::Hall;
+use crate::options::ServerOptions;
+use crate::regions::{self, lend};
+use crate::stats::Stats;
+use crate::term::Terms;
+
+/// Says what a replica is, which has other statistics each term.
+pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
+
+/// A replica that lives.
+pub(crate) struct RunningReplica {
+    pub replica: Replica,
+    pub stats: Told,
+}
+
+/// A replica's memory and hall, before it lives.
+pub(crate) struct PreparedReplica<T: Transport> {
+    options: ServerOptions,
+    prepared: Prepared<T>,
+    hall: Arc<Hall<T::Qp>>,
+    grants: Vec<Grant>,
+}
+
+impl<T: Transport> PreparedReplica<T> {
+    /// Of one of the groups of `options`, with its share of memory.
+    pub fn new(options: &ServerOptions, group: &GroupOptions) -> Result<PreparedReplica<T>, StartError> {
+        let several = options.groups.len() > 1;
+        let (mut options, group) = (options.of_group(group), group.clone());
+        if several {
+            let (log, id) = (options.log.clone(), group.id);
+            options.log = Arc::new(move |line| log(&format!("group {id:016x}: {line}")));
+        }
+        let lent = Arc::new(regions::create(&options, group.sum_key)?);
+        let page = regions::create_page(&options)?;
+        let grants = lend(&lent);
+        let seed = Seed {
+            options: options.core(),
+            group,
+            lent,
+            page,
+            login: options.peer_login(),
+            role: options.peer_role(),
+        };
+        let prepared = Prepared::new(seed)?;
+        let hall = Arc::new(Hall::new(Some(prepared.inbound())));
+        Ok(PreparedReplica { options, prepared, hall, grants })
+    }
+
+    /// What it lends to clients, and to the leader of a term.
+    pub fn grants(&self) -> Vec<Grant> {
+        [self.grants.clone(), self.prepared.grants()].concat()
+    }
+
+    /// Where those who ask for its group are led.
+    pub fn hall(&self) -> Arc<Hall<T::Qp>> {
+        self.hall.clone()
+    }
+
+    /// Lets it live.
+    pub fn start(self, transport: Arc<T>) -> Result<RunningReplica, StartError> {
+        let PreparedReplica { options, prepared, hall, .. } = self;
+        let terms = Terms { options, hall: hall.clone(), term: None };
+        let replica = prepared.start(transport, Box::new(terms))?;
+        let stands = replica.stands.clone();
+        let stats = Box::new(move || {
+            let stats = hall.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
+            Stats { group: Some(stands()), ..stats }
+        });
+        Ok(RunningReplica { replica, stats })
+    }
+}

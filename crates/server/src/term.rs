@@ -1,0 +1,88 @@
+//! The threads that serve clients from one core: workers and the housekeeper, of a server of its own or of a
+//! replica in the terms that it leads.
+
+use std::sync::Arc;
+
+use longarm_base::Nanos;
+use longarm_fabric::{Channel, QueuePair};
+use longarm_group::{NewTerm, Replication, Service, StartError, Waker};
+
+use crate::hall::{Hall, Serving};
+use crate::housekeeper::Housekeeper;
+use crate::options::ServerOptions;
+use crate::shared::Shared;
+use crate::threads::Threads;
+use crate::worker::{Desk, Worker};
+
+/// Threads that were started.
+pub(crate) struct Started<Q> {
+    pub threads: Threads,
+    /// By worker: where connections are put down.
+    pub desks: Vec<Arc<Desk<Q>>>,
+    /// By stream: what wakes its writer.
+    pub wakers: Vec<Waker>,
+}
+
+/// Starts workers and housekeeper.
+pub(crate) fn start<Q: QueuePair + 'static>(
+    shared: &Arc<Shared>,
+    replication: Option<Replication<Q>>,
+) -> Result<Started<Q>, StartError> {
+    let core = &shared.core;
+    let mut threads = Threads::new(shared.clone());
+    let (mut streams, releases) = match replication {
+        Some(Replication { streams, releases }) => (streams.into_iter().map(Some).collect(), Some(releases)),
+        None => (Vec::new(), None),
+    };
+    streams.resize_with(core.pulses.len() + 1, || None);
+    let last = streams.pop().flatten().zip(releases);
+    let (mut desks, mut wakers) = (Vec::new(), Vec::new());
+    for (stream, (pulse, replicator)) in core.pulses.iter().zip(streams).enumerate() {
+        let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
+        let desk = Arc::new(Desk::new(channel.clone(), pulse.clone()));
+        let worker = Worker::new(shared.clone(), desk.clone(), core.engine.hand(stream as u16), replicator);
+        threads.add_worker(stream, channel.clone(), move || worker.run())?;
+        wakers.push(Waker::Worker(channel));
+        desks.push(desk);
+    }
+    let hand = core.engine.hand(core.pulses.len() as u16);
+    let keeper = Housekeeper::new(shared.clone(), hand, last);
+    let pause = core.engine.relief.clone();
+    threads.set_keeper(move || keeper.run(&pause))?;
+    wakers.push(Waker::Keeper(core.engine.relief.clone()));
+    Ok(Started { threads, desks, wakers })
+}
+
+/// Who serves clients in the terms that a replica leads, one after the other.
+pub(crate) struct Terms<Q> {
+    pub options: ServerOptions,
+    /// Where clients of the group are led.
+    pub hall: Arc<Hall<Q>>,
+    /// Those of the term that it leads now.
+    pub term: Option<(Serving<Q>, Threads)>,
+}
+
+impl<Q: QueuePair + 'static> Service<Q> for Terms<Q> {
+    fn begin(&mut self, term: NewTerm<Q>) -> Result<Vec<Waker>, StartError> {
+        let NewTerm { core, replication, standing } = term;
+        let shared = Arc::new(Shared::new(self.options.clone(), core, Some(standing)));
+        let Started { threads, desks, wakers } = start(&shared, Some(replication))?;
+        self.term = Some((Serving { shared, desks }, threads));
+        Ok(wakers)
+    }
+
+    fn open(&mut self) {
+        self.hall.set(self.term.as_ref().map(|(serving, _)| serving.clone()));
+    }
+
+    fn close(&mut self) {
+        self.hall.set(None);
+    }
+
+    fn end(&mut self) {
+        if let Some((serving, mut threads)) = self.term.take() {
+            threads.end(Nanos(0));
+            serving.desks.iter().for_each(|desk| desk.close());
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The threads that serve from one engine: workers and the housekeeper, and how they end.
+
+use std::sync::Arc;
+
+use longarm_base::Nanos;
+use longarm_fabric::Channel;
+use longarm_host::{Pause, Thread};
+use longarm_index::control::ServerState;
+
+use crate::shared::Shared;
+use longarm_group::Phase;
+use longarm_group::StartError;
+use longarm_group::{join, spawn};
+
+/// Between two looks at whether the workers have drained.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(1);
+
+/// Workers and housekeeper of one engine.
+pub(crate) struct Threads {
+    shared: Arc<Shared>,
+    workers: Vec<Thread>,
+    channels: Vec<Channel>,
+    keeper: Option<Thread>,
+}
+
+impl Threads {
+    pub fn new(shared: Arc<Shared>) -> Threads {
+        Threads { shared, workers: Vec::new(), channels: Vec::new(), keeper: None }
+    }
+
+    /// Starts the worker of a stream, which sleeps on the channel.
+    pub fn add_worker(
+        &mut self,
+        stream: usize,
+        channel: Channel,
+        body: impl FnOnce() + Send + 'static,
+    ) -> Result<(), StartError> {
+        self.workers.push(spawn(&format!("longarm-work-{stream}"), body)?);
+        self.channels.push(channel);
+        Ok(())
+    }
+
+    /// Starts the housekeeper.
+    pub fn set_keeper(&mut self, body: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        self.keeper = Some(spawn("longarm-keeper", body)?);
+        Ok(())
+    }
+
+    /// What has arrived is executed, later requests are told that the server closes. Whether all of it was,
+    /// in time.
+    pub fn drain(&self, deadline: Nanos) -> bool {
+        self.enter(Phase::Draining, deadline);
+        let pulses = &self.shared.core.pulses[..self.workers.len()];
+        let drained = || pulses.iter().all(|pulse| pulse.is_drained());
+        let bed = Pause::default();
+        while !drained() && self.shared.core.moment().now < deadline {
+            bed.sleep(LOOK);
+        }
+        drained()
+    }
+
+    /// Connections end, with what is owed if that takes no longer than until `deadline`. Returns how many
+    /// threads had panicked.
+    pub fn end(&mut self, deadline: Nanos) -> usize {
+        self.shared.core.control.set_state(ServerState::Closed);
+        self.enter(Phase::Closing, deadline);
+        let mut panicked = join(self.workers.drain(..));
+        self.shared.core.engine.relief.stop();
+        panicked += join(self.keeper.take());
+        panicked
+    }
+
+    fn enter(&self, phase: Phase, deadline: Nanos) {
+        self.shared.core.enter(phase, deadline);
+        self.channels.iter().for_each(Channel::notify);
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if !self.workers.is_empty() || self.keeper.is_some() {
+            self.end(Nanos(0));
+        }
+    }
+}
