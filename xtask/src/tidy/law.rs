@@ -2,7 +2,7 @@
 //! history over base; ibverbs under fabric and bench; the client uses readers alone; nothing depends on the
 //! bench or on the program; only the transports know TLS.
 
-use super::Finding;
+use super::finding::Finding;
 use super::source::code_only;
 use super::tree::{File, Tree};
 

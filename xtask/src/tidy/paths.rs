@@ -1,6 +1,6 @@
 //! Documents that name source files name files that exist.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 /// The pages that guide through the sources.
