@@ -1,8 +1,10 @@
 //! The house rules: each is a small module with a function from the tree of files to findings, and a test
 //! that it can fail. The whole is an ordinary test and `cargo x tidy`.
 
+mod circles;
 mod finding;
 mod heads;
+mod items;
 mod labels;
 mod law;
 pub mod layout;
@@ -22,6 +24,7 @@ use tree::Tree;
 
 /// Every rule.
 const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
+    circles::check,
     heads::check,
     labels::check,
     law::check,
