@@ -8,7 +8,7 @@ use longarm_wire::{Request, RequestKind};
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::pipeline::Reply;
+use crate::flight::Reply;
 
 /// Hints sent in one message.
 const HINTS: usize = 32;

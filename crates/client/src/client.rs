@@ -8,13 +8,13 @@ use longarm_fabric::{Address, Any, QueuePair, SetupError, Transport};
 use longarm_host::now;
 use longarm_wire::RefusalCode;
 
+use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::deadline::{Deadline, Earlier};
 use crate::error::{Error, refusal};
+use crate::flight::{InFlight, Reply, Ticket};
 use crate::link::{Coming, Counters, Link, Trouble};
-use crate::multi_get::Batch;
 use crate::options::Options;
-use crate::pipeline::{InFlight, Reply, Ticket};
 use crate::targets::Targets;
 
 /// Pause between two rounds of tries to connect: least, most, and as a share of the time that went by. So

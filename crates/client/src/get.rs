@@ -11,9 +11,9 @@ use crate::cache::Located;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::flight::Reply;
 use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, Want};
-use crate::pipeline::Reply;
 
 /// Tries to READ before the server is asked.
 pub(crate) const READ_TRIES: u32 = 64;

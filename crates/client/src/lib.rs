@@ -21,12 +21,14 @@
 #![forbid(unsafe_code)]
 
 mod ask;
+mod batch;
 mod cache;
 mod calendar;
 mod client;
 mod cluster;
 mod deadline;
 mod error;
+mod flight;
 mod get;
 mod lease;
 mod link;
@@ -43,6 +45,7 @@ mod write;
 pub use client::Client;
 pub use cluster::ClusterClient;
 pub use error::{Error, refusal};
+pub use flight::{Reply, Ticket};
 pub use link::Counters;
 pub use longarm_base::{Csn, UnixMillis};
 pub use longarm_cluster::FileError;
@@ -50,7 +53,7 @@ pub use longarm_fabric::tcp::{Identity, Tcp, Tls};
 pub use longarm_fabric::{Address, Any, Login, SetupError, Transport};
 pub use longarm_wire::Condition;
 pub use options::Options;
-pub use pipeline::{IN_FLIGHT_MAX, Reply, Ticket};
+pub use pipeline::IN_FLIGHT_MAX;
 pub use raw::{Raw, RawRegion};
 pub use topology::{GroupAt, Topology};
 pub use walk::Item;

@@ -5,49 +5,17 @@ use longarm_base::{Csn, Nanos};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 
+use crate::batch::{Batch, Flight};
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
-use crate::link::{BATCH, Link, Trouble};
+use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, Want};
 
 /// Lookups that are judged together while the lines of the next are under way: a core keeps about so many
 /// misses in flight.
 const GROUP: usize = 8;
-
-/// Keys that are looked up together on one connection.
-#[derive(Default)]
-pub(crate) struct Batch {
-    /// Those without an answer, by number.
-    pub(crate) rest: Vec<usize>,
-    /// Of them, those whose values are so long, or change so often, that they are got one by one, and those
-    /// that the server must be asked for.
-    pub(crate) large: Vec<usize>,
-    flights: Vec<Flight>,
-    /// READs under way.
-    pub(crate) open: usize,
-    /// From when on they count.
-    begin: Nanos,
-}
-
-impl Batch {
-    /// Takes as many numbers as may be looked up together; whether there was any.
-    pub(crate) fn load(&mut self, numbers: &mut impl Iterator<Item = usize>) -> bool {
-        self.rest.clear();
-        self.rest.extend(numbers.take(BATCH));
-        !self.rest.is_empty()
-    }
-}
-
-/// One key's lookup in a batch.
-struct Flight {
-    key: usize,
-    lookup: Lookup,
-    want: Want,
-    /// The READ wanted is in the queue.
-    posted: bool,
-}
 
 /// Begins the READs that these lookups, the first of which has number `first`, want; returns how many.
 ///

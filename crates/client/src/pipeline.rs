@@ -14,44 +14,12 @@ use longarm_wire::{Request, RequestKind, Status};
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::flight::{InFlight, Reply, Ticket};
 use crate::link::{Answer, Trouble};
 use crate::write::check;
 
 /// Most requests of one client that have no answer yet.
 pub const IN_FLIGHT_MAX: usize = QUEUE_DEPTH / 2;
-
-/// Names a submitted request until its answer was polled.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct Ticket(pub u64);
-
-/// What a request came to. The statuses that are errors come as [`Error`].
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Reply {
-    /// Done; the version written or removed.
-    Done(Csn),
-    /// An increment's result and version.
-    Number(i64, Csn),
-    /// No such key.
-    NotFound,
-    /// The condition did not hold; the key's version, if it is there.
-    Mismatch(Option<Csn>),
-    /// The value that the server read for a client that could not, and its version.
-    Value(Vec<u8>, Csn),
-    /// Text of the server's statistics.
-    Text(String),
-}
-
-/// A request that has no answer yet.
-pub(crate) struct InFlight {
-    pub(crate) operation: u64,
-    kind: RequestKind,
-    pub(crate) message: Vec<u8>,
-    pub(crate) deadline: Nanos,
-    /// The highest version that the server had told before it was sent: it got a higher one, if any.
-    pub(crate) since: Csn,
-    pub(crate) abandoned: bool,
-}
 
 impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).

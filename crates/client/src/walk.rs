@@ -22,8 +22,8 @@ use longarm_wire::{Request, RequestKind, SpilledKey};
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
+use crate::flight::Reply;
 use crate::link::{Link, Trouble};
-use crate::pipeline::Reply;
 
 /// One item of a walk.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -10,8 +10,8 @@ use longarm_wire::{Condition, Request, RequestKind};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::flight::Reply;
 use crate::get::check_key;
-use crate::pipeline::Reply;
 
 /// A write, ready to be submitted.
 #[derive(Clone, Copy, Debug)]

@@ -20,8 +20,8 @@ use longarm_replica::page::{self, Beat, Told};
 use longarm_replica::{Event, Group, Lease, Timing};
 use longarm_wire::PAGE_REGION;
 
+use crate::events::Events;
 use crate::liveness::Liveness;
-use crate::peer::Events;
 use crate::reign::{Follower, Parting, Reign};
 
 /// Heartbeats without an answer, after which a follower is let go.

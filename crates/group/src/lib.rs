@@ -15,18 +15,22 @@
 //! - [`common`] is an engine and what its threads share, also those of a server that nobody replicates.
 #![forbid(unsafe_code)]
 
+mod attend;
 mod clock;
 mod common;
+mod events;
 mod heart;
 mod held;
 mod inbound;
 mod inbox;
 mod install;
+mod leaving;
 mod liveness;
 mod look;
 mod node;
 mod operate;
 mod options;
+mod orders;
 mod peer;
 mod pulse;
 mod push;
@@ -54,12 +58,12 @@ pub use options::{GroupOptions, StartError};
 pub use pulse::Pulse;
 pub use reign::Waker;
 pub use releases::Releases;
-pub use replica::{Prepared, Replica, Seed, Stands};
+pub use replica::{Prepared, Replica, Seed};
 pub use replicate::{Pumped, Replicator};
 pub use seldom::Seldom;
 pub use service::{NewTerm, Replication, Service};
 pub use standing::Standing;
-pub use stats::{FollowerStats, GroupStats, TakeoverStats};
+pub use stats::{FollowerStats, GroupStats, Stands, TakeoverStats};
 pub use threads::{join, spawn};
 pub use vault::{FileVault, Promise, Vault};
 

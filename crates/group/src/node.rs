@@ -4,12 +4,16 @@
 //! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
 
 mod ahead;
+mod colleague;
 mod hand_over;
 mod lead;
 mod leave;
+mod led;
+mod look_ahead;
 mod members;
 mod nap;
 mod pace;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,28 +27,25 @@ use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
-use self::ahead::LookAhead;
-use self::hand_over::HandOver;
-use self::lead::Led;
-pub(crate) use self::leave::Leave;
-use self::members::{Colleague, founders};
+use self::colleague::{Colleague, founders};
+use self::led::Led;
+use self::look_ahead::LookAhead;
+use self::transfer::HandOver;
 use super::install;
 use crate::common::{CoreOptions, Lent};
+use crate::events::Events;
 use crate::held::Contents;
 use crate::inbound::{Inbound, Talk, twins};
+use crate::leaving::Leave;
 use crate::look::{Look, least};
 use crate::options::GroupOptions;
 use crate::options::StartError;
-use crate::peer::Events;
-use crate::replica::Stands;
 use crate::seldom::Seldom;
 use crate::service::Service;
 use crate::standing::{Leads, Standing};
+use crate::stats::Stands;
 use crate::takeover::{Step, Takeover};
 use crate::vault::Promise;
-
-/// Bound on fetching a start set, and on an answer of a replica.
-const PATIENCE: Nanos = Nanos::from_millis(5_000);
 
 /// Elections for which a group that never was lets the replica stand that is to lead it.
 const FIRST_WAITS: u64 = 2;

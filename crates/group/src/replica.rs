@@ -11,14 +11,12 @@ use longarm_memory::Region;
 use crate::common::{CoreOptions, Lent};
 use crate::held::Contents;
 use crate::inbound::Inbound;
-use crate::node::{Leave, Node};
+use crate::leaving::Leave;
+use crate::node::Node;
 use crate::options::{GroupOptions, StartError};
 use crate::service::Service;
-use crate::stats::GroupStats;
+use crate::stats::Stands;
 use crate::threads::{join, spawn};
-
-/// Says how a replica stands in its group.
-pub type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
 
 /// What a replica of a group is made of.
 pub struct Seed {

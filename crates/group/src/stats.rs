@@ -1,5 +1,7 @@
 //! What a replica tells of its part in its group.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 /// A replica's part in its group.
@@ -65,3 +67,6 @@ pub struct FollowerStats {
     /// Entries that it has not acknowledged.
     pub lag: u64,
 }
+
+/// Says how a replica stands in its group.
+pub type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+mod history;
 pub mod lost;
 mod operation;
 mod report;
@@ -28,77 +29,10 @@ pub mod sessions;
 pub mod sweep;
 #[cfg(test)]
 mod tests;
+mod violation;
 pub mod zones;
 
-pub use operation::{Action, Operation, Outcome, Value};
+pub use history::History;
+pub use operation::{Action, NEVER, Operation, Outcome, Value};
 pub use report::{Evidence, Report};
-
-use std::collections::BTreeMap;
-
-/// Two operations that no order explains, or one: in words, with both.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Violation {
-    /// Which judge says so, and by which rule.
-    pub rule: &'static str,
-    /// The guilty ones.
-    pub guilty: Vec<Operation>,
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}", self.rule)?;
-        self.guilty.iter().try_for_each(|operation| write!(f, "\n  {operation}"))
-    }
-}
-
-/// Operations of all clients, in any order.
-#[derive(Clone, Debug, Default)]
-pub struct History(Vec<Operation>);
-
-impl History {
-    /// Adds one. Whatever end it has, in doubt it has none.
-    pub fn push(&mut self, operation: Operation) {
-        let end = if operation.in_doubt() { sweep::NEVER } else { operation.end };
-        self.0.push(Operation { end, ..operation });
-    }
-
-    /// Adds what another client noted for itself.
-    pub fn merge(&mut self, other: History) {
-        self.0.extend(other.0);
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// Whether nobody did anything.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// All of them.
-    pub fn operations(&self) -> &[Operation] {
-        &self.0
-    }
-
-    /// Those of each key, in the order of their calls.
-    fn by_key(&self) -> BTreeMap<u32, Vec<Operation>> {
-        let mut keys: BTreeMap<u32, Vec<Operation>> = BTreeMap::new();
-        for operation in &self.0 {
-            keys.entry(operation.key).or_default().push(operation.clone());
-        }
-        for operations in keys.values_mut() {
-            // By client, too: in whatever order clients were merged, the same one is found guilty.
-            operations.sort_by_key(|operation| (operation.call, operation.end, operation.client));
-        }
-        keys
-    }
-
-    /// Asks all judges that need nothing else; the search gives up on a key after `steps` and then says
-    /// nothing of it.
-    pub fn judge(&self, steps: u64) -> Result<(), Violation> {
-        let report = Evidence { history: self, answers: &[], left: &[], steps }.judge();
-        report.violation.map_or(Ok(()), Err)
-    }
-}
+pub use violation::Violation;

@@ -2,6 +2,9 @@
 
 use longarm_base::{Csn, Nanos};
 
+/// The end of an operation in doubt.
+pub const NEVER: Nanos = Nanos(u64::MAX);
+
 /// What somebody wrote: no two writes of a history write the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Value(pub u64);

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use longarm_base::Nanos;
 
-use crate::sweep::NEVER;
-use crate::{Action, Operation, Outcome, Value, Violation};
+use crate::{Action, NEVER, Operation, Outcome, Value, Violation};
 
 /// What came of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]

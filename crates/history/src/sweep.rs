@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use longarm_base::{Csn, Nanos};
 
-use crate::{Action, Operation, Outcome, Value, Violation};
+use crate::{Action, NEVER, Operation, Outcome, Value, Violation};
 
 /// Judges the operations of one key, which are in the order of their calls.
 pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
@@ -209,6 +209,3 @@ fn absent_was_removed(
     }
     Ok(())
 }
-
-/// The end of an operation in doubt.
-pub const NEVER: Nanos = Nanos(u64::MAX);

@@ -5,8 +5,8 @@ mod mutations;
 use longarm_base::{Csn, Nanos};
 use proptest::prelude::*;
 
+use crate::NEVER;
 use crate::search::Verdict;
-use crate::sweep::NEVER;
 use crate::{Action, History, Operation, Outcome, Value, search, sweep, zones};
 
 const STEPS: u64 = 1 << 20;

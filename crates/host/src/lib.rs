@@ -10,6 +10,7 @@
 
 mod chance;
 mod clock;
+mod event;
 mod idle;
 mod lock;
 pub mod observe;

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use longarm_base::{Nanos, UnixMillis};
 
-use crate::observe::Event;
+use crate::event::Event;
 
 /// What a simulated world offers to the task that runs in it. All of it belongs to one thread; a call that
 /// waits lets other tasks run.

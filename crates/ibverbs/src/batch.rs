@@ -3,33 +3,7 @@
 use std::ptr::null_mut;
 
 use crate::bindings as b;
-use crate::{AddressHandle, Error, QueuePair};
-
-/// Our own memory in a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Local {
-    /// Address of the first byte.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: u32,
-    /// [`local_key`](crate::MemoryRegion::local_key) of its registration; ignored with [`Flags::inline`].
-    pub key: u32,
-}
-
-impl Local {
-    pub(crate) fn raw(self) -> b::ibv_sge {
-        b::ibv_sge { addr: self.address, length: self.bytes, lkey: self.key }
-    }
-}
-
-/// The peer's memory in a request.
-#[derive(Clone, Copy, Debug)]
-pub struct Remote {
-    /// Address of the first byte, in the peer's process.
-    pub address: u64,
-    /// [`remote_key`](crate::MemoryRegion::remote_key) of its registration.
-    pub key: u32,
-}
+use crate::{AddressHandle, Error, Local, QueuePair, Remote};
 
 /// A request.
 #[derive(Clone, Copy, Debug)]

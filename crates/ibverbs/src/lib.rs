@@ -26,14 +26,16 @@ mod context;
 mod error;
 mod library;
 mod memory;
+mod place;
 mod queue;
 mod queue_pair;
 mod receive;
 
-pub use batch::{Batch, Flags, Local, Remote, Request};
+pub use batch::{Batch, Flags, Request};
 pub use context::{Attributes, Context, Event, Gid, GidKind, Port, devices};
 pub use error::Error;
 pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain, registered_bytes};
+pub use place::{Local, Remote};
 pub use queue::{CompletionChannel, CompletionQueue, Status, WorkCompletion, WorkKind};
 pub use queue_pair::{AddressHandle, Capacity, Kind, Path, QueuePair, Reliability, State, queue_pairs};
 pub use receive::{Receive, SharedReceiveQueue};

@@ -21,7 +21,7 @@ mod checksum;
 mod journal;
 mod mapped;
 #[cfg(feature = "recycle")]
-mod recycle;
+mod marks;
 mod region;
 mod words;
 
@@ -29,9 +29,9 @@ pub use budget::Budget;
 pub use bytes::bytes_equal;
 pub use checksum::{Hash, HashKey, SumKey};
 pub use journal::{Cut, Journal, Part};
-pub use mapped::{Mapped, ReadOnly};
 #[cfg(feature = "recycle")]
-pub use recycle::recycling;
+pub use mapped::recycle::recycling;
+pub use mapped::{Mapped, ReadOnly};
 pub use region::{Backing, Region, RegionError, RegionOptions};
 pub use words::{OwnedWords, Words};
 

@@ -5,6 +5,9 @@
 //! (2) The mapping outlives every `Mapped`/`ReadOnly` of it (they hold it alive).
 //! (3) Bounds are checked on every access; the length of a mapping never changes.
 
+#[cfg(feature = "recycle")]
+pub(crate) mod recycle;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +16,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 #[cfg(feature = "recycle")]
-use crate::recycle::{self, Marks};
+use crate::marks::{Marks, PAGE};
 use crate::words::{OwnedWords, Words};
 
 /// Copies of at least this many bytes use the CPU's string copy; shorter ones go word by word.
@@ -211,9 +214,9 @@ impl Mapping {
             let mut from = from;
             // Without a whole page both are the range's end, in the middle of a page.
             while let Some(page) = marks.next(from, to).filter(|_| from < to) {
-                self.copy_in(page, &[0; recycle::PAGE as usize]);
+                self.copy_in(page, &[0; PAGE as usize]);
                 marks.clear(page);
-                from = page + recycle::PAGE;
+                from = page + PAGE;
             }
             return zero(to..at + len);
         }
@@ -298,21 +301,6 @@ impl Drop for Mapping {
         // SAFETY: `new` got a live mapping of exactly this extent, which nobody else unmaps; no user is left.
         let unmapped = unsafe { rustix::mm::munmap(self.base.cast(), self.len) };
         debug_assert!(unmapped.is_ok(), "munmap of our own mapping: {unmapped:?}");
-    }
-}
-
-#[cfg(feature = "recycle")]
-impl Mapping {
-    /// Zeroes itself and has itself kept for a later region; `false` if nobody wants it.
-    fn is_kept(&mut self) -> bool {
-        let (base, len, page) = (self.base, self.len, self.page);
-        recycle::keep(len, || {
-            self.discard(0, len as u64);
-            // SAFETY: `self` is being dropped and does not unmap it now: the mapping is this one's alone.
-            let mut kept = unsafe { Mapping::new(base, len, page, false) };
-            (kept.file, kept.marks) = (self.file.take(), self.marks.take());
-            kept
-        })
     }
 }
 

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-use crate::mapped::{HUGE_PAGE, Mapped, Mapping, ReadOnly};
 #[cfg(feature = "recycle")]
-use crate::recycle;
+use crate::mapped::recycle;
+use crate::mapped::{HUGE_PAGE, Mapped, Mapping, ReadOnly};
 
 /// What stands behind a region.
 #[derive(Clone, Debug, PartialEq, Eq)]

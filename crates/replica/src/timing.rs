@@ -3,6 +3,10 @@
 use longarm_base::Nanos;
 use longarm_base::limits::DRIFT_PPM;
 
+/// A candidate has longer with each election before it that came to nothing, up to so many doublings: what
+/// it has to fetch and to build may take longer than the time of one, on a busy machine or of a large group.
+pub(crate) const DOUBLINGS_MAX: u32 = 4;
+
 /// A leader is suspected after so many times the usual silence, whatever was learnt.
 const PATIENCE: u64 = 5;
 

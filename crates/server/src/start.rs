@@ -2,7 +2,6 @@
 //! it returns.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use longarm_fabric::tcp::Tcp;
 use longarm_fabric::{Address, Any, Grant, ListenOptions, Listener, Transport};
@@ -18,7 +17,6 @@ use crate::replicas::{PreparedReplica, RunningReplica};
 use crate::saved::Saved;
 use crate::shared::Shared;
 use crate::stats::Stats;
-use crate::stop::StopReport;
 use crate::term::{self, Started};
 use crate::threads::Threads;
 use crate::{heartbeat, regions};
@@ -171,14 +169,6 @@ impl Server {
                 replicas.iter().map(|replica| replica.replica.contents.clone()).collect()
             }
         }
-    }
-
-    /// Stops in good order: replicas that lead hand over, for which they have an election's time; nobody is
-    /// let in any more, what has arrived is executed and answered, clients are told, connections and sockets
-    /// go. That takes at most about `drain`.
-    pub fn stop(mut self, drain: Duration) -> StopReport {
-        self.leave();
-        self.shutdown(drain)
     }
 }
 

@@ -30,6 +30,14 @@ pub struct StopReport {
 }
 
 impl Server {
+    /// Stops in good order: replicas that lead hand over, for which they have an election's time; nobody is
+    /// let in any more, what has arrived is executed and answered, clients are told, connections and sockets
+    /// go. That takes at most about `drain`.
+    pub fn stop(mut self, drain: Duration) -> StopReport {
+        self.leave();
+        self.shutdown(drain)
+    }
+
     /// Has others lead the groups that are led here, as far as they can.
     pub(crate) fn leave(&self) {
         let Body::Replicas(replicas) = &self.body else { return };

@@ -207,6 +207,15 @@ impl<M: OwnedWords> Store<M> {
         Some(Walk { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
     }
 
+    /// The oldest segment or run of the quarantine, if its time is over: its followers are to be asked.
+    fn offer_one(&self, now: Nanos) -> Option<Work> {
+        let mut ledger = self.ledger.lock();
+        let segment = ledger.due(now)?;
+        let offered = &mut ledger.segments[segment as usize];
+        offered.phase = Phase::Offered;
+        Some(Work::Release { segment, run: offered.line.run, generation: offered.line.generation })
+    }
+
     /// The walk is over; the segment is left alone until then, or if starved until another is freed.
     fn rest(&self, walk: &Walk, until: Nanos, starved: bool) {
         let mut ledger = self.ledger.lock();

@@ -24,6 +24,7 @@ mod place;
 pub mod segment;
 mod settled;
 mod store;
+mod stream;
 mod survey;
 mod sync;
 mod writer;

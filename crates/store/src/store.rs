@@ -1,6 +1,6 @@
 //! The store: the segments of one arena, shared by the workers.
 //!
-//! Writes: each worker's [`Writer`] into its own segments; any worker the superseded bit,
+//! Writes: each worker's [`Writer`](crate::Writer) into its own segments; any worker the superseded bit,
 //! under the lock of the key; whoever claims, seals or frees a segment its line. Reads: anyone
 //! (`object/reader.rs`).
 //!
@@ -37,10 +37,10 @@ use crate::segment::{
     Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
 };
 use crate::settled::Rooms;
+use crate::stream::StreamState;
 use crate::sync::{Counter, Mutex};
-use crate::writer::{StreamState, Writer};
 use crate::written::written;
-use crate::{CreateError, EntryPlace, StoreFull, StoreOptions, Work};
+use crate::{CreateError, EntryPlace, StoreFull, StoreOptions};
 
 /// The segment table is charged in pages: it is only as large in memory as the part that is used.
 const PAGE: u64 = 4096;
@@ -61,7 +61,7 @@ pub struct Store<M> {
     pub(crate) adopted: Box<[u32]>,
     /// By segment, what of an adopted one is not replayed; empty if that is nothing.
     pub(crate) presumed: Box<[Option<Rooms>]>,
-    streams: Mutex<Vec<Option<StreamState>>>,
+    pub(crate) streams: Mutex<Vec<Option<StreamState>>>,
     stable: Counter,
     budget: Arc<Budget>,
 }
@@ -170,18 +170,6 @@ impl<M: OwnedWords> Store<M> {
             stable: Counter::default(),
             budget,
         }
-    }
-
-    /// The writer of a stream. A stream has one writer at a time; a writer that is dropped leaves its open
-    /// segments and its position to the next.
-    pub fn writer(self: &Arc<Store<M>>, stream: u16) -> Writer<M> {
-        let state = self.streams.lock().get_mut(stream as usize).map(Option::take);
-        let state = state.unwrap_or_else(|| panic!("stream {stream} of {} streams", self.options.streams));
-        Writer::new(
-            self.clone(),
-            stream,
-            state.unwrap_or_else(|| panic!("stream {stream} has a writer already")),
-        )
     }
 
     pub(crate) fn return_stream(&self, stream: u16, state: StreamState) {
@@ -418,17 +406,8 @@ impl<M: OwnedWords> Store<M> {
         true
     }
 
-    /// The oldest segment or run of the quarantine, if its time is over: its followers are to be asked.
-    pub(crate) fn offer_one(&self, now: Nanos) -> Option<Work> {
-        let mut ledger = self.ledger.lock();
-        let segment = ledger.due(now)?;
-        let offered = &mut ledger.segments[segment as usize];
-        offered.phase = Phase::Offered;
-        Some(Work::Release { segment, run: offered.line.run, generation: offered.line.generation })
-    }
-
-    /// All followers have let go of what [`Work::Release`] named: the segment, or the run that begins with
-    /// it, is free.
+    /// All followers have let go of what [`Work::Release`](crate::Work::Release) named: the segment, or the
+    /// run that begins with it, is free.
     ///
     /// # Panics
     /// If it was not named, or was released already.

@@ -15,55 +15,11 @@ use longarm_base::limits::{KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
 use longarm_memory::OwnedWords;
 
 use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
-use crate::object::{self, Draft, Entry, EntryMeta, Kind, Returns, Room};
+use crate::object::{self, Draft, Entry, EntryMeta, Kind, Room};
 use crate::segment::layout::segment_at;
 use crate::segment::{Lane, Want, write_tail};
+use crate::stream::{Open, StreamState};
 use crate::{DraftError, EntryPlace, FillError, Store, StoreFull};
-
-/// Segments a lane may have open before entries share classes, however small the arena.
-const OPEN_MIN: u32 = 2;
-
-/// A segment that a writer fills.
-#[derive(Debug)]
-struct Open {
-    segment: u32,
-    generation: u32,
-    stride: u32,
-    /// Bytes handed out.
-    tail: u32,
-    /// Rooms that drafts left again.
-    spare: Vec<u64>,
-}
-
-impl Open {
-    fn is_full(&self) -> bool {
-        self.spare.is_empty() && (self.tail + self.stride) as u64 > SEGMENT_BYTES
-    }
-}
-
-/// The open segments of one lane, by class.
-#[derive(Debug)]
-struct Opens {
-    by_class: Vec<Option<Open>>,
-    count: u32,
-    allowed: u32,
-}
-
-impl Opens {
-    fn new(allowed: u32) -> Opens {
-        Opens { by_class: (0..CLASSES).map(|_| None).collect(), count: 0, allowed }
-    }
-
-    /// The nearest open class from `class` on whose rooms have at most `units_max` cache lines.
-    fn nearest(&self, class: usize, units_max: u32) -> Option<usize> {
-        (class..CLASSES).take_while(|&c| stride_units(c) <= units_max).find(|&c| self.by_class[c].is_some())
-    }
-
-    fn close(&mut self, class: usize) -> Open {
-        self.count -= 1;
-        self.by_class[class].take().expect("an open class")
-    }
-}
 
 /// Where an entry of the lane may go when memory is scarce. Survivors may fill up segments of new entries;
 /// the other way round writes would use up what came out of the reserve.
@@ -74,22 +30,17 @@ fn lanes_for(lane: Lane) -> &'static [Lane] {
     }
 }
 
-/// What a stream is between two writers.
-#[derive(Debug)]
-pub(crate) struct StreamState {
-    next_position: u64,
-    lanes: [Opens; 2],
-    returns: Arc<Returns>,
-}
-
-impl StreamState {
-    pub(crate) fn new(segments: u32, streams: u16) -> StreamState {
-        let share = segments / (8 * streams as u32);
-        StreamState {
-            next_position: 0,
-            lanes: [Opens::new(share.max(OPEN_MIN)), Opens::new((share / 2).max(OPEN_MIN / 2))],
-            returns: Arc::default(),
-        }
+impl<M: OwnedWords> Store<M> {
+    /// The writer of a stream. A stream has one writer at a time; a writer that is dropped leaves its open
+    /// segments and its position to the next.
+    pub fn writer(self: &Arc<Store<M>>, stream: u16) -> Writer<M> {
+        let state = self.streams.lock().get_mut(stream as usize).map(Option::take);
+        let state = state.unwrap_or_else(|| panic!("stream {stream} of {} streams", self.options.streams));
+        Writer::new(
+            self.clone(),
+            stream,
+            state.unwrap_or_else(|| panic!("stream {stream} has a writer already")),
+        )
     }
 }
 

@@ -21,7 +21,7 @@
 use longarm_base::{Nanos, NodeId, Term};
 
 use crate::codec::{Bad, Fields, Out, kind, node, take_term};
-use crate::versions::{VERSIONS, Versions};
+use crate::versions::{PEER_MARK, VERSIONS, Versions};
 use crate::{MEMBERS_MAX, Members};
 
 /// Streams that a term may have.
@@ -253,18 +253,15 @@ pub enum Held {
 }
 
 impl PeerHello {
-    /// Tells a peer's hello from a client's.
-    const MAGIC: u32 = 0x7265_6570;
-
     /// Whether these bytes are a peer's hello, and not a client's.
     pub fn is(bytes: &[u8]) -> bool {
-        bytes.starts_with(&PeerHello::MAGIC.to_le_bytes())
+        bytes.starts_with(&PEER_MARK.to_le_bytes())
     }
 
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(64));
-        out.u32(PeerHello::MAGIC);
+        out.u32(PEER_MARK);
         VERSIONS.put(&mut out);
         out.u64(self.group);
         out.u32(u32::from(self.node.0));
@@ -279,7 +276,7 @@ impl PeerHello {
     /// Takes received bytes apart.
     pub fn decode(bytes: &[u8]) -> Result<PeerHello, Bad> {
         let mut fields = Fields(bytes);
-        if fields.u32()? != PeerHello::MAGIC {
+        if fields.u32()? != PEER_MARK {
             return Err(Bad("not the hello of a replica"));
         }
         if VERSIONS.meet(Versions::take(&mut fields)?).is_err() {

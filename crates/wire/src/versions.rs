@@ -5,7 +5,9 @@
 //! version can tell a client of any other what each of them speaks.
 
 use crate::codec::{Bad, Fields, Out};
-use crate::peer::PeerHello;
+
+/// Before the versions of a replica, or an operator: tells its hello from that of a client.
+pub(crate) const PEER_MARK: u32 = 0x7265_6570;
 
 /// A range of versions, and features beyond the least of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +37,7 @@ impl Versions {
     /// The range that a hello of either kind names.
     pub fn of_hello(bytes: &[u8]) -> Result<Versions, Bad> {
         let mut fields = Fields(bytes);
-        if PeerHello::is(bytes) {
+        if bytes.starts_with(&PEER_MARK.to_le_bytes()) {
             fields.u32()?;
         }
         Versions::take(&mut fields)

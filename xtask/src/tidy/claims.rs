@@ -3,7 +3,7 @@
 //!
 //! A citation is the paper's name and its section, in a comment: `LoLKV 3.3.4`, or `LoLKV 3.1, 4.1` of two.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::{File, Tree};
 
 /// Where the pages are.

@@ -1,6 +1,6 @@
 //! Every source file says at its head what it is for. Files of tests are named after what they test.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 pub fn check(tree: &Tree) -> Vec<Finding> {

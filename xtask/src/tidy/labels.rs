@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 /// The page that says what each label means.

@@ -2,7 +2,7 @@
 //! history over base; engine < group < server, the engine without the fabric; ibverbs under fabric and
 //! bench; the client uses readers alone; nothing depends on bench or program; only transports know TLS.
 
-use super::Finding;
+use super::finding::Finding;
 use super::source::code_only;
 use super::tree::{File, Tree};
 

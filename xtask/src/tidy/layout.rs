@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 const PAGE: &str = "docs/layout.md";

@@ -2,7 +2,7 @@
 //! What a program writes may be as long as it likes. `ratchet.txt` beside this file holds `path lines`: such
 //! a file may shrink but not grow.
 
-use super::Finding;
+use super::finding::Finding;
 use super::source::code_only;
 use super::tree::{File, Tree};
 

@@ -1,6 +1,6 @@
 //! Relative links in Markdown lead somewhere.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 pub fn check(tree: &Tree) -> Vec<Finding> {

@@ -1,8 +1,11 @@
 //! The house rules: each is a small module with a function from the tree of files to findings, and a test
 //! that it can fail. The whole is an ordinary test and `cargo x tidy`.
 
+mod circles;
 mod claims;
+mod finding;
 mod heads;
+mod items;
 mod labels;
 mod law;
 pub mod layout;
@@ -17,27 +20,12 @@ mod words;
 
 use std::path::Path;
 
+use finding::Finding;
 use tree::Tree;
-
-/// A broken rule.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Finding {
-    /// File, relative to the workspace.
-    pub path: String,
-    /// Line, from 1.
-    pub line: usize,
-    /// What is wrong, and what to do.
-    pub text: String,
-}
-
-impl Finding {
-    fn new(path: &str, line: usize, text: impl Into<String>) -> Finding {
-        Finding { path: path.to_string(), line, text: text.into() }
-    }
-}
 
 /// Every rule.
 const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
+    circles::check,
     claims::check,
     heads::check,
     labels::check,

@@ -1,7 +1,7 @@
 //! Every atomic ordering says with whom it pairs, or why it needs nobody: on its line, or within the three
 //! before it.
 
-use super::Finding;
+use super::finding::Finding;
 use super::source::code_only;
 use super::tree::Tree;
 

@@ -1,6 +1,6 @@
 //! Documents name files that exist, and functions (`file: function`) that those have.
 
-use super::Finding;
+use super::finding::Finding;
 use super::tree::Tree;
 
 /// The pages that guide through the sources.

@@ -1,6 +1,6 @@
 //! What may stand only in named places: `unsafe`, the clock and sleeping, TLS.
 
-use super::Finding;
+use super::finding::Finding;
 use super::source::code_only;
 use super::tree::Tree;
 

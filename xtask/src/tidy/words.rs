@@ -1,7 +1,7 @@
 //! Words and letters that are not kept: other letters than ASCII, leftovers of work in progress, addresses
 //! that only one workplace knows.
 
-use super::Finding;
+use super::finding::Finding;
 use super::source::code_only;
 use super::tree::{File, Tree};
 

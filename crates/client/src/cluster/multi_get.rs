@@ -4,12 +4,12 @@ use longarm_base::Csn;
 use longarm_fabric::{QueuePair, Transport};
 
 use super::ClusterClient;
+use crate::batch::Batch;
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::get::check_key;
 use crate::link::Trouble;
-use crate::multi_get::Batch;
 
 /// What is left of a group's keys.
 #[derive(Default)]

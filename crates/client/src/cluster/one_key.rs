@@ -7,7 +7,7 @@ use longarm_fabric::Transport;
 
 use super::ClusterClient;
 use crate::error::Error;
-use crate::pipeline::Reply;
+use crate::flight::Reply;
 use crate::write::{Put, Write};
 
 impl<T: Transport + Clone> ClusterClient<T> {

@@ -9,7 +9,7 @@ use longarm_fabric::Transport;
 use super::ClusterClient;
 use crate::client::Client;
 use crate::error::Error;
-use crate::pipeline::{Reply, Ticket};
+use crate::flight::{Reply, Ticket};
 use crate::write::Write;
 
 /// A ticket is the operation's number on its connection, and above these bits the group's number.

@@ -21,24 +21,9 @@ mod revoke;
 mod setup;
 #[allow(missing_docs, reason = "the names are sentences")]
 mod sleep;
+mod subject;
 
-use crate::{Address, Transport};
-
-/// How the suite comes by a transport.
-pub trait Setup: 'static {
-    /// The transport under test.
-    type Transport: Transport;
-    /// `module_path!()` of the module that says `conformance!`: child processes are started through it.
-    const SUITE: &'static str;
-    /// The transport, as the side that connects has it.
-    fn transport() -> Self::Transport;
-    /// The transport, as the side that listens has it.
-    fn listening() -> Self::Transport {
-        Self::transport()
-    }
-    /// An address where nobody listens yet, another one at each call. A TCP port may be 0.
-    fn address() -> Address;
-}
+pub use subject::Setup;
 
 /// The tests, for the macro.
 #[doc(hidden)]

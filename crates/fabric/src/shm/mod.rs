@@ -26,6 +26,7 @@ mod pending;
 mod qp;
 mod queue;
 mod read;
+mod remote;
 mod write;
 
 use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};

@@ -15,7 +15,7 @@ use super::death::Peer;
 use super::fds::Lent;
 use super::pending::{Next, Pending};
 use super::queue::{Inbox, News, Outbox, Scribble};
-use super::read::Remotes;
+use super::remote::Remotes;
 use crate::{
     Broken, Channel, Completion, Completions, Grant, Granted, Op, PEER_DEATH, PostError, QueuePair, RECEIVES,
     SEND_MAX, SetupError, Ticket, WorkError,

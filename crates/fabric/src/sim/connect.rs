@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use longarm_base::Nanos;
 
-use super::listen::{Accepted, Door, Knock, Reply};
+use super::door::{Accepted, Door, Knock, Reply};
+use super::net::{Net, machine};
 use super::qp::SimQp;
-use super::{Sim, machine};
+use super::registry::Registry;
 use crate::{Address, ConnectRequest, Connected, HELLO_MAX, Login, Role, SetupError};
 
 pub(super) fn connect(
-    sim: &Sim,
+    (net, registry): (&Arc<Net>, &Arc<Registry>),
     address: &Address,
     request: ConnectRequest<'_>,
 ) -> Result<Connected<SimQp>, SetupError> {
@@ -26,7 +27,7 @@ pub(super) fn connect(
         address: address.to_string(),
         source: std::io::ErrorKind::ConnectionRefused.into(),
     };
-    let door = sim.net.door(name).ok_or_else(unreachable)?;
+    let door = registry.door(name).ok_or_else(unreachable)?;
     let (from, reply) = (machine(), Arc::new(Reply::default()));
     let Some(role) = role(&door, &request.login) else {
         door.failures.add(format!("machine {from}: it does not know the secret"));
@@ -41,12 +42,12 @@ pub(super) fn connect(
         reply: reply.clone(),
     };
     drop(door);
-    let (net, name) = (sim.net.clone(), name.clone());
-    sim.net.at(sim.net.time() + sim.net.delay(from, server), move || {
-        if net.is_cut(from, server) || net.is_cut(server, from) {
+    let (reached, registry, name) = (net.clone(), registry.clone(), name.clone());
+    net.at(net.time() + net.delay(from, server), move || {
+        if reached.is_cut(from, server) || reached.is_cut(server, from) {
             return;
         }
-        match net.door(&name) {
+        match registry.door(&name) {
             Some(door) => door.knock(knock),
             None => knock.reply.give(Err(SetupError::Protocol("the listener is gone".into()))),
         }

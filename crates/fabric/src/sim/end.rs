@@ -1,12 +1,13 @@
 //! One end of a connection: what it posted, what it has to poll, and why it is broken.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use longarm_base::{Nanos, Place, RegionId};
 use longarm_host::Pause;
+use longarm_memory::Region;
 
-use super::land::Landed;
 use crate::{Broken, Channel, Grant, Op, Ticket, WorkError};
 
 /// One of the two ends; the other is `1 - side`.
@@ -87,6 +88,19 @@ pub(super) struct Flight {
     pub op: Owned,
     pub posted: Nanos,
     pub ready: Nanos,
+}
+
+/// A WRITE at the far memory.
+#[derive(Debug)]
+pub(super) struct Landed {
+    pub number: u64,
+    pub imm: Option<u32>,
+    pub region: RegionId,
+    pub memory: Arc<Region>,
+    pub offset: u64,
+    pub bytes: Vec<u8>,
+    /// Those of the bytes that have not landed yet, in the order in which they will.
+    pub parts: VecDeque<Range<usize>>,
 }
 
 /// One end.

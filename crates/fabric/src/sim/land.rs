@@ -6,32 +6,17 @@
 //! (2) A READ samples each line at a moment of its own; what is posted after it does not wait. If the far
 //!     machine is lost before the last sample, no answer comes.
 
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
 
 use longarm_base::limits::LINE;
 use longarm_base::{Nanos, Place, RegionId};
 use longarm_host::observe::{Event, observe};
-use longarm_memory::{Mapped, OwnedWords, Region, Words};
+use longarm_memory::{Mapped, OwnedWords, Words};
 
-use super::end::{End, News, Side};
+use super::end::{End, Landed, News, Side};
 use super::net::Landing;
 use super::pair::Pair;
 use crate::Broken;
-
-/// A WRITE at the far memory.
-#[derive(Debug)]
-pub(super) struct Landed {
-    pub number: u64,
-    pub imm: Option<u32>,
-    pub region: RegionId,
-    pub memory: Arc<Region>,
-    pub offset: u64,
-    pub bytes: Vec<u8>,
-    /// Those of the bytes that have not landed yet, in the order in which they will.
-    pub parts: VecDeque<Range<usize>>,
-}
 
 impl Pair {
     /// The samples of a READ.

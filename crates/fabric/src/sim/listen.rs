@@ -1,90 +1,32 @@
 //! The listening side.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_host::{Mutex, Pause};
 
+use super::door::{Accepted, Door, Knock};
 use super::end::End;
-use super::net::Net;
+use super::net::{Net, machine};
 use super::pair::Pair;
 use super::qp::SimQp;
-use super::{Sim, machine};
+use super::registry::Registry;
 use crate::failures::Failures;
 use crate::{
-    Address, Channel, Grant, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, PeerInfo, Reason,
-    Role, SetupError,
+    Address, Channel, Grant, HELLO_MAX, Incoming, ListenOptions, Listener, PeerInfo, Reason, SetupError,
 };
-
-/// Where peers knock.
-#[derive(Debug)]
-pub(super) struct Door {
-    pub machine: u32,
-    pub login: Login,
-    pub peers: Login,
-    pending: usize,
-    knocks: Mutex<VecDeque<Knock>>,
-    bed: Pause,
-    pub failures: Failures,
-}
-
-/// A peer that has logged in.
-#[derive(Debug)]
-pub(super) struct Knock {
-    pub machine: u32,
-    pub role: Role,
-    pub hello: Vec<u8>,
-    pub grants: Vec<Grant>,
-    pub reply: Arc<Reply>,
-}
-
-/// What a peer waits for.
-#[derive(Debug, Default)]
-pub(super) struct Reply {
-    pub answer: Mutex<Option<Result<Accepted, SetupError>>>,
-    pub bed: Pause,
-}
-
-/// A connection, for the side that asked for it.
-#[derive(Debug)]
-pub(super) struct Accepted {
-    pub pair: Arc<Pair>,
-    pub welcome: Vec<u8>,
-    pub granted: Vec<Granted>,
-}
-
-impl Door {
-    /// A peer stands there; it is turned away if too many do.
-    pub fn knock(&self, knock: Knock) {
-        let mut knocks = self.knocks.lock();
-        if knocks.len() >= self.pending {
-            knock.reply.give(Err(SetupError::Refused("too many handshakes at once: try again".into())));
-            return;
-        }
-        knocks.push_back(knock);
-        drop(knocks);
-        self.bed.poke();
-    }
-}
-
-impl Reply {
-    pub fn give(&self, answer: Result<Accepted, SetupError>) {
-        *self.answer.lock() = Some(answer);
-        self.bed.poke();
-    }
-}
 
 /// A listener of a simulated machine.
 #[derive(Debug)]
 pub struct SimListener {
     net: Arc<Net>,
+    registry: Arc<Registry>,
     name: String,
     door: Arc<Door>,
 }
 
 pub(super) fn listen(
-    sim: &Sim,
+    (net, registry): (&Arc<Net>, &Arc<Registry>),
     address: &Address,
     options: ListenOptions,
 ) -> Result<SimListener, SetupError> {
@@ -100,11 +42,11 @@ pub(super) fn listen(
         bed: Pause::default(),
         failures: Failures::default(),
     });
-    if !sim.net.open(name, &door) {
+    if !registry.open(name, &door) {
         let taken = std::io::Error::from(std::io::ErrorKind::AddrInUse);
         return Err(SetupError::Os("listen on the address", taken));
     }
-    Ok(SimListener { net: sim.net.clone(), name: name.clone(), door })
+    Ok(SimListener { net: net.clone(), registry: registry.clone(), name: name.clone(), door })
 }
 
 impl Listener for SimListener {
@@ -114,8 +56,13 @@ impl Listener for SimListener {
     fn accept(&mut self, timeout: Duration) -> Result<Option<SimIncoming>, SetupError> {
         let until = longarm_host::now() + longarm_base::Nanos(timeout.as_nanos() as u64);
         let knock = self.door.bed.wait_for(until, || self.door.knocks.lock().pop_front());
-        let (net, machine) = (&self.net, self.door.machine);
-        Ok(knock.map(|knock| SimIncoming { net: net.clone(), machine, knock: Some(knock) }))
+        let machine = self.door.machine;
+        Ok(knock.map(|knock| SimIncoming {
+            net: self.net.clone(),
+            registry: self.registry.clone(),
+            machine,
+            knock: Some(knock),
+        }))
     }
 
     fn address(&self) -> Address {
@@ -131,6 +78,7 @@ impl Listener for SimListener {
 #[derive(Debug)]
 pub struct SimIncoming {
     net: Arc<Net>,
+    registry: Arc<Registry>,
     machine: u32,
     /// Until it is answered.
     knock: Option<Knock>,
@@ -178,6 +126,7 @@ impl Incoming for SimIncoming {
         let (borrowed, theirs) = (of(&knock.grants), knock.machine);
         let ours = End::new(self.machine, grants, Some(channel.clone()));
         let pair = Pair::new(self.net.clone(), [ours, End::new(theirs, knock.grants.clone(), None)]);
+        self.registry.add_pair(&pair);
         let qp = SimQp::new(pair.clone(), 0, landing, borrowed, format!("sim machine {theirs}"));
         self.answer(|_| Ok(Accepted { pair, welcome: welcome.into(), granted: lent }));
         Ok(qp)

@@ -4,16 +4,19 @@
 //! In a simulated world ([`longarm_host::World`]) its time and its chance are the world's, and one seed gives
 //! one run. On threads it runs in real time, which is how it passes the conformance suite of all transports.
 //!
-//! `net` says how things are between machines, `connect` and `listen` make a connection, `pair` is one with
-//! its wire, `end` what each side of it knows, `land` how it meets memory, `qp` the queue pair.
+//! `net` says how things are between machines, `registry` who listens where and which connections there are,
+//! `connect` and `listen` make a connection at a `door`, `pair` is one with its wire, `end` what each side of
+//! it knows, `land` how it meets memory, `qp` the queue pair.
 
 mod connect;
+mod door;
 mod end;
 mod land;
 mod listen;
 mod net;
 mod pair;
 mod qp;
+mod registry;
 #[cfg(test)]
 mod tests;
 mod ticker;
@@ -21,24 +24,25 @@ mod ticker;
 use std::sync::Arc;
 
 use longarm_base::Nanos;
-use longarm_host::world::entered;
 
 use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};
 pub use listen::{SimIncoming, SimListener};
 use net::Net;
 pub use net::{Landing, Weather};
 pub use qp::SimQp;
+use registry::Registry;
 
 /// A simulated network, as a transport. Cloning gives the same one.
 #[derive(Clone, Debug)]
 pub struct Sim {
     net: Arc<Net>,
+    registry: Arc<Registry>,
 }
 
 impl Sim {
     /// A network with such weather.
     pub fn new(weather: Weather) -> Sim {
-        Sim { net: Arc::new(Net::new(weather)) }
+        Sim { net: Arc::new(Net::new(weather)), registry: Arc::default() }
     }
 
     /// From now on the weather is this.
@@ -59,7 +63,8 @@ impl Sim {
 
     /// A machine goes down, with its NIC. Peers notice some time; what it had sent may still arrive.
     pub fn machine_down(&self, machine: u32) {
-        for pair in self.net.set_down(machine, true) {
+        self.net.set_down(machine, true);
+        for pair in self.registry.pairs() {
             pair.machine_down(machine);
         }
     }
@@ -70,17 +75,12 @@ impl Sim {
     }
 }
 
-/// Where the caller is; threads are all of one machine.
-fn machine() -> u32 {
-    entered().map_or(0, |world| world.machine())
-}
-
 impl Transport for Sim {
     type Qp = SimQp;
     type Listener = SimListener;
 
     fn listen(&self, address: &Address, options: ListenOptions) -> Result<SimListener, SetupError> {
-        listen::listen(self, address, options)
+        listen::listen((&self.net, &self.registry), address, options)
     }
 
     fn connect(
@@ -88,6 +88,6 @@ impl Transport for Sim {
         address: &Address,
         request: ConnectRequest<'_>,
     ) -> Result<Connected<SimQp>, SetupError> {
-        connect::connect(self, address, request)
+        connect::connect((&self.net, &self.registry), address, request)
     }
 }

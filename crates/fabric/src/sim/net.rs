@@ -1,14 +1,11 @@
-//! The network between simulated machines: how long things take, who reaches whom, who listens where.
+//! The network between simulated machines: how long things take, who reaches whom.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
 
 use longarm_base::Nanos;
 use longarm_host::Mutex;
 use longarm_host::world::entered;
 
-use super::listen::Door;
-use super::pair::Pair;
 use super::ticker::Ticker;
 
 /// In which order the parts of one WRITE become visible (`land.rs`).
@@ -60,28 +57,19 @@ pub(super) struct Net {
 #[derive(Debug)]
 struct State {
     weather: Weather,
-    doors: BTreeMap<String, Weak<Door>>,
     /// From whom to whom things take so much longer.
     slow: BTreeMap<(u32, u32), Nanos>,
     /// From whom to whom nothing comes through.
     cuts: BTreeSet<(u32, u32)>,
     down: BTreeSet<u32>,
-    pairs: Vec<Weak<Pair>>,
     /// For threads, which have no world's seed.
     chance: u64,
 }
 
 impl Net {
     pub fn new(weather: Weather) -> Net {
-        let state = State {
-            weather,
-            doors: BTreeMap::new(),
-            slow: BTreeMap::new(),
-            cuts: BTreeSet::new(),
-            down: BTreeSet::new(),
-            pairs: Vec::new(),
-            chance: 1,
-        };
+        let state =
+            State { weather, slow: BTreeMap::new(), cuts: BTreeSet::new(), down: BTreeSet::new(), chance: 1 };
         Net { state: Mutex::new(state), ticker: Ticker::default() }
     }
 
@@ -154,37 +142,17 @@ impl Net {
         };
     }
 
-    pub fn set_down(&self, machine: u32, down: bool) -> Vec<Arc<Pair>> {
+    pub fn set_down(&self, machine: u32, down: bool) {
         let mut state = self.state.lock();
         if down {
             state.down.insert(machine)
         } else {
             state.down.remove(&machine)
         };
-        state.pairs.retain(|pair| pair.strong_count() > 0);
-        state.pairs.iter().filter_map(Weak::upgrade).collect()
     }
+}
 
-    pub fn add_pair(&self, pair: &Arc<Pair>) {
-        let mut state = self.state.lock();
-        if state.pairs.len().is_power_of_two() {
-            state.pairs.retain(|pair| pair.strong_count() > 0);
-        }
-        state.pairs.push(Arc::downgrade(pair));
-    }
-
-    /// Who listens there.
-    pub fn door(&self, name: &str) -> Option<Arc<Door>> {
-        self.state.lock().doors.get(name)?.upgrade()
-    }
-
-    /// `false` if somebody listens there already.
-    pub fn open(&self, name: &str, door: &Arc<Door>) -> bool {
-        let mut state = self.state.lock();
-        let taken = state.doors.get(name).is_some_and(|door| door.strong_count() > 0);
-        if !taken {
-            state.doors.insert(name.into(), Arc::downgrade(door));
-        }
-        !taken
-    }
+/// Where the caller is; threads are all of one machine.
+pub(super) fn machine() -> u32 {
+    entered().map_or(0, |world| world.machine())
 }

@@ -14,8 +14,7 @@ use longarm_base::Nanos;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_host::Mutex;
 
-use super::end::{End, Flight, News, Open, Owned, Side};
-use super::land::Landed;
+use super::end::{End, Flight, Landed, News, Open, Owned, Side};
 use super::net::Net;
 use crate::execute::{self, Denied};
 use crate::{Broken, PostError, RECEIVES, Ticket, WorkError};
@@ -29,9 +28,7 @@ pub(super) struct Pair {
 
 impl Pair {
     pub fn new(net: Arc<Net>, ends: [End; 2]) -> Arc<Pair> {
-        let pair = Arc::new(Pair { net, ends: Mutex::new(ends) });
-        pair.net.add_pair(&pair);
-        pair
+        Arc::new(Pair { net, ends: Mutex::new(ends) })
     }
 
     pub fn with<R>(&self, side: Side, act: impl FnOnce(&mut End) -> R) -> R {

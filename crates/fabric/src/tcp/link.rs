@@ -20,7 +20,7 @@ use rustix::event::epoll::EventFlags;
 use super::buffer::Buffer;
 use super::codec::{Codec, Flushed};
 use super::inbox::{Deliver, Inbox, Relay};
-use super::nic::Nic;
+use super::poller::Poller;
 use super::session::Session;
 use super::socket::{self, Received};
 use crate::{Broken, Channel, Op, PostError, Ticket, stream};
@@ -33,7 +33,7 @@ const READ_CHUNK: usize = 128 << 10;
 pub struct Link {
     pub(super) socket: Arc<TcpStream>,
     pub(super) token: u64,
-    nic: Arc<Nic>,
+    poller: Arc<Poller>,
     channel: Channel,
     news: AtomicBool,
     state: Mutex<State>,
@@ -71,9 +71,9 @@ pub enum Next {
 }
 
 impl Link {
-    /// A link; give it to [`Nic::enter`].
+    /// A link; give it to `Nic::enter`.
     pub fn new(
-        nic: &Arc<Nic>,
+        poller: &Arc<Poller>,
         socket: Arc<TcpStream>,
         codec: Codec,
         session: Session,
@@ -93,8 +93,8 @@ impl Link {
         };
         Arc::new(Link {
             socket,
-            token: nic.token(),
-            nic: nic.clone(),
+            token: poller.token(),
+            poller: poller.clone(),
             channel: channel.clone(),
             news: AtomicBool::new(false),
             state: Mutex::new(state),
@@ -156,14 +156,14 @@ impl Link {
         }
         if wanted != state.interest {
             state.interest = wanted;
-            self.nic.watch(self, wanted);
+            self.poller.watch((&self.socket, self.token), wanted);
         }
     }
 
     /// Makes the NIC look at the link.
     fn kick(&self, state: &mut State) {
         state.interest |= EventFlags::OUT;
-        self.nic.watch(self, state.interest);
+        self.poller.watch((&self.socket, self.token), state.interest);
     }
 
     fn flush(&self, state: &mut State) {

@@ -153,7 +153,7 @@ impl Incoming for TcpIncoming {
         let name = format!("{} {}", if self.tls.is_some() { "tls" } else { "tcp" }, self.peer);
         let codec = self.tls.map_or(Codec::Plain, Codec::tls);
         let nic = self.hold.nic();
-        let link = Link::new(nic, self.socket, codec, Session::new(grants), channel);
+        let link = Link::new(nic.poller(), self.socket, codec, Session::new(grants), channel);
         nic.enter(link.clone());
         Ok(TcpQp::linked(link, landing, self.tcp.spin, self.hello.grants, name))
     }

@@ -6,31 +6,28 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
-use rustix::event::epoll::{self, Event, EventData, EventFlags};
+use rustix::event::epoll::{Event, EventFlags};
 
 use super::buffer::Buffer;
 use super::codec::INPUT;
 use super::link::{Link, Next};
+use super::poller::{Poller, WAKE};
 use crate::Channel;
 
-/// Token of the wake-up descriptor; links count from 1.
-const WAKE: u64 = 0;
 /// Events of one look.
 const EVENTS: usize = 64;
 
 /// Handle of a NIC thread.
 #[derive(Debug)]
 pub struct Nic {
-    epoll: OwnedFd,
+    poller: Arc<Poller>,
     wake: Channel,
     entering: Mutex<Vec<Arc<Link>>>,
-    tokens: AtomicU64,
     /// The listener, and peers not let in yet: those who may still enter links.
     holders: AtomicUsize,
     spin: Duration,
@@ -87,14 +84,12 @@ struct Entry {
 impl Nic {
     /// Starts the thread, which lives while anybody holds the NIC or a connection lives.
     pub fn start(spin: Duration) -> io::Result<Hold> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let wake = Channel::new()?;
-        epoll::add(&epoll, wake.fd(), EventData::new_u64(WAKE), EventFlags::IN)?;
+        let poller = Arc::new(Poller::new(&wake)?);
         let nic = Arc::new(Nic {
-            epoll,
+            poller,
             wake,
             entering: Mutex::new(Vec::new()),
-            tokens: AtomicU64::new(WAKE + 1),
             holders: AtomicUsize::new(0),
             spin,
         });
@@ -103,23 +98,15 @@ impl Nic {
         Ok(hold)
     }
 
-    /// A name for a new link.
-    pub fn token(&self) -> u64 {
-        // Relaxed: only uniqueness counts.
-        self.tokens.fetch_add(1, Ordering::Relaxed)
+    /// What the thread waits with.
+    pub(super) fn poller(&self) -> &Arc<Poller> {
+        &self.poller
     }
 
     /// Hands a link to the thread.
     pub fn enter(&self, link: Arc<Link>) {
         self.entering.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         self.wake.notify();
-    }
-
-    /// Changes what a link waits for. A link that the thread has not taken in yet, or has forgotten, waits
-    /// for nothing, and needs nothing: new ones are looked at once.
-    pub(super) fn watch(&self, link: &Link, events: EventFlags) {
-        let changed = epoll::modify(&self.epoll, &*link.socket, EventData::new_u64(link.token), events);
-        debug_assert!(matches!(changed, Ok(()) | Err(rustix::io::Errno::NOENT)), "epoll: {changed:?}");
     }
 
     fn run(&self) {
@@ -131,9 +118,7 @@ impl Nic {
         let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
         loop {
             events.clear();
-            let limit = if spinning { Some(&zero) } else { None };
-            // Interrupted, or nothing: look again.
-            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), limit);
+            self.poller.wait(&mut events, if spinning { Some(&zero) } else { None });
             let mut busy = false;
             let mut woken = false;
             for event in &events {
@@ -166,8 +151,7 @@ impl Nic {
     fn take_in(&self, links: &mut HashMap<u64, Entry>) {
         let entering = std::mem::take(&mut *self.entering.lock().unwrap_or_else(PoisonError::into_inner));
         for link in entering {
-            let (data, flags) = (EventData::new_u64(link.token), EventFlags::IN | EventFlags::OUT);
-            match epoll::add(&self.epoll, &*link.socket, data, flags) {
+            match self.poller.add(&link.socket, link.token) {
                 Ok(()) => {
                     links.insert(link.token, Entry { link, raw: Buffer::new(INPUT) });
                 }
@@ -184,7 +168,7 @@ impl Nic {
             Next::Busy => true,
             Next::Idle => false,
             Next::Forget => {
-                let _ = epoll::delete(&self.epoll, &*link.socket);
+                self.poller.forget(&link.socket);
                 links.remove(&token);
                 false
             }

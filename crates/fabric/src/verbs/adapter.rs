@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use longarm_ibverbs as ib;
 
-use super::failed;
+use super::failed::failed;
 use super::register::Registrations;
 use crate::SetupError;
 

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use longarm_ibverbs as ib;
 
-use super::RETRIES_MAX;
 use super::adapter::{self, Adapter, Chosen, DeviceChoice};
+use super::settings::RETRIES_MAX;
 
 /// Bytes of each end's memory: the first half lands what is fetched, the second is what the other end
 /// reaches.

@@ -7,7 +7,7 @@ use super::endpoint::Endpoint;
 use super::lifeline::Lifeline;
 use super::open::Opened;
 use super::qp::{Parts, VerbsQp};
-use super::{STALL, Verbs};
+use super::settings::{STALL, Verbs};
 use crate::deadline::Deadline;
 use crate::handshake::{self, Offer};
 use crate::{Address, ConnectRequest, Connected, SetupError, stream};

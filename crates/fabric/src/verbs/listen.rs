@@ -10,7 +10,8 @@ use super::lifeline::Lifeline;
 use super::open::Opened;
 use super::qp::{Parts, VerbsQp};
 use super::register::{Ready, Registered};
-use super::{STALL, Verbs};
+use super::settings::{STALL, Verbs};
+use super::slot::Slot;
 use crate::deadline::Deadline;
 use crate::door::{Door, Greeter};
 use crate::handshake::{self, Admitted, Offer};
@@ -46,10 +47,6 @@ pub struct VerbsIncoming {
     spin: Duration,
     yields: bool,
 }
-
-/// Counts a listener's queue pairs: each holds one.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Slot(Arc<()>);
 
 impl VerbsListener {
     /// The device, its port and its address, for people: `rxe0 port 1 10.9.0.1`.

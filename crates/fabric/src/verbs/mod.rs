@@ -21,6 +21,7 @@ mod adapter;
 mod bare;
 mod connect;
 mod endpoint;
+mod failed;
 mod lifeline;
 mod listen;
 mod loopback;
@@ -30,10 +31,9 @@ mod post;
 mod qp;
 mod receives;
 mod register;
+mod settings;
+mod slot;
 mod staging;
-
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::time::Duration;
 
 use longarm_ibverbs as ib;
 
@@ -45,119 +45,7 @@ pub use ib::{Attributes, Error as VerbsError, Gid, GidKind, Port};
 pub use listen::{VerbsIncoming, VerbsListener};
 pub use loopback::{LoopbackReport, Way, loopback, way};
 pub use qp::VerbsQp;
-
-use adapter::Adapter;
-
-/// On a machine with so many cores or fewer, polls that bring nothing yield now and then.
-const FEW_CORES: usize = 4;
-/// Most tries again: Soft-RoCE takes 7 for "for ever".
-pub const RETRIES_MAX: u8 = 6;
-/// Of silent requests every so many is signalled.
-const SIGNAL_EVERY: usize = 32;
-/// How long the TCP stream may have bytes that the peer's host does not acknowledge.
-const STALL: Duration = Duration::from_secs(30);
-
-/// The transport and its settings.
-#[derive(Clone, Debug)]
-pub struct Verbs {
-    device: Option<DeviceChoice>,
-    reliability: ib::Reliability,
-    receives: u16,
-    connections: usize,
-    spin: Duration,
-    yields: bool,
-    /// Devices that are open; shared by clones.
-    adapters: Arc<Mutex<Vec<Weak<Adapter>>>>,
-}
-
-impl Default for Verbs {
-    fn default() -> Verbs {
-        Verbs {
-            device: None,
-            reliability: ib::Reliability {
-                timeout: 14,
-                retries: RETRIES_MAX,
-                receive_retries: 7,
-                receive_timer: 1,
-            },
-            receives: 32,
-            connections: 4096,
-            spin: Duration::from_micros(200),
-            yields: std::thread::available_parallelism().is_ok_and(|cores| cores.get() <= FEW_CORES),
-            adapters: Arc::default(),
-        }
-    }
-}
-
-impl Verbs {
-    /// The usual settings.
-    pub fn new() -> Verbs {
-        Verbs::default()
-    }
-
-    /// Takes this device, instead of the one that has the address listened on or connected from.
-    pub fn with_device(mut self, device: DeviceChoice) -> Verbs {
-        self.device = Some(device);
-        self
-    }
-
-    /// An acknowledgement is waited for 4.096 us times 2 to the power `timeout` (1 to 31), and a request
-    /// tried again `retries` times (0 to 6) before the peer counts as lost. Devices round the time up.
-    pub fn with_patience(mut self, timeout: u8, retries: u8) -> Verbs {
-        self.reliability.timeout = timeout.clamp(1, 31);
-        self.reliability.retries = retries.min(RETRIES_MAX);
-        self
-    }
-
-    /// Arrivals of one connection that may wait for a poll before the peer's device is asked to try again;
-    /// 4 KiB of registered memory each. At least [`RECEIVES`](crate::RECEIVES).
-    pub fn with_receives(mut self, receives: u16) -> Verbs {
-        self.receives = receives.clamp(crate::RECEIVES as u16, 4096);
-        self
-    }
-
-    /// Queue pairs of one listener at once.
-    pub fn with_connections(mut self, connections: usize) -> Verbs {
-        self.connections = connections;
-        self
-    }
-
-    /// How long a queue pair that waits looks again, yielding, before it sleeps. Zero: not at all.
-    pub fn with_spin(mut self, spin: Duration) -> Verbs {
-        self.spin = spin;
-        self
-    }
-
-    /// Whether polls that bring nothing yield the core now and then. Busy pollers would keep it from the
-    /// device's own work where that is done by the kernel (Soft-RoCE), and from the peer on the same machine.
-    pub fn with_yielding(mut self, yields: bool) -> Verbs {
-        self.yields = yields;
-        self
-    }
-
-    /// Bytes of memory that one connection registers of its own, besides its landing buffer.
-    pub fn bytes_per_connection(&self) -> usize {
-        staging::BYTES + usize::from(self.receives) * crate::SEND_MAX + receives::CREDIT_BYTES
-    }
-
-    fn open_adapters(&self) -> Vec<Arc<Adapter>> {
-        let adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
-        adapters.iter().filter_map(Weak::upgrade).collect()
-    }
-
-    /// The device for a connection from, or a listener at, our address `local`.
-    fn adapter(&self, local: std::net::IpAddr) -> Result<Arc<Adapter>, SetupError> {
-        let choice = adapter::choose(self.device.as_ref(), local)?;
-        if let Some(open) = self.open_adapters().into_iter().find(|open| open.choice == choice) {
-            return Ok(open);
-        }
-        let adapter = Arc::new(Adapter::open(choice)?);
-        let mut adapters = self.adapters.lock().unwrap_or_else(PoisonError::into_inner);
-        adapters.retain(|adapter| adapter.strong_count() > 0);
-        adapters.push(Arc::downgrade(&adapter));
-        Ok(adapter)
-    }
-}
+pub use settings::{RETRIES_MAX, Verbs};
 
 impl Transport for Verbs {
     type Qp = VerbsQp;
@@ -188,12 +76,4 @@ pub struct Usage {
 /// What this process has of its RDMA devices now.
 pub fn usage() -> Usage {
     Usage { queue_pairs: ib::queue_pairs(), registered_bytes: ib::registered_bytes() }
-}
-
-/// A failed verb, as a set-up error.
-fn failed(error: ib::Error) -> SetupError {
-    match error {
-        ib::Error::Verb { verb, source, .. } => SetupError::Os(verb, source),
-        other => SetupError::Unsupported(other.to_string()),
-    }
 }

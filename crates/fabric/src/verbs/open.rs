@@ -9,11 +9,12 @@ use longarm_ibverbs as ib;
 
 use super::adapter::{Adapter, Chosen};
 use super::endpoint::{Endpoint, Key};
+use super::failed::failed;
 use super::pending::SLOTS;
 use super::receives::Receives;
 use super::register::Registered;
+use super::settings::Verbs;
 use super::staging::{self, Staging};
-use super::{Verbs, failed};
 use crate::{Grant, SetupError};
 
 /// Bytes that are sent inline where the device can: a header and a small record.

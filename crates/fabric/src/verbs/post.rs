@@ -3,11 +3,13 @@
 use longarm_base::RegionId;
 use longarm_ibverbs as ib;
 
-use super::SIGNAL_EVERY;
 use super::pending::Request;
 use super::qp::VerbsQp;
 use super::staging::{Place, UNSIGNALLED};
 use crate::{Broken, Op, PostError, RECEIVES, Rights, Ticket};
+
+/// Of silent requests every so many is signalled.
+const SIGNAL_EVERY: usize = 32;
 
 impl VerbsQp {
     /// The rest of `post`, on a queue pair that stands.

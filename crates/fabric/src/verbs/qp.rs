@@ -15,13 +15,13 @@ use rustix::time::ClockId;
 
 use super::adapter::Adapter;
 use super::endpoint::{Endpoint, Key};
-use super::failed;
+use super::failed::failed;
 use super::lifeline::{Farewell, Lifeline};
-use super::listen::Slot;
 use super::open::Opened;
 use super::pending::{Pending, Request};
 use super::receives::{CREDITS_MAX, Receives};
 use super::register::Registered;
+use super::slot::Slot;
 use super::staging::Staging;
 use crate::{
     Broken, Channel, Completion, Completions, Granted, Op, PEER_DEATH, PostError, QueuePair, RECEIVES,

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use longarm_ibverbs as ib;
 use longarm_memory::Region;
 
-use super::failed;
+use super::failed::failed;
 use crate::{Grant, Rights, SetupError};
 
 /// A region that the device may access. Its pages stay where they are.

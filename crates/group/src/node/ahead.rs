@@ -2,70 +2,19 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Mutant, Nanos, Term};
+use longarm_base::{Nanos, Term};
 use longarm_fabric::Transport;
 use longarm_host::{idle, now};
 use longarm_index::control::Control;
-use longarm_memory::{Budget, Mapped, OwnedWords, SumKey, Words};
-use longarm_replica::{Kept, Prepare, RoleKind, page};
-use longarm_store::Settled;
+use longarm_memory::{Budget, Mapped, OwnedWords, Words};
+use longarm_replica::{RoleKind, page};
 
 use super::Node;
-use super::pace::Pace;
 use longarm_engine::EngineOptions;
 use longarm_engine::recover::Ahead;
 
 /// How long it waits before it tries again to begin.
 const AGAIN: Nanos = Nanos::from_millis(1_000);
-
-/// How far it is.
-#[derive(Default)]
-pub(super) struct LookAhead {
-    index: Option<Ahead<Mapped>>,
-    /// What is here is about to be replaced, or cut: nothing more is looked at before it counts.
-    barred: bool,
-    pace: Pace,
-    /// What to compare with where nothing is known.
-    nothing: Settled,
-    /// Items that an index was too small for.
-    items: u64,
-}
-
-impl LookAhead {
-    /// What need not be looked at again.
-    pub fn settled(&self) -> &Settled {
-        self.index.as_ref().map_or(&self.nothing, |ahead| &ahead.settled)
-    }
-
-    /// A leader is about to write here.
-    pub fn keep(&mut self, prepare: &Prepare) {
-        let stays = match prepare.kept {
-            Kept::Term => true,
-            Kept::Base => !self.settled().is_beyond(prepare.base, &prepare.cuts),
-            // Of what is here some will be replaced, and some was never agreed on.
-            Kept::Other | Kept::Nothing => false,
-        };
-        if !stays {
-            self.index = None;
-        }
-        // Until it has, what is here is what nobody agreed on: streams are cut, and the lines of segments are
-        // replaced. What was indexed meanwhile would go with its segment, and older copies with it.
-        self.barred = prepare.kept != Kept::Term && !Mutant::PassUncut.is_on() || !stays;
-    }
-
-    /// It has written, and what is here counts in its term.
-    pub fn go_on(&mut self, term: Term) {
-        self.barred = false;
-        if let Some(ahead) = &mut self.index {
-            ahead.settled.go_on(term);
-        }
-    }
-
-    /// For a new leader, over the start set of that base, which is here, and is cut there.
-    pub fn take(&mut self, sums: &SumKey, start: (Term, &[u64])) -> Option<Ahead<Mapped>> {
-        self.index.take().and_then(|ahead| ahead.finish(sums, start))
-    }
-}
 
 impl<T: Transport> Node<T> {
     /// Looks a little further, while it follows.

@@ -7,14 +7,15 @@
 use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_fabric::{Address, QueuePair, Transport};
+use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Event as Seen, Step, observe, reach};
 use longarm_host::{now, sleep};
 use longarm_replica::{Event, RoleKind, Wish};
 use longarm_wire::{Deny, Members, Order, Reply, Stay};
 
 use super::Node;
-use super::lead::Led;
+use super::led::Led;
+use super::transfer::HandOver;
 use crate::inbound::Talk;
 use crate::reign::Parting;
 
@@ -22,29 +23,6 @@ use crate::reign::Parting;
 const LISTENED: usize = 8;
 /// Between two looks at whether connections are closed.
 const CLOSING: Duration = Duration::from_micros(100);
-
-/// A hand-over under way, or another set of replicas, which ends in one.
-pub(super) struct HandOver<Q> {
-    /// Who wanted it, as long as he is to be answered.
-    asker: Option<Talk<Q>>,
-    to: NodeId,
-    /// Another set of replicas is wanted.
-    changes: bool,
-    /// The set that the next term is to have.
-    next: Option<Members>,
-    /// When nobody will be heard of any more.
-    until: Nanos,
-    /// Since when no new write is taken.
-    pub(super) held: Option<Nanos>,
-    /// Turns of the workers when all that was written was applied: two more, and it is answered.
-    turns: Option<Vec<u64>>,
-}
-
-impl<Q> HandOver<Q> {
-    fn new(asker: Option<Talk<Q>>, to: NodeId, changes: bool, until: Nanos) -> HandOver<Q> {
-        HandOver { asker, to, changes, next: None, until, held: None, turns: None }
-    }
-}
 
 impl<T: Transport> Node<T> {
     /// Orders that have come, and what is under way.
@@ -249,29 +227,5 @@ impl<T: Transport> Node<T> {
         if let Some(colleague) = self.colleagues.get(&hand_over.to) {
             colleague.orders.pause.poke();
         }
-    }
-}
-
-impl<Q: QueuePair> Led<Q> {
-    /// Whether all that was written is applied, and answered.
-    fn is_at_rest(&self, hand_over: &mut HandOver<Q>) -> bool {
-        let core = &self.reign.core;
-        if core.engine.progress().iter().any(|stream| stream.applied() < stream.written()) {
-            hand_over.turns = None;
-            return false;
-        }
-        let turns = || core.pulses.iter().map(|pulse| pulse.rounds());
-        let before = hand_over.turns.get_or_insert_with(|| turns().collect());
-        let mut workers = core.pulses.iter().zip(before);
-        workers.all(|(pulse, before)| pulse.is_sleeping() || pulse.rounds() >= *before + 2)
-    }
-
-    /// Whether a follower has all that was written, and knows of all that was freed.
-    fn has_all(&self, node: NodeId) -> bool {
-        let followers = self.reign.followers.lock();
-        let Some(follower) = followers.iter().find(|follower| follower.node == node) else { return false };
-        let streams = follower.attachments.iter().zip(self.reign.core.engine.progress());
-        let mut lags = streams.map(|(attachment, progress)| attachment.acked() < progress.written());
-        !lags.any(|lags| lags) && self.reign.releases.is_done(node)
     }
 }

@@ -7,31 +7,26 @@ use longarm_base::{Mutant, Nanos, Term, UnixMillis};
 use longarm_engine::recover::Ahead;
 use longarm_fabric::Transport;
 use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
-use longarm_host::{Pause, Thread, now, sleep};
+use longarm_host::{Pause, now, sleep};
 use longarm_memory::{Mapped, OwnedWords, Words};
 use longarm_replica::page;
 use longarm_replica::{Event, StartSet};
 
 use longarm_index::control::ServerState;
 
-use super::{Node, PATIENCE};
+use super::Node;
+use super::led::Led;
 use crate::common::{Core, CoreOptions, Keys, Phase};
 use crate::heart;
 use crate::install::{self, Tail};
 use crate::options::StartError;
+use crate::peer::PATIENCE;
 use crate::reign::{Door, Reign};
 use crate::releases::Releases;
 use crate::replicate::{Arrivals, Replicator};
 use crate::service::{NewTerm, Replication};
 use crate::takeover::Step;
 use crate::threads::spawn;
-
-/// A reign, and its heart.
-pub(super) struct Led<Q> {
-    pub reign: Arc<Reign<Q>>,
-    pub heart: Option<Thread>,
-    pub heart_pause: Arc<Pause>,
-}
 
 impl<T: Transport> Node<T> {
     pub(super) fn install(&mut self, start: &StartSet) -> Event {

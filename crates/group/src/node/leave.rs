@@ -7,18 +7,7 @@ use longarm_fabric::Transport;
 use longarm_replica::{Event, Role, RoleKind};
 
 use super::Node;
-
-/// Whether a replica is to end, and how far it is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Leave {
-    /// It is to live.
-    #[default]
-    Not,
-    /// It is to end; if it leads, another is to lead before.
-    Wanted,
-    /// It does not lead any more, or nobody else can.
-    Done,
-}
+use crate::leaving::Leave;
 
 impl<T: Transport> Node<T> {
     /// Looks what is left to be done before it may end.

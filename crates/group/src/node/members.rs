@@ -3,33 +3,20 @@
 
 use std::sync::Arc;
 
-use longarm_base::{NodeId, Term};
-use longarm_fabric::{Address, Member, Transport};
-use longarm_host::Thread;
+use longarm_base::NodeId;
+use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Event as Seen, Step, observe, reach};
 use longarm_replica::{Event, Machine};
 use longarm_wire::{MemberAt, Members};
 
-use super::{Node, PATIENCE};
-use crate::options::GroupOptions;
-use crate::peer::{Orders, Peer};
+use super::Node;
+use super::colleague::Colleague;
+use crate::orders::Orders;
+use crate::peer::PATIENCE;
+use crate::peer::Peer;
 use crate::talk::Way;
 use crate::threads::spawn;
 use crate::vault::Promise;
-
-/// Another replica, and the thread that speaks with it.
-pub(super) struct Colleague<Q> {
-    pub orders: Arc<Orders<Q>>,
-    address: String,
-    thread: Thread,
-}
-
-/// Those that the group begins with, as its options have them; nobody for one that is to be added.
-pub(super) fn founders(options: &GroupOptions) -> Members {
-    let member = |member: &Member| MemberAt { node: member.node, address: member.address.to_string() };
-    let list = if options.joins { Vec::new() } else { options.members.iter().map(member).collect() };
-    Members { term: Term::ZERO, changed: false, list }
-}
 
 /// The replicas that there are, or are to be, as far as is known here; some more than once.
 fn known(machine: &Machine) -> impl Iterator<Item = &MemberAt> {

@@ -4,6 +4,7 @@
 //! where else an inline item stands, `spill` keeps what has no slot, `resize` moves pairs to a larger table,
 //! `reader` is the one-sided search as a value, `verify` checks a whole table.
 
+mod found;
 pub mod layout;
 mod owner;
 mod pair;
@@ -14,9 +15,10 @@ mod slot;
 mod spill;
 mod verify;
 
+pub use found::Found;
 pub use layout::{Discipline, Geometry, Shape, SlotKind, Table};
 pub use owner::{Entries, Full, NoRoom, Options, Owner};
-pub use pair::{Found, Pair};
+pub use pair::Pair;
 pub use reader::{Look, Search, Step};
 pub use resize::Moved;
 pub use slot::{EntryRef, INLINE_MAX, Record, SlotView};

@@ -26,11 +26,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use longarm_base::{Csn, Nanos, limits};
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
 
+use super::found::{Found, view};
 use super::layout::{
     Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header, indicator,
 };
-use super::pair::{Found, Pair, view};
-use super::resize::Bound;
 use super::slot::{EntryRef, Record, SlotView, seed};
 use super::spill::Spilled;
 
@@ -78,6 +77,15 @@ pub enum NoRoom {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("the hash index cannot grow within the memory limit")]
 pub struct Full;
+
+/// What a new table must fit into.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bound {
+    /// The memory limit.
+    Budget,
+    /// Only the region.
+    Region,
+}
 
 /// A table in use, with what only its owner knows.
 pub(super) struct Live {
@@ -267,46 +275,6 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let header = self.header(table, pair);
         let slot = likely(&table.shape, &header, hash, odd).filter(|_| self.options.places)?;
         table.load_place(&self.memory, (pair, slot), &[0; GROUPS_MAX])
-    }
-
-    /// Locks the pair where a key of this hash belongs, following moved pairs.
-    pub fn lock(&self, hash: Hash) -> Pair<'_, M, E> {
-        let state = self.state.read().expect("index state");
-        for at in 0..state.live.len() {
-            let table = state.live[at].table;
-            let (pair, odd) = table.home(hash);
-            let header = self.lock_pair(&table, pair);
-            if !header.moved() {
-                return Pair {
-                    owner: self,
-                    state,
-                    at,
-                    pair,
-                    mask: table.shape.home_mask(odd),
-                    odd,
-                    hash,
-                    header,
-                };
-            }
-            self.unlock_pair(&table, pair);
-        }
-        unreachable!("the newest table has a moved pair");
-    }
-
-    /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has
-    /// moved.
-    pub fn lock_nth(&self, at: usize, pair: u64) -> Option<Pair<'_, M, E>> {
-        let state = self.state.read().expect("index state");
-        let table = state.live.get(at)?.table;
-        if pair >= table.pairs {
-            return None;
-        }
-        let header = self.lock_pair(&table, pair);
-        if header.moved() {
-            self.unlock_pair(&table, pair);
-            return None;
-        }
-        Some(Pair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
     }
 
     pub(super) fn lock_pair(&self, table: &Table, pair: u64) -> Header {

@@ -8,52 +8,11 @@ use std::sync::atomic::Ordering;
 
 use longarm_memory::{Hash, OwnedWords};
 
+use super::found::Found;
 use super::layout::{Discipline, Header, SlotKind, Table, indicator};
 use super::owner::{Entries, Live, NoRoom, Owner, State};
-use super::slot::{EntryRef, Record, SlotView};
+use super::slot::{EntryRef, Record};
 use super::spill::{Kept, NO_SLOT};
-
-/// A record found under the lock.
-#[derive(Clone, Copy, Debug)]
-pub struct Found {
-    pub(super) slot: usize,
-    pub(super) kind: SlotKind,
-    pub(super) bytes: [u8; 64],
-    pub(super) beside: Option<EntryRef>,
-}
-
-impl Found {
-    /// The record.
-    pub fn record(&self) -> Record<'_> {
-        match view(self.kind, &self.bytes) {
-            Some(Record::Inline { csn, key, value, expiry, .. }) => {
-                Record::Inline { csn, key, value, expiry, entry: self.beside }
-            }
-            Some(record) => record,
-            None => unreachable!("a found slot was parsed when it was found"),
-        }
-    }
-
-    /// Where the item stands in the arena: the entry that the slot names, or that an inline item is too.
-    pub fn entry(&self) -> Option<EntryRef> {
-        match self.record() {
-            Record::Inline { entry, .. } => entry,
-            Record::Entry { entry, .. } => Some(entry),
-        }
-    }
-}
-
-/// Parses a slot that was verified, or needs no verification.
-pub(super) fn view(kind: SlotKind, bytes: &[u8; 64]) -> Option<Record<'_>> {
-    let parsed = match kind {
-        SlotKind::Inline64 => SlotView::parse_verified(bytes),
-        SlotKind::Pointer16 => SlotView::parse16(bytes[..16].try_into().expect("sixteen bytes")),
-    };
-    match parsed {
-        SlotView::Record(record) => Some(record),
-        _ => None,
-    }
-}
 
 /// One locked pair, and the slots where a key of one hash can be. Unlocks when dropped.
 pub struct Pair<'a, M: OwnedWords, E: Entries> {
@@ -205,6 +164,46 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 }
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
+    /// Locks the pair where a key of this hash belongs, following moved pairs.
+    pub fn lock(&self, hash: Hash) -> Pair<'_, M, E> {
+        let state = self.state.read().expect("index state");
+        for at in 0..state.live.len() {
+            let table = state.live[at].table;
+            let (pair, odd) = table.home(hash);
+            let header = self.lock_pair(&table, pair);
+            if !header.moved() {
+                return Pair {
+                    owner: self,
+                    state,
+                    at,
+                    pair,
+                    mask: table.shape.home_mask(odd),
+                    odd,
+                    hash,
+                    header,
+                };
+            }
+            self.unlock_pair(&table, pair);
+        }
+        unreachable!("the newest table has a moved pair");
+    }
+
+    /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has
+    /// moved.
+    pub fn lock_nth(&self, at: usize, pair: u64) -> Option<Pair<'_, M, E>> {
+        let state = self.state.read().expect("index state");
+        let table = state.live.get(at)?.table;
+        if pair >= table.pairs {
+            return None;
+        }
+        let header = self.lock_pair(&table, pair);
+        if header.moved() {
+            self.unlock_pair(&table, pair);
+            return None;
+        }
+        Some(Pair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
+    }
+
     /// Puts a record beside the table, in place of an older one if there is one. The pair is locked.
     pub(super) fn spill(
         &self,

@@ -16,7 +16,7 @@ use longarm_base::{Csn, Mutant, Nanos};
 use longarm_memory::{Hash, OwnedWords};
 
 use super::layout::{EXTENDED_SHARE, Shape, Table, indicator};
-use super::owner::{Entries, Full, Live, NoRoom, Owner, Retired, Since, State};
+use super::owner::{Bound, Entries, Full, Live, NoRoom, Owner, Retired, Since, State};
 use super::slot::Record;
 
 /// Tables below this size double; larger ones grow by a third, which keeps the memory of an item below that
@@ -41,15 +41,6 @@ pub enum Moved {
     More,
     /// The next table cannot take a pair and no further table is to be had: memory is full.
     Blocked,
-}
-
-/// What a new table must fit into.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Bound {
-    /// The memory limit.
-    Budget,
-    /// Only the region.
-    Region,
 }
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {

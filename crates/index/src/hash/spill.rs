@@ -15,8 +15,8 @@ use std::sync::{Mutex, MutexGuard};
 use longarm_base::Csn;
 use longarm_memory::Hash;
 
+use super::found::Found;
 use super::layout::{SlotKind, Table};
-use super::pair::Found;
 use super::slot::EntryRef;
 
 /// In place of a slot's number.

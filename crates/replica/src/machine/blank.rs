@@ -15,37 +15,12 @@
 //! (5) One that is to be added knows no replicas, and is synced by a leader whose replicas it is none of: it
 //!     does not count there. If it is one of them it was one before, and asks first.
 
-use std::collections::BTreeMap;
-
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members};
 
+use super::past::Blank;
 use super::{Action, Machine, Role};
 use crate::Nodes;
-
-/// What a replica knows of its own past.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Blank {
-    /// It does not know it, and asks.
-    asks: bool,
-    /// Names this life.
-    life: u64,
-    round: u64,
-    /// What each said in this round: its life, and what it promised.
-    said: BTreeMap<NodeId, (u64, Term)>,
-    /// The lives of all in the round before, in which nobody had promised anything; of one that has founded,
-    /// of all who may.
-    lives: BTreeMap<NodeId, u64>,
-    founded: bool,
-    /// In this round all are asked again, as somebody had promised a term in the one before.
-    warned: bool,
-    /// When those are asked again who have not answered.
-    again: Nanos,
-    /// Those who asked since, and were asked in return.
-    returned: Nodes,
-    /// How long it lets another stand first, when it has founded.
-    rest: Nanos,
-}
 
 impl Machine {
     /// The same, but its disk says nothing. `life` names this start, of all that it ever had, and is drawn;

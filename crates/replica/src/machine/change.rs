@@ -29,66 +29,11 @@
 //! (7) What others may have kept cannot be taken back: from the second question on the leader goes on until
 //!     it is done, or is the leader no longer.
 
-use longarm_base::{Mutant, Nanos, NodeId, Term};
-use longarm_wire::{Ask, Deny, MEMBERS_MAX, MemberAt, Members};
+use longarm_base::{Mutant, Nanos, NodeId};
+use longarm_wire::{Ask, Deny, MEMBERS_MAX, Members};
 
-use super::{Action, Leaving, Machine, Role};
+use super::{Action, Change, Leaving, Machine, Role, Stage, Wish};
 use crate::{Group, Nodes};
-
-/// What an operator wants of a group.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wish {
-    /// One more replica.
-    Add(MemberAt),
-    /// One less.
-    Remove(NodeId),
-}
-
-/// A change of the replicas that is under way.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
-    /// What is to be.
-    pub next: Members,
-    /// Who is one more, if one is.
-    pub joins: Option<NodeId>,
-    /// How far it is.
-    pub stage: Stage,
-    /// Until when it may still be given up.
-    until: Nanos,
-    /// When those are asked again who have not answered, or a hand-over is tried again.
-    again: Nanos,
-}
-
-/// How far a change is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
-    /// The one that is added is being synced.
-    Joining,
-    /// These have kept the replicas that the term has.
-    Confirming(Nodes),
-    /// These have kept those that are to be.
-    Proposing(Nodes),
-    /// Majorities have: the next term has them. These had when it was decided.
-    Agreed(Nodes),
-}
-
-impl Change {
-    /// The one that joins takes what it is given: it may take until then.
-    pub(super) fn progress(&mut self, until: Nanos) {
-        if self.stage == Stage::Joining {
-            self.until = self.until.max(until);
-        }
-    }
-
-    /// What replicas are asked to keep now.
-    fn asked(&self, own: &Members, term: Term) -> Option<(Members, Nodes)> {
-        match self.stage {
-            Stage::Confirming(by) => Some((Members { term, changed: false, list: own.list.clone() }, by)),
-            Stage::Proposing(by) => Some((self.next.clone(), by)),
-            Stage::Joining | Stage::Agreed(_) => None,
-        }
-    }
-}
 
 impl Machine {
     /// Takes a newer set than the one that is known here; `true` if it is one.

@@ -43,19 +43,22 @@ mod blank;
 mod change;
 mod event;
 mod leave;
+mod past;
 mod rest;
 mod role;
+mod stage;
 
-pub use change::{Change, Stage, Wish};
 pub use event::{Action, Event, Kept, Prepare};
 pub use role::{Leaving, Role, RoleKind};
+pub use stage::{Change, Stage, Wish};
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members, Report};
 
-use self::blank::Blank;
+use self::past::Blank;
 use crate::gather::{StartSet, start_set};
 use crate::page::Beat;
+use crate::timing::DOUBLINGS_MAX;
 use crate::{Group, Nodes, Timing, Watch};
 
 /// A replica's part in who leads.
@@ -482,7 +485,7 @@ impl Machine {
                 let term = self.promised;
                 // The candidate has this long to become leader.
                 let rest = now + self.election() + self.spread();
-                self.vain = (self.vain + 1).min(rest::DOUBLINGS_MAX);
+                self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
                 self.role = Role::Following { owes: false, rest };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }

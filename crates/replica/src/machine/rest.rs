@@ -3,10 +3,7 @@
 use longarm_base::{Nanos, NodeId};
 
 use super::{Action, Machine, Role};
-
-/// A candidate has longer with each election before it that came to nothing, up to so many doublings: what
-/// it has to fetch and to build may take longer than the time of one, on a busy machine or of a large group.
-pub(super) const DOUBLINGS_MAX: u32 = 4;
+use crate::timing::DOUBLINGS_MAX;
 
 impl Machine {
     pub(super) fn follow(&mut self, owes: bool, now: Nanos) {

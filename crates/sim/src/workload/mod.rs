@@ -12,8 +12,8 @@ use longarm_base::random::SplitMix64;
 use longarm_base::{Csn, Nanos};
 use longarm_client::{ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
 use longarm_fabric::sim::Sim;
+use longarm_history::NEVER;
 use longarm_history::counters::Count;
-use longarm_history::sweep::NEVER;
 use longarm_history::{Action, Operation, Outcome, Value};
 use longarm_host::world::entered;
 

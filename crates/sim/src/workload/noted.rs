@@ -1,8 +1,8 @@
 //! What clients noted of a run, and the judges of it.
 
 use longarm_base::Nanos;
+use longarm_history::NEVER;
 use longarm_history::counters::{self, Count};
-use longarm_history::sweep::NEVER;
 use longarm_history::{Action, Evidence, History, Operation, Outcome, Value, sweep, zones};
 
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.

@@ -5,11 +5,11 @@
 //! all of its lines do and fit together; all else was never whole, and is free.
 
 use longarm_base::limits::SEGMENT_BYTES;
-use longarm_base::{Csn, Nanos, Term};
+use longarm_base::{Csn, Term};
 use longarm_memory::{SumKey, Words};
 
+use super::known::{Phase, Segment};
 use super::layout::State;
-use super::owner::{Phase, Segment};
 use super::reader::{Geometry, Line, read_words};
 use crate::object::layout::{ENTRY_MAX, GENERATION_MAX};
 
@@ -103,18 +103,4 @@ pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: Geometry) 
         found.segments[segment as usize] = Segment { phase, line: known, dirty: true, ..fresh };
     }
     found
-}
-
-impl Segment {
-    /// A segment that was never claimed.
-    pub(crate) fn fresh() -> Segment {
-        Segment {
-            phase: Phase::Free,
-            line: Line::FREE,
-            dirty: false,
-            collecting: false,
-            rest: Nanos::default(),
-            starved: None,
-        }
-    }
 }

@@ -3,6 +3,7 @@
 
 mod found;
 mod free;
+mod known;
 pub mod layout;
 mod owner;
 mod reader;
@@ -18,5 +19,6 @@ pub use reader::{Geometry, Line, LineError, claim_number, line_bytes, run_length
 pub use verify::{Report, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};
-pub(crate) use owner::{Claimed, Ledger, Phase, Want, write_header, write_line, write_tail};
+pub(crate) use known::Phase;
+pub(crate) use owner::{Claimed, Ledger, Want, write_header, write_line, write_tail};
 pub(crate) use tally::Tally;

@@ -14,43 +14,11 @@ use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use super::found::Found;
 use super::free::FreeMap;
+use super::known::{Phase, Segment};
 use super::layout::{self, Lane, State};
 use super::reader::{Line, line_sum};
 use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
-
-/// What the ledger knows of a segment. Bodies of runs follow their head.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
-    Free,
-    /// Taken over from an earlier leader, as a segment or as the head of a run, and not replayed yet.
-    Adopted,
-    Active,
-    Sealed,
-    Run,
-    Body,
-    /// Dead and not yet in quarantine, or in it.
-    Dead,
-    /// Dead and out of quarantine; waits until its followers have let go.
-    Offered,
-    /// Its pages are on their way back to the system.
-    Leaving,
-}
-
-/// One segment in the ledger.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
-    pub phase: Phase,
-    pub line: Line,
-    /// Holds bytes of an earlier use.
-    pub dirty: bool,
-    /// A collector walks it.
-    pub collecting: bool,
-    /// Collection looks at it again only then...
-    pub rest: Nanos,
-    /// ...or, if there was no room for its next entry, once more segments than these were freed.
-    pub starved: Option<u64>,
-}
 
 /// What a writer asks for.
 #[derive(Clone, Copy, Debug)]

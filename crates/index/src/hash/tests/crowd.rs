@@ -3,8 +3,8 @@
 
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 
+use super::super::owner::Bound;
 use super::super::owner::NoRoom;
-use super::super::resize::Bound;
 use super::*;
 
 /// So many keys that stay in one pair of any table of fewer than `1 << bits` pairs.

@@ -6,7 +6,7 @@
 use longarm_base::Place;
 use longarm_memory::{Cut, Journal};
 
-use super::super::resize::Bound;
+use super::super::owner::Bound;
 use super::*;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,12 +12,10 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::mapped::Mapping;
+use super::Mapping;
+use crate::marks::Marks;
 
-/// Bytes of memory that one mark stands for.
-pub(crate) const PAGE: u64 = 4096;
 /// Mappings of one size that a thread keeps at most.
 const KEPT: usize = 64;
 
@@ -68,8 +66,22 @@ pub(crate) fn marks(len: u64) -> Option<Marks> {
     KEPT_HERE.with_borrow(|kept| kept.is_some().then(|| Marks::new(len)))
 }
 
+impl Mapping {
+    /// Zeroes itself and has itself kept for a later region; `false` if nobody wants it.
+    pub(super) fn is_kept(&mut self) -> bool {
+        let (base, len, page) = (self.base, self.len, self.page);
+        keep(len, || {
+            self.discard(0, len as u64);
+            // SAFETY: `self` is being dropped and does not unmap it now: the mapping is this one's alone.
+            let mut kept = unsafe { Mapping::new(base, len, page, false) };
+            (kept.file, kept.marks) = (self.file.take(), self.marks.take());
+            kept
+        })
+    }
+}
+
 /// Keeps a mapping that nobody uses any more, perhaps while the thread ends. `false`: it is to be unmapped.
-pub(crate) fn keep(len: usize, mapping: impl FnOnce() -> Mapping) -> bool {
+fn keep(len: usize, mapping: impl FnOnce() -> Mapping) -> bool {
     let kept = KEPT_HERE.try_with(|kept| {
         // Whoever is dropping what is kept does not keep it.
         let Ok(mut kept) = kept.try_borrow_mut() else { return false };
@@ -84,45 +96,12 @@ pub(crate) fn keep(len: usize, mapping: impl FnOnce() -> Mapping) -> bool {
     kept.unwrap_or(false)
 }
 
-/// Which pages of a mapping were written since they were zero.
-#[derive(Debug)]
-pub(crate) struct Marks(Box<[AtomicU8]>);
-
-impl Marks {
-    fn new(len: u64) -> Marks {
-        Marks((0..len.div_ceil(PAGE)).map(|_| AtomicU8::new(0)).collect())
-    }
-
-    /// So many bytes from there on are written.
-    #[inline]
-    pub fn mark(&self, at: u64, len: u64) {
-        let pages = (at / PAGE) as usize..(at + len).div_ceil(PAGE) as usize;
-        for page in &self.0[pages.start..pages.end.max(pages.start)] {
-            // Relaxed: what is simulated is of one thread.
-            page.store(1, Ordering::Relaxed);
-        }
-    }
-
-    /// The page that begins there is zero again.
-    pub fn clear(&self, page: u64) {
-        // Relaxed: as above.
-        self.0[(page / PAGE) as usize].store(0, Ordering::Relaxed);
-    }
-
-    /// The first written page, at or after `from` and before `to`; all of them whole pages.
-    pub fn next(&self, from: u64, to: u64) -> Option<u64> {
-        let pages = &self.0[(from / PAGE) as usize..to.div_ceil(PAGE) as usize];
-        // Relaxed: as above.
-        let next = pages.iter().position(|page| page.load(Ordering::Relaxed) != 0)?;
-        Some((from / PAGE + next as u64) * PAGE)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::marks::PAGE;
     use crate::{Backing, OwnedWords, Region, RegionOptions, Words};
 
     const BYTES: u64 = 5 * PAGE;

@@ -1,0 +1,37 @@
+//! A request in flight: its name, what is kept of it until its answer comes, and what it came to.
+
+use longarm_base::{Csn, Nanos};
+use longarm_wire::RequestKind;
+
+/// Names a submitted request until its answer was polled.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Ticket(pub u64);
+
+/// What a request came to. The statuses that are errors come as [`Error`](crate::Error).
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reply {
+    /// Done; the version written or removed.
+    Done(Csn),
+    /// An increment's result and version.
+    Number(i64, Csn),
+    /// No such key.
+    NotFound,
+    /// The condition did not hold; the key's version, if it is there.
+    Mismatch(Option<Csn>),
+    /// The value that the server read for a client that could not, and its version.
+    Value(Vec<u8>, Csn),
+    /// Text of the server's statistics.
+    Text(String),
+}
+
+/// A request that has no answer yet.
+pub(crate) struct InFlight {
+    pub(crate) operation: u64,
+    pub(crate) kind: RequestKind,
+    pub(crate) message: Vec<u8>,
+    pub(crate) deadline: Nanos,
+    /// The highest version that the server had told before it was sent: it got a higher one, if any.
+    pub(crate) since: Csn,
+    pub(crate) abandoned: bool,
+}

@@ -1,0 +1,75 @@
+//! The thread that attends to one other replica: it asks what is to be asked, and, while this node leads,
+//! keeps the other in line with the start set and with all that came after.
+
+use std::time::Duration;
+
+use longarm_base::Nanos;
+use longarm_fabric::Transport;
+use longarm_host::now;
+use longarm_replica::Event;
+use longarm_wire::Answer;
+
+use crate::peer::Peer;
+use crate::push;
+use crate::reign::Reign;
+use crate::talk::Mute;
+
+/// Sleep without anything to do.
+const IDLE: Duration = Duration::from_millis(200);
+/// Between two attempts to sync, at least and at most.
+const RETRY_MIN: Duration = Duration::from_millis(2);
+const RETRY_MAX: Duration = Duration::from_millis(500);
+
+impl<T: Transport> Peer<T> {
+    /// Works until stopped.
+    pub fn run(mut self) {
+        let mut retry = RETRY_MIN;
+        let mut said = String::new();
+        while !self.orders.pause.is_stopped() {
+            if let Some(reign) = self.orders.reign() {
+                let begun = now();
+                let ended = push::keep_in_line(&mut self, &reign);
+                // Whom it hands over to is asked to stand on the talk that is open.
+                if ended.is_err() {
+                    self.talk = None;
+                }
+                self.open = 0;
+                self.report(&reign, ended, &mut said);
+                retry = if now().since(begun) > Nanos::from_millis(1_000) { RETRY_MIN } else { retry };
+                self.orders.pause.sleep_unless_poked(retry);
+                retry = (retry * 2).min(RETRY_MAX);
+                continue;
+            }
+            retry = RETRY_MIN;
+            let spoke = self.speak();
+            if spoke.is_err() {
+                self.talk = None;
+                self.open = 0;
+            }
+            match &mut self.talk {
+                Some(talk) if self.open > 0 => talk.wait(Duration::from_millis(1)),
+                _ => {
+                    self.orders.pause.sleep_unless_poked(IDLE);
+                }
+            }
+        }
+    }
+
+    fn report(&self, reign: &Reign<T::Qp>, ended: Result<(), Mute>, said: &mut String) {
+        if reign.is_over() {
+            return said.clear();
+        }
+        if let Err(Mute::Refused(promised)) = ended {
+            let (term, node) = (reign.term, self.node);
+            self.events.push(Event::Answered(node, Answer::Refused { term, promised }));
+        }
+        let text = match ended {
+            Ok(()) => "it was let go".into(),
+            Err(why) => why.to_string(),
+        };
+        if *said != text {
+            (self.log)(&format!("node {} is not in sync: {text}", self.node));
+            *said = text;
+        }
+    }
+}

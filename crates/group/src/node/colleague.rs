@@ -1,0 +1,25 @@
+//! The other replicas, as a node begins with them and speaks with them.
+
+use std::sync::Arc;
+
+use longarm_base::Term;
+use longarm_fabric::Member;
+use longarm_host::Thread;
+use longarm_wire::{MemberAt, Members};
+
+use crate::options::GroupOptions;
+use crate::orders::Orders;
+
+/// Another replica, and the thread that speaks with it.
+pub(super) struct Colleague<Q> {
+    pub orders: Arc<Orders<Q>>,
+    pub address: String,
+    pub thread: Thread,
+}
+
+/// Those that the group begins with, as its options have them; nobody for one that is to be added.
+pub(super) fn founders(options: &GroupOptions) -> Members {
+    let member = |member: &Member| MemberAt { node: member.node, address: member.address.to_string() };
+    let list = if options.joins { Vec::new() } else { options.members.iter().map(member).collect() };
+    Members { term: Term::ZERO, changed: false, list }
+}

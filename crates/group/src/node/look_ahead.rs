@@ -1,0 +1,58 @@
+//! What a follower has looked at ahead, and may look at.
+
+use longarm_base::{Mutant, Term};
+use longarm_engine::recover::Ahead;
+use longarm_memory::{Mapped, SumKey};
+use longarm_replica::{Kept, Prepare};
+use longarm_store::Settled;
+
+use super::pace::Pace;
+
+/// How far a follower is with the index that it restores ahead.
+#[derive(Default)]
+pub(super) struct LookAhead {
+    pub index: Option<Ahead<Mapped>>,
+    /// What is here is about to be replaced, or cut: nothing more is looked at before it counts.
+    pub barred: bool,
+    pub pace: Pace,
+    /// What to compare with where nothing is known.
+    nothing: Settled,
+    /// Items that an index was too small for.
+    pub items: u64,
+}
+
+impl LookAhead {
+    /// What need not be looked at again.
+    pub fn settled(&self) -> &Settled {
+        self.index.as_ref().map_or(&self.nothing, |ahead| &ahead.settled)
+    }
+
+    /// A leader is about to write here.
+    pub fn keep(&mut self, prepare: &Prepare) {
+        let stays = match prepare.kept {
+            Kept::Term => true,
+            Kept::Base => !self.settled().is_beyond(prepare.base, &prepare.cuts),
+            // Of what is here some will be replaced, and some was never agreed on.
+            Kept::Other | Kept::Nothing => false,
+        };
+        if !stays {
+            self.index = None;
+        }
+        // Until it has, what is here is what nobody agreed on: streams are cut, and the lines of segments are
+        // replaced. What was indexed meanwhile would go with its segment, and older copies with it.
+        self.barred = prepare.kept != Kept::Term && !Mutant::PassUncut.is_on() || !stays;
+    }
+
+    /// It has written, and what is here counts in its term.
+    pub fn go_on(&mut self, term: Term) {
+        self.barred = false;
+        if let Some(ahead) = &mut self.index {
+            ahead.settled.go_on(term);
+        }
+    }
+
+    /// For a new leader, over the start set of that base, which is here, and is cut there.
+    pub fn take(&mut self, sums: &SumKey, start: (Term, &[u64])) -> Option<Ahead<Mapped>> {
+        self.index.take().and_then(|ahead| ahead.finish(sums, start))
+    }
+}

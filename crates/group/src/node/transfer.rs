@@ -1,0 +1,29 @@
+//! A leadership transfer under way, as the leader knows it.
+
+use longarm_base::{Nanos, NodeId};
+use longarm_wire::Members;
+
+use crate::inbound::Talk;
+
+/// A hand-over under way, or another set of replicas, which ends in one.
+pub(super) struct HandOver<Q> {
+    /// Who wanted it, as long as he is to be answered.
+    pub asker: Option<Talk<Q>>,
+    pub to: NodeId,
+    /// Another set of replicas is wanted.
+    pub changes: bool,
+    /// The set that the next term is to have.
+    pub next: Option<Members>,
+    /// When nobody will be heard of any more.
+    pub until: Nanos,
+    /// Since when no new write is taken.
+    pub held: Option<Nanos>,
+    /// Turns of the workers when all that was written was applied: two more, and it is answered.
+    pub turns: Option<Vec<u64>>,
+}
+
+impl<Q> HandOver<Q> {
+    pub fn new(asker: Option<Talk<Q>>, to: NodeId, changes: bool, until: Nanos) -> HandOver<Q> {
+        HandOver { asker, to, changes, next: None, until, held: None, turns: None }
+    }
+}

@@ -1,0 +1,79 @@
+//! What the thread that speaks with another replica is to do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use longarm_host::{Mutex, Pause};
+use longarm_wire::Ask;
+
+use crate::reign::Reign;
+
+/// Questions that may wait: older ones have no meaning any more.
+const ASKS_MAX: usize = 8;
+
+/// What a peer's thread is to do.
+pub(crate) struct Orders<Q> {
+    asks: Mutex<VecDeque<Ask>>,
+    reign: Mutex<Option<Arc<Reign<Q>>>>,
+    pub pause: Arc<Pause>,
+}
+
+impl<Q> Default for Orders<Q> {
+    fn default() -> Orders<Q> {
+        Orders { asks: Mutex::default(), reign: Mutex::default(), pause: Arc::default() }
+    }
+}
+
+impl<Q> Orders<Q> {
+    /// Asks, if the other can be reached.
+    pub fn ask(&self, ask: Ask) {
+        let mut asks = self.asks.lock();
+        if asks.len() == ASKS_MAX {
+            asks.pop_front();
+        }
+        asks.push_back(ask);
+        drop(asks);
+        self.pause.poke();
+    }
+
+    /// Keeps the other in line with this reign, until it is over.
+    pub fn keep_in_line(&self, reign: Option<Arc<Reign<Q>>>) {
+        *self.reign.lock() = reign;
+        self.pause.poke();
+    }
+
+    /// The next question that waits.
+    pub fn next(&self) -> Option<Ask> {
+        self.next_unless(|_| false)
+    }
+
+    /// The next question, unless it is to wait longer.
+    pub fn next_unless(&self, waits: impl Fn(&Ask) -> bool) -> Option<Ask> {
+        self.asks.lock().pop_front_if(|ask| !waits(ask))
+    }
+
+    /// The reign, unless it is over.
+    pub fn reign(&self) -> Option<Arc<Reign<Q>>> {
+        self.reign.lock().clone().filter(|reign| !reign.is_over())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::{Nanos, NodeId, Term};
+
+    use super::*;
+
+    #[test]
+    fn a_question_that_is_to_wait_stays_and_so_does_what_is_behind_it() {
+        let (orders, term) = (Orders::<()>::default(), Term::new(2, NodeId(1)));
+        let (serves, stand) = (Ask::Serves { term, since: Nanos(0) }, Ask::Stand { term });
+        let waits = |ask: &Ask| *ask == stand;
+        [&serves, &stand, &serves].into_iter().for_each(|ask| orders.ask(ask.clone()));
+        assert_eq!(orders.next_unless(waits), Some(serves.clone()));
+        assert_eq!(orders.next_unless(waits), None);
+        assert_eq!(orders.next(), Some(stand.clone()));
+        assert_eq!(orders.next_unless(waits), Some(serves));
+        assert_eq!(orders.next(), None);
+    }
+}

@@ -1,0 +1,31 @@
+//! What a replica knows of its own past, and has asked others for if its disk says nothing (`blank.rs`).
+
+use std::collections::BTreeMap;
+
+use longarm_base::{Nanos, NodeId, Term};
+
+use crate::Nodes;
+
+/// What a replica knows of its own past.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Blank {
+    /// It does not know it, and asks.
+    pub asks: bool,
+    /// Names this life.
+    pub life: u64,
+    pub round: u64,
+    /// What each said in this round: its life, and what it promised.
+    pub said: BTreeMap<NodeId, (u64, Term)>,
+    /// The lives of all in the round before, in which nobody had promised anything; of one that has founded,
+    /// of all who may.
+    pub lives: BTreeMap<NodeId, u64>,
+    pub founded: bool,
+    /// In this round all are asked again, as somebody had promised a term in the one before.
+    pub warned: bool,
+    /// When those are asked again who have not answered.
+    pub again: Nanos,
+    /// Those who asked since, and were asked in return.
+    pub returned: Nodes,
+    /// How long it lets another stand first, when it has founded.
+    pub rest: Nanos,
+}
