@@ -9,6 +9,7 @@ use longarm_host::now;
 use longarm_replica::Event;
 use longarm_wire::Answer;
 
+use crate::log::Notice;
 use crate::peer::Peer;
 use crate::push;
 use crate::reign::Reign;
@@ -68,7 +69,7 @@ impl<T: Transport> Peer<T> {
             Err(why) => why.to_string(),
         };
         if *said != text {
-            (self.log)(&format!("node {} is not in sync: {text}", self.node));
+            self.log.tell(Notice::NotInSync, &format!("node {} is not in sync: {text}", self.node));
             *said = text;
         }
     }

@@ -17,14 +17,12 @@ use longarm_index::hash::SlotKind;
 use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
 
 use crate::clock::Clock;
+use crate::log::{Log, Notice};
 use crate::options::StartError;
 use crate::pulse::Pulse;
 
 /// Added to the quarantine for the granularity of clocks and scheduling.
 const MARGIN: Duration = Duration::from_millis(10);
-
-/// Where lines of the log go.
-pub type Log = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// What a server is asked to be, as far as an engine and its threads go by it.
 #[derive(Clone)]
@@ -208,7 +206,7 @@ impl Core {
 
     /// Says what happened.
     pub fn log(&self, line: &str) {
-        (self.options.log)(line);
+        self.options.log.say(line);
     }
 
     /// Now.
@@ -288,10 +286,11 @@ impl Core {
         // Relaxed: a counter.
         self.engine.counts.held_back.fetch_add(1, Ordering::Relaxed);
         let (hash, csn) = (self.engine.hash(&missing.key).0, missing.csn.0);
-        self.log(&format!(
+        let text = format!(
             "segment {segment} is dead by the counts, but it holds version {csn} of the key with hash \
              {hash:016x}, which the index does not know and nothing replaced: it is kept everywhere. This is \
              a fault of Longarm: please report it with this log, and have another replica lead"
-        ));
+        );
+        self.options.log.tell(Notice::Fault, &text);
     }
 }

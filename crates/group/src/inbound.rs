@@ -19,7 +19,7 @@ use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
 use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGION, Refusal, RefusalCode};
 
-use crate::common::Log;
+use crate::log::Log;
 use crate::options::GroupOptions;
 use crate::reject;
 use crate::talk::received;
@@ -171,14 +171,14 @@ impl<Q: QueuePair> Inbound<Q> {
         if peer.role < self.role {
             let what = if operates { "an operator" } else { "a replica" };
             let reason = format!("{what} of this group shows the secret of its replicas (peer_secret_file)");
-            (self.log)(&format!("{what} at {} refused: it did not show the replicas' secret", peer.name));
+            self.log.say(&format!("{what} at {} refused: it did not show the replicas' secret", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::Denied, reason));
         }
         // One that is no replica any more, or yet, may ask, and is told.
         let stranger = hello.group != self.options.id || operates != (hello.node == self.options.node);
         if stranger {
             let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
-            (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
+            self.log.say(&format!("a replica at {} refused: {reason}", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::WrongGroup, reason));
         }
         let (ours, theirs) = (self.options.timing.promise, hello.promise);
@@ -191,7 +191,7 @@ impl<Q: QueuePair> Inbound<Q> {
                 self.options.node,
                 ours.0 / 1_000
             );
-            (self.log)(&format!("a replica at {} refused: {reason}", peer.name));
+            self.log.say(&format!("a replica at {} refused: {reason}", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }
         let node = hello.node;
@@ -200,7 +200,7 @@ impl<Q: QueuePair> Inbound<Q> {
             Purpose::Memory => self.admit_memory(incoming, hello),
         };
         if let Err(error) = admitted {
-            (self.log)(&format!("node {node} did not get in: {error}"));
+            self.log.say(&format!("node {node} did not get in: {error}"));
         }
     }
 

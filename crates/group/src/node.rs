@@ -37,6 +37,7 @@ use crate::events::Events;
 use crate::held::Contents;
 use crate::inbound::{Inbound, Talk, twins};
 use crate::leaving::Leave;
+use crate::log::Notice;
 use crate::look::{Look, least};
 use crate::options::GroupOptions;
 use crate::options::StartError;
@@ -239,8 +240,12 @@ impl<T: Transport> Node<T> {
         self.log(&format!("node {node}: {before} is {after} (term {term}){more}"));
     }
 
+    fn tell_of(&self, notice: Notice, line: &str) {
+        self.options.log.tell(notice, line);
+    }
+
     fn log(&self, line: &str) {
-        (self.options.log)(line);
+        self.options.log.say(line);
     }
 
     /// Everything that has happened since the last call.
@@ -399,7 +404,10 @@ impl<T: Transport> Node<T> {
                 self.set_floors(if Mutant::AdoptBare.is_on() { &[] } else { &floors });
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
-                self.log(&format!("node {} is in sync in term {term}", self.group().me()));
+                self.tell_of(
+                    Notice::InSync,
+                    &format!("node {} is in sync in term {term}", self.group().me()),
+                );
             }
             Action::Install(start) => {
                 self.takeover.note(Step::Gathered, now());

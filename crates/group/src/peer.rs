@@ -7,8 +7,8 @@ use longarm_base::{Nanos, NodeId};
 use longarm_fabric::Transport;
 use longarm_replica::Event;
 
-use crate::common::Log;
 use crate::events::Events;
+use crate::log::Log;
 use crate::orders::Orders;
 use crate::talk::{Mute, Talk, Way};
 

@@ -5,6 +5,20 @@ use std::io::Write;
 
 use serde_json::{Value, json};
 
+/// Before the text of a line of the log that reports a fault of Longarm's own. What collects logs may look
+/// for it: it stands right after the program's name.
+const FAULT: &str = "fault: ";
+
+/// A line of the log that reports a fault of Longarm's own.
+pub fn fault(text: &str) -> String {
+    format!("{FAULT}{text}")
+}
+
+/// Whether a process reports such a fault by this line, as it wrote it to its stderr.
+pub fn is_fault(line: &str) -> bool {
+    line.split_once(": ").map_or(line, |(_, rest)| rest).starts_with(FAULT) || line.starts_with(FAULT)
+}
+
 /// How a command ended. The numbers are part of the interface: scripts compare them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -174,6 +188,13 @@ impl Output {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_is_known_by_what_stands_after_the_name_of_the_program() {
+        let said = format!("2026-11-25T17:27:17.748Z longarm: {}", fault("segment 4: it is kept"));
+        assert!(is_fault(&said) && is_fault(&fault("x")));
+        assert!(!is_fault("2026-11-25T17:27:17.748Z longarm: node 1: fault: of another"));
+    }
 
     #[test]
     fn the_exit_codes_are_their_documented_numbers() {

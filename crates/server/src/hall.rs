@@ -103,6 +103,6 @@ impl<Q: QueuePair> Lobby<Q> {
     }
 
     pub fn log(&self, line: &str) {
-        (self.log)(line);
+        self.log.say(line);
     }
 }

@@ -1,7 +1,6 @@
 //! What a server is asked to be, and why it could not start.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::limits;
@@ -104,7 +103,7 @@ impl Default for ServerOptions {
             collect_percent: 50,
             keep_sessions: Duration::from_secs(60),
             groups: Vec::new(),
-            log: Arc::new(|_| {}),
+            log: Log::silent(),
         }
     }
 }

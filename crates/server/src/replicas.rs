@@ -35,8 +35,7 @@ impl<T: Transport> PreparedReplica<T> {
         let several = options.groups.len() > 1;
         let (mut options, group) = (options.of_group(group), group.clone());
         if several {
-            let (log, id) = (options.log.clone(), group.id);
-            options.log = Arc::new(move |line| log(&format!("group {id:016x}: {line}")));
+            options.log = options.log.after(format!("group {:016x}: ", group.id));
         }
         let lent = Arc::new(regions::create(&options, group.sum_key)?);
         let page = regions::create_page(&options)?;

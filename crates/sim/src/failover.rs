@@ -68,7 +68,7 @@ pub fn measure(failover: Failover) -> Result<Vec<Lost>, String> {
         spin: Duration::ZERO,
         memory,
         expected_items: 1000,
-        log: std::sync::Arc::new(|_| {}),
+        log: longarm_server::Log::silent(),
         ..ServerOptions::default()
     };
     let servers = Servers::new((3, 3, 1), options, QUICK, Duration::from_micros(200));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use longarm_base::Nanos;
-use longarm_server::Log;
+use longarm_server::{Log, Notice};
 
 use crate::faults::Fault;
 
@@ -19,7 +19,7 @@ pub enum Note {
     /// No faults from now on.
     Healed,
     /// A server said this.
-    Said(String),
+    Said(Notice, String),
 }
 
 /// Where notes are put down, if anybody wants them. The order is that of the world.
@@ -52,12 +52,12 @@ impl Notes {
     /// Where servers say something. With `LONGARM_SIM_LOG` in the environment it is also shown at once.
     pub fn log(&self) -> Log {
         let (notes, shown) = (self.clone(), std::env::var_os("LONGARM_SIM_LOG").is_some());
-        Arc::new(move |line: &str| {
+        Log::new(move |line| {
             let time = longarm_host::world::entered().map_or(Nanos(0), |world| world.time());
             if shown {
-                eprintln!("{:>12} {line}", time.0);
+                eprintln!("{:>12} {}", time.0, line.text);
             }
-            notes.add(time, || Note::Said(line.into()));
+            notes.add(time, || Note::Said(line.notice, line.text.into()));
         })
     }
 }

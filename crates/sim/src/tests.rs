@@ -168,9 +168,9 @@ fn group(seed: u64, weather: Weather) -> (World, Sim, Rc<Servers>) {
         memory: 16 << 20,
         expected_items: 1000,
         peers: operator::peers(),
-        log: std::sync::Arc::new(move |line| {
+        log: longarm_server::Log::new(move |line| {
             if log {
-                eprintln!("{line}");
+                eprintln!("{}", line.text);
             }
         }),
         ..ServerOptions::default()

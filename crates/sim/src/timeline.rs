@@ -2,6 +2,7 @@
 
 use longarm_base::Nanos;
 use longarm_history::{Action, Operation};
+use longarm_server::Notice;
 
 use crate::notes::Note;
 use crate::run::Report;
@@ -15,11 +16,6 @@ pub struct Line {
     /// What.
     pub text: String,
 }
-
-/// What servers say that is worth a line.
-const SAID: [&str; 4] =
-    [" leads in term ", " is in sync in term ", " is not in sync: ", "the start set is here"];
-const LEADS: &str = " leads in term ";
 
 /// What a seed drew, in a sentence.
 pub fn plan(scenario: &Scenario, seed: u64, plan: &Plan) -> String {
@@ -60,9 +56,9 @@ fn line(time: Nanos, note: &Note, ends: &[Nanos]) -> Option<Line> {
         Note::Sprung(server, fault) => format!("fault: node {server}: {fault}"),
         Note::Up(server) => format!("node {server} is there again, without its memory"),
         Note::Healed => "no faults from now on: all must come to an end".into(),
-        Note::Said(said) if said.contains(LEADS) => format!("{said}{}", gap(time, ends)),
-        Note::Said(said) if SAID.iter().any(|part| said.contains(part)) => said.clone(),
-        Note::Said(_) => return None,
+        Note::Said(Notice::Leads, said) => format!("{said}{}", gap(time, ends)),
+        Note::Said(Notice::Plain, _) => return None,
+        Note::Said(_, said) => said.clone(),
     };
     Some(Line { time, text })
 }
@@ -109,7 +105,7 @@ fn intervals(operations: &[Operation], every: Nanos) -> Vec<Line> {
 
 /// What the run came to.
 pub fn verdict(report: &Report, notes: &[(Nanos, Note)], operations: &[Operation]) -> String {
-    let leaders = notes.iter().filter(|(_, note)| matches!(note, Note::Said(said) if said.contains(LEADS)));
+    let leaders = notes.iter().filter(|(_, note)| matches!(note, Note::Said(Notice::Leads, _)));
     let leaders = match leaders.count() {
         0 => String::new(),
         count => format!(", {count} times a leader began to serve"),
@@ -144,8 +140,8 @@ mod tests {
     #[test]
     fn notes_and_intervals_stand_in_order() {
         let notes = [
-            (Nanos(5_000_000), Note::Said("node 1 leads in term 2.1".into())),
-            (Nanos(5_000_001), Note::Said("node 1: follower is canvassing (term 0.0)".into())),
+            (Nanos(5_000_000), Note::Said(Notice::Leads, "node 1 leads in term 2.1".into())),
+            (Nanos(5_000_001), Note::Said(Notice::Plain, "node 1: follower is canvassing (term 0.0)".into())),
             (Nanos(20_000_000), Note::Healed),
         ];
         let (done, doubt) = (Outcome::Done, Outcome::InDoubt);

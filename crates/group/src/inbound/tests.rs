@@ -71,7 +71,7 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> I
         hash_key: 2,
         vault,
     };
-    Inbound::new((options, role), memory, Channel::new().expect("a channel"), Arc::new(|_| {}))
+    Inbound::new((options, role), memory, Channel::new().expect("a channel"), Log::silent())
 }
 
 impl<T: Transport> House<T> {

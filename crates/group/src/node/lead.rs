@@ -19,6 +19,7 @@ use super::led::Led;
 use crate::common::{Core, CoreOptions, Keys, Phase};
 use crate::heart;
 use crate::install::{self, Tail};
+use crate::log::Notice;
 use crate::options::StartError;
 use crate::peer::PATIENCE;
 use crate::reign::{Door, Reign};
@@ -42,7 +43,8 @@ impl<T: Transport> Node<T> {
                 observe(|| Seen::Adopted { term: start.term });
                 let items = self.reign.as_ref().map_or(0, |led| led.reign.core.engine.index.items());
                 let took = now().since(began).0 / 1000;
-                self.log(&format!("term {}: the start set is here, {items} items, {took} us", start.term));
+                let text = format!("term {}: the start set is here, {items} items, {took} us", start.term);
+                self.tell_of(Notice::StartSet, &text);
                 Event::Installed(start.term)
             }
             Err(error) => {
@@ -126,7 +128,7 @@ impl<T: Transport> Node<T> {
         self.serves_again(term);
         self.takeover.note(Step::Synced, now());
         let how = self.takeover.stats();
-        self.log(&format!("node {} leads in term {term}, {how}", self.group().me()));
+        self.tell_of(Notice::Leads, &format!("node {} leads in term {term}, {how}", self.group().me()));
     }
 
     /// Ends the reign. `for_another`: another term is to be promised, so nothing of this one may go on.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use longarm_fabric::SetupError;
 use longarm_fabric::tcp::{Identity, Tls};
 use longarm_index::hash::SlotKind;
-use longarm_server::{Eviction, Pages, Server, ServerOptions, StartError};
+use longarm_server::{Eviction, Notice, Pages, Server, ServerOptions, StartError};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -22,7 +22,7 @@ use crate::config::units::{show_duration, show_size};
 use crate::config::{self, Config, HugePages, Log, Slot};
 use crate::connect;
 use crate::human;
-use crate::output::{Exit, Failure, Output};
+use crate::output::{Exit, Failure, Output, fault};
 
 /// How long a stop lets clients have their answers.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -150,10 +150,10 @@ fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
         tls: tls(config)?,
         verbs: config.verbs.transport(),
         arena_dir: config.arena_dir.clone(),
-        log: Arc::new(move |line| {
-            if level >= Log::Warn {
-                remark(line);
-            }
+        log: longarm_server::Log::new(move |line| match line.notice {
+            Notice::Fault => remark(&fault(line.text)),
+            _ if level >= Log::Warn => remark(line.text),
+            _ => {}
         }),
         ..ServerOptions::default()
     })

@@ -6,12 +6,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::output::Failure;
+use crate::output::{Failure, is_fault};
 
 /// Lines of it that a failure shows.
 const SHOWN: usize = 30;
-/// What a server says where it finds that something of its own is wrong, and goes on.
-const FAULT: &str = "is a fault of Longarm";
 
 /// The file. Its clones write to the same.
 #[derive(Clone)]
@@ -43,7 +41,7 @@ impl Journal {
 
     /// Adds a line.
     pub fn note(&self, who: &str, line: &str) {
-        if line.contains(FAULT) {
+        if is_fault(line) {
             self.fault.get_or_init(|| format!("{who} says: {line}"));
         }
         let text = format!("{:>11.4} {who}: {line}\n", self.time().as_secs_f64());
@@ -78,6 +76,7 @@ impl Journal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::fault;
 
     #[test]
     fn lines_have_their_speaker() {
@@ -102,8 +101,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let journal = Journal::create(dir.path().join("log")).expect("a file");
         journal.note("node 1", "it is to lead");
-        journal.note("node 2", "segment 4 is kept: this is a fault of Longarm");
-        journal.note("node 1", "segment 4 is kept: this is a fault of Longarm");
-        assert_eq!(journal.fault(), Some("node 2 says: segment 4 is kept: this is a fault of Longarm"));
+        let said = fault("segment 4 is kept");
+        journal.note("node 2", &said);
+        journal.note("node 1", &said);
+        assert_eq!(journal.fault(), Some("node 2 says: fault: segment 4 is kept"));
     }
 }

@@ -43,7 +43,7 @@ pub fn options() -> (ServerOptions, Arc<Mutex<Vec<String>>>) {
         read_bound: Duration::from_millis(20),
         // Others use these cores too: only the test of it shall see a worker hang.
         stall: Duration::from_secs(30),
-        log: Arc::new(move |line: &str| kept.lock().expect("log").push(line.to_string())),
+        log: longarm_group::Log::new(move |line| kept.lock().expect("log").push(line.text.to_string())),
         ..ServerOptions::default()
     };
     (options, lines)
