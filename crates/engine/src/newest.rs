@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use longarm_base::{Csn, Mutant};
 use longarm_index::hash::{Found, Record, SlotKind};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{Entry, EntryPlace};
+use longarm_store::{EntryPlace, Stored};
 
 use crate::engine::Engine;
 use crate::entries::entry_ref;
@@ -15,14 +15,14 @@ use crate::moment::Moment;
 
 impl<M: OwnedWords> Engine<M> {
     /// In a group, the record of an item that stands as an entry.
-    pub fn record_of<'a>(&self, place: EntryPlace, entry: &Entry<'a>, hash: Hash) -> Record<'a> {
+    pub fn record_of<'a>(&self, place: EntryPlace, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
         record_of(self.options.slots, place, entry, hash)
     }
 
     /// The key has this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
     /// same. That cannot fail: what has no slot, not even beyond the memory limit, stands beside the table.
     /// Whether it took the place of an item whose time was over.
-    pub fn set_newest(&self, moment: Moment, (place, entry): (EntryPlace, &Entry<'_>), hash: Hash) -> bool {
+    pub fn set_newest(&self, moment: Moment, (place, entry): (EntryPlace, &Stored<'_>), hash: Hash) -> bool {
         let record = self.record_of(place, entry, hash);
         let mut spills = false;
         loop {
@@ -41,7 +41,7 @@ impl<M: OwnedWords> Engine<M> {
             };
             let current = self.current(&found, moment);
             let is_older = match current.csn.cmp(&entry.csn) {
-                Ordering::Equal => current.place.is_some_and(|place| self.arena.age(place) >= entry.age()),
+                Ordering::Equal => current.place.is_some_and(|place| self.arena.age(place) >= entry.age),
                 order => order == Ordering::Greater,
             };
             if is_older {
@@ -76,12 +76,12 @@ impl<M: OwnedWords> Engine<M> {
 }
 
 /// In a group, the record of an item that stands as an entry: the item itself, where it fits a slot.
-pub fn record_of<'a>(slots: SlotKind, place: EntryPlace, entry: &Entry<'a>, hash: Hash) -> Record<'a> {
-    let Entry { csn, key, value, expiry, .. } = *entry;
+pub fn record_of<'a>(slots: SlotKind, place: EntryPlace, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
+    let Stored { csn, key, value, expiry, .. } = *entry;
     let entry = entry_ref(place);
-    match Record::fits_inline(slots, key.len(), value.len(), expiry) {
-        true => Record::Inline { csn, key, value, expiry, entry: Some(entry) },
-        false => Record::Entry { csn, entry, hash, expiry },
+    match value.filter(|value| Record::fits_inline(slots, key.len(), value.len(), expiry)) {
+        Some(value) => Record::Inline { csn, key, value, expiry, entry: Some(entry) },
+        None => Record::Entry { csn, entry, hash, expiry },
     }
 }
 

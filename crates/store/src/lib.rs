@@ -35,7 +35,7 @@ mod tests;
 
 pub use adopt::Visit;
 pub use collect::{Collector, Work};
-pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session};
+pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session, Stored};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
 pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};

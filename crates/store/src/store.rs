@@ -31,7 +31,7 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, Nanos};
 use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
-use crate::object::{self, Entry, EntryError};
+use crate::object::{self, Entry, EntryError, Stored};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
     Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
@@ -203,6 +203,20 @@ impl<M: OwnedWords> Store<M> {
         self.memory.copy_out(offset, bytes);
         let entry = object::read(bytes, offset, &self.sums)?;
         if entry.csn == csn { Ok(entry) } else { Err(EntryError::Other(entry.csn)) }
+    }
+
+    /// What our own entry of version `csn` at `place` says, which nothing has superseded: it is not verified
+    /// again, and a value of more than `longest` bytes is not copied.
+    ///
+    /// # Panics
+    /// If it is not there: a broken invariant of the caller.
+    pub fn own<'a>(
+        &self,
+        place: EntryPlace,
+        csn: Csn,
+        (bytes, longest): (&'a mut Vec<u8>, usize),
+    ) -> Stored<'a> {
+        object::own(&self.memory, place.offset, csn, (bytes, longest))
     }
 
     /// Shows the whole entries of a segment, or of a run by its head, superseded or not, from the room at

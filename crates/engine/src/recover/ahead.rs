@@ -168,7 +168,7 @@ impl<M: OwnedWords> Built<M> {
             self.supersede(place);
             return true;
         }
-        let record = record_of(self.slots, place, entry, hash);
+        let record = record_of(self.slots, place, &entry.into(), hash);
         let mut pair = self.index.lock(hash);
         let Some(found) = pair.find(entry.key) else {
             return match pair.insert(&record) {

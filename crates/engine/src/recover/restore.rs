@@ -130,7 +130,7 @@ impl<M: OwnedWords> Visit for Part<'_, M> {
                 self.spare.push(At::of(place, entry));
                 return;
             }
-            self.engine.set_newest(self.moment, (place, entry), hash);
+            self.engine.set_newest(self.moment, (place, &entry.into()), hash);
         }
     }
 }

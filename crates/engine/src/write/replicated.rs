@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 
 use longarm_base::{Csn, Mutant, UnixMillis};
 use longarm_host::observe::{Event, observe};
-use longarm_index::hash::{NoRoom, Table};
+use longarm_index::hash::{INLINE_MAX, NoRoom, Table};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{Draft, DraftError, EntryMeta, EntryPlace, Kind, Writer};
+use longarm_store::{Draft, DraftError, EntryMeta, Kind, Writer};
 use longarm_wire::Status;
 
 use super::Write;
@@ -192,7 +192,7 @@ impl<M: OwnedWords> Engine<M> {
         let Written { place, csn, change } = *written;
         match change {
             Change::Store { hash, stripe } => {
-                let entry = self.own_entry(bytes, place, csn);
+                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
                 let over = self.set_newest(moment, (place, &entry), hash);
                 // Relaxed: a counter.
                 self.counts.expired.fetch_add(u64::from(over), Ordering::Relaxed);
@@ -201,14 +201,14 @@ impl<M: OwnedWords> Engine<M> {
                 self.mark(hash);
             }
             Change::Remove { hash, stripe } => {
-                let entry = self.own_entry(bytes, place, csn);
+                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
                 self.deletes().iter().for_each(|deletes| deletes.note(hash, csn));
                 self.remove_older((entry.key, hash), csn);
                 self.show(entry.key, hash);
                 self.leave(stripe);
             }
             Change::Move { hash, from } => {
-                let entry = self.own_entry(bytes, place, csn);
+                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
                 let mut pair = self.index.lock(hash);
                 match pair.find(entry.key) {
                     Some(found) if names(&found, csn, from) || Mutant::MoveAnyway.is_on() => {
@@ -239,14 +239,6 @@ impl<M: OwnedWords> Engine<M> {
             let csn = self.index.lock(hash).find(key).map_or(Csn::NONE, |found| found.record().csn());
             Event::Shown { key: hash.0, csn }
         });
-    }
-
-    /// An entry that this worker wrote, and that nothing has superseded: it is there.
-    fn own_entry<'a>(&self, bytes: &'a mut Vec<u8>, place: EntryPlace, csn: Csn) -> longarm_store::Entry<'a> {
-        match self.store.read(place, csn, bytes) {
-            Ok(entry) => entry,
-            Err(e) => panic!("our own entry at {place:?} of csn {csn:?} is not there: {e}"),
-        }
     }
 
     fn leave(&self, stripe: Stripe) {

@@ -4,7 +4,6 @@ mod args;
 mod node;
 
 use std::io::{Read, Write};
-use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 

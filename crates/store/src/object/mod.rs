@@ -4,6 +4,7 @@ mod follower;
 pub mod layout;
 mod owner;
 mod reader;
+mod stored;
 mod verify;
 
 #[cfg(test)]
@@ -13,6 +14,8 @@ pub use follower::{Age, age_at, set_superseded};
 pub use layout::{Kind, Session};
 pub use owner::{Draft, EntryMeta};
 pub use reader::{Entry, EntryError, read, total_len};
+pub use stored::Stored;
 
 pub(crate) use owner::{Returns, Room, begin, fill, finish, supersede};
+pub(crate) use stored::own;
 pub(crate) use verify::{RoomState, check_room};

@@ -74,22 +74,22 @@ pub enum EntryError {
 }
 
 #[inline(always)]
-fn word(bytes: &[u8], at: usize) -> u64 {
+pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
 /// What the fixed words of a room that is not empty say, range-checked but not verified.
-struct Claimed {
-    csn: Csn,
-    kind: Kind,
-    flags: u64,
-    key_len: usize,
-    value_len: usize,
-    stream: u16,
+pub(super) struct Claimed {
+    pub csn: Csn,
+    pub kind: Kind,
+    pub flags: u64,
+    pub key_len: usize,
+    pub value_len: usize,
+    pub stream: u16,
 }
 
 #[inline]
-fn claimed(bytes: &[u8]) -> Result<Claimed, EntryError> {
+pub(super) fn claimed(bytes: &[u8]) -> Result<Claimed, EntryError> {
     if bytes.len() < FIXED {
         return Err(EntryError::Short { need: FIXED as u32, have: bytes.len() as u32 });
     }

@@ -94,6 +94,11 @@ proptest! {
             stream: 7, term, generation, superseded: false, moved: false,
         };
         prop_assert_eq!(entry, wanted);
+        // Its writer sees the same of it, but for a value that is longer than it wants.
+        let mut own_bytes = Vec::new();
+        let stored = own(&journal, AT, Csn(csn), (&mut own_bytes, 48));
+        let short = (value.len() <= 48).then_some(&value[..]);
+        prop_assert_eq!(stored, Stored { value: short, ..Stored::from(&wanted) });
         // Elsewhere, under another key, or with any bit flipped it is nothing.
         prop_assert_eq!(read(&bytes, AT + 64, &sums()), Err(EntryError::Torn));
         prop_assert_eq!(read(&bytes, AT, &SumKey::new(1)), Err(EntryError::Torn));
