@@ -38,4 +38,4 @@ pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain, registered_byte
 pub use place::{Local, Remote};
 pub use queue::{CompletionChannel, CompletionQueue, Status, WorkCompletion, WorkKind};
 pub use queue_pair::{AddressHandle, Capacity, Kind, Path, QueuePair, Reliability, State, queue_pairs};
-pub use receive::{Receive, SharedReceiveQueue};
+pub use receive::Receive;

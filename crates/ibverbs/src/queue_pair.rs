@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::bindings as b;
 use crate::library::verb;
-use crate::{Access, CompletionQueue, Error, ProtectionDomain, Receive, SharedReceiveQueue};
+use crate::{Access, CompletionQueue, Error, ProtectionDomain, Receive};
 
 /// Kind of connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,7 +99,6 @@ pub struct QueuePair {
     domain: Arc<ProtectionDomain>,
     /// Held alive: they are used by the device until the queue pair is gone.
     _queues: [Arc<CompletionQueue>; 2],
-    _shared: Option<Arc<SharedReceiveQueue>>,
 }
 
 // SAFETY: verbs may be called on one queue pair from every thread.
@@ -129,14 +128,13 @@ impl QueuePair {
         kind: Kind,
         send: &Arc<CompletionQueue>,
         receive: &Arc<CompletionQueue>,
-        shared: Option<&Arc<SharedReceiveQueue>>,
         capacity: Capacity,
     ) -> Result<QueuePair, Error> {
         let mut init = b::ibv_qp_init_attr {
             qp_context: null_mut(),
             send_cq: send.raw,
             recv_cq: receive.raw,
-            srq: shared.map_or(null_mut(), |queue| queue.raw),
+            srq: null_mut(),
             cap: b::ibv_qp_cap {
                 max_send_wr: capacity.send,
                 max_recv_wr: capacity.receive,
@@ -168,7 +166,6 @@ impl QueuePair {
             post_recv: ops.post_recv.expect("every provider has it"),
             domain: domain.clone(),
             _queues: [send.clone(), receive.clone()],
-            _shared: shared.cloned(),
         })
     }
 

@@ -35,7 +35,7 @@ struct End {
 const BYTES: usize = 64 << 10;
 
 impl End {
-    fn new(device: &str, kind: Kind, shared: bool) -> (End, Option<Arc<SharedReceiveQueue>>) {
+    fn new(device: &str, kind: Kind) -> End {
         let context = Context::open(device).expect("open");
         let port = context.port(1).expect("port 1");
         let gid = context
@@ -46,14 +46,12 @@ impl End {
         let domain = ProtectionDomain::new(&context).expect("domain");
         let channel = CompletionChannel::new(&context).expect("channel");
         let queue = CompletionQueue::new(&context, 256, Some(&channel)).expect("queue");
-        let srq = shared.then(|| SharedReceiveQueue::new(&domain, 16).expect("shared receives"));
-        let capacity = Capacity { send: 128, receive: if shared { 0 } else { 64 }, inline: 128 };
-        let qp = QueuePair::new(&domain, kind, &queue, &queue, srq.as_ref(), capacity).expect("queue pair");
+        let capacity = Capacity { send: 128, receive: 64, inline: 128 };
+        let qp = QueuePair::new(&domain, kind, &queue, &queue, capacity).expect("queue pair");
         let access = Access::REMOTE_READ.and(Access::REMOTE_WRITE).and(Access::REMOTE_ATOMIC);
         let memory = Buffer::new(&domain, BYTES, access).expect("memory");
         let gid = gid.expect("a RoCE v2 GID with an IPv4 address");
-        let end = End { context, port, gid, domain, channel, queue, qp, memory, batch: Batch::new(64) };
-        (end, srq)
+        End { context, port, gid, domain, channel, queue, qp, memory, batch: Batch::new(64) }
     }
 
     fn path(&self, peer: &End) -> Path {
@@ -132,7 +130,7 @@ impl End {
 
 fn pair(kind: Kind) -> (End, End) {
     let (one, two) = names();
-    let (ours, theirs) = (End::new(&one, kind, false).0, End::new(&two, kind, false).0);
+    let (ours, theirs) = (End::new(&one, kind), End::new(&two, kind));
     ours.connect(&theirs);
     theirs.connect(&ours);
     (ours, theirs)
@@ -142,7 +140,7 @@ fn pair(kind: Kind) -> (End, End) {
 fn devices_say_what_they_are() {
     let (one, _) = names();
     assert!(devices().expect("a list").contains(&one));
-    let (end, _) = End::new(&one, Kind::Rc, false);
+    let end = End::new(&one, Kind::Rc);
     let attributes = end.context.attributes().expect("attributes");
     assert!(attributes.ports >= 1 && attributes.queue_pairs > 10 && attributes.reads_posted > 0);
     assert!(end.port.active && end.port.mtu >= 256, "{:?}", end.port);
@@ -286,22 +284,4 @@ fn datagrams_find_their_way() {
         "a header of 40 bytes comes first"
     );
     assert_eq!(theirs.bytes(4096 + 40, 10), b"a datagram");
-}
-
-#[test]
-fn receives_can_be_shared() {
-    let (one, two) = names();
-    let (mut ours, (theirs, shared)) = (End::new(&one, Kind::Rc, false).0, End::new(&two, Kind::Rc, true));
-    ours.connect(&theirs);
-    theirs.connect(&ours);
-    let shared = shared.expect("asked for");
-    let receive = Receive { id: 5, into: Some(theirs.local(4096, 64)) };
-    // SAFETY: the memory lives to the end of the test.
-    unsafe { shared.post(&receive) }.expect("post");
-    ours.fill(0, b"shared");
-    ours.post(1, Request::Send(ours.local(0, 6), None));
-    ours.done(1);
-    let arrived = theirs.poll();
-    assert_eq!((arrived.id(), arrived.bytes()), (5, 6));
-    assert_eq!(theirs.bytes(4096, 6), b"shared");
 }

@@ -176,7 +176,7 @@ impl End {
             ib::CompletionQueue::new(context, entries, None).map_err(step("make a completion queue"))?;
         let capacity =
             ib::Capacity { send: 2 * BARE_BATCH_MAX as u32, receive: RECEIVES as u32, inline: 188 };
-        let qp = ib::QueuePair::new(domain, ib::Kind::Rc, &queue, &queue, None, capacity)
+        let qp = ib::QueuePair::new(domain, ib::Kind::Rc, &queue, &queue, capacity)
             .map_err(step("make a queue pair"))?;
         let most = ib::Access::REMOTE_READ.and(ib::Access::REMOTE_WRITE).and(ib::Access::REMOTE_ATOMIC);
         qp.initialise(adapter.choice.port.number, most, 0).map_err(step("bind a queue pair"))?;

@@ -46,7 +46,7 @@ impl Opened {
             let staging = ib::Buffer::new(domain, staging::BYTES, ib::Access::LOCAL_WRITE)?;
             let capacity =
                 ib::Capacity { send: SLOTS as u32, receive: verbs.receives.into(), inline: INLINE };
-            let qp = ib::QueuePair::new(domain, ib::Kind::Rc, &queue, &queue, None, capacity)?;
+            let qp = ib::QueuePair::new(domain, ib::Kind::Rc, &queue, &queue, capacity)?;
             // The most that any peer may do; what it may do with which memory, the registrations say.
             let most = ib::Access::REMOTE_READ.and(ib::Access::REMOTE_WRITE).and(ib::Access::REMOTE_ATOMIC);
             qp.initialise(adapter.choice.port.number, most, 0)?;
