@@ -20,7 +20,7 @@ use longarm_host::observe::{Event, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
 use crate::execute::{Context, Executed, execute};
-use crate::shared::{Client, Seat};
+use crate::shared::{Client, ClientSlot};
 use longarm_engine::Moment;
 use longarm_engine::Outcome;
 use longarm_engine::session::Session;
@@ -105,7 +105,7 @@ pub(crate) struct Connection<Q> {
     client: Arc<Client>,
     quiet: u32,
     /// Given back when the connection is dropped.
-    _seat: Seat,
+    _slot: ClientSlot,
 }
 
 impl<Q: QueuePair> Connection<Q> {
@@ -114,11 +114,11 @@ impl<Q: QueuePair> Connection<Q> {
         mailbox: Mailbox,
         (session, generation): (Arc<Mutex<Session>>, u64),
         client: Arc<Client>,
-        seat: Seat,
+        slot: ClientSlot,
     ) -> Connection<Q> {
         let (done, late) = (Completions::new(BATCH), VecDeque::new());
         let (next, quiet, stalled) = (0, 0, None);
-        Connection { qp, mailbox, done, next, late, stalled, session, generation, client, quiet, _seat: seat }
+        Connection { qp, mailbox, done, next, late, stalled, session, generation, client, quiet, _slot: slot }
     }
 
     /// Takes what has arrived, executes it, answers.

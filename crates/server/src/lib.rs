@@ -1,7 +1,8 @@
 //! The server: it owns the memory that clients read, and executes their writes.
 //!
 //! - [`Server`] starts everything and stops it ([`start`](Server::start), [`stop`](Server::stop)).
-//! - `accept` lets clients in, a `worker` serves many `connection`s and has the engine execute.
+//! - `accept` lets clients in, `router` finds their group's `endpoint`, a `worker` serves many `connection`s
+//!   and has the engine execute.
 //! - `heartbeat` vouches for the memory, `housekeeper` grows, collects, expires and evicts in the background.
 //! - `replicas` makes replicas of groups of it (`longarm-group`), which serve clients in the terms that they
 //!   lead.
@@ -12,14 +13,15 @@
 
 mod accept;
 mod connection;
+mod endpoint;
 mod execute;
 mod gentle;
-mod hall;
 mod heartbeat;
 mod housekeeper;
 mod options;
 mod regions;
 mod replicas;
+mod router;
 mod saved;
 mod shared;
 mod start;
@@ -28,6 +30,7 @@ mod stop;
 mod term;
 mod threads;
 mod worker;
+mod worker_inbox;
 
 #[cfg(test)]
 mod tests;

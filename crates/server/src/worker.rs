@@ -6,16 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longarm_base::Nanos;
-use longarm_fabric::{Channel, QueuePair};
+use longarm_fabric::QueuePair;
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
 use crate::execute::Context;
 use crate::shared::Shared;
+use crate::worker_inbox::WorkerInbox;
 use longarm_engine::Hand;
-use longarm_group::Inbox;
 use longarm_group::Phase;
-use longarm_group::Pulse;
 use longarm_group::{Pumped, Replicator};
 
 /// Longest sleep; whatever should have woken us is found then.
@@ -28,34 +27,10 @@ const BEHIND_SLEEP: Duration = Duration::from_millis(5);
 /// cores.
 const ROUNDS_A_LOOK: u32 = 32;
 
-/// Where a worker's new connections are put down.
-pub(crate) struct Desk<Q> {
-    inbox: Inbox<Connection<Q>>,
-    pub channel: Channel,
-    pub pulse: Arc<Pulse>,
-}
-
-impl<Q> Desk<Q> {
-    pub fn new(channel: Channel, pulse: Arc<Pulse>) -> Desk<Q> {
-        Desk { inbox: Inbox::default(), channel, pulse }
-    }
-
-    /// Gives the worker a connection. Its load was counted by whoever chose the worker.
-    pub fn put(&self, connection: Connection<Q>) {
-        self.inbox.put(connection);
-        self.channel.notify();
-    }
-
-    /// The worker takes no more connections: those that were put down, and all that come, end.
-    pub fn close(&self) {
-        self.inbox.close();
-    }
-}
-
 /// One worker's thread.
 pub(crate) struct Worker<Q> {
     shared: Arc<Shared>,
-    desk: Arc<Desk<Q>>,
+    inbox: Arc<WorkerInbox<Q>>,
     hand: Hand<Mapped>,
     connections: Vec<Connection<Q>>,
     /// In a group: its stream's way to the followers.
@@ -67,11 +42,11 @@ pub(crate) struct Worker<Q> {
 impl<Q: QueuePair> Worker<Q> {
     pub fn new(
         shared: Arc<Shared>,
-        desk: Arc<Desk<Q>>,
+        inbox: Arc<WorkerInbox<Q>>,
         hand: Hand<Mapped>,
         replicator: Option<Replicator<Q, Mapped>>,
     ) -> Worker<Q> {
-        Worker { shared, desk, hand, connections: Vec::new(), replicator, replicating: false }
+        Worker { shared, inbox, hand, connections: Vec::new(), replicator, replicating: false }
     }
 
     /// Serves until the server closes.
@@ -81,7 +56,7 @@ impl<Q: QueuePair> Worker<Q> {
         loop {
             match self.shared.core.phase() {
                 Phase::Forming | Phase::Serving => {}
-                Phase::Draining if self.desk.pulse.is_drained() => {}
+                Phase::Draining if self.inbox.pulse.is_drained() => {}
                 Phase::Draining => self.drain(),
                 Phase::Closing => return self.close(),
             }
@@ -112,16 +87,16 @@ impl<Q: QueuePair> Worker<Q> {
 
     /// One turn of every connection; the most urgent of what they came to.
     fn round(&mut self) -> Turn {
-        self.desk.pulse.round();
+        self.inbox.pulse.round();
         #[cfg(test)]
         self.hang();
-        let new = self.desk.inbox.take();
+        let new = self.inbox.connections.take();
         let mut busy = !new.is_empty();
         self.connections.extend(new);
         let (mut waiting, mut at) = (false, 0);
         let mut context = Context {
             shared: &self.shared,
-            pulse: &self.desk.pulse,
+            pulse: &self.inbox.pulse,
             hand: &mut self.hand,
             phase: self.shared.core.phase(),
         };
@@ -132,7 +107,7 @@ impl<Q: QueuePair> Worker<Q> {
                 Turn::Waiting => waiting = true,
                 Turn::Gone => {
                     let gone = self.connections.swap_remove(at);
-                    leave(&self.shared, &self.desk, gone);
+                    leave(&self.shared, &self.inbox, gone);
                     busy = true;
                     continue;
                 }
@@ -169,9 +144,9 @@ impl<Q: QueuePair> Worker<Q> {
 
     /// Arms every connection, and sleeps unless one has something already.
     fn sleep(&mut self, limit: Duration) {
-        self.desk.pulse.set_sleeping(true);
+        self.inbox.pulse.set_sleeping(true);
         if self.replicating && self.sleep_for_followers() {
-            return self.desk.pulse.set_sleeping(false);
+            return self.inbox.pulse.set_sleeping(false);
         }
         let behind = self.replicator.as_ref().zip(self.hand.stream.as_ref());
         let behind = behind.is_some_and(|(replicator, stream)| replicator.is_behind(stream.written()));
@@ -181,7 +156,7 @@ impl<Q: QueuePair> Worker<Q> {
         let mut at = 0;
         let context = Context {
             shared: &self.shared,
-            pulse: &self.desk.pulse,
+            pulse: &self.inbox.pulse,
             hand: &mut self.hand,
             phase: self.shared.core.phase(),
         };
@@ -192,12 +167,12 @@ impl<Q: QueuePair> Worker<Q> {
                 continue;
             }
             let gone = self.connections.swap_remove(at);
-            leave(&self.shared, &self.desk, gone);
+            leave(&self.shared, &self.inbox, gone);
         }
         if !news {
-            self.desk.channel.wait(limit);
+            self.inbox.channel.wait(limit);
         }
-        self.desk.pulse.set_sleeping(false);
+        self.inbox.pulse.set_sleeping(false);
     }
 
     /// Executes everything that had arrived when the stop began: at most what fits the rings, so it ends.
@@ -210,12 +185,12 @@ impl<Q: QueuePair> Worker<Q> {
             }
             quiet = if self.round() == Turn::Busy { 0 } else { quiet + 1 };
         }
-        self.desk.pulse.set_drained();
+        self.inbox.pulse.set_drained();
     }
 
     /// Tells whoever still asks that the server closes, sends what is owed, and ends all connections.
     fn close(mut self) {
-        self.desk.pulse.set_drained();
+        self.inbox.pulse.set_drained();
         let mut quiet = 0;
         while quiet < 2 && self.shared.core.moment().now < self.shared.core.deadline() {
             match self.round() {
@@ -228,7 +203,7 @@ impl<Q: QueuePair> Worker<Q> {
             }
         }
         for connection in self.connections.drain(..) {
-            leave(&self.shared, &self.desk, connection);
+            leave(&self.shared, &self.inbox, connection);
         }
         if let Some(replicator) = &mut self.replicator {
             replicator.end();
@@ -244,8 +219,8 @@ impl<Q: QueuePair> Worker<Q> {
     }
 }
 
-fn leave<Q: QueuePair>(shared: &Shared, desk: &Desk<Q>, connection: Connection<Q>) {
+fn leave<Q: QueuePair>(shared: &Shared, inbox: &WorkerInbox<Q>, connection: Connection<Q>) {
     connection.leave(shared.core.moment().now);
     // Relaxed: a hint for whoever spreads the load.
-    desk.pulse.load.fetch_sub(1, Ordering::Relaxed);
+    inbox.pulse.load.fetch_sub(1, Ordering::Relaxed);
 }

@@ -53,10 +53,10 @@ impl Leader {
         let client = std::thread::spawn(move || Raw::session(&address, id));
         let (session, generation) = shared.core.sessions.open(Coming { id, fresh: 1, since: Csn::NONE });
         let (qp, mailbox) = accept(&mut listener, &shared);
-        let seat = shared.take_seat().expect("a seat");
+        let slot = shared.take_slot().expect("a slot");
         let (name, peer, transport) = ("raw".into(), "a test".into(), qp.describe());
         let listed = Arc::new(Client { name, peer, transport, requests: 0.into() });
-        let connection = Connection::new(qp, mailbox, (session.clone(), generation), listed, seat);
+        let connection = Connection::new(qp, mailbox, (session.clone(), generation), listed, slot);
         let hand = shared.core.engine.hand(0);
         let client = client.join().expect("connected");
         Leader { shared, pulse: Pulse::default(), hand, session, connection, client }
