@@ -107,7 +107,8 @@ pub enum Mutant {
     PushOver,
     /// It is told that an item's time is over while a write that found it alive is under way (decision 16).
     TellGone,
-    /// A housekeeper sleeps before it has sent what it wrote; a leader that hands over waits for it (I20).
+    /// A maintenance thread sleeps before it has sent what it wrote; a leader that hands over waits for it
+    /// (I20).
     SleepUnsent,
     /// A leader whose lease is over says what it answered before to a request that left no entry (L17).
     RecallAnyway,

@@ -52,7 +52,7 @@ pub struct Engine<M: OwnedWords> {
     pub counts: Counts,
     /// What it was asked to be.
     pub options: EngineOptions,
-    /// Wakes the housekeeper.
+    /// Wakes the maintenance thread.
     pub relief: Arc<Pause>,
     /// When a write takes effect.
     pub commit: Commit,
@@ -65,15 +65,15 @@ pub struct Engine<M: OwnedWords> {
     need: Need,
 }
 
-/// What writers that found no memory and the housekeeper tell each other, in nanoseconds of the monotonic
-/// clock. All Relaxed: hints with a time on them.
+/// What writers that found no memory and the maintenance thread tell each other, in nanoseconds of the
+/// monotonic clock. All Relaxed: hints with a time on them.
 #[derive(Debug, Default)]
 struct Need {
     /// When somebody last found none.
     last: AtomicU64,
     /// When that began, without a pause of [`EPISODE`].
     since: AtomicU64,
-    /// When the housekeeper found that nothing can be freed.
+    /// When the maintenance thread found that nothing can be freed.
     exhausted: AtomicU64,
 }
 
@@ -172,7 +172,7 @@ pub(crate) fn store_of<M: OwnedWords>(
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// The hand of a stream; workers have theirs, the housekeeper has the last.
+    /// The hand of a stream; workers have theirs, the maintenance thread has the last.
     pub fn hand(&self, stream: u16) -> Hand<M> {
         let mut hand = Hand::new(self.store.writer(stream));
         let progress = self.progress().get(stream as usize);
@@ -304,7 +304,7 @@ impl<M: OwnedWords> Engine<M> {
 
     /// Makes the index take one more key of this hash.
     pub fn make_room(&self, hash: Hash, moment: Moment) -> Result<(), Short> {
-        // The moves that the growth began are the housekeeper's to finish.
+        // The moves that the growth began are the maintenance thread's to finish.
         self.relief.poke();
         match self.index.make_room(hash) {
             Ok(()) => Ok(()),
@@ -331,7 +331,7 @@ impl<M: OwnedWords> Engine<M> {
         Short::Wait
     }
 
-    /// The housekeeper has nothing to do at `now`, and last gained something at `gained`.
+    /// The maintenance thread has nothing to do at `now`, and last gained something at `gained`.
     pub fn nothing_to_gain(&self, now: Nanos, gained: Nanos) {
         let since = get(&self.need.since);
         let wanted = now.since(get(&self.need.last)) < EPISODE;

@@ -453,7 +453,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Streams that this node writes when it leads: one a worker, and the housekeeper's.
+    /// Streams that this node writes when it leads: one a worker, and the maintenance thread's.
     fn streams(&self) -> usize {
         self.options.workers + 1
     }

@@ -21,8 +21,8 @@ use longarm_engine::stream::Progress;
 pub enum Waker {
     /// A worker.
     Worker(Channel),
-    /// The housekeeper.
-    Keeper(Arc<Pause>),
+    /// The maintenance thread.
+    Maintenance(Arc<Pause>),
 }
 
 impl Waker {
@@ -30,7 +30,7 @@ impl Waker {
     pub fn wake(&self) {
         match self {
             Waker::Worker(channel) => channel.notify(),
-            Waker::Keeper(pause) => pause.poke(),
+            Waker::Maintenance(pause) => pause.poke(),
         }
     }
 }

@@ -16,7 +16,7 @@ use longarm_group::Phase;
 use longarm_group::Pulse;
 
 /// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
-/// Where nothing can be freed, the housekeeper says so much sooner.
+/// Where nothing can be freed, the maintenance thread says so much sooner.
 const MEMORY_WAIT: Nanos = Nanos::from_millis(2000);
 
 /// What a worker brings to a request.

@@ -3,7 +3,7 @@
 //! - [`Server`] starts everything and stops it ([`start`](Server::start), [`stop`](Server::stop)).
 //! - `accept` lets clients in, `router` finds their group's `endpoint`, a `worker` serves many `connection`s
 //!   and has the engine execute.
-//! - `heartbeat` vouches for the memory, `housekeeper` grows, collects, expires and evicts in the background.
+//! - `heartbeat` vouches for the memory, `maintenance` grows, collects, expires and evicts in the background.
 //! - `replicas` makes replicas of groups of it (`longarm-group`), which serve clients in the terms that they
 //!   lead.
 //!
@@ -15,9 +15,9 @@ mod accept;
 mod connection;
 mod endpoint;
 mod execute;
-mod gentle;
 mod heartbeat;
-mod housekeeper;
+mod maintenance;
+mod move_rate;
 mod options;
 mod regions;
 mod replicas;

@@ -1,5 +1,5 @@
-//! The threads that serve clients from one core: workers and the housekeeper, of a server of its own or of a
-//! replica in the terms that it leads.
+//! The threads that serve clients from one core: workers and the maintenance thread, of a server of its own
+//! or of a replica in the terms that it leads.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use longarm_fabric::{Channel, QueuePair};
 use longarm_group::{NewTerm, Replication, Service, StartError, Waker};
 
 use crate::endpoint::{GroupEndpoint, Serving};
-use crate::housekeeper::Housekeeper;
+use crate::maintenance::Maintenance;
 use crate::options::ServerOptions;
 use crate::shared::Shared;
 use crate::threads::Threads;
@@ -24,7 +24,7 @@ pub(crate) struct Started<Q> {
     pub wakers: Vec<Waker>,
 }
 
-/// Starts workers and housekeeper.
+/// Starts workers and maintenance thread.
 pub(crate) fn start<Q: QueuePair + 'static>(
     shared: &Arc<Shared>,
     replication: Option<Replication<Q>>,
@@ -47,10 +47,10 @@ pub(crate) fn start<Q: QueuePair + 'static>(
         inboxes.push(inbox);
     }
     let hand = core.engine.hand(core.pulses.len() as u16);
-    let keeper = Housekeeper::new(shared.clone(), hand, last);
+    let maintenance = Maintenance::new(shared.clone(), hand, last);
     let pause = core.engine.relief.clone();
-    threads.set_keeper(move || keeper.run(&pause))?;
-    wakers.push(Waker::Keeper(core.engine.relief.clone()));
+    threads.set_maintenance(move || maintenance.run(&pause))?;
+    wakers.push(Waker::Maintenance(core.engine.relief.clone()));
     Ok(Started { threads, inboxes, wakers })
 }
 

@@ -304,8 +304,8 @@ fn nothing_is_pushed_where_a_follower_has_let_go() {
     are_sound("group-slow", &[105]);
 }
 
-/// A leader that handed over waited for a copy that its housekeeper had written and slept on for 40 ms.
-/// `Mutant::SleepUnsent` is that again.
+/// A leader that handed over waited for a copy that its maintenance thread had written and slept on for 40
+/// ms. `Mutant::SleepUnsent` is that again.
 #[test]
 fn a_leader_that_hands_over_has_sent_what_it_wrote() {
     are_sound("group-moves", &[151, 81_923]);

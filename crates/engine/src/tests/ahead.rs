@@ -211,8 +211,8 @@ fn play(slots: SlotKind, steps: &[Then]) {
             }
         }
     }
-    let Leader { engine, hand, keeper, .. } = leader;
-    drop((hand, keeper));
+    let Leader { engine, hand, maintenance, .. } = leader;
+    drop((hand, maintenance));
     let report = engine.store.check();
     assert!(report.is_sound(), "{:?}", report.problems);
 }
@@ -220,7 +220,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
 /// Moves what is worth it. What is copied next has a segment of its own, which may die at once.
 fn stall(leader: &mut Leader, moment: Moment) {
     leader.collect_stalled(moment);
-    leader.keeper.writer.seal_all();
+    leader.maintenance.writer.seal_all();
 }
 
 fn read_all(leader: &mut Leader, model: &mut Model) {

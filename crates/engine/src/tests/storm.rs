@@ -15,7 +15,7 @@ use crate::session::Coming;
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of};
 
 const LIMIT: u64 = 64 << 20;
-/// Between two passes of the housekeeper, in milliseconds.
+/// Between two passes of the maintenance thread, in milliseconds.
 const TICK: u64 = 5;
 const KEYS: u64 = 100;
 const CLIENTS: u64 = 6;
@@ -107,8 +107,8 @@ fn items_whose_time_is_over_go_though_memory_is_full() {
     let mut cursor = Cursor::default();
     for ms in (1_000_010..1_000_050).step_by(TICK as usize) {
         let pairs = leader.engine.pairs();
-        leader.engine.expire_some(&mut leader.keeper, &mut cursor, pairs, at(ms));
-        apply(&leader.engine, &mut leader.keeper, at(ms));
+        leader.engine.expire_some(&mut leader.maintenance, &mut cursor, pairs, at(ms));
+        apply(&leader.engine, &mut leader.maintenance, at(ms));
         leader.keep(at(ms), PERCENT);
     }
     assert_eq!(leader.engine.index.items(), 0);

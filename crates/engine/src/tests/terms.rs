@@ -31,8 +31,8 @@ const WORTH: u32 = 90;
 pub struct Leader {
     pub engine: Engine<Mapped>,
     pub hand: Hand<Mapped>,
-    /// Of the housekeeper's stream.
-    pub keeper: Hand<Mapped>,
+    /// Of the maintenance thread's stream.
+    pub maintenance: Hand<Mapped>,
     collector: Collector<Mapped>,
     pub sessions: Sessions,
     /// Dead segments whose records are still to be saved, and where to go on.
@@ -51,12 +51,12 @@ impl Leader {
     pub fn over(engine: Engine<Mapped>, found: Findings, moment: Moment) -> Leader {
         let sessions = Sessions::new(16, Nanos(u64::MAX));
         engine.restore(&sessions, moment, found);
-        let (hand, keeper) = (engine.hand(0), engine.hand(1));
+        let (hand, maintenance) = (engine.hand(0), engine.hand(1));
         let collector = Collector::new(engine.store.clone());
-        Leader { engine, hand, keeper, collector, sessions, leaving: Vec::new() }
+        Leader { engine, hand, maintenance, collector, sessions, leaving: Vec::new() }
     }
 
-    /// Collects all that is worth it, as the housekeeper does where no follower is to be asked.
+    /// Collects all that is worth it, as the maintenance thread does where no follower is to be asked.
     pub fn collect(&mut self, moment: Moment) {
         while let Some(segment) = self.next_to_free(moment) {
             self.engine.store.released(segment);
@@ -79,7 +79,7 @@ impl Leader {
 
     /// All that collection wrote is acknowledged, and applied.
     pub fn apply_moves(&mut self, moment: Moment) {
-        apply(&self.engine, &mut self.keeper, moment);
+        apply(&self.engine, &mut self.maintenance, moment);
     }
 
     /// As [`collect`](Self::collect), up to a segment that is to be freed now.
@@ -88,21 +88,21 @@ impl Leader {
     }
 
     fn next_of_work(&mut self, moment: Moment, (worth, applies): (u32, bool)) -> Option<u32> {
-        let Leader { engine, keeper, collector, sessions, .. } = self;
+        let Leader { engine, maintenance, collector, sessions, .. } = self;
         for _ in 0..10_000 {
             match collector.next_work(moment.now, worth) {
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
+                    let moved = engine.relocate(maintenance, moment, (place, csn), sessions);
                     assert_ne!(moved, Relocated::Full);
                     if applies {
-                        apply(engine, keeper, moment);
+                        apply(engine, maintenance, moment);
                     }
                 }
                 Work::Again => {}
                 Work::Release { segment, .. } => {
                     assert_eq!(engine.unaccounted(segment), None, "nothing explains it");
-                    assert_eq!(engine.save_records(keeper, (segment, 0), sessions), None);
-                    apply(engine, keeper, moment);
+                    assert_eq!(engine.save_records(maintenance, (segment, 0), sessions), None);
+                    apply(engine, maintenance, moment);
                     return Some(segment);
                 }
                 Work::Idle(_) => return None,
@@ -111,12 +111,12 @@ impl Leader {
         panic!("collection does not come to an end");
     }
 
-    /// One pass of its housekeeper, which may find no room, where no follower is to be asked.
+    /// One pass of its maintenance thread, which may find no room, where no follower is to be asked.
     pub fn keep(&mut self, moment: Moment, percent: u32) {
-        let Leader { engine, keeper, collector, sessions, leaving, .. } = self;
+        let Leader { engine, maintenance, collector, sessions, leaving, .. } = self;
         leaving.retain_mut(|rest| {
-            let unsaved = engine.save_records(keeper, *rest, sessions);
-            apply(engine, keeper, moment);
+            let unsaved = engine.save_records(maintenance, *rest, sessions);
+            apply(engine, maintenance, moment);
             match unsaved {
                 Some(from) => rest.1 = from,
                 None => engine.store.released(rest.0),
@@ -129,8 +129,8 @@ impl Leader {
                 Work::Idle(_) => return,
                 Work::Release { segment, .. } => leaving.push((segment, 0)),
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
-                    apply(engine, keeper, moment);
+                    let moved = engine.relocate(maintenance, moment, (place, csn), sessions);
+                    apply(engine, maintenance, moment);
                     if moved == Relocated::Full {
                         return collector.starved(moment.now);
                     }
@@ -325,8 +325,8 @@ proptest! {
                 }
             }
         }
-        let Leader { engine, hand, keeper, .. } = leader;
-        drop((hand, keeper));
+        let Leader { engine, hand, maintenance, .. } = leader;
+        drop((hand, maintenance));
         let report = engine.store.check();
         prop_assert!(report.is_sound(), "{:?}", report.problems);
     }

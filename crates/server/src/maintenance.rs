@@ -1,6 +1,6 @@
-//! The housekeeper: everything that may happen a little later. It grows the index and moves its pairs, frees
-//! tables and segments past their quarantine, collects nearly dead segments, expires, evicts, and forgets
-//! sessions.
+//! The maintenance thread: everything that may happen a little later. It grows the index and moves its pairs,
+//! frees tables and segments past their quarantine, collects nearly dead segments, expires, evicts, and
+//! forgets sessions.
 //!
 //! Each pass is bounded. With nothing to do it sleeps longer and longer; whoever runs short of memory pokes
 //! it.
@@ -17,7 +17,7 @@ use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
 
-use crate::gentle::Gentle;
+use crate::move_rate::MoveRate;
 use crate::shared::Shared;
 use longarm_engine::Hand;
 use longarm_engine::Moment;
@@ -59,18 +59,18 @@ const FRUITLESS: u32 = 16;
 /// However much memory is free, segments are collected below this live share, in percent: what a replica has
 /// to look at when its leader is lost, and a follower ahead of that, shall not be mostly dead.
 const COLLECT_LEAST: u32 = 8;
-/// A group moves live entries gently until less than so much of its memory is left.
+/// A group moves live entries slowly until less than so much of its memory is left.
 const HURRY_SHARE: u64 = 8;
 /// Sleep while followers are awaited.
 const REPLICATING: Duration = Duration::from_micros(200);
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 
-/// The housekeeper's state.
-pub(crate) struct Housekeeper<Q> {
+/// The maintenance thread's state.
+pub(crate) struct Maintenance<Q> {
     shared: Arc<Shared>,
     hand: Hand<Mapped>,
     /// In a group: its stream's way to the followers, and who must let go of segments.
-    group: Option<Together<Q>>,
+    group: Option<GroupPart<Q>>,
     collector: Collector<Mapped>,
     expiry: Cursor,
     eviction: Cursor,
@@ -86,11 +86,11 @@ pub(crate) struct Housekeeper<Q> {
     evict_goal: u64,
 }
 
-/// What only the housekeeper of a group has.
-struct Together<Q> {
+/// What only the maintenance thread of a group has.
+struct GroupPart<Q> {
     replicator: Replicator<Q, Mapped>,
     releases: Arc<Releases>,
-    gentle: Gentle,
+    rate: MoveRate,
     /// Segments whose followers are still to be asked.
     leaving: Vec<Leaving>,
 }
@@ -104,9 +104,9 @@ struct Leaving {
     until: u64,
 }
 
-impl<Q: QueuePair> Together<Q> {
+impl<Q: QueuePair> GroupPart<Q> {
     /// Followers are asked to let go of what is dead once what sessions may still ask for is saved from it.
-    fn part(&mut self, shared: &Shared, hand: &mut Hand<Mapped>) {
+    fn ask_releases(&mut self, shared: &Shared, hand: &mut Hand<Mapped>) {
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
                 let rest = (leaving.segment, from);
@@ -124,22 +124,18 @@ impl<Q: QueuePair> Together<Q> {
     }
 }
 
-impl<Q: QueuePair> Housekeeper<Q> {
+impl<Q: QueuePair> Maintenance<Q> {
     pub fn new(
         shared: Arc<Shared>,
         hand: Hand<Mapped>,
         group: Option<(Replicator<Q, Mapped>, Arc<Releases>)>,
-    ) -> Housekeeper<Q> {
+    ) -> Maintenance<Q> {
         let collector = Collector::new(shared.core.engine.store.clone());
         let now = shared.core.moment().now;
-        let gentle = Gentle::new(shared.core.engine.csn());
-        let group = group.map(|(replicator, releases)| Together {
-            replicator,
-            releases,
-            gentle,
-            leaving: Vec::new(),
-        });
-        Housekeeper {
+        let rate = MoveRate::new(shared.core.engine.csn());
+        let group =
+            group.map(|(replicator, releases)| GroupPart { replicator, releases, rate, leaving: Vec::new() });
+        Maintenance {
             shared,
             hand,
             group,
@@ -193,14 +189,14 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     /// Sends what was written to the followers, applies what they have, and frees what they have let go of.
     fn replicate(&mut self, moment: Moment) -> Pumped {
-        let Housekeeper { shared, hand, group, .. } = self;
+        let Maintenance { shared, hand, group, .. } = self;
         let (Some(group), Some(stream)) = (group, &mut hand.stream) else {
             return Pumped::Idle;
         };
         let pumped = group.replicator.pump(stream);
         // Whoever leads next must know of all that was asked for, or it may not.
         if !shared.core.holds_writes() {
-            group.part(shared, hand);
+            group.ask_releases(shared, hand);
         }
         let free = |segment| {
             shared.core.engine.store.released(segment);
@@ -262,14 +258,14 @@ impl<Q: QueuePair> Housekeeper<Q> {
         engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
-            group.gentle.fill(moment.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
+            group.rate.fill(moment.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
         }
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
             if self.hand.stream.as_ref().is_some_and(Stream::is_full) {
                 return false;
             }
-            let moves = hurries || self.group.as_ref().is_none_or(|group| group.gentle.is_due());
+            let moves = hurries || self.group.as_ref().is_none_or(|group| group.rate.is_due());
             let work = match moves {
                 true => self.collector.next_work(moment.now, percent),
                 false => self.collector.free(moment.now),
@@ -293,8 +289,8 @@ impl<Q: QueuePair> Housekeeper<Q> {
                     }
                 }
                 Work::Move { place, csn } => {
-                    let Housekeeper { shared, hand, .. } = self;
-                    self.group.iter_mut().for_each(|group| group.gentle.spend());
+                    let Maintenance { shared, hand, .. } = self;
+                    self.group.iter_mut().for_each(|group| group.rate.spend());
                     match shared.core.engine.relocate(hand, moment, (place, csn), &shared.core.sessions) {
                         Relocated::Done => self.last_gain = moment.now,
                         Relocated::Lost => {}
