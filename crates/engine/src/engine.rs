@@ -15,7 +15,6 @@ use longarm_store::{EntryPlace, Store, StoreOptions};
 use crate::commit::{Commit, Replicated};
 use crate::counts::Counts;
 use crate::entries::Arena;
-use crate::hand::Hand;
 use crate::index::index_of;
 use crate::moment::Moment;
 use crate::options::{CreateError, EngineOptions, Eviction};
@@ -23,6 +22,7 @@ use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
 use crate::reclaim::marks::Marks;
 use crate::stream::{Progress, Stream};
+use crate::worker_context::WorkerContext;
 
 /// How often an operation starts again because another writer came between, or because the index made room.
 /// Each try loses only to a change of the very same pair.
@@ -172,12 +172,12 @@ pub(crate) fn store_of<M: OwnedWords>(
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// The hand of a stream; workers have theirs, the maintenance thread has the last.
-    pub fn hand(&self, stream: u16) -> Hand<M> {
-        let mut hand = Hand::new(self.store.writer(stream));
+    /// The context of a stream's thread; workers have theirs, the maintenance thread has the last.
+    pub fn worker_context(&self, stream: u16) -> WorkerContext<M> {
+        let mut context = WorkerContext::new(self.store.writer(stream));
         let progress = self.progress().get(stream as usize);
-        hand.stream = progress.map(|progress| Stream::new(stream, progress.clone()));
-        hand
+        context.stream = progress.map(|progress| Stream::new(stream, progress.clone()));
+        context
     }
 
     /// How far each stream is; none where writes take effect at once.

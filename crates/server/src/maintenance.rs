@@ -19,8 +19,8 @@ use longarm_store::{Collector, Work};
 
 use crate::move_rate::MoveRate;
 use crate::shared::Shared;
-use longarm_engine::Hand;
 use longarm_engine::Moment;
+use longarm_engine::WorkerContext;
 use longarm_engine::reclaim::Cursor;
 use longarm_engine::reclaim::Relocated;
 use longarm_engine::stream::Stream;
@@ -68,7 +68,7 @@ const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 /// The maintenance thread's state.
 pub(crate) struct Maintenance<Q> {
     shared: Arc<Shared>,
-    hand: Hand<Mapped>,
+    context: WorkerContext<Mapped>,
     /// In a group: its stream's way to the followers, and who must let go of segments.
     group: Option<GroupPart<Q>>,
     collector: Collector<Mapped>,
@@ -106,14 +106,14 @@ struct Leaving {
 
 impl<Q: QueuePair> GroupPart<Q> {
     /// Followers are asked to let go of what is dead once what sessions may still ask for is saved from it.
-    fn ask_releases(&mut self, shared: &Shared, hand: &mut Hand<Mapped>) {
+    fn ask_releases(&mut self, shared: &Shared, context: &mut WorkerContext<Mapped>) {
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
                 let rest = (leaving.segment, from);
-                leaving.unsaved = shared.core.engine.save_records(hand, rest, &shared.core.sessions);
-                leaving.until = hand.stream.as_ref().map_or(0, Stream::written);
+                leaving.unsaved = shared.core.engine.save_records(context, rest, &shared.core.sessions);
+                leaving.until = context.stream.as_ref().map_or(0, Stream::written);
             }
-            let applied = hand.stream.as_ref().map_or(0, Stream::applied);
+            let applied = context.stream.as_ref().map_or(0, Stream::applied);
             let saved = leaving.unsaved.is_none() && applied >= leaving.until;
             if saved {
                 let written = shared.core.engine.progress().iter().map(|progress| progress.written());
@@ -127,7 +127,7 @@ impl<Q: QueuePair> GroupPart<Q> {
 impl<Q: QueuePair> Maintenance<Q> {
     pub fn new(
         shared: Arc<Shared>,
-        hand: Hand<Mapped>,
+        context: WorkerContext<Mapped>,
         group: Option<(Replicator<Q, Mapped>, Arc<Releases>)>,
     ) -> Maintenance<Q> {
         let collector = Collector::new(shared.core.engine.store.clone());
@@ -137,7 +137,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             group.map(|(replicator, releases)| GroupPart { replicator, releases, rate, leaving: Vec::new() });
         Maintenance {
             shared,
-            hand,
+            context,
             group,
             collector,
             expiry: Cursor::default(),
@@ -184,19 +184,19 @@ impl<Q: QueuePair> Maintenance<Q> {
 
     /// All positions of our stream below this are written.
     fn written(&self) -> u64 {
-        self.hand.stream.as_ref().map_or(0, Stream::written)
+        self.context.stream.as_ref().map_or(0, Stream::written)
     }
 
     /// Sends what was written to the followers, applies what they have, and frees what they have let go of.
     fn replicate(&mut self, moment: Moment) -> Pumped {
-        let Maintenance { shared, hand, group, .. } = self;
-        let (Some(group), Some(stream)) = (group, &mut hand.stream) else {
+        let Maintenance { shared, context, group, .. } = self;
+        let (Some(group), Some(stream)) = (group, &mut context.stream) else {
             return Pumped::Idle;
         };
         let pumped = group.replicator.pump(stream);
         // Whoever leads next must know of all that was asked for, or it may not.
         if !shared.core.holds_writes() {
-            group.ask_releases(shared, hand);
+            group.ask_releases(shared, context);
         }
         let free = |segment| {
             shared.core.engine.store.released(segment);
@@ -205,7 +205,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         if group.releases.free(free) {
             self.last_gain = moment.now;
         }
-        match shared.core.engine.apply_committed(hand, moment) {
+        match shared.core.engine.apply_committed(context, moment) {
             0 => pumped,
             _ => Pumped::Busy,
         }
@@ -262,7 +262,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         }
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
-            if self.hand.stream.as_ref().is_some_and(Stream::is_full) {
+            if self.context.stream.as_ref().is_some_and(Stream::is_full) {
                 return false;
             }
             let moves = hurries || self.group.as_ref().is_none_or(|group| group.rate.is_due());
@@ -289,9 +289,9 @@ impl<Q: QueuePair> Maintenance<Q> {
                     }
                 }
                 Work::Move { place, csn } => {
-                    let Maintenance { shared, hand, .. } = self;
+                    let Maintenance { shared, context, .. } = self;
                     self.group.iter_mut().for_each(|group| group.rate.spend());
-                    match shared.core.engine.relocate(hand, moment, (place, csn), &shared.core.sessions) {
+                    match shared.core.engine.relocate(context, moment, (place, csn), &shared.core.sessions) {
                         Relocated::Done => self.last_gain = moment.now,
                         Relocated::Lost => {}
                         Relocated::Full => {
@@ -325,7 +325,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         self.expire_debt += engine.pairs() * passed;
         let pairs = (self.expire_debt / round.0).min(EXPIRE_PAIRS);
         self.expire_debt = (self.expire_debt - pairs * round.0).min(EXPIRE_PAIRS * round.0);
-        if engine.expire_some(&mut self.hand, &mut self.expiry, pairs, moment) > 0 {
+        if engine.expire_some(&mut self.context, &mut self.expiry, pairs, moment) > 0 {
             self.last_gain = moment.now;
         }
         pairs == EXPIRE_PAIRS

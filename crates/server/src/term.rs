@@ -41,13 +41,14 @@ pub(crate) fn start<Q: QueuePair + 'static>(
     for (stream, (pulse, replicator)) in core.pulses.iter().zip(streams).enumerate() {
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
         let inbox = Arc::new(WorkerInbox::new(channel.clone(), pulse.clone()));
-        let worker = Worker::new(shared.clone(), inbox.clone(), core.engine.hand(stream as u16), replicator);
+        let worker =
+            Worker::new(shared.clone(), inbox.clone(), core.engine.worker_context(stream as u16), replicator);
         threads.add_worker(stream, channel.clone(), move || worker.run())?;
         wakers.push(Waker::Worker(channel));
         inboxes.push(inbox);
     }
-    let hand = core.engine.hand(core.pulses.len() as u16);
-    let maintenance = Maintenance::new(shared.clone(), hand, last);
+    let context = core.engine.worker_context(core.pulses.len() as u16);
+    let maintenance = Maintenance::new(shared.clone(), context, last);
     let pause = core.engine.relief.clone();
     threads.set_maintenance(move || maintenance.run(&pause))?;
     wakers.push(Waker::Maintenance(core.engine.relief.clone()));

@@ -10,10 +10,10 @@ use longarm_fabric::QueuePair;
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
-use crate::execute::Context;
+use crate::execute::Execution;
 use crate::shared::Shared;
 use crate::worker_inbox::WorkerInbox;
-use longarm_engine::Hand;
+use longarm_engine::WorkerContext;
 use longarm_group::Phase;
 use longarm_group::{Pumped, Replicator};
 
@@ -31,7 +31,7 @@ const ROUNDS_A_LOOK: u32 = 32;
 pub(crate) struct Worker<Q> {
     shared: Arc<Shared>,
     inbox: Arc<WorkerInbox<Q>>,
-    hand: Hand<Mapped>,
+    context: WorkerContext<Mapped>,
     connections: Vec<Connection<Q>>,
     /// In a group: its stream's way to the followers.
     replicator: Option<Replicator<Q, Mapped>>,
@@ -43,10 +43,10 @@ impl<Q: QueuePair> Worker<Q> {
     pub fn new(
         shared: Arc<Shared>,
         inbox: Arc<WorkerInbox<Q>>,
-        hand: Hand<Mapped>,
+        context: WorkerContext<Mapped>,
         replicator: Option<Replicator<Q, Mapped>>,
     ) -> Worker<Q> {
-        Worker { shared, inbox, hand, connections: Vec::new(), replicator, replicating: false }
+        Worker { shared, inbox, context, connections: Vec::new(), replicator, replicating: false }
     }
 
     /// Serves until the server closes.
@@ -94,14 +94,14 @@ impl<Q: QueuePair> Worker<Q> {
         let mut busy = !new.is_empty();
         self.connections.extend(new);
         let (mut waiting, mut at) = (false, 0);
-        let mut context = Context {
+        let mut execution = Execution {
             shared: &self.shared,
             pulse: &self.inbox.pulse,
-            hand: &mut self.hand,
+            context: &mut self.context,
             phase: self.shared.core.phase(),
         };
         while at < self.connections.len() {
-            match self.connections[at].turn(&mut context) {
+            match self.connections[at].turn(&mut execution) {
                 Turn::Idle => {}
                 Turn::Busy => busy = true,
                 Turn::Waiting => waiting = true,
@@ -124,19 +124,19 @@ impl<Q: QueuePair> Worker<Q> {
 
     /// Sends what was written to the followers, and applies what they have. Whether anything moved.
     fn replicate(&mut self) -> bool {
-        let (Some(replicator), Some(stream)) = (&mut self.replicator, &mut self.hand.stream) else {
+        let (Some(replicator), Some(stream)) = (&mut self.replicator, &mut self.context.stream) else {
             return false;
         };
         let pumped = replicator.pump(stream);
         self.replicating = pumped == Pumped::Waiting;
         let committed = stream.committed > stream.applied();
-        committed && self.shared.core.engine.apply_committed(&mut self.hand, self.shared.core.moment()) > 0
+        committed && self.shared.core.engine.apply_committed(&mut self.context, self.shared.core.moment()) > 0
             || pumped == Pumped::Busy
     }
 
     /// Sleeps until followers have what a client waits for, or something else may have to be looked at.
     fn sleep_for_followers(&mut self) -> bool {
-        match (&mut self.replicator, &self.hand.stream) {
+        match (&mut self.replicator, &self.context.stream) {
             (Some(replicator), Some(stream)) => replicator.wait(stream.written(), SHORT_SLEEP),
             _ => false,
         }
@@ -148,21 +148,21 @@ impl<Q: QueuePair> Worker<Q> {
         if self.replicating && self.sleep_for_followers() {
             return self.inbox.pulse.set_sleeping(false);
         }
-        let behind = self.replicator.as_ref().zip(self.hand.stream.as_ref());
+        let behind = self.replicator.as_ref().zip(self.context.stream.as_ref());
         let behind = behind.is_some_and(|(replicator, stream)| replicator.is_behind(stream.written()));
         // Completions of a follower that is behind do not wake us.
         let limit = if behind { limit.min(BEHIND_SLEEP) } else { limit };
         let mut news = false;
         let mut at = 0;
-        let context = Context {
+        let execution = Execution {
             shared: &self.shared,
             pulse: &self.inbox.pulse,
-            hand: &mut self.hand,
+            context: &mut self.context,
             phase: self.shared.core.phase(),
         };
         while at < self.connections.len() {
             news |= self.connections[at].arm();
-            if self.connections[at].stands(&context) {
+            if self.connections[at].stands(&execution) {
                 at += 1;
                 continue;
             }

@@ -11,11 +11,11 @@ use crate::commit::Commit;
 use crate::commit::Replicated;
 use crate::engine::Engine;
 use crate::entries::entry_ref;
-use crate::hand::Hand;
 use crate::moment::Moment;
 use crate::newest::names;
 use crate::session::Sessions;
 use crate::stream::{Change, Stream, Written};
+use crate::worker_context::WorkerContext;
 
 /// What became of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,17 +29,17 @@ pub enum Relocated {
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the hand's stream,
+    /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the context's stream,
     /// which must not be full, and the slot is switched when followers have it; deletes and records of
     /// sessions move too, as long as they are needed.
     pub fn relocate(
         &self,
-        hand: &mut Hand<M>,
+        context: &mut WorkerContext<M>,
         moment: Moment,
         (place, csn): (EntryPlace, Csn),
         sessions: &Sessions,
     ) -> Relocated {
-        let Hand { writer, bytes, stream, .. } = hand;
+        let WorkerContext { writer, bytes, stream, .. } = context;
         // Collection comes by again while followers are slow. Of two copies the younger would lose.
         let is_moving = stream.as_ref().is_some_and(|stream| stream.is_moving(place));
         if is_moving && !Mutant::MoveTwice.is_on() {

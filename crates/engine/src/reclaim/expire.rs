@@ -8,13 +8,19 @@ use longarm_memory::OwnedWords;
 
 use crate::commit::Commit;
 use crate::engine::Engine;
-use crate::hand::Hand;
 use crate::moment::Moment;
 use crate::reclaim::cursor::Cursor;
+use crate::worker_context::WorkerContext;
 
 impl<M: OwnedWords> Engine<M> {
     /// Looks at so many pairs; returns how many items went because their time is over.
-    pub fn expire_some(&self, hand: &mut Hand<M>, cursor: &mut Cursor, pairs: u64, moment: Moment) -> u64 {
+    pub fn expire_some(
+        &self,
+        context: &mut WorkerContext<M>,
+        cursor: &mut Cursor,
+        pairs: u64,
+        moment: Moment,
+    ) -> u64 {
         let geometry = self.index.geometry();
         let mut gone = 0;
         for _ in 0..pairs {
@@ -24,8 +30,8 @@ impl<M: OwnedWords> Engine<M> {
                 // An item goes by a delete that followers have too.
                 Commit::Replicated(group) => {
                     let keys = self.expired_keys(at, moment).into_iter();
-                    let went =
-                        keys.filter(|key| self.expire_replicated(group, hand, (key, self.hash(key)), moment));
+                    let went = keys
+                        .filter(|key| self.expire_replicated(group, context, (key, self.hash(key)), moment));
                     went.count() as u64
                 }
             };

@@ -140,7 +140,7 @@ fn moment(model: &Model) -> Moment {
 
 /// Collects, and once more when what was collected may be freed, or looked at again.
 fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Moment)) {
-    leader.hand.writer.seal_all();
+    leader.context.writer.seal_all();
     work(leader, moment(model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;
     work(leader, moment(model));
@@ -158,7 +158,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
         match then {
             Then::Step(step) => {
                 let before = leader.engine.csn();
-                let outcome = run(&leader.engine, &mut leader.hand, &mut model, step);
+                let outcome = run(&leader.engine, &mut leader.context, &mut model, step);
                 let Some(outcome) = outcome else { continue };
                 let (session, _) = leader.sessions.open(COMING);
                 session.lock().record(model.operation.expect("numbered"), outcome, None);
@@ -211,8 +211,8 @@ fn play(slots: SlotKind, steps: &[Then]) {
             }
         }
     }
-    let Leader { engine, hand, maintenance, .. } = leader;
-    drop((hand, maintenance));
+    let Leader { engine, context, maintenance, .. } = leader;
+    drop((context, maintenance));
     let report = engine.store.check();
     assert!(report.is_sound(), "{:?}", report.problems);
 }
@@ -225,7 +225,7 @@ fn stall(leader: &mut Leader, moment: Moment) {
 
 fn read_all(leader: &mut Leader, model: &mut Model) {
     for key in 0..12 {
-        run(&leader.engine, &mut leader.hand, model, &Step::Get { key });
+        run(&leader.engine, &mut leader.context, model, &Step::Get { key });
     }
 }
 

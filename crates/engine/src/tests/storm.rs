@@ -44,8 +44,8 @@ fn put(leader: &mut Leader, ms: u64, write: u64, len: usize) -> bool {
     let by = Session { id: 1 + write % CLIENTS, operation: 1 + write / CLIENTS };
     let request = Request::new(RequestKind::Put, by.operation);
     let request = Request { key: key.as_bytes(), value: &value, ..request };
-    let outcome = leader.engine.write(&mut leader.hand, at(ms), &request, Some(by));
-    apply(&leader.engine, &mut leader.hand, at(ms));
+    let outcome = leader.engine.write(&mut leader.context, at(ms), &request, Some(by));
+    apply(&leader.engine, &mut leader.context, at(ms));
     let Ok(outcome) = outcome else { return false };
     let coming = Coming { id: by.id, ..COMING };
     leader.sessions.open(coming).0.lock().record(by.operation, outcome, None);
@@ -98,8 +98,8 @@ fn items_whose_time_is_over_go_though_memory_is_full() {
     let write = |leader: &mut Leader, ms, key: u32, ttl_ms| {
         let (key, value) = (key.to_le_bytes(), [7; 10_000]);
         let request = Request { key: &key, value: &value, ttl_ms, ..Request::new(RequestKind::Put, 0) };
-        let outcome = leader.engine.write(&mut leader.hand, at(ms), &request, None);
-        apply(&leader.engine, &mut leader.hand, at(ms));
+        let outcome = leader.engine.write(&mut leader.context, at(ms), &request, None);
+        apply(&leader.engine, &mut leader.context, at(ms));
         outcome.is_ok()
     };
     let stored = (0..).take_while(|&key| write(&mut leader, 1_000_000, key, 10)).count() as u64;

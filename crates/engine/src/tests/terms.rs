@@ -13,13 +13,13 @@ use proptest::prelude::*;
 
 use super::model::{Model, Step, run, step};
 use crate::engine::Engine;
-use crate::hand::Hand;
 use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
 use crate::reclaim::Relocated;
 use crate::recover::findings::Findings;
 use crate::session::{Recall, Sessions};
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of, execute, named};
+use crate::worker_context::WorkerContext;
 use crate::write::Write;
 
 /// Terms that end before anything is freed each leave segments that are hardly begun.
@@ -30,9 +30,9 @@ const WORTH: u32 = 90;
 /// A leader without followers, threads and clock.
 pub struct Leader {
     pub engine: Engine<Mapped>,
-    pub hand: Hand<Mapped>,
+    pub context: WorkerContext<Mapped>,
     /// Of the maintenance thread's stream.
-    pub maintenance: Hand<Mapped>,
+    pub maintenance: WorkerContext<Mapped>,
     collector: Collector<Mapped>,
     pub sessions: Sessions,
     /// Dead segments whose records are still to be saved, and where to go on.
@@ -51,9 +51,9 @@ impl Leader {
     pub fn over(engine: Engine<Mapped>, found: Findings, moment: Moment) -> Leader {
         let sessions = Sessions::new(16, Nanos(u64::MAX));
         engine.restore(&sessions, moment, found);
-        let (hand, maintenance) = (engine.hand(0), engine.hand(1));
+        let (context, maintenance) = (engine.worker_context(0), engine.worker_context(1));
         let collector = Collector::new(engine.store.clone());
-        Leader { engine, hand, maintenance, collector, sessions, leaving: Vec::new() }
+        Leader { engine, context, maintenance, collector, sessions, leaving: Vec::new() }
     }
 
     /// Collects all that is worth it, as the maintenance thread does where no follower is to be asked.
@@ -149,9 +149,9 @@ fn versions_go_on_though_nothing_is_left_that_bore_the_last() {
     let put = Step::Put { key: 1, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
     let delete = Step::Delete { key: 1, condition: Condition::Always, stale: false };
     for step in [put.clone(), put, delete] {
-        run(&leader.engine, &mut leader.hand, &mut model, &step);
+        run(&leader.engine, &mut leader.context, &mut model, &step);
     }
-    leader.hand.writer.seal_all();
+    leader.context.writer.seal_all();
     leader.collect(moment(&model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;
     leader.collect(moment(&model));
@@ -169,12 +169,12 @@ fn terms_that_end_before_anything_is_freed_leave_nothing_twice() {
     for key in 0..4 {
         let put = Step::Put { key, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
         for step in [put, Step::Delete { key, condition: Condition::Always, stale: false }] {
-            let outcome = run(&leader.engine, &mut leader.hand, &mut model, &step).expect("it runs");
+            let outcome = run(&leader.engine, &mut leader.context, &mut model, &step).expect("it runs");
             let (session, _) = leader.sessions.open(COMING);
             session.lock().record(model.operation.expect("numbered"), outcome, None);
         }
     }
-    leader.hand.writer.seal_all();
+    leader.context.writer.seal_all();
     for term in 2..12 {
         // All that is worth it is moved, and all records are saved; then the term is over.
         leader.next_to_free(moment(&model));
@@ -199,7 +199,7 @@ fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
     let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
     // A delete explains what is older, and nothing else.
     for step in [put(3), put(5), Step::Delete { key: 3, condition: Condition::Always, stale: false }] {
-        run(&leader.engine, &mut leader.hand, &mut model, &step);
+        run(&leader.engine, &mut leader.context, &mut model, &step);
     }
     let mut leader = Leader::new(2, SlotKind::Inline64, &arena, moment(&model));
     let key = super::model::key_of(5);
@@ -223,13 +223,13 @@ fn a_write_whose_item_is_moved_after_the_look_looks_again() {
     let mut leader = Leader::new(1, SlotKind::Pointer16, &arena, now);
     let set = |leader: &mut Leader, now, key: &[u8], value: &[u8]| {
         let put = Request { key, value, ..Request::new(RequestKind::Put, 0) };
-        assert!(execute(&leader.engine, &mut leader.hand, now, &put).is_ok());
+        assert!(execute(&leader.engine, &mut leader.context, now, &put).is_ok());
     };
     set(&mut leader, now, b"n", b"5");
     for len in 0..100 {
         set(&mut leader, now, b"other", &[1; 100][..len]);
     }
-    leader.hand.writer.seal_all();
+    leader.context.writer.seal_all();
     let touch = Request { key: b"n", ttl_ms: 1000, ..Request::new(RequestKind::Touch, 0) };
     let (hash, expiry) = (leader.engine.hash(b"n"), UnixMillis(now.unix.0 + 1000));
     let write = Write { request: &touch, session: None, hash, expiry, blind: false };
@@ -249,12 +249,12 @@ fn a_write_whose_item_is_moved_after_the_look_looks_again() {
     assert_eq!(leader.engine.value_of(&seen, &mut bytes).err(), Some(Short::Busy), "what was there");
     for (kind, argument) in [(RequestKind::Increment, 3), (RequestKind::Touch, 0)] {
         let request = Request { key: b"n", argument, ttl_ms: 1000, ..Request::new(kind, 0) };
-        let outcome = execute(&leader.engine, &mut leader.hand, now, &request);
+        let outcome = execute(&leader.engine, &mut leader.context, now, &request);
         assert_eq!(outcome.map(|outcome| outcome.status), Ok(Status::Ok), "{kind:?}, looked for anew");
     }
     let get = Request { key: b"n", ..Request::new(RequestKind::Get, 0) };
-    assert_eq!(leader.engine.get(&mut leader.hand, now, &get).map(|told| told.status), Ok(Status::Ok));
-    assert_eq!(leader.hand.value(), b"8");
+    assert_eq!(leader.engine.get(&mut leader.context, now, &get).map(|told| told.status), Ok(Status::Ok));
+    assert_eq!(leader.context.value(), b"8");
 }
 
 #[derive(Clone, Debug)]
@@ -291,7 +291,7 @@ proptest! {
             match step {
                 Then::Step(step) => {
                     let before = leader.engine.csn();
-                    let Some(outcome) = run(&leader.engine, &mut leader.hand, &mut model, step) else {
+                    let Some(outcome) = run(&leader.engine, &mut leader.context, &mut model, step) else {
                         continue;
                     };
                     let Some(operation) = model.operation else { continue };
@@ -303,7 +303,7 @@ proptest! {
                 }
                 Then::Collect => {
                     // Sealed, so that all of it may be collected.
-                    leader.hand.writer.seal_all();
+                    leader.context.writer.seal_all();
                     leader.collect(moment(&model));
                     model.unix += 1 + QUARANTINE.0 / 1_000_000;
                     leader.collect(moment(&model));
@@ -325,8 +325,8 @@ proptest! {
                 }
             }
         }
-        let Leader { engine, hand, maintenance, .. } = leader;
-        drop((hand, maintenance));
+        let Leader { engine, context, maintenance, .. } = leader;
+        drop((context, maintenance));
         let report = engine.store.check();
         prop_assert!(report.is_sound(), "{:?}", report.problems);
     }

@@ -17,9 +17,9 @@ use super::number::DIGITS_MAX;
 use super::{Seen, Write};
 use crate::engine::{ATTEMPTS, Current, Engine, PairOf};
 use crate::entries::entry_ref;
-use crate::hand::Hand;
 use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
+use crate::worker_context::WorkerContext;
 
 /// An item that needs only its csn. Dropping it leaves nothing behind.
 enum Item<'a> {
@@ -41,14 +41,14 @@ enum Tried<'a> {
 impl<M: OwnedWords> Engine<M> {
     pub(super) fn write_direct(
         &self,
-        hand: &mut Hand<M>,
+        context: &mut WorkerContext<M>,
         moment: Moment,
         write: &Write<'_>,
     ) -> Result<Outcome, Short> {
         for _ in 0..ATTEMPTS {
             let seen = match write.blind {
                 true => None,
-                false => match self.look(&mut hand.bytes, moment, write) {
+                false => match self.look(&mut context.bytes, moment, write) {
                     Ok(seen) => seen,
                     Err(_) => continue,
                 },
@@ -62,7 +62,7 @@ impl<M: OwnedWords> Engine<M> {
                 }
                 Judged::Store { value, expiry, number } => {
                     let mut text = [0; DIGITS_MAX];
-                    let Hand { writer, bytes, .. } = &mut *hand;
+                    let WorkerContext { writer, bytes, .. } = &mut *context;
                     let Ok(value) = self.bytes_of(value, seen.as_ref(), (bytes, &mut text)) else { continue };
                     let item =
                         match self.prepare(writer, moment, (write.request.key, value), write.hash, expiry) {

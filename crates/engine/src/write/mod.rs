@@ -18,9 +18,9 @@ use longarm_wire::{Request, RequestKind, Status};
 
 use crate::commit::Commit;
 use crate::engine::Engine;
-use crate::hand::Hand;
 use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
+use crate::worker_context::WorkerContext;
 use judge::{Judged, Live, Value, is_blind, judge};
 use number::{DIGITS_MAX, decimal, parse};
 
@@ -51,12 +51,12 @@ enum SeenValue {
 
 impl<M: OwnedWords> Engine<M> {
     /// Executes a PUT, DELETE, INCREMENT or TOUCH. In a group it takes effect once the position that the
-    /// hand's stream has written now is applied; an outcome that left no entry there was judged by what is
+    /// context's stream has written now is applied; an outcome that left no entry there was judged by what is
     /// here, and holds if the leader has its lease after.
     #[inline]
     pub fn write(
         &self,
-        hand: &mut Hand<M>,
+        context: &mut WorkerContext<M>,
         moment: Moment,
         request: &Request<'_>,
         session: Option<Session>,
@@ -67,8 +67,8 @@ impl<M: OwnedWords> Engine<M> {
         let (hash, blind) = (self.hash(request.key), is_blind(request));
         let write = Write { request, session, hash, expiry, blind };
         match &self.commit {
-            Commit::Direct => self.write_direct(hand, moment, &write),
-            Commit::Replicated(group) => self.write_replicated(group, hand, moment, &write),
+            Commit::Direct => self.write_direct(context, moment, &write),
+            Commit::Replicated(group) => self.write_replicated(group, context, moment, &write),
         }
     }
 

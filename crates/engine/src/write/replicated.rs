@@ -22,12 +22,12 @@ use super::judge::Judged;
 use super::number::DIGITS_MAX;
 use crate::commit::{Commit, Replicated};
 use crate::engine::{ATTEMPTS, Engine};
-use crate::hand::Hand;
 use crate::moment::Moment;
 use crate::newest::names;
 use crate::outcome::{Outcome, Short};
 use crate::stream::{Change, Stream, Written};
 use crate::stripes::Stripe;
+use crate::worker_context::WorkerContext;
 
 /// So many entries before they are applied, what they will change is fetched.
 const HEADER: u64 = 9;
@@ -49,11 +49,11 @@ impl<M: OwnedWords> Engine<M> {
     pub(super) fn write_replicated(
         &self,
         group: &Replicated,
-        hand: &mut Hand<M>,
+        context: &mut WorkerContext<M>,
         moment: Moment,
         write: &Write<'_>,
     ) -> Result<Outcome, Short> {
-        let Hand { writer, bytes, stream, .. } = hand;
+        let WorkerContext { writer, bytes, stream, .. } = context;
         let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else {
             return Err(Short::Busy);
         };
@@ -136,11 +136,11 @@ impl<M: OwnedWords> Engine<M> {
     pub fn expire_replicated(
         &self,
         group: &Replicated,
-        hand: &mut Hand<M>,
+        context: &mut WorkerContext<M>,
         (key, hash): (&[u8], Hash),
         moment: Moment,
     ) -> bool {
-        let Hand { writer, stream, .. } = hand;
+        let WorkerContext { writer, stream, .. } = context;
         let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else { return false };
         let Some(stripe) = group.stripes.enter(hash, true) else { return false };
         let gone = {
@@ -159,14 +159,14 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Applies what is committed, in order; how much that was.
-    pub fn apply_committed(&self, hand: &mut Hand<M>, moment: Moment) -> u64 {
+    pub fn apply_committed(&self, context: &mut WorkerContext<M>, moment: Moment) -> u64 {
         let mut applied = 0;
         let mut newest = None;
-        while let Some(written) = hand.stream.as_ref().and_then(Stream::next_to_apply) {
+        while let Some(written) = context.stream.as_ref().and_then(Stream::next_to_apply) {
             let table = newest.get_or_insert_with(|| self.index.newest());
-            hand.stream.iter().for_each(|stream| self.prefetch(table, stream));
-            self.apply(&mut hand.bytes, moment, &written);
-            hand.stream.as_mut().expect("it had one just now").set_applied();
+            context.stream.iter().for_each(|stream| self.prefetch(table, stream));
+            self.apply(&mut context.bytes, moment, &written);
+            context.stream.as_mut().expect("it had one just now").set_applied();
             applied += 1;
         }
         applied
