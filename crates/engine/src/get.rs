@@ -8,8 +8,8 @@ use longarm_wire::{Request, SpilledKey, Status};
 
 use crate::commit::Commit;
 use crate::engine::{ATTEMPTS, Engine};
-use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
+use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
 /// Keys in one answer, in bytes.
@@ -22,7 +22,7 @@ impl<M: OwnedWords> Engine<M> {
     pub fn get(
         &self,
         context: &mut WorkerContext<M>,
-        moment: Moment,
+        times: Timestamps,
         request: &Request<'_>,
     ) -> Result<Outcome, Short> {
         context.value = 0..0;
@@ -30,10 +30,10 @@ impl<M: OwnedWords> Engine<M> {
         for _ in 0..ATTEMPTS {
             let pair = self.index.lock(hash);
             let found = pair.find(request.key);
-            let current = found.as_ref().map(|found| self.current(found, moment));
+            let current = found.as_ref().map(|found| self.current(found, times));
             let live = found.as_ref().zip(current).filter(|(_, current)| !current.gone);
             let Some((found, current)) = live else { return self.absent(hash, current.is_some()) };
-            let outcome = Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) };
+            let outcome = Outcome { number: left(current.expiry, times), ..Outcome::ok(current.csn) };
             if let Record::Inline { value, .. } = found.record() {
                 context.bytes.clear();
                 context.bytes.extend_from_slice(value);
@@ -51,18 +51,18 @@ impl<M: OwnedWords> Engine<M> {
             }
         }
         // Writers of this key came between every time; the last look is under the lock.
-        self.get_locked(context, moment, request)
+        self.get_locked(context, times, request)
     }
 
     /// Keys of items that stand beside the index, for who walks over all: those that come after one, or the
     /// first if that is empty. With each, how long it has to live.
-    pub fn spilled(&self, after: &[u8], moment: Moment) -> Vec<u8> {
+    pub fn spilled(&self, after: &[u8], times: Timestamps) -> Vec<u8> {
         let last = (!after.is_empty()).then_some(after);
         let mut list = Vec::new();
         for key in self.index.spilled_keys(last, SPILLED_BYTES) {
             let pair = self.index.lock(self.hash(&key));
             let expiry =
-                pair.find(&key).map_or(UnixMillis::NEVER, |found| self.current(&found, moment).expiry);
+                pair.find(&key).map_or(UnixMillis::NEVER, |found| self.current(&found, times).expiry);
             SpilledKey { key: &key, expiry }.encode(&mut list);
         }
         list
@@ -85,13 +85,13 @@ impl<M: OwnedWords> Engine<M> {
     fn get_locked(
         &self,
         context: &mut WorkerContext<M>,
-        moment: Moment,
+        times: Timestamps,
         request: &Request<'_>,
     ) -> Result<Outcome, Short> {
         let hash = self.hash(request.key);
         let pair = self.index.lock(hash);
         let found = pair.find(request.key);
-        let current = found.as_ref().map(|found| self.current(found, moment));
+        let current = found.as_ref().map(|found| self.current(found, times));
         let live = current.filter(|current| !current.gone);
         let Some(current) = live else { return self.absent(hash, current.is_some()) };
         if let Some(Record::Inline { value, .. }) = found.as_ref().map(|found| found.record()) {
@@ -105,7 +105,7 @@ impl<M: OwnedWords> Engine<M> {
                 "a slot names {place:?}, which does not verify"
             );
         }
-        Ok(Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) })
+        Ok(Outcome { number: left(current.expiry, times), ..Outcome::ok(current.csn) })
     }
 
     fn read_value(&self, context: &mut WorkerContext<M>, place: EntryPlace, csn: Csn) -> bool {
@@ -119,9 +119,9 @@ impl<M: OwnedWords> Engine<M> {
     }
 }
 
-fn left(expiry: UnixMillis, moment: Moment) -> i64 {
+fn left(expiry: UnixMillis, times: Timestamps) -> i64 {
     if expiry == UnixMillis::NEVER {
         return 0;
     }
-    i64::try_from(expiry.0.saturating_sub(moment.unix.0)).unwrap_or(i64::MAX)
+    i64::try_from(expiry.0.saturating_sub(times.unix.0)).unwrap_or(i64::MAX)
 }

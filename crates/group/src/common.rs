@@ -10,7 +10,7 @@ use longarm_engine::reclaim::Unaccounted;
 use longarm_engine::recover::{Ahead, Findings};
 use longarm_engine::session::Sessions;
 use longarm_engine::stream::At;
-use longarm_engine::{Engine, EngineOptions, Eviction, Moment};
+use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
 use longarm_host::random;
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
@@ -173,7 +173,7 @@ impl Core {
             }
         };
         let core = Core::new((options, Clock::start(least)), lent, boot, keys.sum, engine);
-        core.engine.restore(&core.sessions, core.moment(), found);
+        core.engine.restore(&core.sessions, core.timestamps(), found);
         Ok(core)
     }
 
@@ -211,8 +211,8 @@ impl Core {
 
     /// Now.
     #[inline]
-    pub fn moment(&self) -> Moment {
-        self.clock.moment()
+    pub fn timestamps(&self) -> Timestamps {
+        self.clock.timestamps()
     }
 
     /// When it was made.
@@ -233,8 +233,8 @@ impl Core {
     }
 
     /// Clients may trust the memory for a lease from `stamp` on.
-    pub fn vouch(&self, stamp: Nanos, moment: Moment) {
-        self.control.beat(stamp, moment.unix);
+    pub fn vouch(&self, stamp: Nanos, times: Timestamps) {
+        self.control.beat(stamp, times.unix);
     }
 
     /// Of a group's leader: its own lease lasts until then.

@@ -56,16 +56,16 @@ pub(crate) fn run<Q: QueuePair>(
             links.retain(|link| link.follower.node != follower.node);
             links.push(Link { qp, follower, sent: VecDeque::new() });
         }
-        let moment = core.moment();
-        if liveness.made(core, moment.now) {
+        let times = core.timestamps();
+        if liveness.made(core, times.now) {
             number += 1;
-            reign.set_beat(moment.now);
+            reign.set_beat(times.now);
             let stable = core.engine.stable_point();
             core.engine.store.set_stable(stable);
-            let (items, unix) = (core.engine.index.items(), moment.unix.0);
+            let (items, unix) = (core.engine.index.items(), times.unix.0);
             let told = Told { stable: stable.0, items, unix };
             for link in &mut links {
-                link.send(Beat::new(reign.term, number), told, moment.now);
+                link.send(Beat::new(reign.term, number), told, times.now);
             }
         }
         links.retain_mut(|link| {
@@ -75,14 +75,14 @@ pub(crate) fn run<Q: QueuePair>(
             }
             alive
         });
-        let now = core.moment();
+        let now = core.timestamps();
         let renewed = lease.renewed(now.now);
         let mut parting = reign.parting.lock();
         if let Parting::Releases(heir) = *parting {
             core.set_lease(Nanos(0));
             observe(|| Seen::HandedOver { term: reign.term });
             drop(parting);
-            let unix = page::calendar_at_end(core.moment().unix.0, &timing);
+            let unix = page::calendar_at_end(core.timestamps().unix.0, &timing);
             return release((reign, heir, unix), (&mut links, &mut done, &mut lease), (pause, events));
         }
         if renewed > Nanos(0) {

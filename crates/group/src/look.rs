@@ -121,7 +121,7 @@ mod tests {
     use longarm_wire::{Request, RequestKind};
 
     use super::*;
-    use longarm_engine::testing::{MOMENT, arena, engine_of, execute, sums};
+    use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 
     /// Entries of two streams.
     fn two_streams() -> (Term, Mapped) {
@@ -130,7 +130,7 @@ mod tests {
         let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
         for stream in [0, 0, 1] {
             let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
-            assert!(execute(&engine, &mut engine.worker_context(stream), MOMENT, &put).is_ok());
+            assert!(execute(&engine, &mut engine.worker_context(stream), TIMES, &put).is_ok());
         }
         drop(engine);
         (term, memory)
@@ -147,7 +147,7 @@ mod tests {
         for len in [10, 9_000, 10, 10] {
             let value = vec![7; len];
             let put = Request { key: &[len as u8], value: &value, ..Request::new(RequestKind::Put, 0) };
-            assert!(execute(&engine, &mut engine.worker_context(0), MOMENT, &put).is_ok());
+            assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
         }
         drop(engine);
         let look = |floors: &[u64]| Look::new((&memory, &sums), term, floors.to_vec(), &Settled::default());

@@ -174,7 +174,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         let (mailbox, qp) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                let now = self.shared.core.moment().now;
+                let now = self.shared.core.timestamps().now;
                 session.lock().leave(generation, now);
                 return Err(error);
             }
@@ -199,7 +199,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             boot: core.boot,
             sum_key: core.sum_key,
             // Read after the hello came, on the clock of the heartbeats.
-            stamp: core.moment().now.0,
+            stamp: core.timestamps().now.0,
             // Of a group, what its timing gives, whatever the server would give alone.
             lease: core.options.lease.as_nanos() as u64,
             read_bound: core.options.read_bound.as_nanos() as u64,

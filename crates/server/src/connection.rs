@@ -21,8 +21,8 @@ use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
 use crate::execute::{Executed, Execution, execute};
 use crate::shared::{Client, ClientSlot};
-use longarm_engine::Moment;
 use longarm_engine::Outcome;
+use longarm_engine::Timestamps;
 use longarm_engine::session::Session;
 use longarm_engine::stream::At;
 
@@ -177,12 +177,12 @@ impl<Q: QueuePair> Connection<Q> {
 
     fn work(&mut self, execution: &mut Execution<'_>) -> Result<Turn, Fault> {
         // Read after the poll: every request of this batch had arrived.
-        let moment = execution.shared.core.moment();
+        let times = execution.shared.core.timestamps();
         let before = (self.late.len(), self.next, self.stalled);
-        self.send_late(execution, moment)?;
+        self.send_late(execution, times)?;
         let session = self.session.clone();
         let mut session = session.lock();
-        if self.stalled.is_none() || self.handle(execution, &mut session, moment)? {
+        if self.stalled.is_none() || self.handle(execution, &mut session, times)? {
             while let Some(&completion) = self.done.as_slice().get(self.next) {
                 self.next += 1;
                 let (imm, len) = match completion {
@@ -191,7 +191,7 @@ impl<Q: QueuePair> Connection<Q> {
                     Completion::Done(_, Err(_)) => return Err(Fault::Broken),
                     Completion::Message { .. } => return Err(Fault::Arrival),
                 };
-                if self.mailbox.receive(imm, len)? && !self.handle(execution, &mut session, moment)? {
+                if self.mailbox.receive(imm, len)? && !self.handle(execution, &mut session, times)? {
                     break;
                 }
             }
@@ -210,7 +210,7 @@ impl<Q: QueuePair> Connection<Q> {
         &mut self,
         execution: &mut Execution<'_>,
         session: &mut Session,
-        moment: Moment,
+        times: Timestamps,
     ) -> Result<bool, Fault> {
         if !session.admits(self.generation) {
             return Err(Fault::Fenced);
@@ -220,18 +220,18 @@ impl<Q: QueuePair> Connection<Q> {
         let long = message.len() > LONG;
         if long {
             // Four nanoseconds a byte is slower than any copy; what takes longer is stuck.
-            execution.pulse.be_patient(moment.now + Nanos(message.len() as u64 * 4));
+            execution.pulse.be_patient(times.now + Nanos(message.len() as u64 * 4));
         }
         let request = Request::decode(message)?;
         let (kind, operation) = (request.kind, request.operation);
         if owes_answers && matches!(kind, RequestKind::Get | RequestKind::Stats | RequestKind::Spilled) {
             self.wait_to_read()?;
         } else {
-            let executed = execute(execution, session, &mut self.stalled, moment, &request);
+            let executed = execute(execution, session, &mut self.stalled, times, &request);
             if matches!(executed, Executed::Wait) {
                 return Ok(false);
             }
-            self.answer(execution, moment, operation, executed)?;
+            self.answer(execution, times, operation, executed)?;
         }
         // However it came out, nothing in the mailbox waits any more.
         self.stalled = None;
@@ -248,32 +248,32 @@ impl<Q: QueuePair> Connection<Q> {
     fn answer(
         &mut self,
         execution: &mut Execution<'_>,
-        moment: Moment,
+        times: Timestamps,
         operation: u64,
         executed: Executed,
     ) -> Result<(), Fault> {
         match executed {
             Executed::Nothing | Executed::Wait => Ok(()),
             Executed::Answer(outcome) => {
-                let header = response(moment, operation, outcome, &[]).header();
+                let header = response(times, operation, outcome, &[]).header();
                 if self.late.is_empty() && self.send(&[&header])? {
                     return Ok(());
                 }
                 self.push_late(Late::Header(header))
             }
             Executed::Later(outcome, at) => {
-                let header = response(moment, operation, outcome, &[]).header();
+                let header = response(times, operation, outcome, &[]).header();
                 self.push_late(Late::Applied { header, at })
             }
             Executed::Value(outcome) => {
-                if self.send_with(moment, operation, outcome, execution.context.value())? {
+                if self.send_with(times, operation, outcome, execution.context.value())? {
                     execution.context.shrink();
                     return Ok(());
                 }
                 self.wait_to_read()
             }
             Executed::Text(text) => {
-                if self.send_with(moment, operation, Outcome::of(Status::Ok), &text)? {
+                if self.send_with(times, operation, Outcome::of(Status::Ok), &text)? {
                     return Ok(());
                 }
                 self.wait_to_read()
@@ -283,12 +283,12 @@ impl<Q: QueuePair> Connection<Q> {
 
     fn send_with(
         &mut self,
-        moment: Moment,
+        times: Timestamps,
         operation: u64,
         outcome: Outcome,
         value: &[u8],
     ) -> Result<bool, Fault> {
-        let header = response(moment, operation, outcome, value).header();
+        let header = response(times, operation, outcome, value).header();
         self.send(&[&header, value])
     }
 
@@ -324,11 +324,11 @@ impl<Q: QueuePair> Connection<Q> {
     }
 
     /// Sends what waits, as far as there is room.
-    fn send_late(&mut self, execution: &mut Execution<'_>, moment: Moment) -> Result<(), Fault> {
+    fn send_late(&mut self, execution: &mut Execution<'_>, times: Timestamps) -> Result<(), Fault> {
         while let Some(late) = self.late.pop_front() {
             self.mailbox.pump(&mut self.qp)?;
             // While a long answer is on its way none can follow: do not execute a GET in vain.
-            let sent = !self.mailbox.is_sending() && self.send_one(execution, moment, &late)?;
+            let sent = !self.mailbox.is_sending() && self.send_one(execution, times, &late)?;
             if !sent {
                 self.late.push_front(late);
                 break;
@@ -340,7 +340,7 @@ impl<Q: QueuePair> Connection<Q> {
     fn send_one(
         &mut self,
         execution: &mut Execution<'_>,
-        moment: Moment,
+        times: Timestamps,
         late: &Late,
     ) -> Result<bool, Fault> {
         match late {
@@ -354,23 +354,23 @@ impl<Q: QueuePair> Connection<Q> {
             }
             Late::Get { operation, key } => {
                 let request = Request { key, ..Request::new(RequestKind::Get, *operation) };
-                let outcome = execution.shared.core.engine.get(execution.context, moment, &request);
+                let outcome = execution.shared.core.engine.get(execution.context, times, &request);
                 let Some(outcome) = outcome.ok().filter(|_| execution.shared.core.may_tell()) else {
                     return Ok(false);
                 };
                 observe(|| Event::Answered);
-                let sent = self.send_with(moment, *operation, outcome, execution.context.value())?;
+                let sent = self.send_with(times, *operation, outcome, execution.context.value())?;
                 execution.context.shrink();
                 Ok(sent)
             }
             Late::Stats { operation } => {
                 let text = execution.shared.stats().to_json();
-                self.send_with(moment, *operation, Outcome::of(Status::Ok), &text)
+                self.send_with(times, *operation, Outcome::of(Status::Ok), &text)
             }
             Late::Spilled { operation, after } => {
-                let list = execution.shared.core.engine.spilled(after, moment);
+                let list = execution.shared.core.engine.spilled(after, times);
                 let tells = execution.shared.core.may_tell();
-                Ok(tells && self.send_with(moment, *operation, Outcome::of(Status::Ok), &list)?)
+                Ok(tells && self.send_with(times, *operation, Outcome::of(Status::Ok), &list)?)
             }
         }
     }
@@ -382,8 +382,8 @@ impl<Q: QueuePair> Connection<Q> {
 }
 
 #[inline]
-fn response(moment: Moment, operation: u64, outcome: Outcome, value: &[u8]) -> Response<'_> {
+fn response(times: Timestamps, operation: u64, outcome: Outcome, value: &[u8]) -> Response<'_> {
     let Outcome { status, csn, number } = outcome;
     let csn = if csn.is_valid() { csn } else { Csn::NONE };
-    Response { status, operation, csn, number, stamp: moment.now, unix: moment.unix, value }
+    Response { status, operation, csn, number, stamp: times.now, unix: times.unix, value }
 }

@@ -8,7 +8,7 @@ use longarm_memory::{Hash, Mapped};
 use longarm_wire::{Request, RequestKind, Status, hints};
 
 use crate::shared::Shared;
-use longarm_engine::Moment;
+use longarm_engine::Timestamps;
 use longarm_engine::session::{Recall, Session};
 use longarm_engine::stream::{At, Stream};
 use longarm_engine::{Outcome, Short, WorkerContext};
@@ -51,7 +51,7 @@ pub(crate) fn execute(
     execution: &mut Execution<'_>,
     session: &mut Session,
     stalled: &mut Option<Nanos>,
-    moment: Moment,
+    times: Timestamps,
     request: &Request<'_>,
 ) -> Executed {
     let engine = &execution.shared.core.engine;
@@ -69,7 +69,7 @@ pub(crate) fn execute(
         {
             wait_to_tell(stalled)
         }
-        RequestKind::Get if !closing => match engine.get(execution.context, moment, request) {
+        RequestKind::Get if !closing => match engine.get(execution.context, times, request) {
             Ok(outcome) if execution.shared.core.may_tell() => {
                 observe(|| Event::Answered);
                 Executed::Value(outcome)
@@ -77,11 +77,11 @@ pub(crate) fn execute(
             _ => wait_to_tell(stalled),
         },
         RequestKind::Spilled if !closing => {
-            let list = engine.spilled(request.value, moment);
+            let list = engine.spilled(request.value, times);
             if execution.shared.core.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
         }
         RequestKind::Stats if !closing => Executed::Text(execution.shared.stats().to_json()),
-        _ => once(execution, session, stalled, moment, (request, closing)),
+        _ => once(execution, session, stalled, times, (request, closing)),
     }
 }
 
@@ -91,7 +91,7 @@ fn once(
     execution: &mut Execution<'_>,
     session: &mut Session,
     stalled: &mut Option<Nanos>,
-    moment: Moment,
+    times: Timestamps,
     (request, closing): (&Request<'_>, bool),
 ) -> Executed {
     let operation = request.operation;
@@ -119,16 +119,16 @@ fn once(
     let before = execution.context.stream.as_ref().map(Stream::written);
     let numbered = operation != 0 && session.id() != 0;
     let by = numbered.then(|| longarm_store::Session { id: session.id(), operation });
-    let outcome = match engine.write(execution.context, moment, request, by) {
+    let outcome = match engine.write(execution.context, times, request, by) {
         Ok(outcome) => outcome,
         Err(Short::Busy) => return wait_to_tell(stalled),
         Err(Short::Crowded) => engine.counts.crowded(),
         Err(short) => {
             // A wait for something else has no bound of its own; this one begins now.
-            let bound = moment.now + engine.options.quarantine + MEMORY_WAIT;
+            let bound = times.now + engine.options.quarantine + MEMORY_WAIT;
             let until = stalled.map_or(bound, |until| until.min(bound));
             *stalled = Some(until);
-            if short == Short::Wait && moment.now < until && execution.phase == Phase::Serving {
+            if short == Short::Wait && times.now < until && execution.phase == Phase::Serving {
                 return Executed::Wait;
             }
             // Relaxed: a counter.

@@ -19,7 +19,7 @@ use longarm_store::{Collector, Work};
 
 use crate::move_rate::MoveRate;
 use crate::shared::Shared;
-use longarm_engine::Moment;
+use longarm_engine::Timestamps;
 use longarm_engine::WorkerContext;
 use longarm_engine::reclaim::Cursor;
 use longarm_engine::reclaim::Relocated;
@@ -131,7 +131,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         group: Option<(Replicator<Q, Mapped>, Arc<Releases>)>,
     ) -> Maintenance<Q> {
         let collector = Collector::new(shared.core.engine.store.clone());
-        let now = shared.core.moment().now;
+        let now = shared.core.timestamps().now;
         let rate = MoveRate::new(shared.core.engine.csn());
         let group =
             group.map(|(replicator, releases)| GroupPart { replicator, releases, rate, leaving: Vec::new() });
@@ -156,13 +156,13 @@ impl<Q: QueuePair> Maintenance<Q> {
     pub fn run(mut self, pause: &Pause) {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
-            let moment = self.shared.core.moment();
+            let times = self.shared.core.timestamps();
             // A leader that forms has followers to bring in line, and writes nothing yet; one that hands over
             // writes nothing more.
             let quiet = self.shared.core.phase() == Phase::Forming || self.shared.core.holds_writes();
             let sent = self.written();
-            let replicated = self.replicate(moment);
-            let more = !quiet && self.pass(moment);
+            let replicated = self.replicate(times);
+            let more = !quiet && self.pass(times);
             // What was written since is sent before a sleep: a leader that hands over waits for it.
             let unsent = self.written() > sent && !Mutant::SleepUnsent.is_on();
             if more || replicated == Pumped::Busy || unsent {
@@ -170,12 +170,12 @@ impl<Q: QueuePair> Maintenance<Q> {
                 // Workers may need this very core.
                 longarm_host::relax();
             } else {
-                let before = self.shared.core.moment().now;
+                let before = self.shared.core.timestamps().now;
                 let tick_now = if replicated == Pumped::Waiting { REPLICATING } else { tick };
                 if !pause.sleep(tick_now) {
                     return;
                 }
-                let slept = self.shared.core.moment().now.since(before);
+                let slept = self.shared.core.timestamps().now.since(before);
                 let whole = slept.0 >= tick_now.as_nanos() as u64;
                 tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
             }
@@ -188,7 +188,7 @@ impl<Q: QueuePair> Maintenance<Q> {
     }
 
     /// Sends what was written to the followers, applies what they have, and frees what they have let go of.
-    fn replicate(&mut self, moment: Moment) -> Pumped {
+    fn replicate(&mut self, times: Timestamps) -> Pumped {
         let Maintenance { shared, context, group, .. } = self;
         let (Some(group), Some(stream)) = (group, &mut context.stream) else {
             return Pumped::Idle;
@@ -203,34 +203,34 @@ impl<Q: QueuePair> Maintenance<Q> {
             reach(Step::Freed);
         };
         if group.releases.free(free) {
-            self.last_gain = moment.now;
+            self.last_gain = times.now;
         }
-        match shared.core.engine.apply_committed(context, moment) {
+        match shared.core.engine.apply_committed(context, times) {
             0 => pumped,
             _ => Pumped::Busy,
         }
     }
 
     /// One bounded pass; whether there is more to do at once.
-    fn pass(&mut self, moment: Moment) -> bool {
+    fn pass(&mut self, times: Timestamps) -> bool {
         let gained = self.last_gain;
-        let (growing, collecting) = (self.grow(moment), self.collect(moment));
-        let evicting = !collecting && self.evict(moment);
-        let more = [growing, collecting, evicting, self.expire(moment)];
-        if moment.now.since(self.last_forget) >= FORGET_EVERY {
-            self.last_forget = moment.now;
-            self.shared.core.sessions.forget(moment.now, self.shared.core.engine.csn());
+        let (growing, collecting) = (self.grow(times), self.collect(times));
+        let evicting = !collecting && self.evict(times);
+        let more = [growing, collecting, evicting, self.expire(times)];
+        if times.now.since(self.last_forget) >= FORGET_EVERY {
+            self.last_forget = times.now;
+            self.shared.core.sessions.forget(times.now, self.shared.core.engine.csn());
         }
-        self.last_pass = moment.now;
+        self.last_pass = times.now;
         let more = more.contains(&true);
         self.fruitless = if more || self.last_gain > gained { 0 } else { self.fruitless.saturating_add(1) };
         if self.fruitless >= FRUITLESS {
-            self.shared.core.engine.nothing_to_gain(moment.now, self.last_gain);
+            self.shared.core.engine.nothing_to_gain(times.now, self.last_gain);
         }
         more
     }
 
-    fn grow(&mut self, moment: Moment) -> bool {
+    fn grow(&mut self, times: Timestamps) -> bool {
         let index = &self.shared.core.engine.index;
         if index.should_grow() && index.grow().is_err() && self.shared.first_grow_failure() {
             self.shared
@@ -246,19 +246,19 @@ impl<Q: QueuePair> Maintenance<Q> {
                 }
             }
         }
-        if index.reclaim(moment.now, self.shared.core.engine.options.quarantine) > 0 {
-            self.last_gain = moment.now;
+        if index.reclaim(times.now, self.shared.core.engine.options.quarantine) > 0 {
+            self.last_gain = times.now;
         }
         more
     }
 
-    fn collect(&mut self, moment: Moment) -> bool {
+    fn collect(&mut self, times: Timestamps) -> bool {
         let percent = self.worth_collecting();
         let engine = &self.shared.core.engine;
         engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
-            group.rate.fill(moment.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
+            group.rate.fill(times.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
         }
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
@@ -267,14 +267,14 @@ impl<Q: QueuePair> Maintenance<Q> {
             }
             let moves = hurries || self.group.as_ref().is_none_or(|group| group.rate.is_due());
             let work = match moves {
-                true => self.collector.next_work(moment.now, percent),
-                false => self.collector.free(moment.now),
+                true => self.collector.next_work(times.now, percent),
+                false => self.collector.free(times.now),
             };
             match work {
                 Work::Idle(next) => {
                     // What waits in quarantine will be freed.
                     if next.is_some() {
-                        self.last_gain = moment.now;
+                        self.last_gain = times.now;
                     }
                     return false;
                 }
@@ -291,11 +291,11 @@ impl<Q: QueuePair> Maintenance<Q> {
                 Work::Move { place, csn } => {
                     let Maintenance { shared, context, .. } = self;
                     self.group.iter_mut().for_each(|group| group.rate.spend());
-                    match shared.core.engine.relocate(context, moment, (place, csn), &shared.core.sessions) {
-                        Relocated::Done => self.last_gain = moment.now,
+                    match shared.core.engine.relocate(context, times, (place, csn), &shared.core.sessions) {
+                        Relocated::Done => self.last_gain = times.now,
                         Relocated::Lost => {}
                         Relocated::Full => {
-                            self.collector.starved(moment.now);
+                            self.collector.starved(times.now);
                             return false;
                         }
                     }
@@ -314,19 +314,19 @@ impl<Q: QueuePair> Maintenance<Q> {
         (share as u32).max(COLLECT_LEAST).min(most)
     }
 
-    fn expire(&mut self, moment: Moment) -> bool {
+    fn expire(&mut self, times: Timestamps) -> bool {
         let engine = &self.shared.core.engine;
         if !engine.uses_ttl() {
             return false;
         }
         let round = if self.is_short() { EXPIRE_ROUND_SHORT } else { EXPIRE_ROUND };
-        let passed = moment.now.since(self.last_pass).0.min(round.0);
+        let passed = times.now.since(self.last_pass).0.min(round.0);
         // Counted in pair nanoseconds, so that short passes over small tables add up.
         self.expire_debt += engine.pairs() * passed;
         let pairs = (self.expire_debt / round.0).min(EXPIRE_PAIRS);
         self.expire_debt = (self.expire_debt - pairs * round.0).min(EXPIRE_PAIRS * round.0);
-        if engine.expire_some(&mut self.context, &mut self.expiry, pairs, moment) > 0 {
-            self.last_gain = moment.now;
+        if engine.expire_some(&mut self.context, &mut self.expiry, pairs, times) > 0 {
+            self.last_gain = times.now;
         }
         pairs == EXPIRE_PAIRS
     }
@@ -344,7 +344,7 @@ impl<Q: QueuePair> Maintenance<Q> {
 
     /// Evicts a little where collection alone gives nothing back. Random items going thin all segments out
     /// evenly, so this goes on until some are worth collecting.
-    fn evict(&mut self, moment: Moment) -> bool {
+    fn evict(&mut self, times: Timestamps) -> bool {
         let engine = &self.shared.core.engine;
         if engine.marks.is_none() || !self.is_short() {
             return false;
@@ -358,8 +358,8 @@ impl<Q: QueuePair> Maintenance<Q> {
         {
             return false;
         }
-        if moment.now >= self.evict_step {
-            self.evict_step = moment.now + STEP_TIME;
+        if times.now >= self.evict_step {
+            self.evict_step = times.now + STEP_TIME;
             self.evict_goal =
                 counters.live_bytes.saturating_sub((capacity / STEP_SHARE).max(SEGMENT_BYTES / 2));
         }
@@ -367,7 +367,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             return false;
         }
         if engine.evict_some(&mut self.eviction, EVICT_PAIRS) > 0 {
-            self.last_gain = moment.now;
+            self.last_gain = times.now;
         }
         true
     }

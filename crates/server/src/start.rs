@@ -90,8 +90,8 @@ impl Server {
         let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");
-        let moment = shared.core.moment();
-        shared.core.control.beat(moment.now, moment.unix);
+        let times = shared.core.timestamps();
+        shared.core.control.beat(times.now, times.unix);
         shared.core.control.set_state(ServerState::Serving);
         let Started { threads, inboxes, .. } = term::start(&shared, None)?;
         let (beating, heart_pause) = (shared.core.clone(), Arc::<Pause>::default());

@@ -57,14 +57,14 @@ impl Server {
         match &mut self.body {
             Body::Alone { shared, threads, heart, heart_pause } => {
                 let clients = shared.clients().len();
-                let deadline = shared.core.moment().now + Nanos(drain.as_nanos() as u64);
+                let deadline = shared.core.timestamps().now + Nanos(drain.as_nanos() as u64);
                 let mut panicked = join(self.listeners.threads.drain(..));
                 let drained = threads.drain(deadline);
                 // Nothing is executed any more, or we give up on it: from here on memory and heartbeat tell
                 // nothing new.
                 heart_pause.stop();
                 panicked += join(heart.take());
-                panicked += threads.end(deadline.max(shared.core.moment().now + LAST_WORD));
+                panicked += threads.end(deadline.max(shared.core.timestamps().now + LAST_WORD));
                 StopReport { clients, drained, panicked }
             }
             Body::Replicas(replicas) => {

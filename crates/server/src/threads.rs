@@ -53,7 +53,7 @@ impl Threads {
         let pulses = &self.shared.core.pulses[..self.workers.len()];
         let drained = || pulses.iter().all(|pulse| pulse.is_drained());
         let bed = Pause::default();
-        while !drained() && self.shared.core.moment().now < deadline {
+        while !drained() && self.shared.core.timestamps().now < deadline {
             bed.sleep(LOOK);
         }
         drained()

@@ -52,7 +52,7 @@ impl<Q: QueuePair> Worker<Q> {
     /// Serves until the server closes.
     pub fn run(mut self) {
         let spin = Nanos(self.shared.options.spin.as_nanos() as u64);
-        let (mut idle, mut idle_since) = (0u32, self.shared.core.moment().now);
+        let (mut idle, mut idle_since) = (0u32, self.shared.core.timestamps().now);
         loop {
             match self.shared.core.phase() {
                 Phase::Forming | Phase::Serving => {}
@@ -68,13 +68,13 @@ impl<Q: QueuePair> Worker<Q> {
                 turn => {
                     idle += 1;
                     if idle == 1 {
-                        idle_since = self.shared.core.moment().now;
+                        idle_since = self.shared.core.timestamps().now;
                     }
                     if spin > Nanos(0) && !idle.is_multiple_of(ROUNDS_A_LOOK) {
                         std::hint::spin_loop();
                         continue;
                     }
-                    if self.shared.core.moment().now.since(idle_since) < spin {
+                    if self.shared.core.timestamps().now.since(idle_since) < spin {
                         // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
                         continue;
                     }
@@ -130,7 +130,8 @@ impl<Q: QueuePair> Worker<Q> {
         let pumped = replicator.pump(stream);
         self.replicating = pumped == Pumped::Waiting;
         let committed = stream.committed > stream.applied();
-        committed && self.shared.core.engine.apply_committed(&mut self.context, self.shared.core.moment()) > 0
+        committed
+            && self.shared.core.engine.apply_committed(&mut self.context, self.shared.core.timestamps()) > 0
             || pumped == Pumped::Busy
     }
 
@@ -180,7 +181,7 @@ impl<Q: QueuePair> Worker<Q> {
         let most = self.shared.options.ring_bytes / 64 / BATCH as u64 + 2;
         let mut quiet = 0;
         for _ in 0..most {
-            if self.shared.core.moment().now >= self.shared.core.deadline() || quiet == 2 {
+            if self.shared.core.timestamps().now >= self.shared.core.deadline() || quiet == 2 {
                 break;
             }
             quiet = if self.round() == Turn::Busy { 0 } else { quiet + 1 };
@@ -192,7 +193,7 @@ impl<Q: QueuePair> Worker<Q> {
     fn close(mut self) {
         self.inbox.pulse.set_drained();
         let mut quiet = 0;
-        while quiet < 2 && self.shared.core.moment().now < self.shared.core.deadline() {
+        while quiet < 2 && self.shared.core.timestamps().now < self.shared.core.deadline() {
             match self.round() {
                 Turn::Busy => quiet = 0,
                 Turn::Waiting => {
@@ -220,7 +221,7 @@ impl<Q: QueuePair> Worker<Q> {
 }
 
 fn leave<Q: QueuePair>(shared: &Shared, inbox: &WorkerInbox<Q>, connection: Connection<Q>) {
-    connection.leave(shared.core.moment().now);
+    connection.leave(shared.core.timestamps().now);
     // Relaxed: a hint for whoever spreads the load.
     inbox.pulse.load.fetch_sub(1, Ordering::Relaxed);
 }

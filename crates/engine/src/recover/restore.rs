@@ -17,10 +17,10 @@ use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Entry, EntryPlace, Kind, Scratch, Visit};
 
 use crate::engine::Engine;
-use crate::moment::Moment;
 use crate::recover::findings::{At, Findings};
 use crate::recover::soon::Soon;
 use crate::session::Sessions;
+use crate::timestamps::Timestamps;
 
 /// What an entry takes of a core's time, and some more: measured where a million of them were restored
 /// (decision 14).
@@ -31,7 +31,7 @@ const THREADS_MAX: usize = 8;
 /// One thread's part.
 struct Part<'a, M: OwnedWords> {
     engine: &'a Engine<M>,
-    moment: Moment,
+    times: Timestamps,
     soon: Soon,
     /// What was found ahead.
     ahead: &'a Findings,
@@ -44,7 +44,7 @@ struct Part<'a, M: OwnedWords> {
 
 impl<M: OwnedWords> Engine<M> {
     /// Builds everything from the entries of the adopted arena, but for what was found ahead.
-    pub fn restore(&self, sessions: &Sessions, moment: Moment, mut ahead: Findings) {
+    pub fn restore(&self, sessions: &Sessions, times: Timestamps, mut ahead: Findings) {
         if WATCHED {
             self.store.visit_presumed(&mut |_, entry| tell(entry, self.hash(entry.key)));
         }
@@ -53,7 +53,7 @@ impl<M: OwnedWords> Engine<M> {
         longarm_host::at_once(longarm_host::cores().min(THREADS_MAX).min(adopted.len()), |_| {
             let (found, spare, entries) = Default::default();
             let soon = Soon::of(&self.index);
-            let mut part = Part { engine: self, moment, soon, ahead: &ahead, found, spare, entries };
+            let mut part = Part { engine: self, times, soon, ahead: &ahead, found, spare, entries };
             let mut scratch = Scratch::default();
             // Relaxed: who draws a number does that part.
             while let Some(&segment) = adopted.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -77,7 +77,7 @@ impl<M: OwnedWords> Engine<M> {
             deletes.found(found.deleted);
         }
         self.store.bury_unread();
-        sessions.restore(found.sessions, moment.now);
+        sessions.restore(found.sessions, times.now);
         if found.expires {
             // Relaxed: only spares work while it is false; nobody serves yet.
             self.ttl_used.store(true, Ordering::Relaxed);
@@ -130,7 +130,7 @@ impl<M: OwnedWords> Visit for Part<'_, M> {
                 self.spare.push(At::of(place, entry));
                 return;
             }
-            self.engine.set_newest(self.moment, (place, &entry.into()), hash);
+            self.engine.set_newest(self.times, (place, &entry.into()), hash);
         }
     }
 }

@@ -15,11 +15,11 @@ use proptest::prelude::*;
 
 use super::model::{Model, Step, run, step};
 use super::terms::Leader;
-use crate::moment::Moment;
 use crate::options::Eviction;
 use crate::recover::Ahead;
 use crate::session::Recall;
 use crate::testing::{COMING, QUARANTINE, arena, memory, options, sums};
+use crate::timestamps::Timestamps;
 
 /// Terms that end before anything is freed each leave segments that are hardly begun.
 const LIMIT: u64 = 256 << 20;
@@ -89,14 +89,14 @@ impl Follower {
     }
 
     /// It leads the next term.
-    fn lead(self, counter: u32, cuts: &[u64], moment: Moment) -> (Leader, Mapped) {
+    fn lead(self, counter: u32, cuts: &[u64], times: Timestamps) -> (Leader, Mapped) {
         let Follower { slots, arena, ahead, .. } = self;
         let Some(ahead) = ahead.finish(&sums(), (term(counter - 1), cuts)) else {
-            return (Leader::new(counter, slots, &arena, moment), arena);
+            return (Leader::new(counter, slots, &arena, times), arena);
         };
         let options = options(slots, Eviction::None, Some((term(counter), 0)));
         let (engine, found) = ahead.engine(sums(), options).expect("an engine");
-        (Leader::over(engine, found, moment), arena)
+        (Leader::over(engine, found, times), arena)
     }
 }
 
@@ -134,16 +134,16 @@ fn then() -> impl Strategy<Value = Then> {
     ]
 }
 
-fn moment(model: &Model) -> Moment {
-    Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) }
+fn times(model: &Model) -> Timestamps {
+    Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) }
 }
 
 /// Collects, and once more when what was collected may be freed, or looked at again.
-fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Moment)) {
+fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Timestamps)) {
     leader.context.writer.seal_all();
-    work(leader, moment(model));
+    work(leader, times(model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;
-    work(leader, moment(model));
+    work(leader, times(model));
 }
 
 /// Terms of leaders and of a follower that restores ahead, against a map.
@@ -151,7 +151,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
     let mut model = Model { unix: 1_000_000, operation: Some(0), ..Model::default() };
     let mut counter = 1;
     let mut leading = arena(LIMIT);
-    let mut leader = Leader::new(counter, slots, &leading, moment(&model));
+    let mut leader = Leader::new(counter, slots, &leading, times(&model));
     let mut follower = Follower::new(slots, term(counter));
     let mut last = None;
     for then in steps.iter().chain([&Then::Look(0, 5_000), &Then::Lead]) {
@@ -167,17 +167,17 @@ fn play(slots: SlotKind, steps: &[Then]) {
                 }
             }
             Then::Collect => {
-                leader.apply_moves(moment(&model));
+                leader.apply_moves(times(&model));
                 collect(&mut leader, &mut model, Leader::collect);
             }
             Then::Free => {
-                leader.apply_moves(moment(&model));
+                leader.apply_moves(times(&model));
                 collect(&mut leader, &mut model, Leader::free);
             }
             Then::Stall(forever) => {
                 collect(&mut leader, &mut model, stall);
                 if !forever {
-                    leader.apply_moves(moment(&model));
+                    leader.apply_moves(times(&model));
                 }
             }
             Then::Look(lag, bytes) => {
@@ -189,7 +189,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
             }
             Then::Another => {
                 counter += 1;
-                leader = Leader::new(counter, slots, &leading, moment(&model));
+                leader = Leader::new(counter, slots, &leading, times(&model));
                 follower.take(&leading);
                 follower.ahead.settled.go_on(term(counter));
             }
@@ -197,7 +197,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
                 follower.take(&leading);
                 let cuts = written(&leader);
                 counter += 1;
-                (leader, leading) = follower.lead(counter, &cuts, moment(&model));
+                (leader, leading) = follower.lead(counter, &cuts, times(&model));
                 follower = Follower::new(slots, term(counter));
                 assert!(leader.engine.csn().0 <= model.last);
                 read_all(&mut leader, &mut model);
@@ -218,8 +218,8 @@ fn play(slots: SlotKind, steps: &[Then]) {
 }
 
 /// Moves what is worth it. What is copied next has a segment of its own, which may die at once.
-fn stall(leader: &mut Leader, moment: Moment) {
-    leader.collect_stalled(moment);
+fn stall(leader: &mut Leader, times: Timestamps) {
+    leader.collect_stalled(times);
     leader.maintenance.writer.seal_all();
 }
 

@@ -14,7 +14,7 @@ use crate::engine::Engine;
 use crate::options::Eviction;
 use crate::reclaim::Relocated;
 use crate::session::Sessions;
-use crate::testing::{MOMENT, apply, build, execute, named, options, sums};
+use crate::testing::{TIMES, apply, build, execute, named, options, sums};
 use crate::worker_context::WorkerContext;
 
 const KEY: &[u8] = b"key";
@@ -76,7 +76,7 @@ impl Bed {
 
     fn write(&self, request: &Request<'_>) -> Csn {
         let context = &mut self.contexts.lock().expect("contexts")[0];
-        let outcome = execute(&self.engine, context, MOMENT, request).expect("there is room");
+        let outcome = execute(&self.engine, context, TIMES, request).expect("there is room");
         assert_ne!(outcome.csn, Csn::NONE, "{request:?}: {outcome:?}");
         outcome.csn
     }
@@ -195,8 +195,8 @@ impl Bed {
 
     /// Whoever looks before all stores sees what was there before, who looks after them what is there after.
     fn check_ends(&self, (history, (from, to)): (&[Answer], (usize, usize))) {
-        for (moment, answer) in [(from, history.first()), (to, history.last())] {
-            let seen = self.search(Look::Segment, (moment, moment));
+        for (times, answer) in [(from, history.first()), (to, history.last())] {
+            let seen = self.search(Look::Segment, (times, times));
             assert_eq!(seen.iter().map(|seen| &seen.answer).collect::<Vec<_>>(), Vec::from_iter(answer));
         }
     }
@@ -268,11 +268,11 @@ fn a_write_that_comes_late_is_seen_by_nobody() {
             let mut contexts = bed.contexts.lock().expect("contexts");
             let [late, soon] = &mut contexts[..] else { panic!("two contexts") };
             bed.check(|| {
-                let older = bed.engine.write(late, MOMENT, &put, None).expect("there is room").csn;
-                let newer = bed.engine.write(soon, MOMENT, &put, None).expect("there is room").csn;
+                let older = bed.engine.write(late, TIMES, &put, None).expect("there is room").csn;
+                let newer = bed.engine.write(soon, TIMES, &put, None).expect("there is room").csn;
                 assert!(before < older && older < newer);
-                apply(&bed.engine, soon, MOMENT);
-                apply(&bed.engine, late, MOMENT);
+                apply(&bed.engine, soon, TIMES);
+                apply(&bed.engine, late, TIMES);
                 vec![Version(before), Version(newer)]
             });
         }
@@ -289,9 +289,9 @@ fn a_move_is_seen_by_nobody() {
         let context = &mut bed.contexts.lock().expect("contexts")[1];
         bed.check(|| {
             let sessions = Sessions::new(8, Nanos(1));
-            let moved = bed.engine.relocate(context, MOMENT, from, &sessions);
+            let moved = bed.engine.relocate(context, TIMES, from, &sessions);
             assert_eq!(moved, Relocated::Done);
-            apply(&bed.engine, context, MOMENT);
+            apply(&bed.engine, context, TIMES);
             vec![Version(csn)]
         });
     }

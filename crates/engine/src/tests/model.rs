@@ -9,10 +9,10 @@ use longarm_wire::{Condition, Request, RequestKind, Status};
 use proptest::prelude::*;
 
 use crate::engine::Engine;
-use crate::moment::Moment;
 use crate::options::Eviction;
 use crate::outcome::Outcome;
 use crate::testing::{engine, execute};
+use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
 #[derive(Clone, Debug)]
@@ -138,7 +138,7 @@ pub fn run(
     model: &mut Model,
     step: &Step,
 ) -> Option<Outcome> {
-    let moment = Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let times = Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
     if let Some(operation) = &mut model.operation {
         *operation += 1;
     }
@@ -164,7 +164,7 @@ pub fn run(
                 let expiry = if keep { kept } else { model.expiry(ttl) };
                 model.store(&key, value.clone(), expiry)
             });
-            let outcome = execute(engine, context, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(expected.unwrap_or_else(|no| no)));
             outcome.ok()
         }
@@ -173,14 +173,14 @@ pub fn run(
             let mut asked = request(RequestKind::Delete, &key[..]);
             (asked.condition, asked.argument) = (condition, argument(model, &key, stale));
             let expected = model.delete(&key, condition, asked.argument);
-            let outcome = execute(engine, context, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(expected));
             outcome.ok()
         }
         Step::Increment { key, by } => {
             let key = key_of(key);
             let asked = Request { argument: by as u64, ..request(RequestKind::Increment, &key[..]) };
-            let outcome = execute(engine, context, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(model.increment(&key, by)));
             outcome.ok()
         }
@@ -191,13 +191,13 @@ pub fn run(
                 None => Outcome::of(Status::NotFound),
                 Some(value) => model.store(&key, value, model.expiry(ttl)),
             };
-            let outcome = execute(engine, context, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(expected));
             outcome.ok()
         }
         Step::Get { key } => {
             let key = key_of(key);
-            check_get(engine, context, model, (moment, &request(RequestKind::Get, &key)));
+            check_get(engine, context, model, (times, &request(RequestKind::Get, &key)));
             None
         }
     }
@@ -207,9 +207,9 @@ fn check_get(
     engine: &Engine<Mapped>,
     context: &mut WorkerContext<Mapped>,
     model: &Model,
-    (moment, asked): (Moment, &Request<'_>),
+    (times, asked): (Timestamps, &Request<'_>),
 ) {
-    let outcome = engine.get(context, moment, asked).expect("nothing is under way");
+    let outcome = engine.get(context, times, asked).expect("nothing is under way");
     let Some(item) = model.live(asked.key) else {
         return assert_eq!(outcome, Outcome::of(Status::NotFound));
     };

@@ -8,11 +8,11 @@ use longarm_store::Session;
 use longarm_wire::{Request, RequestKind};
 
 use super::terms::Leader;
-use crate::moment::Moment;
 use crate::reclaim::Cursor;
 use crate::recover::findings::Findings;
 use crate::session::Coming;
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of};
+use crate::timestamps::Timestamps;
 
 const LIMIT: u64 = 64 << 20;
 /// Between two passes of the maintenance thread, in milliseconds.
@@ -22,8 +22,8 @@ const CLIENTS: u64 = 6;
 /// Live share below which segments are collected.
 const PERCENT: u32 = 50;
 
-fn at(ms: u64) -> Moment {
-    Moment { now: Nanos(ms * 1_000_000), unix: UnixMillis(ms) }
+fn at(ms: u64) -> Timestamps {
+    Timestamps { now: Nanos(ms * 1_000_000), unix: UnixMillis(ms) }
 }
 
 fn leader(term: u32, arena: &Mapped, ms: u64) -> Leader {

@@ -156,10 +156,10 @@ impl<T: Transport> Node<T> {
         observe(|| Seen::SteppedDown { term: led.reign.term });
         // Clients may read this memory until their leases are over (M8): by clocks that may be slow.
         let timing = &self.group_options.timing;
-        let (moment, over) = (led.reign.core.moment(), lease + timing.promise.since(timing.lease()));
-        let left = over.since(moment.now).0.div_ceil(1_000_000);
-        self.page.memory().store(page::UNIX, page::calendar_at_end(moment.unix.0 + left, timing));
-        let now = moment.now;
+        let (times, over) = (led.reign.core.timestamps(), lease + timing.promise.since(timing.lease()));
+        let left = over.since(times.now).0.div_ceil(1_000_000);
+        self.page.memory().store(page::UNIX, page::calendar_at_end(times.unix.0 + left, timing));
+        let now = times.now;
         if for_another && now < lease && !Mutant::ReportAtOnce.is_on() {
             sleep(Duration::from_nanos(lease.since(now).0));
         }

@@ -71,7 +71,7 @@ impl Leader {
             phase: self.shared.core.phase(),
         };
         assert_ne!(self.connection.turn(&mut execution), Turn::Gone, "the client was dropped");
-        apply(&self.shared.core.engine, &mut self.context, self.shared.core.moment());
+        apply(&self.shared.core.engine, &mut self.context, self.shared.core.timestamps());
     }
 
     /// All answers that come within some turns.
@@ -131,7 +131,7 @@ fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
         agreed: VERSIONS.meet(VERSIONS).expect("one side"),
         boot: shared.core.boot,
         sum_key: SUM_KEY,
-        stamp: shared.core.moment().now.0,
+        stamp: shared.core.timestamps().now.0,
         lease: 1,
         read_bound: 1,
         ring_bytes: ring.bytes(),

@@ -10,7 +10,7 @@ use longarm_wire::{EntryAt, Request, RequestKind};
 use super::*;
 use crate::install::{fetch, places};
 use crate::talk::Mute;
-use longarm_engine::testing::{MOMENT, arena, engine_of, execute, sums};
+use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 
 const LIMIT: u64 = 16 << 20;
 
@@ -32,7 +32,7 @@ fn what_does_not_verify_is_not_fetched() {
     let engine = engine_of((base, 0), SlotKind::Inline64, LIMIT, &theirs);
     for key in [b"one", b"two"] {
         let put = Request { key, value: b"value", ..Request::new(RequestKind::Put, 0) };
-        assert!(execute(&engine, &mut engine.worker_context(0), MOMENT, &put).is_ok());
+        assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
     }
     let found = places((&theirs, &sums()), (base, 1), (0, 0));
     let [one, two] = &found[..] else { panic!("two entries: {found:?}") };
