@@ -47,7 +47,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LeaveSlots", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
     (
         "MoveTwice",
-        Test("longarm-engine", "tests::ahead::what_was_collected_while_the_leader_waited_is_there"),
+        Test("longarm-engine", "tests::standby::what_was_collected_while_the_leader_waited_is_there"),
     ),
     ("FoundAnyway", Sim("group-reformat", "0..40")),
     ("NoSync", Test("longarm-group", "vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),

@@ -34,7 +34,7 @@ pub enum Mutant {
     /// What was pushed counts as landed once it has completed, though others WRITE there over other
     /// connections (the acknowledgement window: L6).
     NoDrain,
-    /// What a follower indexed ahead of a segment stays when that is claimed anew (decision 14).
+    /// What a standby index has of a segment stays when that is claimed anew (decision 14).
     KeepGone,
     /// A promise is not kept on disk (L2).
     ForgetPromise,
@@ -76,7 +76,7 @@ pub enum Mutant {
     CountGone,
     /// What a write found that left no entry is told without a lease (L9).
     TellAnyway,
-    /// An index that was restored ahead stays though it goes beyond the cut (L16, decision 14).
+    /// A standby index stays though it goes beyond the cut (L16, decision 14).
     KeepBeyond,
     /// An entry is superseded only after the slot names another (decision 5).
     LateSupersede,
@@ -92,7 +92,7 @@ pub enum Mutant {
     AdoptEarly,
     /// A follower counts itself synced before all that was pushed to it has arrived (M3).
     AdoptUnflushed,
-    /// A stream that a follower passed over when it reported is not cut, and the follower indexes ahead of it
+    /// A stream that a follower passed over when it reported is not cut, and goes into its standby index
     /// before it counts (L16, decision 14).
     PassUncut,
     /// What a replica was counted for stays in its page when it is cut off there, and is reported again

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use longarm_base::{Nanos, Term, UnixMillis};
 use longarm_engine::reclaim::Unaccounted;
-use longarm_engine::recover::{Ahead, Findings};
+use longarm_engine::recover::{Recovered, Standby};
 use longarm_engine::session::Sessions;
 use longarm_engine::stream::At;
 use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
@@ -153,23 +153,22 @@ impl Core {
     }
 
     /// Of a group's leader, over the start set of its term, in which so many items are to be expected, from a
-    /// calendar on that is no earlier than leaders before it had; what was restored of it ahead, if anything
-    /// was.
+    /// calendar on that is no earlier than leaders before it had; its standby index, if there is one.
     pub fn of_term(
         options: CoreOptions,
         lent: Arc<Lent>,
         keys: Keys,
         (term, items, least): (Term, u64, UnixMillis),
-        ahead: Option<Ahead<Mapped>>,
+        standby: Option<Standby<Mapped>>,
     ) -> Result<Core, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let engine_options = EngineOptions { found_items: items, ..options.engine(keys.hash, Some(term)) };
-        let (engine, found) = match ahead {
-            Some(ahead) => ahead.engine(SumKey::new(keys.sum), engine_options)?,
+        let (engine, found) = match standby {
+            Some(standby) => standby.engine(SumKey::new(keys.sum), engine_options)?,
             None => {
                 // An index of an earlier term of ours.
                 lent.index.memory().discard(0, lent.index.bytes());
-                (engine(&options, &lent, keys.sum, engine_options)?, Findings::default())
+                (engine(&options, &lent, keys.sum, engine_options)?, Recovered::default())
             }
         };
         let core = Core::new((options, Clock::start(least)), lent, boot, keys.sum, engine);

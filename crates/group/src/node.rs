@@ -3,16 +3,16 @@
 //! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
 //! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
 
-mod ahead;
 mod colleague;
 mod hand_over;
 mod lead;
 mod leave;
 mod led;
-mod look_ahead;
 mod members;
 mod nap;
 mod pace;
+mod standby;
+mod standby_index;
 mod transfer;
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
 use self::colleague::{Colleague, founders};
 use self::led::Led;
-use self::look_ahead::LookAhead;
+use self::standby_index::StandbyIndex;
 use self::transfer::HandOver;
 use super::install;
 use crate::common::{CoreOptions, Lent};
@@ -81,7 +81,7 @@ pub(crate) struct Node<T: Transport> {
     reign: Option<Led<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
     look: Option<Look>,
-    ahead: LookAhead,
+    standby: StandbyIndex,
     /// How it comes to lead.
     takeover: Takeover,
     /// What it is, for others to read.
@@ -151,7 +151,7 @@ impl<T: Transport> Node<T> {
             heir: None,
             reign: None,
             look: None,
-            ahead: LookAhead::default(),
+            standby: StandbyIndex::default(),
             takeover: Takeover::default(),
             told,
             leave: Arc::default(),
@@ -210,7 +210,7 @@ impl<T: Transport> Node<T> {
             self.hear();
             self.hear_operators();
             self.go_on_leaving();
-            self.look_ahead();
+            self.advance_standby();
             self.tell();
             self.look_before_it_reports();
             self.channel.wait(self.nap());
@@ -400,7 +400,7 @@ impl<T: Transport> Node<T> {
             Action::Answer(node, answer) => self.answer(node, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
             Action::Adopt { term, reclaimed, floors } => {
-                self.ahead.go_on(term);
+                self.standby.go_on(term);
                 self.set_floors(if Mutant::AdoptBare.is_on() { &[] } else { &floors });
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
@@ -477,7 +477,7 @@ impl<T: Transport> Node<T> {
 
     fn look(&self, sync: Term) -> Look {
         let memory = (self.lent.arena.memory(), &self.sums);
-        Look::new(memory, sync, self.floors(), self.ahead.settled())
+        Look::new(memory, sync, self.floors(), self.standby.settled())
     }
 
     /// That look, if it is of that term; or a new one.
@@ -526,7 +526,7 @@ impl<T: Transport> Node<T> {
         if let Err(error) = self.inbound.clear() {
             return self.log(&format!("not ready to be synced: {error}"));
         }
-        self.ahead.keep(prepare);
+        self.standby.keep(prepare);
         let held = match prepare.kept {
             Kept::Term => Held::Term,
             Kept::Base => {

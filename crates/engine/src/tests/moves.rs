@@ -60,7 +60,7 @@ fn a_delete_under_way_is_above_the_stable_point() {
     assert_eq!(engine.stable_point(), delete);
 }
 
-/// A follower that restores ahead takes the youngest copy of a version for the one that counts. If an entry
+/// A follower's standby index takes the youngest copy of a version for the one that counts. If an entry
 /// were copied again while its first copy waits for followers, the second copy, which is the younger one,
 /// would lose at its turn: the leader would free its segment, and the follower's index would miss the key.
 #[test]

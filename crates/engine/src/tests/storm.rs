@@ -9,7 +9,7 @@ use longarm_wire::{Request, RequestKind};
 
 use super::terms::Leader;
 use crate::reclaim::Cursor;
-use crate::recover::findings::Findings;
+use crate::recover::recovered::Recovered;
 use crate::session::Coming;
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of};
 use crate::timestamps::Timestamps;
@@ -28,7 +28,7 @@ fn at(ms: u64) -> Timestamps {
 
 fn leader(term: u32, arena: &Mapped, ms: u64) -> Leader {
     let engine = engine_of((Term::new(term, NodeId(1)), KEYS), SlotKind::Inline64, LIMIT, arena);
-    Leader::over(engine, Findings::default(), at(ms))
+    Leader::over(engine, Recovered::default(), at(ms))
 }
 
 /// The length of a value: up to 128 KiB, every power of two as often.

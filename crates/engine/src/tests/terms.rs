@@ -15,7 +15,7 @@ use super::model::{Model, Step, run, step};
 use crate::engine::Engine;
 use crate::outcome::{Outcome, Short};
 use crate::reclaim::Relocated;
-use crate::recover::findings::Findings;
+use crate::recover::recovered::Recovered;
 use crate::session::{Recall, Sessions};
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of, execute, named};
 use crate::timestamps::Timestamps;
@@ -44,11 +44,11 @@ impl Leader {
         // What it is told of the number of items may be unknown, right or absurd.
         let found = [0, 200, u64::MAX][counter as usize % 3];
         let engine = engine_of((Term::new(counter, NodeId(1)), found), slots, LIMIT, arena);
-        Leader::over(engine, Findings::default(), times)
+        Leader::over(engine, Recovered::default(), times)
     }
 
-    /// Over the start set of an engine of which so much was found ahead.
-    pub fn over(engine: Engine<Mapped>, found: Findings, times: Timestamps) -> Leader {
+    /// Over the start set of an engine, of which a standby index had found so much.
+    pub fn over(engine: Engine<Mapped>, found: Recovered, times: Timestamps) -> Leader {
         let sessions = Sessions::new(16, Nanos(u64::MAX));
         engine.restore(&sessions, times, found);
         let (context, maintenance) = (engine.worker_context(0), engine.worker_context(1));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, Term, UnixMillis};
-use longarm_engine::recover::Ahead;
+use longarm_engine::recover::Standby;
 use longarm_fabric::Transport;
 use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
 use longarm_host::{Pause, now, sleep};
@@ -62,9 +62,9 @@ impl<T: Transport> Node<T> {
         let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
             .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
-        let ahead = self.ahead.take(&self.sums, (start.base, &cuts));
+        let standby = self.standby.take(&self.sums, (start.base, &cuts));
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
-        let core = self.new_core((start.term, unix), ahead).map_err(|error| error.to_string())?;
+        let core = self.new_core((start.term, unix), standby).map_err(|error| error.to_string())?;
         reach(Now::Restored);
         self.start_reign((start, tail), Arc::new(core)).map_err(|error| error.to_string())
     }
@@ -76,14 +76,18 @@ impl<T: Transport> Node<T> {
     }
 
     /// The core of a term, over the start set.
-    fn new_core(&self, (term, told): (Term, u64), ahead: Option<Ahead<Mapped>>) -> Result<Core, StartError> {
+    fn new_core(
+        &self,
+        (term, told): (Term, u64),
+        standby: Option<Standby<Mapped>>,
+    ) -> Result<Core, StartError> {
         let keys = Keys { sum: self.group_options.sum_key, hash: self.group_options.hash_key };
         let items = self.page.memory().load(page::ITEMS);
         // What was told gone before has gone by the calendar of a leader whose lease a majority renewed: at
         // most a promise after the highest that any majority was told.
         let promise = self.group_options.timing.promise_millis();
         let least = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
-        Core::of_term(self.term_options(), self.lent.clone(), keys, (term, items, least), ahead)
+        Core::of_term(self.term_options(), self.lent.clone(), keys, (term, items, least), standby)
     }
 
     fn start_reign(&mut self, (start, tail): (&StartSet, Tail), core: Arc<Core>) -> Result<(), StartError> {

@@ -1,4 +1,4 @@
-//! A follower that restores ahead, over terms: whoever leads next with what it knows is the same map, with
+//! A follower's standby index, over terms: whoever leads next with what it knows is the same map, with
 //! the same completion records, as one that looks at everything.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use super::model::{Model, Step, run, step};
 use super::terms::Leader;
 use crate::options::Eviction;
-use crate::recover::Ahead;
+use crate::recover::Standby;
 use crate::session::Recall;
 use crate::testing::{COMING, QUARANTINE, arena, memory, options, sums};
 use crate::timestamps::Timestamps;
@@ -35,24 +35,24 @@ struct Follower {
     arena: Mapped,
     /// The leader's arena as it was copied last.
     copied: Vec<u8>,
-    ahead: Ahead<Mapped>,
+    standby: Standby<Mapped>,
 }
 
-fn ahead(slots: SlotKind, arena: &Mapped, (term, items): (Term, u64)) -> Ahead<Mapped> {
+fn standby(slots: SlotKind, arena: &Mapped, (term, items): (Term, u64)) -> Standby<Mapped> {
     let control = Control::of(memory(4096), sums());
     let regions = (memory(LIMIT), arena.clone());
     let options = options(slots, Eviction::None, Some((Term::ZERO, items)));
     let budget = Arc::new(Budget::new(LIMIT));
-    let mut ahead = Ahead::new(regions, control, sums(), budget, &options).expect("an index");
-    ahead.settled.go_on(term);
-    ahead
+    let mut standby = Standby::new(regions, control, sums(), budget, &options).expect("an index");
+    standby.settled.go_on(term);
+    standby
 }
 
 impl Follower {
     fn new(slots: SlotKind, term: Term) -> Follower {
         let arena = arena(LIMIT);
         let copied = vec![0; arena.bytes() as usize];
-        Follower { slots, ahead: ahead(slots, &arena, (term, 0)), arena, copied }
+        Follower { slots, standby: standby(slots, &arena, (term, 0)), arena, copied }
     }
 
     /// All that changed in the leader's arena lands here, but for what it notes at entries that stand.
@@ -82,20 +82,20 @@ impl Follower {
     }
 
     fn look(&mut self, counter: u32, floors: &[u64], bytes: u64) {
-        if let Some(items) = self.ahead.outgrown() {
-            self.ahead = ahead(self.slots, &self.arena, (term(counter), items));
+        if let Some(items) = self.standby.outgrown() {
+            self.standby = standby(self.slots, &self.arena, (term(counter), items));
         }
-        self.ahead.look(&sums(), (term(counter), floors), bytes);
+        self.standby.look(&sums(), (term(counter), floors), bytes);
     }
 
     /// It leads the next term.
     fn lead(self, counter: u32, cuts: &[u64], times: Timestamps) -> (Leader, Mapped) {
-        let Follower { slots, arena, ahead, .. } = self;
-        let Some(ahead) = ahead.finish(&sums(), (term(counter - 1), cuts)) else {
+        let Follower { slots, arena, standby, .. } = self;
+        let Some(standby) = standby.finish(&sums(), (term(counter - 1), cuts)) else {
             return (Leader::new(counter, slots, &arena, times), arena);
         };
         let options = options(slots, Eviction::None, Some((term(counter), 0)));
-        let (engine, found) = ahead.engine(sums(), options).expect("an engine");
+        let (engine, found) = standby.engine(sums(), options).expect("an engine");
         (Leader::over(engine, found, times), arena)
     }
 }
@@ -115,7 +115,7 @@ enum Then {
     Stall(bool),
     /// The follower has what was written, knows of all but so many positions, and looks at so many bytes.
     Look(u64, u64),
-    /// Another replica that restored nothing ahead leads, and the follower goes on.
+    /// Another replica, without a standby index, leads, and the follower goes on.
     Another,
     /// The follower leads, and another one begins anew.
     Lead,
@@ -146,7 +146,7 @@ fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Ti
     work(leader, times(model));
 }
 
-/// Terms of leaders and of a follower that restores ahead, against a map.
+/// Terms of leaders and of a follower with a standby index, against a map.
 fn play(slots: SlotKind, steps: &[Then]) {
     let mut model = Model { unix: 1_000_000, operation: Some(0), ..Model::default() };
     let mut counter = 1;
@@ -191,7 +191,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
                 counter += 1;
                 leader = Leader::new(counter, slots, &leading, times(&model));
                 follower.take(&leading);
-                follower.ahead.settled.go_on(term(counter));
+                follower.standby.settled.go_on(term(counter));
             }
             Then::Lead => {
                 follower.take(&leading);
