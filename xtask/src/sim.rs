@@ -53,12 +53,15 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("NoSync", Test("longarm-group", "vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
     ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
     ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),
-    ("RaiseFloors", Test("longarm-group", "reign::tests::a_follower_is_told_no_floors_before_it_is_synced")),
+    (
+        "RaiseFloors",
+        Test("longarm-group", "leader_term::tests::a_follower_is_told_no_floors_before_it_is_synced"),
+    ),
     (
         "ReleaseEarly",
         Test(
             "longarm-group",
-            "reign::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
+            "leader_term::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
         ),
     ),
     ("UntoldCount", Sim("group-slow", "0..20")),
@@ -76,7 +79,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         "AdoptEarly",
         Test(
             "longarm-group",
-            "reign::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
+            "leader_term::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
         ),
     ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),

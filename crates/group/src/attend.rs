@@ -9,10 +9,10 @@ use longarm_host::now;
 use longarm_replica::Event;
 use longarm_wire::Answer;
 
+use crate::leader_term::LeaderTerm;
 use crate::log::Notice;
 use crate::peer::Peer;
 use crate::push;
-use crate::reign::Reign;
 use crate::talk::Mute;
 
 /// Sleep without anything to do.
@@ -27,15 +27,15 @@ impl<T: Transport> Peer<T> {
         let mut retry = RETRY_MIN;
         let mut said = String::new();
         while !self.orders.pause.is_stopped() {
-            if let Some(reign) = self.orders.reign() {
+            if let Some(leader_term) = self.orders.leader_term() {
                 let begun = now();
-                let ended = push::keep_in_line(&mut self, &reign);
+                let ended = push::keep_in_line(&mut self, &leader_term);
                 // Whom it hands over to is asked to stand on the talk that is open.
                 if ended.is_err() {
                     self.talk = None;
                 }
                 self.open = 0;
-                self.report(&reign, ended, &mut said);
+                self.report(&leader_term, ended, &mut said);
                 retry = if now().since(begun) > Nanos::from_millis(1_000) { RETRY_MIN } else { retry };
                 self.orders.pause.sleep_unless_poked(retry);
                 retry = (retry * 2).min(RETRY_MAX);
@@ -56,12 +56,12 @@ impl<T: Transport> Peer<T> {
         }
     }
 
-    fn report(&self, reign: &Reign<T::Qp>, ended: Result<(), Mute>, said: &mut String) {
-        if reign.is_over() {
+    fn report(&self, leader_term: &LeaderTerm<T::Qp>, ended: Result<(), Mute>, said: &mut String) {
+        if leader_term.is_over() {
             return said.clear();
         }
         if let Err(Mute::Refused(promised)) = ended {
-            let (term, node) = (reign.term, self.node);
+            let (term, node) = (leader_term.term, self.node);
             self.events.push(Event::Answered(node, Answer::Refused { term, promised }));
         }
         let text = match ended {

@@ -5,8 +5,8 @@
 //!   what that says. While it leads, a [`Service`] that the server hands in serves clients.
 //! - [`inbound`]: connections that others made, and the fence. [`talk`], [`peer`]:
 //!   connections made to others; one thread a peer, which on a leader also syncs it ([`push`]).
-//! - [`look`] is what a replica finds of its streams; [`install`] makes a [`reign`] of a start set; [`heart`]
-//!   keeps it alive; [`takeover`] says what it took.
+//! - [`look`] is what a replica finds of its streams; [`install`] makes a [`leader_term`] of a start set;
+//!   [`heart`] keeps it alive; [`takeover`] says what it took.
 //! - [`vault`] keeps promises.
 //! - [`replica`] is all of it together, of one group; a node has one in each of its groups. [`standing`] is
 //!   what it says of itself.
@@ -24,6 +24,7 @@ mod held;
 mod inbound;
 mod inbox;
 mod install;
+mod leader_term;
 mod leaving;
 mod liveness;
 mod log;
@@ -35,7 +36,6 @@ mod orders;
 mod peer;
 mod pulse;
 mod push;
-mod reign;
 mod releases;
 mod replica;
 mod replicate;
@@ -53,12 +53,12 @@ pub use common::{Core, CoreOptions, Keys, Lent, Phase};
 pub use held::{Contents, Held, Versions};
 pub use inbound::{CONNECTIONS_MAX, Inbound};
 pub use inbox::Inbox;
+pub use leader_term::Waker;
 pub use liveness::Liveness;
 pub use log::{Log, LogLine, Notice};
 pub use operate::{Changed, Moved, Operator, OrderError};
 pub use options::{GroupOptions, StartError};
 pub use pulse::Pulse;
-pub use reign::Waker;
 pub use releases::Releases;
 pub use replica::{Prepared, Replica, Seed};
 pub use replicate::{Pumped, Replicator};

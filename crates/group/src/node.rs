@@ -6,8 +6,8 @@
 mod colleague;
 mod hand_over;
 mod lead;
+mod leader_handle;
 mod leave;
-mod led;
 mod members;
 mod nap;
 mod pace;
@@ -28,9 +28,9 @@ use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKi
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
 use self::colleague::{Colleague, founders};
-use self::led::Led;
+use self::leader_handle::LeaderHandle;
 use self::standby_index::StandbyIndex;
-use self::transfer::HandOver;
+use self::transfer::LeaderTransfer;
 use super::install;
 use crate::common::{CoreOptions, Lent};
 use crate::events::Events;
@@ -75,10 +75,10 @@ pub(crate) struct Node<T: Transport> {
     talks: Vec<Talk<T::Qp>>,
     done: Completions,
     operators: Vec<Talk<T::Qp>>,
-    hand_over: Option<HandOver<T::Qp>>,
+    transfer: Option<LeaderTransfer<T::Qp>>,
     /// Who is to lead next, of the term that this node led and gave up.
-    heir: Option<(Term, NodeId)>,
-    reign: Option<Led<T::Qp>>,
+    transferee: Option<(Term, NodeId)>,
+    leading: Option<LeaderHandle<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
     look: Option<Look>,
     standby: StandbyIndex,
@@ -147,9 +147,9 @@ impl<T: Transport> Node<T> {
             talks: Vec::new(),
             done: Completions::new(64),
             operators: Vec::new(),
-            hand_over: None,
-            heir: None,
-            reign: None,
+            transfer: None,
+            transferee: None,
+            leading: None,
             look: None,
             standby: StandbyIndex::default(),
             takeover: Takeover::default(),
@@ -171,9 +171,9 @@ impl<T: Transport> Node<T> {
     }
 
     fn tell(&self) {
-        let leads = |led: &Led<T::Qp>| {
-            let engine = &led.reign.core.engine;
-            let followers = led.reign.followers.lock();
+        let leads = |leader: &LeaderHandle<T::Qp>| {
+            let engine = &leader.term.core.engine;
+            let followers = leader.term.followers.lock();
             Leads {
                 lease: engine.lease().since(now()),
                 takeover: self.takeover.stats(),
@@ -181,7 +181,7 @@ impl<T: Transport> Node<T> {
             }
         };
         let standing = Standing::of(self.group_options.id, &self.machine);
-        *self.told.lock() = Standing { leads: self.reign.as_ref().map(leads), ..standing };
+        *self.told.lock() = Standing { leads: self.leading.as_ref().map(leads), ..standing };
     }
 
     /// Where the replica is told that it is to end.
@@ -216,7 +216,7 @@ impl<T: Transport> Node<T> {
             self.channel.wait(self.nap());
         }
         self.leave_at_last();
-        if self.reign.is_some() {
+        if self.leading.is_some() {
             self.step_down(false);
         }
         self.part_with_all();
@@ -336,9 +336,9 @@ impl<T: Transport> Node<T> {
     fn handle(&mut self, event: Event) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            if let Some(led) = &self.reign {
-                self.machine.beat(led.reign.beat());
-                self.machine.progress(led.reign.pushed());
+            if let Some(leader) = &self.leading {
+                self.machine.beat(leader.term.beat());
+                self.machine.progress(leader.term.pushed());
             }
             let (before, blank) = (self.machine.kind(), self.machine.awaits().is_some());
             let mut todo = Vec::new();
@@ -415,9 +415,9 @@ impl<T: Transport> Node<T> {
             }
             Action::Form(_) => {
                 self.takeover.note(Step::Installed, now());
-                let reign = self.reign.as_ref().map(|led| led.reign.clone());
-                reign.iter().for_each(|reign| reign.set_formed());
-                self.colleagues.values().for_each(|it| it.orders.keep_in_line(reign.clone()));
+                let leader_term = self.leading.as_ref().map(|leader| leader.term.clone());
+                leader_term.iter().for_each(|leader_term| leader_term.set_formed());
+                self.colleagues.values().for_each(|it| it.orders.keep_in_line(leader_term.clone()));
             }
             Action::Serve(term) => self.serve(term),
             Action::Drain(_, to) => self.drain(to),

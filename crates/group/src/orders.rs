@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longarm_host::{Mutex, Pause};
 use longarm_wire::Ask;
 
-use crate::reign::Reign;
+use crate::leader_term::LeaderTerm;
 
 /// Questions that may wait: older ones have no meaning any more.
 const ASKS_MAX: usize = 8;
@@ -14,13 +14,13 @@ const ASKS_MAX: usize = 8;
 /// What a peer's thread is to do.
 pub(crate) struct Orders<Q> {
     asks: Mutex<VecDeque<Ask>>,
-    reign: Mutex<Option<Arc<Reign<Q>>>>,
+    leader_term: Mutex<Option<Arc<LeaderTerm<Q>>>>,
     pub pause: Arc<Pause>,
 }
 
 impl<Q> Default for Orders<Q> {
     fn default() -> Orders<Q> {
-        Orders { asks: Mutex::default(), reign: Mutex::default(), pause: Arc::default() }
+        Orders { asks: Mutex::default(), leader_term: Mutex::default(), pause: Arc::default() }
     }
 }
 
@@ -36,9 +36,9 @@ impl<Q> Orders<Q> {
         self.pause.poke();
     }
 
-    /// Keeps the other in line with this reign, until it is over.
-    pub fn keep_in_line(&self, reign: Option<Arc<Reign<Q>>>) {
-        *self.reign.lock() = reign;
+    /// Keeps the other in line with this term, until it is over.
+    pub fn keep_in_line(&self, leader_term: Option<Arc<LeaderTerm<Q>>>) {
+        *self.leader_term.lock() = leader_term;
         self.pause.poke();
     }
 
@@ -52,9 +52,9 @@ impl<Q> Orders<Q> {
         self.asks.lock().pop_front_if(|ask| !waits(ask))
     }
 
-    /// The reign, unless it is over.
-    pub fn reign(&self) -> Option<Arc<Reign<Q>>> {
-        self.reign.lock().clone().filter(|reign| !reign.is_over())
+    /// The term that this node leads, unless it is over.
+    pub fn leader_term(&self) -> Option<Arc<LeaderTerm<Q>>> {
+        self.leader_term.lock().clone().filter(|leader_term| !leader_term.is_over())
     }
 }
 

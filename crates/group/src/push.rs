@@ -38,9 +38,9 @@ use longarm_store::{EntryPlace, segment_entries};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::OWN_HEADER;
+use crate::leader_term::{Follower, LeaderTerm};
 use crate::look::Seen;
 use crate::peer::Peer;
-use crate::reign::{Follower, Reign};
 use crate::releases::{LetGo, raise};
 use crate::talk::{Bulk, Mute, Worth};
 
@@ -58,40 +58,43 @@ const RESTS: u64 = 3;
 const WORK: Nanos = Nanos::from_micros(500);
 const REST_MOST: Nanos = Nanos::from_millis(6);
 
-/// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the reign is over, or when
+/// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the leader's term is over, or when
 /// something failed.
-pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T::Qp>>) -> Result<(), Mute> {
+pub(crate) fn keep_in_line<T: Transport>(
+    peer: &mut Peer<T>,
+    leader_term: &Arc<LeaderTerm<T::Qp>>,
+) -> Result<(), Mute> {
     let ask = Ask::Sync {
-        term: reign.term,
-        base: reign.base,
-        cuts: reign.cuts.clone(),
-        streams: reign.doors.len() as u16,
-        members: reign.members.clone(),
+        term: leader_term.term,
+        base: leader_term.base,
+        cuts: leader_term.cuts.clone(),
+        streams: leader_term.streams.len() as u16,
+        members: leader_term.members.clone(),
     };
-    let _attending = reign.attend();
+    let _attending = leader_term.attend();
     let until = now() + peer.patience;
     let orders = peer.orders.clone();
-    let worth = || !reign.is_over() && !orders.pause.is_stopped();
+    let worth = || !leader_term.is_over() && !orders.pause.is_stopped();
     // A talk of its own: what is left of older ones is not to be mistaken for this.
     peer.talk = None;
     let talk = peer.talk()?;
     let ready = talk.settle(
         &ask,
         (until, &worth),
-        |answer| matches!(answer, Answer::Ready { term, .. } if *term == reign.term),
+        |answer| matches!(answer, Answer::Ready { term, .. } if *term == leader_term.term),
     )?;
     let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
-    let follower = Arc::new(Follower::new(peer.node, reign.doors.len(), peer.orders.pause.clone()));
-    let mut links = peer.way.memories(reign.term, 2 + reign.doors.len())?.into_iter();
+    let follower = Arc::new(Follower::new(peer.node, leader_term.streams.len(), peer.orders.pause.clone()));
+    let mut links = peer.way.memories(leader_term.term, 2 + leader_term.streams.len())?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
     let mut bulk = Bulk::new(link(), &worth);
-    reign.hearts.put((link(), follower.clone()));
-    reign.releases.join(peer.node);
+    leader_term.hearts.put((link(), follower.clone()));
+    leader_term.releases.join(peer.node);
     reach(Step::Joined);
     let patience = peer.patience;
     let counts = !matches!(held, Held::Nothing);
     let mut push = Push {
-        reign,
+        leader_term,
         follower: &follower,
         bulk: &mut bulk,
         worth: &worth,
@@ -103,19 +106,19 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
     };
     let ended = bring(peer, &mut push, (held, links)).and_then(|()| keep(peer, &mut push));
     follower.let_go();
-    reign.releases.leave(peer.node);
-    reign.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
+    leader_term.releases.leave(peer.node);
+    leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
     if follower.is_synced() {
         // What it acknowledged stays there, whatever becomes of the connection.
-        reign.left.lock().insert(peer.node, follower.next_floors());
+        leader_term.left.lock().insert(peer.node, follower.next_floors());
         peer.events.push(Event::Lost(peer.node));
     }
-    reign.wake();
+    leader_term.wake();
     ended
 }
 
 struct Push<'a, 'w, Q> {
-    reign: &'a Arc<Reign<Q>>,
+    leader_term: &'a Arc<LeaderTerm<Q>>,
     follower: &'a Arc<Follower>,
     bulk: &'a mut Bulk<'w, Q>,
     worth: Worth<'w>,
@@ -137,9 +140,9 @@ fn bring<T: Transport>(
     push: &mut Push<'_, '_, T::Qp>,
     (held, links): (Held, impl Iterator<Item = T::Qp>),
 ) -> Result<(), Mute> {
-    let reign = push.reign;
+    let leader_term = push.leader_term;
     let had = match held {
-        Held::Term => reign.left.lock().get(&peer.node).cloned(),
+        Held::Term => leader_term.left.lock().get(&peer.node).cloned(),
         _ => None,
     };
     if let Some(had) = &had {
@@ -161,14 +164,15 @@ fn bring<T: Transport>(
     }
     push.flush()?;
     reach(Step::Landed);
-    for ((door, attachment), link) in reign.doors.iter().zip(&push.follower.attachments).zip(links) {
-        door.arrivals.put((link, attachment.clone()));
-        door.waker.wake();
+    for ((stream, attachment), link) in leader_term.streams.iter().zip(&push.follower.attachments).zip(links)
+    {
+        stream.arrivals.put((link, attachment.clone()));
+        stream.waker.wake();
     }
-    reign.followers.lock().push(push.follower.clone());
+    leader_term.followers.lock().push(push.follower.clone());
     reach(Step::Attached);
     push.await_start()?;
-    push.of_term(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
+    push.of_term(leader_term.term, &had.unwrap_or_else(|| vec![0; leader_term.streams.len()]))?;
     if !Mutant::AdoptUnflushed.is_on() {
         push.flush()?;
     }
@@ -178,7 +182,7 @@ fn bring<T: Transport>(
         push.serve_releases()?;
     }
     let floors = push.await_needed()?;
-    let (term, reclaimed) = (reign.term, reign.releases.asked(peer.node, |_| false).told);
+    let (term, reclaimed) = (leader_term.term, leader_term.releases.asked(peer.node, |_| false).told);
     if held == Held::Term {
         // It is in sync by name already, and would not take this from the question.
         push.reclaimed(reclaimed)?;
@@ -197,17 +201,17 @@ fn bring<T: Transport>(
     // Release: all that it was synced with is there; pairs with the looks of workers and heart.
     push.follower.synced.store(true, Ordering::Release);
     peer.events.push(Event::Answered(peer.node, synced));
-    reign.wake();
+    leader_term.wake();
     Ok(())
 }
 
 fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), Mute> {
-    let term = push.reign.term;
+    let term = push.leader_term.term;
     let mut told = false;
-    // What it is asked when this reign is over: that is said afterwards, and waits until then.
+    // What it is asked when this term is over: that is said afterwards, and waits until then.
     let later = |ask: &Ask| matches!(ask, Ask::Stand { term: of } if *of == term);
     loop {
-        if let Some(served) = push.reign.served().filter(|_| !told) {
+        if let Some(served) = push.leader_term.served().filter(|_| !told) {
             let since = now().since(served);
             peer.talk()?.ask(&Ask::Serves { term, since })?;
             told = true;
@@ -237,7 +241,7 @@ fn is_unknown(ours: &Line, theirs: &Line) -> bool {
 
 impl<Q: QueuePair> Push<'_, '_, Q> {
     fn memory(&self) -> &Mapped {
-        self.reign.core.engine.store.memory()
+        self.leader_term.core.engine.store.memory()
     }
 
     fn until(&self) -> Nanos {
@@ -245,7 +249,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     fn is_over(&self) -> bool {
-        self.reign.is_over() || self.follower.is_gone()
+        self.leader_term.is_over() || self.follower.is_gone()
     }
 
     fn flush(&mut self) -> Result<(), Mute> {
@@ -273,7 +277,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             self.memory().copy_out(from + at, &mut bytes);
             let until = self.until();
             self.bulk.write(ARENA_REGION, from + at, &bytes, until)?;
-            self.reign.set_pushed(now());
+            self.leader_term.set_pushed(now());
             self.rest();
             at += size;
         }
@@ -292,17 +296,18 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
 
     /// Whether clients are served, and writes committed, without this follower.
     fn is_spare(&self) -> bool {
-        let with = 1 + self.reign.followers.lock().iter().filter(|follower| follower.is_synced()).count();
-        self.reign.served().is_some() && with > self.reign.members.list.len() / 2
+        let with =
+            1 + self.leader_term.followers.lock().iter().filter(|follower| follower.is_synced()).count();
+        self.leader_term.served().is_some() && with > self.leader_term.members.list.len() / 2
     }
 
     fn geometry(&self) -> Geometry {
-        Geometry::read(self.memory(), self.reign.core.engine.store.sums()).expect(OWN_HEADER)
+        Geometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
     }
 
     /// The line of a segment of ours; free if it is being written at this moment.
     fn line(&self, segment: u32) -> Line {
-        let sums = self.reign.core.engine.store.sums();
+        let sums = self.leader_term.core.engine.store.sums();
         Line::read(self.memory(), sums, segment).unwrap_or(Line::FREE)
     }
 
@@ -321,7 +326,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
                 self.go_on()?;
                 let (until, at) = (self.until(), line_at(segment + 1) - bytes.len() as u64);
                 self.bulk.write(ARENA_REGION, at, &bytes, until)?;
-                self.reign.set_pushed(now());
+                self.leader_term.set_pushed(now());
                 self.rest();
                 bytes.clear();
             }
@@ -332,7 +337,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], Mute> {
         let until = now() + CHANGE;
         loop {
-            let sums = self.reign.core.engine.store.sums();
+            let sums = self.leader_term.core.engine.store.sums();
             if let Some(line) = whole_line(self.memory(), sums, segment) {
                 return Ok(line);
             }
@@ -356,10 +361,10 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             let place = Place::new(ARENA_REGION, line_at(first), count * LINE as u32);
             let theirs = self.bulk.read(place, until)?.to_vec();
             for (segment, theirs) in (first..).zip(theirs.chunks_exact(LINE as usize)) {
-                let sums = self.reign.core.engine.store.sums();
+                let sums = self.leader_term.core.engine.store.sums();
                 let theirs = Line::from_bytes(theirs, sums, segment).unwrap_or(Line::FREE);
                 let ours = self.line(segment);
-                if ours.term < self.reign.term && is_unknown(&ours, &theirs) {
+                if ours.term < self.leader_term.term && is_unknown(&ours, &theirs) {
                     unknown.push(segment);
                 }
             }
@@ -383,7 +388,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// off must not stay (L16).
     fn whole(&mut self, segment: u32) -> Result<(), Mute> {
         let line = self.line(segment);
-        if line.term < self.reign.term && line.has_entries() {
+        if line.term < self.leader_term.term && line.has_entries() {
             self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
             reach(Step::Content);
         }
@@ -392,16 +397,16 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
 
     /// All entries of the base's streams from these positions on.
     fn of_base(&mut self, from: &[u64]) -> Result<(), Mute> {
-        let tail = &self.reign.tail;
+        let tail = &self.leader_term.tail;
         let known =
             tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
         if !known {
-            return self.of_term(self.reign.base, from);
+            return self.of_term(self.leader_term.base, from);
         }
         // Behind a gap too: what is missing was reclaimed.
         let missing = |seen: &&Seen| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
         // Its segment may have been freed since, and used again; not any more, as we are asked now.
-        let still = |seen: &&Seen| self.line(segment_of(seen.place.offset)).term == self.reign.base;
+        let still = |seen: &&Seen| self.line(segment_of(seen.place.offset)).term == self.leader_term.base;
         let mut places: Vec<_> =
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
         places.sort_unstable_by_key(|place| place.offset);
@@ -417,7 +422,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         }
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
-            let sums = self.reign.core.engine.store.sums();
+            let sums = self.leader_term.core.engine.store.sums();
             let places = segment_entries(self.memory(), sums, (geometry, segment), term, from);
             self.entries(&places)?;
             if !places.is_empty() {
@@ -516,11 +521,12 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         let (follower, synced) = (self.follower, self.follower.is_synced());
         // What the heart has told it, which is what it has acknowledged, a heartbeat later.
         let has = |written: &[u64]| follower.may_let_go(written);
-        let LetGo { segments: asked, written, told } = self.reign.releases.asked(self.follower.node, has);
+        let LetGo { segments: asked, written, told } =
+            self.leader_term.releases.asked(self.follower.node, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
-        let store = &self.reign.core.engine.store;
+        let store = &self.leader_term.core.engine.store;
         let (sums, stable) = (store.sums().clone(), store.stable());
         for &segment in &asked {
             let line = freed_line(self.memory(), &sums, segment, stable);
@@ -536,8 +542,8 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             self.reclaimed(told)?;
             observe(|| Told::LetGo { node: self.follower.node, reclaimed: told });
         }
-        self.reign.releases.let_go(self.follower.node, &asked);
-        self.reign.core.engine.relief.poke();
+        self.leader_term.releases.let_go(self.follower.node, &asked);
+        self.leader_term.core.engine.relief.poke();
         Ok(())
     }
 }

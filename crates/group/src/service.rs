@@ -7,8 +7,8 @@ use longarm_host::Mutex;
 use longarm_memory::Mapped;
 
 use crate::common::Core;
+use crate::leader_term::Waker;
 use crate::options::StartError;
-use crate::reign::Waker;
 use crate::releases::Releases;
 use crate::replicate::Replicator;
 use crate::standing::Standing;

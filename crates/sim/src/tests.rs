@@ -213,9 +213,9 @@ fn a_group_elects_a_leader_serves_and_loses_nothing_when_it_is_gone() {
     assert_eq!(*said.borrow(), 2, "{:?}", (0..3).map(|node| servers.told(node)).collect::<Vec<_>>());
 }
 
-/// A leader that hands over takes promises back, and its heir may serve at once: it need not put its
-/// calendar forward by a promise, as if its predecessor's lease could still run. It did, and so did each heir
-/// after it.
+/// A leader that hands over takes promises back, and its transferee may serve at once: it need not put its
+/// calendar forward by a promise, as if its predecessor's lease could still run. It did, and so did each
+/// transferee after it.
 #[test]
 fn a_leader_that_is_handed_over_to_takes_no_item_before_its_time() {
     const MOVES: u8 = 30;

@@ -101,8 +101,8 @@ impl<T: Transport> Node<T> {
         };
         match spawn(&format!("longarm-peer-{node}"), move || peer.run()) {
             Ok(thread) => {
-                if let Some(led) = self.reign.as_ref().filter(|led| led.reign.is_formed()) {
-                    orders.keep_in_line(Some(led.reign.clone()));
+                if let Some(leader) = self.leading.as_ref().filter(|leader| leader.term.is_formed()) {
+                    orders.keep_in_line(Some(leader.term.clone()));
                 }
                 self.colleagues.insert(node, Colleague { orders, address: member.address, thread });
             }

@@ -6,7 +6,7 @@ use longarm_wire::Members;
 use crate::inbound::Talk;
 
 /// A hand-over under way, or another set of replicas, which ends in one.
-pub(super) struct HandOver<Q> {
+pub(super) struct LeaderTransfer<Q> {
     /// Who wanted it, as long as he is to be answered.
     pub asker: Option<Talk<Q>>,
     pub to: NodeId,
@@ -22,8 +22,8 @@ pub(super) struct HandOver<Q> {
     pub turns: Option<Vec<u64>>,
 }
 
-impl<Q> HandOver<Q> {
-    pub fn new(asker: Option<Talk<Q>>, to: NodeId, changes: bool, until: Nanos) -> HandOver<Q> {
-        HandOver { asker, to, changes, next: None, until, held: None, turns: None }
+impl<Q> LeaderTransfer<Q> {
+    pub fn new(asker: Option<Talk<Q>>, to: NodeId, changes: bool, until: Nanos) -> LeaderTransfer<Q> {
+        LeaderTransfer { asker, to, changes, next: None, until, held: None, turns: None }
     }
 }
