@@ -18,7 +18,7 @@ use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
 use crate::look::{Look, Seen};
-use crate::talk::{Bulk, Mute, Way, Worth};
+use crate::peer_channel::{Bulk, PeerAddress, PeerError, Worth};
 
 /// The entries of a start set's base term that some follower may lack.
 #[derive(Debug, Default)]
@@ -38,9 +38,9 @@ pub(crate) fn complete<T: Transport>(
     look: Option<Look>,
     start: &StartSet,
     me: NodeId,
-    way_to: impl Fn(NodeId) -> Option<Way<T>>,
+    peer_address: impl Fn(NodeId) -> Option<PeerAddress<T>>,
     (patience, worth): (Nanos, Worth<'_>),
-) -> Result<Tail, Mute> {
+) -> Result<Tail, PeerError> {
     forget_younger((memory, sums), start.base);
     let (cuts, from): (Vec<u64>, Vec<u64>) =
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
@@ -52,15 +52,16 @@ pub(crate) fn complete<T: Transport>(
         if cut.holder == me || cut.len <= own.len {
             continue;
         }
-        let way = way_to(cut.holder).ok_or(Mute::Confused)?;
+        let address = peer_address(cut.holder).ok_or(PeerError::Confused)?;
         let until = now() + patience;
-        let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?, worth));
+        let (mut channel, mut bulk) =
+            (address.channel()?, Bulk::new(address.memory(start.term, READ_MAX)?, worth));
         let mut next = own.len;
         let before = entries.len();
         while next < cut.len {
             let ask = Ask::Fetch { term: start.term, stream: stream as u16, from: next };
             let places =
-                talk.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
+                channel.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
                 fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
@@ -104,15 +105,15 @@ pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
     bulk: &mut Bulk<'_, Q>,
     (base, entry): (Term, &EntryAt),
     until: Nanos,
-) -> Result<(), Mute> {
+) -> Result<(), PeerError> {
     let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
     let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
     let segment = (offset / SEGMENT_BYTES) as u32;
     let last = ((offset + len.max(1) - 1) / SEGMENT_BYTES) as u32;
     if segment < geometry.table || last >= geometry.segments || !offset.is_multiple_of(LINE) {
-        return Err(Mute::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
+        return Err(PeerError::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
     }
-    let bad = |what: String| Mute::Broken(format!("{what}, which it sent, is not what it named"));
+    let bad = |what: String| PeerError::Broken(format!("{what}, which it sent, is not what it named"));
     for segment in segment..=last {
         let place = Place::new(ARENA_REGION, line_at(segment), LINE as u32);
         let bytes = bulk.read(place, until)?;
@@ -135,7 +136,7 @@ fn copy<Q: longarm_fabric::QueuePair>(
     offset: u64,
     len: u64,
     until: Nanos,
-) -> Result<(), Mute> {
+) -> Result<(), PeerError> {
     let mut at = 0;
     while at < len {
         let size = (len - at).min(u64::from(READ_MAX)) as u32;

@@ -3,7 +3,7 @@
 //!
 //! - [`node`] is the replica's own thread: it drives the state machine of `longarm-replica` and does
 //!   what that says. While it leads, a [`Service`] that the server hands in serves clients.
-//! - [`inbound`]: connections that others made, and the fence. [`talk`], [`peer`]:
+//! - [`inbound`]: connections that others made, and the fence. [`peer_channel`], [`peer`]:
 //!   connections made to others; one thread a peer, which on a leader also syncs it ([`push`]).
 //! - [`look`] is what a replica finds of its streams; [`install`] makes a [`leader_term`] of a start set;
 //!   [`heart`] keeps it alive; [`takeover`] says what it took.
@@ -32,8 +32,9 @@ mod look;
 mod node;
 mod operate;
 mod options;
-mod orders;
 mod peer;
+mod peer_channel;
+mod peer_commands;
 mod pulse;
 mod push;
 mod releases;
@@ -44,7 +45,6 @@ mod service;
 mod standing;
 mod stats;
 mod takeover;
-mod talk;
 mod threads;
 mod vault;
 
@@ -79,7 +79,7 @@ pub fn reject<I: Incoming>(incoming: I, refusal: &Refusal) {
 
 /// Whose lack is a broken invariant.
 const OWN_HEADER: &str = "the header of our own arena";
-/// Bytes of the rings of a talk.
+/// Bytes of the rings of a channel between replicas.
 const RING_BYTES: u64 = 64 << 10;
-/// Longest message of a talk.
+/// Longest message between replicas.
 const MESSAGE_MAX: usize = 8 << 20;

@@ -3,7 +3,6 @@
 //! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
 //! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
 
-mod colleague;
 mod hand_over;
 mod lead;
 mod leader_handle;
@@ -11,6 +10,7 @@ mod leave;
 mod members;
 mod nap;
 mod pace;
+mod peer_handle;
 mod standby;
 mod standby_index;
 mod transfer;
@@ -27,15 +27,15 @@ use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
-use self::colleague::{Colleague, founders};
 use self::leader_handle::LeaderHandle;
+use self::peer_handle::{PeerHandle, founders};
 use self::standby_index::StandbyIndex;
 use self::transfer::LeaderTransfer;
 use super::install;
 use crate::common::{CoreOptions, Lent};
 use crate::events::Events;
 use crate::held::Contents;
-use crate::inbound::{Inbound, Talk, twins};
+use crate::inbound::{Inbound, PeerRequests, twins};
 use crate::leaving::Leave;
 use crate::log::Notice;
 use crate::look::{Look, least};
@@ -69,12 +69,12 @@ pub(crate) struct Node<T: Transport> {
     inbound: Arc<Inbound<T::Qp>>,
     channel: Channel,
     events: Arc<Events>,
-    colleagues: BTreeMap<NodeId, Colleague<T::Qp>>,
+    peers: BTreeMap<NodeId, PeerHandle<T::Qp>>,
     /// Threads of those that are none any more, which end by themselves.
-    leavers: Vec<Thread>,
-    talks: Vec<Talk<T::Qp>>,
+    retired_peers: Vec<Thread>,
+    requests: Vec<PeerRequests<T::Qp>>,
     done: Completions,
-    operators: Vec<Talk<T::Qp>>,
+    operators: Vec<PeerRequests<T::Qp>>,
     transfer: Option<LeaderTransfer<T::Qp>>,
     /// Who is to lead next, of the term that this node led and gave up.
     transferee: Option<(Term, NodeId)>,
@@ -128,8 +128,8 @@ impl<T: Transport> Node<T> {
         longarm_store::format(lent.arena.memory(), &sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
-            colleagues: BTreeMap::new(),
-            leavers: Vec::new(),
+            peers: BTreeMap::new(),
+            retired_peers: Vec::new(),
             asking: Seldom::default(),
             transport,
             options,
@@ -144,7 +144,7 @@ impl<T: Transport> Node<T> {
             service,
             inbound,
             channel,
-            talks: Vec::new(),
+            requests: Vec::new(),
             done: Completions::new(64),
             operators: Vec::new(),
             transfer: None,
@@ -205,7 +205,7 @@ impl<T: Transport> Node<T> {
                 others.join(", ")
             ));
         }
-        self.see_to_colleagues();
+        self.update_peers();
         while !self.stop.is_stopped() {
             self.hear();
             self.hear_operators();
@@ -250,11 +250,11 @@ impl<T: Transport> Node<T> {
 
     /// Everything that has happened since the last call.
     fn hear(&mut self) {
-        for talk in self.inbound.new_talks(self.talks.len()) {
+        for requests in self.inbound.new_requests(self.requests.len()) {
             // What its node asked before it began anew is of no meaning any more: a sync that is repeated
             // must not be ended by the end of the one before.
-            self.talks.retain(|older| older.node != talk.node);
-            self.talks.push(talk);
+            self.requests.retain(|older| older.node != requests.node);
+            self.requests.push(requests);
         }
         self.inbound.tidy();
         self.tick();
@@ -267,11 +267,11 @@ impl<T: Transport> Node<T> {
             self.handle(event);
         }
         let mut at = 0;
-        while at < self.talks.len() {
+        while at < self.requests.len() {
             let listening = (&mut self.done, &self.channel);
-            match self.talks[at].hear(listening, Ask::decode) {
+            match self.requests[at].hear(listening, Ask::decode) {
                 Ok(asks) => {
-                    let (node, life) = (self.talks[at].node, self.talks[at].life);
+                    let (node, life) = (self.requests[at].node, self.requests[at].life);
                     for ask in asks {
                         // From then on the term is in use: a process that starts anew takes a younger one.
                         let takes = matches!(ask, Ask::Promise { .. } | Ask::Sync { .. });
@@ -284,12 +284,12 @@ impl<T: Transport> Node<T> {
                     at += 1;
                 }
                 Err(why) => {
-                    let talk = self.talks.swap_remove(at);
+                    let requests = self.requests.swap_remove(at);
                     if !why.is_empty() {
                         self.log(&format!("a talk ended: {why}"));
                     }
-                    if matches!(talk.qp.state(), Err(Broken::PeerLost(_))) {
-                        self.handle(Event::Gone(talk.node));
+                    if matches!(requests.qp.state(), Err(Broken::PeerLost(_))) {
+                        self.handle(Event::Gone(requests.node));
                         self.tick();
                     }
                 }
@@ -329,8 +329,8 @@ impl<T: Transport> Node<T> {
     }
 
     fn answer(&mut self, node: NodeId, answer: &Answer) {
-        let Some(talk) = self.talks.iter_mut().find(|talk| talk.node == node) else { return };
-        talk.say(&answer.encode());
+        let Some(requests) = self.requests.iter_mut().find(|requests| requests.node == node) else { return };
+        requests.say(&answer.encode());
     }
 
     fn handle(&mut self, event: Event) {
@@ -355,7 +355,7 @@ impl<T: Transport> Node<T> {
             if blank && self.machine.awaits().is_none() {
                 self.log(&format!("node {}: it knows what it promised", self.group().me()));
             }
-            self.see_to_colleagues();
+            self.update_peers();
             for action in todo {
                 if let Some(event) = self.act(action) {
                     events.push(event);
@@ -388,12 +388,12 @@ impl<T: Transport> Node<T> {
                 return Some(Event::Surveyed(self.survey()));
             }
             Action::Ask(node, ask) => {
-                if let Some(colleague) = self.colleagues.get(&node) {
-                    colleague.orders.ask(ask);
+                if let Some(peer) = self.peers.get(&node) {
+                    peer.commands.ask(ask);
                 }
             }
             Action::Keep(members) => return Some(self.keep(members)),
-            // `see_to_colleagues` did so.
+            // `update_peers` did so.
             Action::Enlist(_) | Action::Dismiss(_) => {}
             Action::Deny(why) => self.deny(why),
             Action::Agreed(members) => self.agreed(members),
@@ -417,7 +417,7 @@ impl<T: Transport> Node<T> {
                 self.takeover.note(Step::Installed, now());
                 let leader_term = self.leading.as_ref().map(|leader| leader.term.clone());
                 leader_term.iter().for_each(|leader_term| leader_term.set_formed());
-                self.colleagues.values().for_each(|it| it.orders.keep_in_line(leader_term.clone()));
+                self.peers.values().for_each(|it| it.commands.keep_in_line(leader_term.clone()));
             }
             Action::Serve(term) => self.serve(term),
             Action::Drain(_, to) => self.drain(to),

@@ -41,8 +41,8 @@ use super::OWN_HEADER;
 use crate::leader_term::{Follower, LeaderTerm};
 use crate::look::Seen;
 use crate::peer::Peer;
+use crate::peer_channel::{Bulk, PeerError, Worth};
 use crate::releases::{LetGo, raise};
-use crate::talk::{Bulk, Mute, Worth};
 
 /// Sleep between two looks at a follower that is in line.
 const LOOK: Duration = Duration::from_millis(20);
@@ -63,7 +63,7 @@ const REST_MOST: Nanos = Nanos::from_millis(6);
 pub(crate) fn keep_in_line<T: Transport>(
     peer: &mut Peer<T>,
     leader_term: &Arc<LeaderTerm<T::Qp>>,
-) -> Result<(), Mute> {
+) -> Result<(), PeerError> {
     let ask = Ask::Sync {
         term: leader_term.term,
         base: leader_term.base,
@@ -73,19 +73,19 @@ pub(crate) fn keep_in_line<T: Transport>(
     };
     let _attending = leader_term.attend();
     let until = now() + peer.patience;
-    let orders = peer.orders.clone();
-    let worth = || !leader_term.is_over() && !orders.pause.is_stopped();
-    // A talk of its own: what is left of older ones is not to be mistaken for this.
-    peer.talk = None;
-    let talk = peer.talk()?;
-    let ready = talk.settle(
+    let commands = peer.commands.clone();
+    let worth = || !leader_term.is_over() && !commands.pause.is_stopped();
+    // A channel of its own: what is left of older ones is not to be mistaken for this.
+    peer.channel = None;
+    let channel = peer.channel()?;
+    let ready = channel.settle(
         &ask,
         (until, &worth),
         |answer| matches!(answer, Answer::Ready { term, .. } if *term == leader_term.term),
     )?;
     let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
-    let follower = Arc::new(Follower::new(peer.node, leader_term.streams.len(), peer.orders.pause.clone()));
-    let mut links = peer.way.memories(leader_term.term, 2 + leader_term.streams.len())?.into_iter();
+    let follower = Arc::new(Follower::new(peer.node, leader_term.streams.len(), peer.commands.pause.clone()));
+    let mut links = peer.address.memories(leader_term.term, 2 + leader_term.streams.len())?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
     let mut bulk = Bulk::new(link(), &worth);
     leader_term.hearts.put((link(), follower.clone()));
@@ -139,7 +139,7 @@ fn bring<T: Transport>(
     peer: &mut Peer<T>,
     push: &mut Push<'_, '_, T::Qp>,
     (held, links): (Held, impl Iterator<Item = T::Qp>),
-) -> Result<(), Mute> {
+) -> Result<(), PeerError> {
     let leader_term = push.leader_term;
     let had = match held {
         Held::Term => leader_term.left.lock().get(&peer.node).cloned(),
@@ -190,7 +190,7 @@ fn bring<T: Transport>(
     let until = now() + peer.patience;
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
     let ask = Ask::Adopt { term, reclaimed, floors: floors.clone() };
-    let synced = peer.talk()?.settle(&ask, (until, push.worth), wanted)?;
+    let synced = peer.channel()?.settle(&ask, (until, push.worth), wanted)?;
     reach(Step::Synced);
     if held == Held::Term {
         // As above. Before anything more is counted from it, its floors say that what was reclaimed while it
@@ -205,7 +205,7 @@ fn bring<T: Transport>(
     Ok(())
 }
 
-fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), Mute> {
+fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), PeerError> {
     let term = push.leader_term.term;
     let mut told = false;
     // What it is asked when this term is over: that is said afterwards, and waits until then.
@@ -213,23 +213,23 @@ fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Res
     loop {
         if let Some(served) = push.leader_term.served().filter(|_| !told) {
             let since = now().since(served);
-            peer.talk()?.ask(&Ask::Serves { term, since })?;
+            peer.channel()?.ask(&Ask::Serves { term, since })?;
             told = true;
         }
         push.serve_releases()?;
-        while let Some(ask) = peer.orders.next_unless(later) {
+        while let Some(ask) = peer.commands.next_unless(later) {
             // What this node asked before it led has no meaning any more.
             if matches!(ask, Ask::Members { .. }) && ask.term() == term {
-                peer.talk()?.ask(&ask)?;
+                peer.channel()?.ask(&ask)?;
             }
         }
-        for answer in peer.talk()?.answers()? {
+        for answer in peer.channel()?.answers()? {
             peer.events.push(Event::Answered(peer.node, answer));
         }
-        if push.is_over() || peer.orders.pause.is_stopped() {
+        if push.is_over() || peer.commands.pause.is_stopped() {
             return Ok(());
         }
-        peer.orders.pause.sleep_unless_poked(LOOK);
+        peer.commands.pause.sleep_unless_poked(LOOK);
     }
 }
 
@@ -252,22 +252,22 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         self.leader_term.is_over() || self.follower.is_gone()
     }
 
-    fn flush(&mut self) -> Result<(), Mute> {
+    fn flush(&mut self) -> Result<(), PeerError> {
         let until = self.until();
         self.bulk.flush(until)
     }
 
     /// `Err` if there is no use in going on.
-    fn go_on(&self) -> Result<(), Mute> {
+    fn go_on(&self) -> Result<(), PeerError> {
         if self.is_over() {
-            Err(Mute::Broken("it was let go while it was being synced".into()))
+            Err(PeerError::Broken("it was let go while it was being synced".into()))
         } else {
             Ok(())
         }
     }
 
     /// WRITEs what the arena holds there.
-    fn copy(&mut self, from: u64, len: u64) -> Result<(), Mute> {
+    fn copy(&mut self, from: u64, len: u64) -> Result<(), PeerError> {
         let mut at = 0;
         let mut bytes = Vec::new();
         while at < len {
@@ -312,13 +312,13 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// The header and all lines.
-    fn table(&mut self) -> Result<(), Mute> {
+    fn table(&mut self) -> Result<(), PeerError> {
         let segments = self.geometry().segments;
         self.lines(0, segments)
     }
 
     /// So many lines. None of them is half of a change: on the follower it would stay so.
-    fn lines(&mut self, first: u32, count: u32) -> Result<(), Mute> {
+    fn lines(&mut self, first: u32, count: u32) -> Result<(), PeerError> {
         let mut bytes = Vec::new();
         for segment in first..first + count {
             bytes.extend_from_slice(&self.whole_line(segment)?);
@@ -334,7 +334,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         Ok(())
     }
 
-    fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], Mute> {
+    fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
         let until = now() + CHANGE;
         loop {
             let sums = self.leader_term.core.engine.store.sums();
@@ -353,7 +353,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// Segments of older terms, which the follower does not have in the use that they are in here. It holds
     /// the same start set, and had let go of them at the word of a leader whose other followers had not: what
     /// is there says nothing, and may be what it wrote itself and nobody counted (L16).
-    fn unknown(&mut self) -> Result<Vec<u32>, Mute> {
+    fn unknown(&mut self) -> Result<Vec<u32>, PeerError> {
         let (geometry, until) = (self.geometry(), self.until());
         let mut unknown = Vec::new();
         for first in (geometry.table..geometry.segments).step_by(READ_MAX as usize / LINE as usize) {
@@ -373,7 +373,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// All segments of older terms, whole.
-    fn older(&mut self) -> Result<(), Mute> {
+    fn older(&mut self) -> Result<(), PeerError> {
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
             if !self.is_over_there(segment) {
@@ -386,7 +386,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
 
     /// A segment, or run, of an older term, to its end: what the follower has there of an entry that was cut
     /// off must not stay (L16).
-    fn whole(&mut self, segment: u32) -> Result<(), Mute> {
+    fn whole(&mut self, segment: u32) -> Result<(), PeerError> {
         let line = self.line(segment);
         if line.term < self.leader_term.term && line.has_entries() {
             self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
@@ -396,7 +396,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// All entries of the base's streams from these positions on.
-    fn of_base(&mut self, from: &[u64]) -> Result<(), Mute> {
+    fn of_base(&mut self, from: &[u64]) -> Result<(), PeerError> {
         let tail = &self.leader_term.tail;
         let known =
             tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
@@ -416,7 +416,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// All entries of a term's streams from these positions on, as they are found in the arena.
-    fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), Mute> {
+    fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), PeerError> {
         if from.is_empty() {
             return Ok(());
         }
@@ -442,7 +442,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// Entries of one segment, in the order in which they lie there.
-    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), Mute> {
+    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), PeerError> {
         let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
         if self.is_over_there(segment) {
             return Ok(());
@@ -462,21 +462,21 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// Waits until every stream has said from where on it sends.
-    fn await_start(&self) -> Result<(), Mute> {
+    fn await_start(&self) -> Result<(), PeerError> {
         let all = |follower: &Follower| follower.attachments.iter().all(|one| one.start().is_some());
         self.await_news("our own workers do not take it up", |follower| all(follower).then_some(()))
     }
 
     /// Everything was pushed: waits until the follower has acknowledged all else that it needs to have, too.
     /// Returns the floors with which it may count.
-    fn await_needed(&self) -> Result<Vec<u64>, Mute> {
+    fn await_needed(&self) -> Result<Vec<u64>, PeerError> {
         self.follower.attachments.iter().for_each(|attachment| attachment.count_start());
         let look = |follower: &Follower| follower.first_floors(&self.needed);
         self.await_news("it does not take what is written meanwhile", look)
     }
 
     /// What is found of the follower, which is waited for; `why` says what it means if that does not come.
-    fn await_news<R>(&self, why: &str, look: impl Fn(&Follower) -> Option<R>) -> Result<R, Mute> {
+    fn await_news<R>(&self, why: &str, look: impl Fn(&Follower) -> Option<R>) -> Result<R, PeerError> {
         let until = self.until();
         loop {
             if let Some(found) = look(self.follower) {
@@ -484,14 +484,14 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             }
             self.go_on()?;
             if now() >= until {
-                return Err(Mute::Broken(why.into()));
+                return Err(PeerError::Broken(why.into()));
             }
             self.follower.news.sleep_unless_poked(Duration::from_millis(1));
         }
     }
 
     /// WRITEs floors: positions that the follower surely has, where that is not only so once it is synced.
-    fn floors(&mut self, floors: &[u64]) -> Result<(), Mute> {
+    fn floors(&mut self, floors: &[u64]) -> Result<(), PeerError> {
         let bytes: Vec<u8> = floors.iter().flat_map(|floor| floor.to_le_bytes()).collect();
         let until = self.until();
         self.bulk.write(PAGE_REGION, page::FLOORS, &bytes, until)?;
@@ -499,7 +499,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// Tells the follower, which is in sync, how many segments were reclaimed in this term.
-    fn reclaimed(&mut self, count: u64) -> Result<(), Mute> {
+    fn reclaimed(&mut self, count: u64) -> Result<(), PeerError> {
         if Mutant::UntoldCount.is_on() {
             return Ok(());
         }
@@ -517,7 +517,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// A follower that counts must have all that the segments held and all that made them needless, and its
     /// floors must say so: or a survey would find a gap where they were, and end there. It learns of the
     /// count last: who knows of fewer than another may not lead (`gather.rs`).
-    fn serve_releases(&mut self) -> Result<(), Mute> {
+    fn serve_releases(&mut self) -> Result<(), PeerError> {
         let (follower, synced) = (self.follower, self.follower.is_synced());
         // What the heart has told it, which is what it has acknowledged, a heartbeat later.
         let has = |written: &[u64]| follower.may_let_go(written);

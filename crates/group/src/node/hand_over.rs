@@ -16,7 +16,7 @@ use longarm_wire::{Deny, Members, Order, Reply, Stay};
 use super::Node;
 use super::leader_handle::LeaderHandle;
 use super::transfer::LeaderTransfer;
-use crate::inbound::Talk;
+use crate::inbound::PeerRequests;
 use crate::leader_term::TransferState;
 
 /// Operators that are listened to; of more, those that came first are dropped.
@@ -51,7 +51,7 @@ impl<T: Transport> Node<T> {
         self.go_on_handing_over();
     }
 
-    fn obey(&mut self, mut asker: Talk<T::Qp>, order: Order) {
+    fn obey(&mut self, mut asker: PeerRequests<T::Qp>, order: Order) {
         let nowhere = matches!(&order, Order::Add { member } if member.address.parse::<Address>().is_err());
         if self.machine.kind() == RoleKind::Leader && self.transfer.is_none() && !nowhere {
             let event = match order {
@@ -72,7 +72,7 @@ impl<T: Transport> Node<T> {
     }
 
     /// The machine is told what is wanted.
-    pub(super) fn begin(&mut self, asker: Option<Talk<T::Qp>>, event: Event) {
+    pub(super) fn begin(&mut self, asker: Option<PeerRequests<T::Qp>>, event: Event) {
         let (to, until, changes) = match event {
             Event::HandOver(to) => (to, self.handed_over_by(), false),
             // How long another set takes the machine knows.
@@ -225,8 +225,8 @@ impl<T: Transport> Node<T> {
             return self.handle(Event::Drained(term));
         }
         // It may have segments to let go of.
-        if let Some(colleague) = self.colleagues.get(&transfer.to) {
-            colleague.orders.pause.poke();
+        if let Some(peer) = self.peers.get(&transfer.to) {
+            peer.commands.pause.poke();
         }
     }
 }

@@ -59,8 +59,9 @@ impl<T: Transport> Node<T> {
         let me = self.group().me();
         let worth = || !self.stop.is_stopped();
         let look = self.look.take();
-        let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
-            .map_err(|why| why.to_string())?;
+        let tail =
+            install::complete(memory, look, start, me, |node| self.peer_address(node), (PATIENCE, &worth))
+                .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
         let standby = self.standby.take(&self.sums, (start.base, &cuts));
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
@@ -128,7 +129,7 @@ impl<T: Transport> Node<T> {
         core.enter(Phase::Serving, Nanos(u64::MAX));
         self.service.open();
         leader.term.set_served(now());
-        self.colleagues.values().for_each(|it| it.orders.pause.poke());
+        self.peers.values().for_each(|it| it.commands.pause.poke());
         self.serves_again(term);
         self.takeover.note(Step::Synced, now());
         let how = self.takeover.stats();
@@ -141,7 +142,7 @@ impl<T: Transport> Node<T> {
         let Some(mut leader) = self.leading.take() else { return };
         self.service.close();
         leader.term.end();
-        self.colleagues.values().for_each(|it| it.orders.keep_in_line(None));
+        self.peers.values().for_each(|it| it.commands.keep_in_line(None));
         leader.heart_pause.stop();
         if let Some(heart) = leader.heart.take() {
             let _ = heart.join();

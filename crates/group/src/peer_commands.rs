@@ -12,19 +12,19 @@ use crate::leader_term::LeaderTerm;
 const ASKS_MAX: usize = 8;
 
 /// What a peer's thread is to do.
-pub(crate) struct Orders<Q> {
+pub(crate) struct PeerCommands<Q> {
     asks: Mutex<VecDeque<Ask>>,
     leader_term: Mutex<Option<Arc<LeaderTerm<Q>>>>,
     pub pause: Arc<Pause>,
 }
 
-impl<Q> Default for Orders<Q> {
-    fn default() -> Orders<Q> {
-        Orders { asks: Mutex::default(), leader_term: Mutex::default(), pause: Arc::default() }
+impl<Q> Default for PeerCommands<Q> {
+    fn default() -> PeerCommands<Q> {
+        PeerCommands { asks: Mutex::default(), leader_term: Mutex::default(), pause: Arc::default() }
     }
 }
 
-impl<Q> Orders<Q> {
+impl<Q> PeerCommands<Q> {
     /// Asks, if the other can be reached.
     pub fn ask(&self, ask: Ask) {
         let mut asks = self.asks.lock();
@@ -66,14 +66,14 @@ mod tests {
 
     #[test]
     fn a_question_that_is_to_wait_stays_and_so_does_what_is_behind_it() {
-        let (orders, term) = (Orders::<()>::default(), Term::new(2, NodeId(1)));
+        let (commands, term) = (PeerCommands::<()>::default(), Term::new(2, NodeId(1)));
         let (serves, stand) = (Ask::Serves { term, since: Nanos(0) }, Ask::Stand { term });
         let waits = |ask: &Ask| *ask == stand;
-        [&serves, &stand, &serves].into_iter().for_each(|ask| orders.ask(ask.clone()));
-        assert_eq!(orders.next_unless(waits), Some(serves.clone()));
-        assert_eq!(orders.next_unless(waits), None);
-        assert_eq!(orders.next(), Some(stand.clone()));
-        assert_eq!(orders.next_unless(waits), Some(serves));
-        assert_eq!(orders.next(), None);
+        [&serves, &stand, &serves].into_iter().for_each(|ask| commands.ask(ask.clone()));
+        assert_eq!(commands.next_unless(waits), Some(serves.clone()));
+        assert_eq!(commands.next_unless(waits), None);
+        assert_eq!(commands.next(), Some(stand.clone()));
+        assert_eq!(commands.next_unless(waits), Some(serves));
+        assert_eq!(commands.next(), None);
     }
 }
