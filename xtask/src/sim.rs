@@ -50,7 +50,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         Test("longarm-engine", "tests::standby::what_was_collected_while_the_leader_waited_is_there"),
     ),
     ("FoundAnyway", Sim("group-reformat", "0..40")),
-    ("NoSync", Test("longarm-group", "vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
+    ("NoSync", Test("longarm-group", "vote_store::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
     ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
     ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),
     (
@@ -65,7 +65,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("UntoldCount", Sim("group-slow", "0..20")),
-    ("KeepUncut", Test("longarm-group", "look::tests::a_stream_that_has_no_cut_is_void")),
+    ("KeepUncut", Test("longarm-group", "scan::tests::a_stream_that_has_no_cut_is_void")),
     ("LookFirst", Test("longarm-engine", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
     ("StableHigh", Test("longarm-engine", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
@@ -87,16 +87,13 @@ const MUTANTS: &[(&str, Finder)] = &[
         "PassUncut",
         Test(
             "longarm-group",
-            "look::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
+            "scan::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
         ),
     ),
     ("KeepFloors", Sim("group-steps", "0..30")),
     (
         "LeaveGaps",
-        Test(
-            "longarm-group",
-            "look::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_it_was_bringing_in_line",
-        ),
+        Test("longarm-group", "scan::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up"),
     ),
     ("HideGaps", Test("longarm-group", "install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one")),
     ("PushOver", Test("longarm-group", "push::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of")),

@@ -98,7 +98,7 @@ pub enum Mutant {
     /// What a replica was counted for stays in its page when it is cut off there, and is reported again
     /// (L16).
     KeepFloors,
-    /// A replica that is being brought in line has floors as before: what its leader freed is a gap above
+    /// A replica that is catching up has floors as before: what its leader freed is a gap above
     /// them (L6).
     LeaveGaps,
     /// A start set with a gap is taken for one that followers of its base have, too (L16).

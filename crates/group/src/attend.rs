@@ -1,5 +1,5 @@
 //! The thread that attends to one other replica: it asks what is to be asked, and, while this node leads,
-//! keeps the other in line with the start set and with all that came after.
+//! has the other catch up with the start set and with all that came after.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use longarm_host::now;
 use longarm_replica::Event;
 use longarm_wire::Answer;
 
+use crate::catch_up;
 use crate::leader_term::LeaderTerm;
 use crate::log::Notice;
 use crate::peer::Peer;
 use crate::peer_channel::PeerError;
-use crate::push;
 
 /// Sleep without anything to do.
 const IDLE: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ impl<T: Transport> Peer<T> {
         while !self.commands.pause.is_stopped() {
             if let Some(leader_term) = self.commands.leader_term() {
                 let begun = now();
-                let ended = push::keep_in_line(&mut self, &leader_term);
+                let ended = catch_up::keep_caught_up(&mut self, &leader_term);
                 // Whom it hands over to is asked to stand on the channel that is open.
                 if ended.is_err() {
                     self.channel = None;

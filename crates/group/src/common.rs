@@ -92,7 +92,7 @@ pub struct Keys {
 /// Where a server is in its life. It only ever goes forward.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
-    /// Of a group's new leader: followers are brought in line, clients are not let in yet.
+    /// Of a group's new leader: followers catch up, clients are not let in yet.
     Forming,
     /// Serving.
     Serving,

@@ -17,8 +17,8 @@ use longarm_store::{EntryPlace, Settled, survey, whole_entry};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
-use crate::look::{Look, Seen};
 use crate::peer_channel::{Bulk, PeerAddress, PeerError, Worth};
+use crate::scan::{ArenaScan, ScannedEntry};
 
 /// The entries of a start set's base term that some follower may lack.
 #[derive(Debug, Default)]
@@ -28,14 +28,14 @@ pub(crate) struct Tail {
     pub whole: bool,
     /// By stream: all from here on are named.
     pub from: Vec<u64>,
-    pub entries: Vec<Seen>,
+    pub entries: Vec<ScannedEntry>,
 }
 
-/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `look` is
+/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `scan` is
 /// what was found here after the fence.
 pub(crate) fn complete<T: Transport>(
     (memory, sums): (&Mapped, &SumKey),
-    look: Option<Look>,
+    scan: Option<ArenaScan>,
     start: &StartSet,
     me: NodeId,
     peer_address: impl Fn(NodeId) -> Option<PeerAddress<T>>,
@@ -44,10 +44,10 @@ pub(crate) fn complete<T: Transport>(
     forget_younger((memory, sums), start.base);
     let (cuts, from): (Vec<u64>, Vec<u64>) =
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
-    let look = Look::down_to(look, (memory, sums), start.base, from.clone());
+    let scan = ArenaScan::down_to(scan, (memory, sums), start.base, from.clone());
     let mut whole = true;
-    let kept = |seen: &Seen| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
-    let mut entries: Vec<Seen> = look.entries().filter(kept).collect();
+    let kept = |seen: &ScannedEntry| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
+    let mut entries: Vec<ScannedEntry> = scan.entries().filter(kept).collect();
     for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
         if cut.holder == me || cut.len <= own.len {
             continue;
@@ -66,7 +66,7 @@ pub(crate) fn complete<T: Transport>(
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
                 fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
                 let place = EntryPlace { offset: entry.offset, len: entry.len };
-                entries.push(Seen { stream, position: entry.position, place });
+                entries.push(ScannedEntry { stream, position: entry.position, place });
                 reach(Step::Fetched);
             }
             let all = found.len() < PLACES_MAX;
@@ -76,13 +76,13 @@ pub(crate) fn complete<T: Transport>(
         // and says what it was counted for before.
         whole &= fill(&entries[before..], own.len..cut.len);
     }
-    look.cut(memory, &cuts);
+    scan.cut(memory, &cuts);
     reach(Step::Completed);
     Ok(Tail { whole, from, entries })
 }
 
 /// Whether each position of the range is among those of these entries, which are of it.
-fn fill(entries: &[Seen], range: Range<u64>) -> bool {
+fn fill(entries: &[ScannedEntry], range: Range<u64>) -> bool {
     let positions: BTreeSet<u64> = entries.iter().map(|seen| seen.position).collect();
     positions.len() as u64 == range.end - range.start || Mutant::HideGaps.is_on()
 }
@@ -168,7 +168,7 @@ pub(crate) fn places(
 fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
     let place = EntryPlace { offset: 0, len: 0 };
     let filled = |positions: &[u64], range: Range<u64>| {
-        let seen = |&position: &u64| Seen { stream: 0, position, place };
+        let seen = |&position: &u64| ScannedEntry { stream: 0, position, place };
         fill(&positions.iter().map(seen).collect::<Vec<_>>(), range)
     };
     assert!(filled(&[], 5..5));

@@ -38,15 +38,15 @@ use crate::held::Contents;
 use crate::inbound::{Inbound, PeerRequests, twins};
 use crate::leaving::Leave;
 use crate::log::Notice;
-use crate::look::{Look, least};
 use crate::options::GroupOptions;
 use crate::options::StartError;
+use crate::scan::{ArenaScan, least};
 use crate::seldom::Seldom;
 use crate::service::Service;
 use crate::standing::{Leads, Standing};
 use crate::stats::Stands;
 use crate::takeover::{Step, Takeover};
-use crate::vault::Promise;
+use crate::vote_store::Promise;
 
 /// Elections for which a group that never was lets the replica stand that is to lead it.
 const FIRST_WAITS: u64 = 2;
@@ -80,7 +80,7 @@ pub(crate) struct Node<T: Transport> {
     transferee: Option<(Term, NodeId)>,
     leading: Option<LeaderHandle<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
-    look: Option<Look>,
+    scan: Option<ArenaScan>,
     standby: StandbyIndex,
     /// How it comes to lead.
     takeover: Takeover,
@@ -93,7 +93,7 @@ pub(crate) struct Node<T: Transport> {
 }
 
 impl<T: Transport> Node<T> {
-    /// A replica over fresh memory: what its vault says, and what that means for the memory.
+    /// A replica over fresh memory: what its vote store says, and what that means for the memory.
     pub fn new(
         transport: Arc<T>,
         (options, group_options, login): (CoreOptions, GroupOptions, Login),
@@ -104,15 +104,15 @@ impl<T: Transport> Node<T> {
         seed: u64,
     ) -> Result<Node<T>, StartError> {
         let me = group_options.check()?;
-        let vault = |error| StartError::Os("read what this replica promised", error);
-        let kept = group_options.vault.load().map_err(vault)?;
+        let vote_store = |error| StartError::Os("read what this replica promised", error);
+        let kept = group_options.vote_store.load().map_err(vote_store)?;
         let Promise { term, boot, members: known } = kept.unwrap_or_default();
         let boot = boot + 1;
         // What it was told later goes over what it began with.
         let members = if known.list.is_empty() { founders(&group_options) } else { known };
-        let vault = |error| StartError::Os("keep what this replica promised", error);
+        let vote_store = |error| StartError::Os("keep what this replica promised", error);
         let promise = Promise { term, boot, members: members.clone() };
-        group_options.vault.store(&promise).map_err(vault)?;
+        group_options.vote_store.store(&promise).map_err(vote_store)?;
         observe(|| Seen::Started { term });
         // What it promised before it was started again is open: that leader may sync it.
         let opened = inbound.fence(term);
@@ -150,7 +150,7 @@ impl<T: Transport> Node<T> {
             transfer: None,
             transferee: None,
             leading: None,
-            look: None,
+            scan: None,
             standby: StandbyIndex::default(),
             takeover: Takeover::default(),
             told,
@@ -212,7 +212,7 @@ impl<T: Transport> Node<T> {
             self.go_on_leaving();
             self.advance_standby();
             self.tell();
-            self.look_before_it_reports();
+            self.scan_before_it_reports();
             self.channel.wait(self.nap());
         }
         self.leave_at_last();
@@ -417,7 +417,7 @@ impl<T: Transport> Node<T> {
                 self.takeover.note(Step::Installed, now());
                 let leader_term = self.leading.as_ref().map(|leader| leader.term.clone());
                 leader_term.iter().for_each(|leader_term| leader_term.set_formed());
-                self.peers.values().for_each(|it| it.commands.keep_in_line(leader_term.clone()));
+                self.peers.values().for_each(|it| it.commands.keep_caught_up(leader_term.clone()));
             }
             Action::Serve(term) => self.serve(term),
             Action::Drain(_, to) => self.drain(to),
@@ -429,10 +429,10 @@ impl<T: Transport> Node<T> {
     }
 
     fn promise(&mut self, term: Term) -> Event {
-        self.look = None;
+        self.scan = None;
         let promise = Promise { term, boot: self.boot, members: self.machine.members().clone() };
         let kept = match Mutant::ForgetPromise.is_on() {
-            false => self.group_options.vault.store(&promise).map_err(|error| error.to_string()),
+            false => self.group_options.vote_store.store(&promise).map_err(|error| error.to_string()),
             true => Ok(()),
         };
         if kept.is_ok() {
@@ -475,29 +475,29 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    fn look(&self, sync: Term) -> Look {
+    fn scan(&self, sync: Term) -> ArenaScan {
         let memory = (self.lent.arena.memory(), &self.sums);
-        Look::new(memory, sync, self.floors(), self.standby.settled())
+        ArenaScan::new(memory, sync, self.floors(), self.standby.settled())
     }
 
-    /// That look, if it is of that term; or a new one.
-    fn look_unless(&self, look: Option<Look>, sync: Term) -> Look {
-        look.filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync))
+    /// That scan, if it is of that term; or a new one.
+    fn scan_unless(&self, scan: Option<ArenaScan>, sync: Term) -> ArenaScan {
+        scan.filter(|scan| scan.is_of(sync)).unwrap_or_else(|| self.scan(sync))
     }
 
-    /// Notes in the page what a look found here, before a leader writes over it: see [`Look::floors`].
-    fn hold(&self, look: &Look, cuts: &[u64]) {
+    /// Notes in the page what a scan found here, before a leader writes over it: see [`ArenaScan::floors`].
+    fn hold(&self, scan: &ArenaScan, cuts: &[u64]) {
         if !Mutant::KeepFloors.is_on() {
-            self.set_floors(&look.floors(cuts));
+            self.set_floors(&scan.floors(cuts));
         }
     }
 
     /// After the fence nothing changes here any more: a replica that waits for its promise to be over looks
     /// meanwhile at what it will report.
-    fn look_before_it_reports(&mut self) {
-        let waits = self.machine.reports_at().is_some() && self.look.is_none();
+    fn scan_before_it_reports(&mut self) {
+        let waits = self.machine.reports_at().is_some() && self.scan.is_none();
         if let Some(sync) = self.machine.sync().filter(|_| waits) {
-            self.look = Some(self.look(sync));
+            self.scan = Some(self.scan(sync));
         }
     }
 
@@ -505,23 +505,23 @@ impl<T: Transport> Node<T> {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let unix = self.page.memory().load(page::UNIX);
         let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
-        let look = self.look.take();
-        let look = self.look_unless(look, sync);
+        let scan = self.scan.take();
+        let scan = self.scan_unless(scan, sync);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
-        let report = look.report((reclaimed, unix), self.streams());
+        let report = scan.report((reclaimed, unix), self.streams());
         observe(|| {
             let lens = report.streams.iter().map(|extent| extent.len).collect();
             let (term, mixed) = (self.machine.promised(), self.machine.is_mixed());
             Seen::Reported { term, sync, lens, reclaimed, mixed }
         });
-        self.look = Some(look);
+        self.scan = Some(scan);
         report
     }
 
     /// Makes this memory ready to be written by the leader, and says what of its is here.
     fn prepare(&mut self, prepare: &Prepare) {
         // Soon its leader writes here.
-        let look = self.look.take();
+        let scan = self.scan.take();
         let memory = (self.lent.arena.memory(), &self.sums);
         if let Err(error) = self.inbound.clear() {
             return self.log(&format!("not ready to be synced: {error}"));
@@ -531,16 +531,16 @@ impl<T: Transport> Node<T> {
             Kept::Term => Held::Term,
             Kept::Base => {
                 let known = least(&self.floors(), &prepare.cuts);
-                let look = Look::down_to(look, memory, prepare.base, known);
-                self.hold(&look, &prepare.cuts);
-                look.cut(memory.0, &prepare.cuts);
+                let scan = ArenaScan::down_to(scan, memory, prepare.base, known);
+                self.hold(&scan, &prepare.cuts);
+                scan.cut(memory.0, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
-                Held::Base(look.lens(&prepare.cuts))
+                Held::Base(scan.lens(&prepare.cuts))
             }
             // It is still relied on: lines and entries stay until others are written there.
             Kept::Other => {
                 let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
-                self.hold(&self.look_unless(look, sync), &[u64::MAX; STREAMS_MAX]);
+                self.hold(&self.scan_unless(scan, sync), &[u64::MAX; STREAMS_MAX]);
                 Held::Nothing
             }
             Kept::Nothing => {

@@ -36,8 +36,8 @@ impl<Q> PeerCommands<Q> {
         self.pause.poke();
     }
 
-    /// Keeps the other in line with this term, until it is over.
-    pub fn keep_in_line(&self, leader_term: Option<Arc<LeaderTerm<Q>>>) {
+    /// Keeps the other caught up with this term, until it is over.
+    pub fn keep_caught_up(&self, leader_term: Option<Arc<LeaderTerm<Q>>>) {
         *self.leader_term.lock() = leader_term;
         self.pause.poke();
     }

@@ -39,8 +39,8 @@ pub use longarm_engine::Eviction;
 pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
-    Changed, Contents, FileVault, FollowerStats, GroupOptions, GroupStats, Held, Log, LogLine, Moved, Notice,
-    Operator, OrderError, Promise, StartError, TakeoverStats, Vault, Versions,
+    Changed, Contents, FileVoteStore, FollowerStats, GroupOptions, GroupStats, Held, Log, LogLine, Moved,
+    Notice, Operator, OrderError, Promise, StartError, TakeoverStats, Versions, VoteStore,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

@@ -157,7 +157,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
             let times = self.shared.core.timestamps();
-            // A leader that forms has followers to bring in line, and writes nothing yet; one that hands over
+            // A leader that forms has followers that catch up, and writes nothing yet; one that hands over
             // writes nothing more.
             let quiet = self.shared.core.phase() == Phase::Forming || self.shared.core.holds_writes();
             let sent = self.written();

@@ -296,7 +296,7 @@ fn what_was_cut_off_is_not_reported_again() {
     are_sound("group-steps", &[10, 17, 41_249]);
 }
 
-/// A follower that was being brought in line had let go of a segment, and then was given what its leader
+/// A follower that was catching up had let go of a segment, and then was given what its leader
 /// still had there: that landed over what a stream had written in the next use. `Mutant::PushOver` is that
 /// again.
 #[test]

@@ -11,7 +11,7 @@ use longarm_memory::{Mapped, Words};
 use longarm_replica::page::{BYTES as PAGE_BYTES, FLOORS};
 
 use super::super::peer_channel::{Bulk, PeerAddress};
-use super::super::vault::{FileVault, Vault};
+use super::super::vote_store::{FileVoteStore, VoteStore};
 use super::*;
 
 mod entering;
@@ -53,7 +53,7 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> I
     let address = Address::Sim("house".into());
     let member = |node| Member { node: NodeId(node), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
-    let vault: Arc<dyn Vault> = Arc::new(FileVault::open(dir.path()).expect("a vault"));
+    let vote_store: Arc<dyn VoteStore> = Arc::new(FileVoteStore::open(dir.path()).expect("a vote store"));
     let ms = Nanos::from_millis;
     let options = GroupOptions {
         id: 7,
@@ -69,7 +69,7 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> I
         first: None,
         sum_key: 1,
         hash_key: 2,
-        vault,
+        vote_store,
     };
     Inbound::new((options, role), memory, Channel::new().expect("a channel"), Log::silent())
 }

@@ -58,9 +58,9 @@ impl<T: Transport> Node<T> {
         let memory = (self.lent.arena.memory(), &self.sums);
         let me = self.group().me();
         let worth = || !self.stop.is_stopped();
-        let look = self.look.take();
+        let scan = self.scan.take();
         let tail =
-            install::complete(memory, look, start, me, |node| self.peer_address(node), (PATIENCE, &worth))
+            install::complete(memory, scan, start, me, |node| self.peer_address(node), (PATIENCE, &worth))
                 .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
         let standby = self.standby.take(&self.sums, (start.base, &cuts));
@@ -142,7 +142,7 @@ impl<T: Transport> Node<T> {
         let Some(mut leader) = self.leading.take() else { return };
         self.service.close();
         leader.term.end();
-        self.peers.values().for_each(|it| it.commands.keep_in_line(None));
+        self.peers.values().for_each(|it| it.commands.keep_caught_up(None));
         leader.heart_pause.stop();
         if let Some(heart) = leader.heart.take() {
             let _ = heart.join();

@@ -16,7 +16,7 @@ use crate::peer::Peer;
 use crate::peer_channel::PeerAddress;
 use crate::peer_commands::PeerCommands;
 use crate::threads::spawn;
-use crate::vault::Promise;
+use crate::vote_store::Promise;
 
 /// The replicas that there are, or are to be, as far as is known here; some more than once.
 fn known(machine: &Machine) -> impl Iterator<Item = &MemberAt> {
@@ -29,7 +29,7 @@ impl<T: Transport> Node<T> {
     pub(super) fn keep(&mut self, members: Members) -> Event {
         let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
         reach(Step::Keeping);
-        match self.group_options.vault.store(&promise) {
+        match self.group_options.vote_store.store(&promise) {
             Ok(()) => {
                 let members = &promise.members;
                 observe(|| Seen::Kept { term: members.term, members: members.nodes() });
@@ -102,7 +102,7 @@ impl<T: Transport> Node<T> {
         match spawn(&format!("longarm-peer-{node}"), move || peer.run()) {
             Ok(thread) => {
                 if let Some(leader) = self.leading.as_ref().filter(|leader| leader.term.is_formed()) {
-                    commands.keep_in_line(Some(leader.term.clone()));
+                    commands.keep_caught_up(Some(leader.term.clone()));
                 }
                 self.peers.insert(node, PeerHandle { commands, address: member.address, thread });
             }

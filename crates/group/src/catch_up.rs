@@ -1,4 +1,4 @@
-//! Bringing a follower in line with the leader, and keeping it there (LoLKV 3.5; M3; rule
+//! How a follower catches up with the leader, and is kept caught up (LoLKV 3.5; M3; rule
 //! ResyncAll of `docs/spec`).
 //!
 //! In this order, and why:
@@ -39,12 +39,12 @@ use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::OWN_HEADER;
 use crate::leader_term::{Follower, LeaderTerm};
-use crate::look::Seen;
 use crate::peer::Peer;
 use crate::peer_channel::{Bulk, PeerError, Worth};
 use crate::releases::{LetGo, raise};
+use crate::scan::ScannedEntry;
 
-/// Sleep between two looks at a follower that is in line.
+/// Sleep between two looks at a follower that has caught up.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes copied out of the arena at a time.
 const PIECE: u64 = 1 << 20;
@@ -60,7 +60,7 @@ const REST_MOST: Nanos = Nanos::from_millis(6);
 
 /// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the leader's term is over, or when
 /// something failed.
-pub(crate) fn keep_in_line<T: Transport>(
+pub(crate) fn keep_caught_up<T: Transport>(
     peer: &mut Peer<T>,
     leader_term: &Arc<LeaderTerm<T::Qp>>,
 ) -> Result<(), PeerError> {
@@ -93,7 +93,7 @@ pub(crate) fn keep_in_line<T: Transport>(
     reach(Step::Joined);
     let patience = peer.patience;
     let counts = !matches!(held, Held::Nothing);
-    let mut push = Push {
+    let mut catch_up = CatchUp {
         leader_term,
         follower: &follower,
         bulk: &mut bulk,
@@ -104,7 +104,7 @@ pub(crate) fn keep_in_line<T: Transport>(
         over: BTreeMap::new(),
         rested: now(),
     };
-    let ended = bring(peer, &mut push, (held, links)).and_then(|()| keep(peer, &mut push));
+    let ended = bring(peer, &mut catch_up, (held, links)).and_then(|()| keep(peer, &mut catch_up));
     follower.let_go();
     leader_term.releases.leave(peer.node);
     leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
@@ -117,7 +117,7 @@ pub(crate) fn keep_in_line<T: Transport>(
     ended
 }
 
-struct Push<'a, 'w, Q> {
+struct CatchUp<'a, 'w, Q> {
     leader_term: &'a Arc<LeaderTerm<Q>>,
     follower: &'a Arc<Follower>,
     bulk: &'a mut Bulk<'w, Q>,
@@ -137,86 +137,87 @@ struct Push<'a, 'w, Q> {
 /// `links`: a connection for each stream.
 fn bring<T: Transport>(
     peer: &mut Peer<T>,
-    push: &mut Push<'_, '_, T::Qp>,
+    catch_up: &mut CatchUp<'_, '_, T::Qp>,
     (held, links): (Held, impl Iterator<Item = T::Qp>),
 ) -> Result<(), PeerError> {
-    let leader_term = push.leader_term;
+    let leader_term = catch_up.leader_term;
     let had = match held {
         Held::Term => leader_term.left.lock().get(&peer.node).cloned(),
         _ => None,
     };
     if let Some(had) = &had {
         // It counts, and what is reclaimed meanwhile must not look like a gap.
-        push.floors(had)?;
-        push.follower.set_floors(had);
+        catch_up.floors(had)?;
+        catch_up.follower.set_floors(had);
     }
-    let unknown = if held == Held::Nothing { Vec::new() } else { push.unknown()? };
-    push.table()?;
+    let unknown = if held == Held::Nothing { Vec::new() } else { catch_up.unknown()? };
+    catch_up.table()?;
     reach(Step::Table);
     if held == Held::Nothing {
-        push.older()?;
+        catch_up.older()?;
     }
     for segment in unknown {
-        push.whole(segment)?;
+        catch_up.whole(segment)?;
     }
     if let Held::Base(lens) = &held {
-        push.of_base(lens)?;
+        catch_up.of_base(lens)?;
     }
-    push.flush()?;
+    catch_up.flush()?;
     reach(Step::Landed);
-    for ((stream, attachment), link) in leader_term.streams.iter().zip(&push.follower.attachments).zip(links)
+    for ((stream, attachment), link) in
+        leader_term.streams.iter().zip(&catch_up.follower.attachments).zip(links)
     {
         stream.arrivals.put((link, attachment.clone()));
         stream.waker.wake();
     }
-    leader_term.followers.lock().push(push.follower.clone());
+    leader_term.followers.lock().push(catch_up.follower.clone());
     reach(Step::Attached);
-    push.await_start()?;
-    push.of_term(leader_term.term, &had.unwrap_or_else(|| vec![0; leader_term.streams.len()]))?;
+    catch_up.await_start()?;
+    catch_up.of_term(leader_term.term, &had.unwrap_or_else(|| vec![0; leader_term.streams.len()]))?;
     if !Mutant::AdoptUnflushed.is_on() {
-        push.flush()?;
+        catch_up.flush()?;
     }
     reach(Step::Pushed);
-    if !push.counts {
+    if !catch_up.counts {
         // One that lost its memory knows no less than before: what it had let go of then it lets go of again.
-        push.serve_releases()?;
+        catch_up.serve_releases()?;
     }
-    let floors = push.await_needed()?;
+    let floors = catch_up.await_needed()?;
     let (term, reclaimed) = (leader_term.term, leader_term.releases.asked(peer.node, |_| false).told);
     if held == Held::Term {
         // It is in sync by name already, and would not take this from the question.
-        push.reclaimed(reclaimed)?;
+        catch_up.reclaimed(reclaimed)?;
     }
     let until = now() + peer.patience;
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
     let ask = Ask::Adopt { term, reclaimed, floors: floors.clone() };
-    let synced = peer.channel()?.settle(&ask, (until, push.worth), wanted)?;
+    let synced = peer.channel()?.settle(&ask, (until, catch_up.worth), wanted)?;
     reach(Step::Synced);
     if held == Held::Term {
         // As above. Before anything more is counted from it, its floors say that what was reclaimed while it
         // was away is no gap: a survey must not end where nothing is to be found.
-        push.floors(&floors)?;
+        catch_up.floors(&floors)?;
     }
-    push.follower.set_floors(&floors);
+    catch_up.follower.set_floors(&floors);
     // Release: all that it was synced with is there; pairs with the looks of workers and heart.
-    push.follower.synced.store(true, Ordering::Release);
+    catch_up.follower.synced.store(true, Ordering::Release);
     peer.events.push(Event::Answered(peer.node, synced));
     leader_term.wake();
     Ok(())
 }
 
-fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), PeerError> {
-    let term = push.leader_term.term;
+fn keep<T: Transport>(peer: &mut Peer<T>, catch_up: &mut CatchUp<'_, '_, T::Qp>) -> Result<(), PeerError> {
+    let term = catch_up.leader_term.term;
     let mut told = false;
     // What it is asked when this term is over: that is said afterwards, and waits until then.
     let later = |ask: &Ask| matches!(ask, Ask::Stand { term: of } if *of == term);
     loop {
-        if let Some(served) = push.leader_term.served().filter(|_| !told) {
+        if let Some(served) = catch_up.leader_term.served().filter(|_| !told) {
             let since = now().since(served);
             peer.channel()?.ask(&Ask::Serves { term, since })?;
             told = true;
         }
-        push.serve_releases()?;
+        catch_up.serve_releases()?;
         while let Some(ask) = peer.commands.next_unless(later) {
             // What this node asked before it led has no meaning any more.
             if matches!(ask, Ask::Members { .. }) && ask.term() == term {
@@ -226,7 +227,7 @@ fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Res
         for answer in peer.channel()?.answers()? {
             peer.events.push(Event::Answered(peer.node, answer));
         }
-        if push.is_over() || peer.commands.pause.is_stopped() {
+        if catch_up.is_over() || peer.commands.pause.is_stopped() {
             return Ok(());
         }
         peer.commands.pause.sleep_unless_poked(LOOK);
@@ -239,7 +240,7 @@ fn is_unknown(ours: &Line, theirs: &Line) -> bool {
     ours.has_entries() && !known && !Mutant::TrustTable.is_on()
 }
 
-impl<Q: QueuePair> Push<'_, '_, Q> {
+impl<Q: QueuePair> CatchUp<'_, '_, Q> {
     fn memory(&self) -> &Mapped {
         self.leader_term.core.engine.store.memory()
     }
@@ -404,9 +405,10 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             return self.of_term(self.leader_term.base, from);
         }
         // Behind a gap too: what is missing was reclaimed.
-        let missing = |seen: &&Seen| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
+        let missing = |seen: &&ScannedEntry| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
         // Its segment may have been freed since, and used again; not any more, as we are asked now.
-        let still = |seen: &&Seen| self.line(segment_of(seen.place.offset)).term == self.leader_term.base;
+        let still =
+            |seen: &&ScannedEntry| self.line(segment_of(seen.place.offset)).term == self.leader_term.base;
         let mut places: Vec<_> =
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
         places.sort_unstable_by_key(|place| place.offset);
