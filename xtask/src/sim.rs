@@ -47,22 +47,25 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LeaveSlots", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
     (
         "MoveTwice",
-        Test("longarm-engine", "tests::ahead::what_was_collected_while_the_leader_waited_is_there"),
+        Test("longarm-engine", "tests::standby::what_was_collected_while_the_leader_waited_is_there"),
     ),
     ("FoundAnyway", Sim("group-reformat", "0..40")),
-    ("NoSync", Test("longarm-group", "vault::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
+    ("NoSync", Test("longarm-group", "vote_store::tests::what_is_kept_is_on_disk_when_it_is_said_to_be")),
     ("KeepWriters", Test("longarm-group", "inbound::tests::a_leader_that_begins_anew_has_no_older_writers")),
     ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),
-    ("RaiseFloors", Test("longarm-group", "reign::tests::a_follower_is_told_no_floors_before_it_is_synced")),
+    (
+        "RaiseFloors",
+        Test("longarm-group", "leader_term::tests::a_follower_is_told_no_floors_before_it_is_synced"),
+    ),
     (
         "ReleaseEarly",
         Test(
             "longarm-group",
-            "reign::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
+            "leader_term::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
         ),
     ),
     ("UntoldCount", Sim("group-slow", "0..20")),
-    ("KeepUncut", Test("longarm-group", "look::tests::a_stream_that_has_no_cut_is_void")),
+    ("KeepUncut", Test("longarm-group", "scan::tests::a_stream_that_has_no_cut_is_void")),
     ("LookFirst", Test("longarm-engine", "tests::moves::a_copy_has_its_place_before_the_slot_is_looked_at")),
     ("StableHigh", Test("longarm-engine", "tests::moves::a_delete_under_way_is_above_the_stable_point")),
     ("CountGone", Sim("group-crashes", "20..100")),
@@ -76,7 +79,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         "AdoptEarly",
         Test(
             "longarm-group",
-            "reign::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
+            "leader_term::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
         ),
     ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
@@ -84,16 +87,13 @@ const MUTANTS: &[(&str, Finder)] = &[
         "PassUncut",
         Test(
             "longarm-group",
-            "look::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
+            "scan::tests::a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut",
         ),
     ),
     ("KeepFloors", Sim("group-steps", "0..30")),
     (
         "LeaveGaps",
-        Test(
-            "longarm-group",
-            "look::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_it_was_bringing_in_line",
-        ),
+        Test("longarm-group", "scan::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up"),
     ),
     ("HideGaps", Test("longarm-group", "install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one")),
     ("PushOver", Test("longarm-group", "push::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of")),

@@ -34,7 +34,7 @@ pub enum Mutant {
     /// What was pushed counts as landed once it has completed, though others WRITE there over other
     /// connections (the acknowledgement window: L6).
     NoDrain,
-    /// What a follower indexed ahead of a segment stays when that is claimed anew (decision 14).
+    /// What a standby index has of a segment stays when that is claimed anew (decision 14).
     KeepGone,
     /// A promise is not kept on disk (L2).
     ForgetPromise,
@@ -76,7 +76,7 @@ pub enum Mutant {
     CountGone,
     /// What a write found that left no entry is told without a lease (L9).
     TellAnyway,
-    /// An index that was restored ahead stays though it goes beyond the cut (L16, decision 14).
+    /// A standby index stays though it goes beyond the cut (L16, decision 14).
     KeepBeyond,
     /// An entry is superseded only after the slot names another (decision 5).
     LateSupersede,
@@ -92,13 +92,13 @@ pub enum Mutant {
     AdoptEarly,
     /// A follower counts itself synced before all that was pushed to it has arrived (M3).
     AdoptUnflushed,
-    /// A stream that a follower passed over when it reported is not cut, and the follower indexes ahead of it
+    /// A stream that a follower passed over when it reported is not cut, and goes into its standby index
     /// before it counts (L16, decision 14).
     PassUncut,
     /// What a replica was counted for stays in its page when it is cut off there, and is reported again
     /// (L16).
     KeepFloors,
-    /// A replica that is being brought in line has floors as before: what its leader freed is a gap above
+    /// A replica that is catching up has floors as before: what its leader freed is a gap above
     /// them (L6).
     LeaveGaps,
     /// A start set with a gap is taken for one that followers of its base have, too (L16).
@@ -107,7 +107,8 @@ pub enum Mutant {
     PushOver,
     /// It is told that an item's time is over while a write that found it alive is under way (decision 16).
     TellGone,
-    /// A housekeeper sleeps before it has sent what it wrote; a leader that hands over waits for it (I20).
+    /// A maintenance thread sleeps before it has sent what it wrote; a leader that hands over waits for it
+    /// (I20).
     SleepUnsent,
     /// A leader whose lease is over says what it answered before to a request that left no entry (L17).
     RecallAnyway,

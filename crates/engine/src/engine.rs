@@ -15,14 +15,14 @@ use longarm_store::{EntryPlace, Store, StoreOptions};
 use crate::commit::{Commit, Replicated};
 use crate::counts::Counts;
 use crate::entries::Arena;
-use crate::hand::Hand;
 use crate::index::index_of;
-use crate::moment::Moment;
 use crate::options::{CreateError, EngineOptions, Eviction};
 use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
 use crate::reclaim::marks::Marks;
 use crate::stream::{Progress, Stream};
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 /// How often an operation starts again because another writer came between, or because the index made room.
 /// Each try loses only to a change of the very same pair.
@@ -52,7 +52,7 @@ pub struct Engine<M: OwnedWords> {
     pub counts: Counts,
     /// What it was asked to be.
     pub options: EngineOptions,
-    /// Wakes the housekeeper.
+    /// Wakes the maintenance thread.
     pub relief: Arc<Pause>,
     /// When a write takes effect.
     pub commit: Commit,
@@ -60,20 +60,20 @@ pub struct Engine<M: OwnedWords> {
     pub csn: AtomicU64,
     /// An item with a time to live was ever stored.
     pub ttl_used: AtomicBool,
-    /// The highest expiry of which somebody found, by its own moment, that it is over: it is for all.
+    /// The highest expiry of which somebody found, by its own times, that it is over: it is for all.
     over: AtomicU64,
     need: Need,
 }
 
-/// What writers that found no memory and the housekeeper tell each other, in nanoseconds of the monotonic
-/// clock. All Relaxed: hints with a time on them.
+/// What writers that found no memory and the maintenance thread tell each other, in nanoseconds of the
+/// monotonic clock. All Relaxed: hints with a time on them.
 #[derive(Debug, Default)]
 struct Need {
     /// When somebody last found none.
     last: AtomicU64,
     /// When that began, without a pause of [`EPISODE`].
     since: AtomicU64,
-    /// When the housekeeper found that nothing can be freed.
+    /// When the maintenance thread found that nothing can be freed.
     exhausted: AtomicU64,
 }
 
@@ -172,12 +172,12 @@ pub(crate) fn store_of<M: OwnedWords>(
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// The hand of a stream; workers have theirs, the housekeeper has the last.
-    pub fn hand(&self, stream: u16) -> Hand<M> {
-        let mut hand = Hand::new(self.store.writer(stream));
+    /// The context of a stream's thread; workers have theirs, the maintenance thread has the last.
+    pub fn worker_context(&self, stream: u16) -> WorkerContext<M> {
+        let mut context = WorkerContext::new(self.store.writer(stream));
         let progress = self.progress().get(stream as usize);
-        hand.stream = progress.map(|progress| Stream::new(stream, progress.clone()));
-        hand
+        context.stream = progress.map(|progress| Stream::new(stream, progress.clone()));
+        context
     }
 
     /// How far each stream is; none where writes take effect at once.
@@ -240,7 +240,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// The moment at which an item with this time to live is gone; `None` if no clock reaches so far.
-    pub fn expiry_in(&self, ttl_ms: u64, moment: Moment) -> Option<UnixMillis> {
+    pub fn expiry_in(&self, ttl_ms: u64, times: Timestamps) -> Option<UnixMillis> {
         if ttl_ms == 0 {
             return Some(UnixMillis::NEVER);
         }
@@ -248,7 +248,7 @@ impl<M: OwnedWords> Engine<M> {
             // Relaxed: the pair's lock carries the item, this only spares work while there is none.
             self.ttl_used.store(true, Ordering::Relaxed);
         }
-        moment.unix.0.checked_add(ttl_ms).map(UnixMillis)
+        times.unix.0.checked_add(ttl_ms).map(UnixMillis)
     }
 
     /// Whether any item may expire.
@@ -259,7 +259,7 @@ impl<M: OwnedWords> Engine<M> {
 
     /// What a found record says.
     #[inline]
-    pub fn current(&self, found: &Found, moment: Moment) -> Current {
+    pub fn current(&self, found: &Found, times: Timestamps) -> Current {
         let (csn, expiry, place) = match found.record() {
             Record::Inline { csn, expiry, entry, .. } => {
                 (csn, expiry, entry.map(|entry| self.arena.place(entry)))
@@ -271,14 +271,14 @@ impl<M: OwnedWords> Engine<M> {
                 (csn, expiry, Some(self.arena.place(entry)))
             }
         };
-        Current { csn, expiry, place, gone: self.is_over(expiry, moment) }
+        Current { csn, expiry, place, gone: self.is_over(expiry, times) }
     }
 
     /// Whether an item with this expiry is gone. Threads look at the clock before they look at items, and may
-    /// be kept from their core in between: what one has found to be over is over for those, too, whose moment
-    /// is an earlier one. Who asks holds the lock of the item's pair.
+    /// be kept from their core in between: what one has found to be over is over for those, too, whose times
+    /// are earlier. Who asks holds the lock of the item's pair.
     #[inline]
-    fn is_over(&self, expiry: UnixMillis, moment: Moment) -> bool {
+    fn is_over(&self, expiry: UnixMillis, times: Timestamps) -> bool {
         if expiry == UnixMillis::NEVER {
             return false;
         }
@@ -286,7 +286,7 @@ impl<M: OwnedWords> Engine<M> {
         if expiry.0 <= self.over.load(Ordering::Relaxed) {
             return true;
         }
-        let over = expiry.expired(moment.unix);
+        let over = expiry.expired(times.unix);
         if over {
             // Relaxed: as above.
             self.over.fetch_max(expiry.0, Ordering::Relaxed);
@@ -303,35 +303,35 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Makes the index take one more key of this hash.
-    pub fn make_room(&self, hash: Hash, moment: Moment) -> Result<(), Short> {
-        // The moves that the growth began are the housekeeper's to finish.
+    pub fn make_room(&self, hash: Hash, times: Timestamps) -> Result<(), Short> {
+        // The moves that the growth began are the maintenance thread's to finish.
         self.relief.poke();
         match self.index.make_room(hash) {
             Ok(()) => Ok(()),
             Err(_) if self.evict_near(hash) => Ok(()),
             Err(NoRoom::Pair) => Err(Short::Crowded),
-            Err(NoRoom::Table) => Err(self.short(moment)),
+            Err(NoRoom::Table) => Err(self.short(times)),
         }
     }
 
     /// Says what to do where memory is short.
     #[cold]
-    pub fn short(&self, moment: Moment) -> Short {
+    pub fn short(&self, times: Timestamps) -> Short {
         let before = get(&self.need.last);
-        set(&self.need.last, moment.now);
-        if moment.now.since(before) > EPISODE || before == Nanos(0) {
-            set(&self.need.since, moment.now);
+        set(&self.need.last, times.now);
+        if times.now.since(before) > EPISODE || before == Nanos(0) {
+            set(&self.need.since, times.now);
             set(&self.need.exhausted, Nanos(0));
         }
         let exhausted = get(&self.need.exhausted);
-        if exhausted != Nanos(0) && moment.now.since(exhausted) < EXHAUSTED_FOR {
+        if exhausted != Nanos(0) && times.now.since(exhausted) < EXHAUSTED_FOR {
             return Short::Refused;
         }
         self.relief.poke();
         Short::Wait
     }
 
-    /// The housekeeper has nothing to do at `now`, and last gained something at `gained`.
+    /// The maintenance thread has nothing to do at `now`, and last gained something at `gained`.
     pub fn nothing_to_gain(&self, now: Nanos, gained: Nanos) {
         let since = get(&self.need.since);
         let wanted = now.since(get(&self.need.last)) < EPISODE;

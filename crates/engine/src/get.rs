@@ -8,31 +8,36 @@ use longarm_wire::{Request, SpilledKey, Status};
 
 use crate::commit::Commit;
 use crate::engine::{ATTEMPTS, Engine};
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 /// Keys in one answer, in bytes.
 const SPILLED_BYTES: usize = 16 << 10;
 
 impl<M: OwnedWords> Engine<M> {
-    /// The value is left in [`Hand::value`]; `number` is the time to live that is left. [`Short::Busy`] if an
-    /// item's time is over and a write that may have found it alive is on its way to the followers: once that
-    /// is applied the item may be there again, with another expiry.
-    pub fn get(&self, hand: &mut Hand<M>, moment: Moment, request: &Request<'_>) -> Result<Outcome, Short> {
-        hand.value = 0..0;
+    /// The value is left in [`WorkerContext::value`]; `number` is the time to live that is left.
+    /// [`Short::Busy`] if an item's time is over and a write that may have found it alive is on its way to
+    /// the followers: once that is applied the item may be there again, with another expiry.
+    pub fn get(
+        &self,
+        context: &mut WorkerContext<M>,
+        times: Timestamps,
+        request: &Request<'_>,
+    ) -> Result<Outcome, Short> {
+        context.value = 0..0;
         let hash = self.hash(request.key);
         for _ in 0..ATTEMPTS {
             let pair = self.index.lock(hash);
             let found = pair.find(request.key);
-            let current = found.as_ref().map(|found| self.current(found, moment));
+            let current = found.as_ref().map(|found| self.current(found, times));
             let live = found.as_ref().zip(current).filter(|(_, current)| !current.gone);
             let Some((found, current)) = live else { return self.absent(hash, current.is_some()) };
-            let outcome = Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) };
+            let outcome = Outcome { number: left(current.expiry, times), ..Outcome::ok(current.csn) };
             if let Record::Inline { value, .. } = found.record() {
-                hand.bytes.clear();
-                hand.bytes.extend_from_slice(value);
-                hand.value = 0..value.len();
+                context.bytes.clear();
+                context.bytes.extend_from_slice(value);
+                context.value = 0..value.len();
                 self.mark(hash);
                 return Ok(outcome);
             }
@@ -40,24 +45,24 @@ impl<M: OwnedWords> Engine<M> {
             let place = current.place.expect("what is not inline has an entry");
             // Not under the lock: a long copy would keep writers waiting. Afterwards the entry may have been
             // replaced, which makes this its value of a moment ago; or its room was used again, which shows.
-            if self.read_value(hand, place, current.csn) {
+            if self.read_value(context, place, current.csn) {
                 self.mark(hash);
                 return Ok(outcome);
             }
         }
         // Writers of this key came between every time; the last look is under the lock.
-        self.get_locked(hand, moment, request)
+        self.get_locked(context, times, request)
     }
 
     /// Keys of items that stand beside the index, for who walks over all: those that come after one, or the
     /// first if that is empty. With each, how long it has to live.
-    pub fn spilled(&self, after: &[u8], moment: Moment) -> Vec<u8> {
+    pub fn spilled(&self, after: &[u8], times: Timestamps) -> Vec<u8> {
         let last = (!after.is_empty()).then_some(after);
         let mut list = Vec::new();
         for key in self.index.spilled_keys(last, SPILLED_BYTES) {
             let pair = self.index.lock(self.hash(&key));
             let expiry =
-                pair.find(&key).map_or(UnixMillis::NEVER, |found| self.current(&found, moment).expiry);
+                pair.find(&key).map_or(UnixMillis::NEVER, |found| self.current(&found, times).expiry);
             SpilledKey { key: &key, expiry }.encode(&mut list);
         }
         list
@@ -79,44 +84,44 @@ impl<M: OwnedWords> Engine<M> {
 
     fn get_locked(
         &self,
-        hand: &mut Hand<M>,
-        moment: Moment,
+        context: &mut WorkerContext<M>,
+        times: Timestamps,
         request: &Request<'_>,
     ) -> Result<Outcome, Short> {
         let hash = self.hash(request.key);
         let pair = self.index.lock(hash);
         let found = pair.find(request.key);
-        let current = found.as_ref().map(|found| self.current(found, moment));
+        let current = found.as_ref().map(|found| self.current(found, times));
         let live = current.filter(|current| !current.gone);
         let Some(current) = live else { return self.absent(hash, current.is_some()) };
         if let Some(Record::Inline { value, .. }) = found.as_ref().map(|found| found.record()) {
-            hand.bytes.clear();
-            hand.bytes.extend_from_slice(value);
-            hand.value = 0..value.len();
+            context.bytes.clear();
+            context.bytes.extend_from_slice(value);
+            context.value = 0..value.len();
         } else {
             let place = current.place.expect("what is not inline has an entry");
             assert!(
-                self.read_value(hand, place, current.csn),
+                self.read_value(context, place, current.csn),
                 "a slot names {place:?}, which does not verify"
             );
         }
-        Ok(Outcome { number: left(current.expiry, moment), ..Outcome::ok(current.csn) })
+        Ok(Outcome { number: left(current.expiry, times), ..Outcome::ok(current.csn) })
     }
 
-    fn read_value(&self, hand: &mut Hand<M>, place: EntryPlace, csn: Csn) -> bool {
-        let start = match self.store.read(place, csn, &mut hand.bytes) {
+    fn read_value(&self, context: &mut WorkerContext<M>, place: EntryPlace, csn: Csn) -> bool {
+        let start = match self.store.read(place, csn, &mut context.bytes) {
             Ok(entry) => (entry.value.as_ptr().addr(), entry.value.len()),
             Err(_) => return false,
         };
-        let at = start.0 - hand.bytes.as_ptr().addr();
-        hand.value = at..at + start.1;
+        let at = start.0 - context.bytes.as_ptr().addr();
+        context.value = at..at + start.1;
         true
     }
 }
 
-fn left(expiry: UnixMillis, moment: Moment) -> i64 {
+fn left(expiry: UnixMillis, times: Timestamps) -> i64 {
     if expiry == UnixMillis::NEVER {
         return 0;
     }
-    i64::try_from(expiry.0.saturating_sub(moment.unix.0)).unwrap_or(i64::MAX)
+    i64::try_from(expiry.0.saturating_sub(times.unix.0)).unwrap_or(i64::MAX)
 }

@@ -1,8 +1,8 @@
 //! The engine: what executes writes, reads and collection over index and store; of a server of its own, or of
 //! a group's leader in its term.
 //!
-//! - `engine` is index, store and version counter together, and what all operations on them share; a [`Hand`]
-//!   is what a thread brings along.
+//! - `engine` is index, store and version counter together, and what all operations on them share; a
+//!   [`WorkerContext`] is a thread's own part: its writer, buffers and stream.
 //! - `write` is the way of a write, judged alike everywhere; [`Commit`] says when it takes effect. `get`
 //!   reads for clients whose one-sided READs do not come to an end. `session` has each operation run once.
 //! - `reclaim` gives memory back. `recover` makes an engine of an arena that others filled.
@@ -17,9 +17,7 @@ mod counts;
 mod engine;
 mod entries;
 mod get;
-mod hand;
 mod index;
-mod moment;
 mod newest;
 mod options;
 mod outcome;
@@ -28,6 +26,8 @@ pub mod recover;
 pub mod session;
 pub mod stream;
 mod stripes;
+mod timestamps;
+mod worker_context;
 mod write;
 
 #[cfg(any(test, feature = "testing"))]
@@ -39,8 +39,8 @@ pub use commit::{Commit, Replicated};
 pub use counts::Counts;
 pub use engine::{Current, Engine};
 pub use entries::Arena;
-pub use hand::Hand;
-pub use moment::Moment;
 pub use options::{CreateError, EngineOptions, Eviction};
 pub use outcome::{Outcome, Short};
 pub use stream::Stream;
+pub use timestamps::Timestamps;
+pub use worker_context::WorkerContext;

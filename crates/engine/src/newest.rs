@@ -11,7 +11,7 @@ use longarm_store::{EntryPlace, Stored};
 
 use crate::engine::Engine;
 use crate::entries::entry_ref;
-use crate::moment::Moment;
+use crate::timestamps::Timestamps;
 
 impl<M: OwnedWords> Engine<M> {
     /// In a group, the record of an item that stands as an entry.
@@ -22,7 +22,12 @@ impl<M: OwnedWords> Engine<M> {
     /// The key has this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
     /// same. That cannot fail: what has no slot, not even beyond the memory limit, stands beside the table.
     /// Whether it took the place of an item whose time was over.
-    pub fn set_newest(&self, moment: Moment, (place, entry): (EntryPlace, &Stored<'_>), hash: Hash) -> bool {
+    pub fn set_newest(
+        &self,
+        times: Timestamps,
+        (place, entry): (EntryPlace, &Stored<'_>),
+        hash: Hash,
+    ) -> bool {
         let record = self.record_of(place, entry, hash);
         let mut spills = false;
         loop {
@@ -39,7 +44,7 @@ impl<M: OwnedWords> Engine<M> {
                 spills = self.index.make_room_anyway(hash).is_err();
                 continue;
             };
-            let current = self.current(&found, moment);
+            let current = self.current(&found, times);
             let is_older = match current.csn.cmp(&entry.csn) {
                 Ordering::Equal => current.place.is_some_and(|place| self.arena.age(place) >= entry.age),
                 order => order == Ordering::Greater,

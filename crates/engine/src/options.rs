@@ -15,7 +15,7 @@ pub enum Eviction {
 /// How to build an engine.
 #[derive(Clone, Copy)]
 pub struct EngineOptions {
-    /// Threads that write; one more stream is the housekeeper's.
+    /// Threads that write; one more stream is the maintenance thread's.
     pub workers: u16,
     /// Kind of index slots.
     pub slots: SlotKind,

@@ -508,7 +508,8 @@ mod tests {
 
     #[test]
     fn who_holds_a_session_may_ask_how_many_there_are() {
-        // As a worker does that is asked for statistics, while the housekeeper forgets and others come.
+        // As a worker does that is asked for statistics, while the maintenance thread forgets and others
+        // come.
         let sessions = Arc::new(Sessions::new(1, Nanos(1)));
         let (session, _) = sessions.open(anew(7));
         let held = session.lock();

@@ -10,11 +10,11 @@ use longarm_store::{EntryPlace, Session};
 use longarm_wire::Request;
 
 use crate::engine::Engine;
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::options::{EngineOptions, Eviction};
 use crate::outcome::{Outcome, Short};
 use crate::session::Coming;
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 /// Whose all numbered operations are.
 pub const SESSION: u64 = 77;
@@ -28,7 +28,7 @@ pub fn memory(bytes: u64) -> Mapped {
 }
 
 /// When nothing depends on the time.
-pub const MOMENT: Moment = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
+pub const TIMES: Timestamps = Timestamps { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
 
 /// How long what these engines free may still be read.
 pub const QUARANTINE: Nanos = Nanos::from_millis(20);
@@ -92,14 +92,14 @@ pub fn build<M: OwnedWords + Clone + 'static>(
 /// Executes a write and, in a group, has it committed and applied.
 pub fn execute<M: OwnedWords>(
     engine: &Engine<M>,
-    hand: &mut Hand<M>,
-    moment: Moment,
+    context: &mut WorkerContext<M>,
+    times: Timestamps,
     request: &Request<'_>,
 ) -> Result<Outcome, Short> {
     let by = (request.operation != 0).then_some(Session { id: SESSION, operation: request.operation });
-    let outcome = engine.write(hand, moment, request, by)?;
-    if hand.stream.is_some() {
-        apply(engine, hand, moment);
+    let outcome = engine.write(context, times, request, by)?;
+    if context.stream.is_some() {
+        apply(engine, context, times);
     }
     Ok(outcome)
 }
@@ -108,16 +108,16 @@ pub fn execute<M: OwnedWords>(
 pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryPlace, Csn) {
     let pair = engine.index.lock(engine.hash(key));
     let found = pair.find(key).expect("it is there");
-    let current = engine.current(&found, MOMENT);
+    let current = engine.current(&found, TIMES);
     (current.place.expect("an item of a group is an entry"), current.csn)
 }
 
-/// All that the hand wrote is committed, and applied.
-pub fn apply<M: OwnedWords>(engine: &Engine<M>, hand: &mut Hand<M>, moment: Moment) {
-    let stream = hand.stream.as_mut().expect("a hand of a group has a stream");
+/// All that was written with this context is committed, and applied.
+pub fn apply<M: OwnedWords>(engine: &Engine<M>, context: &mut WorkerContext<M>, times: Timestamps) {
+    let stream = context.stream.as_mut().expect("a context of a group has a stream");
     stream.committed = stream.written();
-    engine.apply_committed(hand, moment);
-    let stream = hand.stream.as_mut().expect("as above");
+    engine.apply_committed(context, times);
+    let stream = context.stream.as_mut().expect("as above");
     assert_eq!(stream.applied(), stream.written());
     stream.forget(u64::MAX);
     engine.store.set_stable(engine.stable_point());

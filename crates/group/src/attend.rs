@@ -1,5 +1,5 @@
 //! The thread that attends to one other replica: it asks what is to be asked, and, while this node leads,
-//! keeps the other in line with the start set and with all that came after.
+//! has the other catch up with the start set and with all that came after.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use longarm_host::now;
 use longarm_replica::Event;
 use longarm_wire::Answer;
 
+use crate::catch_up;
+use crate::leader_term::LeaderTerm;
 use crate::log::Notice;
 use crate::peer::Peer;
-use crate::push;
-use crate::reign::Reign;
-use crate::talk::Mute;
+use crate::peer_channel::PeerError;
 
 /// Sleep without anything to do.
 const IDLE: Duration = Duration::from_millis(200);
@@ -26,42 +26,42 @@ impl<T: Transport> Peer<T> {
     pub fn run(mut self) {
         let mut retry = RETRY_MIN;
         let mut said = String::new();
-        while !self.orders.pause.is_stopped() {
-            if let Some(reign) = self.orders.reign() {
+        while !self.commands.pause.is_stopped() {
+            if let Some(leader_term) = self.commands.leader_term() {
                 let begun = now();
-                let ended = push::keep_in_line(&mut self, &reign);
-                // Whom it hands over to is asked to stand on the talk that is open.
+                let ended = catch_up::keep_caught_up(&mut self, &leader_term);
+                // Whom it hands over to is asked to stand on the channel that is open.
                 if ended.is_err() {
-                    self.talk = None;
+                    self.channel = None;
                 }
                 self.open = 0;
-                self.report(&reign, ended, &mut said);
+                self.report(&leader_term, ended, &mut said);
                 retry = if now().since(begun) > Nanos::from_millis(1_000) { RETRY_MIN } else { retry };
-                self.orders.pause.sleep_unless_poked(retry);
+                self.commands.pause.sleep_unless_poked(retry);
                 retry = (retry * 2).min(RETRY_MAX);
                 continue;
             }
             retry = RETRY_MIN;
             let spoke = self.speak();
             if spoke.is_err() {
-                self.talk = None;
+                self.channel = None;
                 self.open = 0;
             }
-            match &mut self.talk {
-                Some(talk) if self.open > 0 => talk.wait(Duration::from_millis(1)),
+            match &mut self.channel {
+                Some(channel) if self.open > 0 => channel.wait(Duration::from_millis(1)),
                 _ => {
-                    self.orders.pause.sleep_unless_poked(IDLE);
+                    self.commands.pause.sleep_unless_poked(IDLE);
                 }
             }
         }
     }
 
-    fn report(&self, reign: &Reign<T::Qp>, ended: Result<(), Mute>, said: &mut String) {
-        if reign.is_over() {
+    fn report(&self, leader_term: &LeaderTerm<T::Qp>, ended: Result<(), PeerError>, said: &mut String) {
+        if leader_term.is_over() {
             return said.clear();
         }
-        if let Err(Mute::Refused(promised)) = ended {
-            let (term, node) = (reign.term, self.node);
+        if let Err(PeerError::Refused(promised)) = ended {
+            let (term, node) = (leader_term.term, self.node);
             self.events.push(Event::Answered(node, Answer::Refused { term, promised }));
         }
         let text = match ended {

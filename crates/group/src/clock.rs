@@ -2,7 +2,7 @@
 //! monotonic one.
 
 use longarm_base::{Nanos, UnixMillis};
-use longarm_engine::Moment;
+use longarm_engine::Timestamps;
 use longarm_host::{now, unix};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -23,9 +23,9 @@ impl Clock {
     }
 
     #[inline]
-    pub fn moment(&self) -> Moment {
+    pub fn timestamps(&self) -> Timestamps {
         let now = now();
-        Moment { now, unix: UnixMillis(self.unix.0 + now.since(self.start).0 / 1_000_000) }
+        Timestamps { now, unix: UnixMillis(self.unix.0 + now.since(self.start).0 / 1_000_000) }
     }
 
     pub fn started(&self) -> Nanos {
@@ -47,8 +47,8 @@ mod tests {
     fn the_calendar_goes_on_from_that_of_leaders_before() {
         let behind = UnixMillis(unix().0 + 1_000_000_000);
         let clock = Clock::start(behind);
-        let first = clock.moment().unix;
+        let first = clock.timestamps().unix;
         assert!(first >= behind && first.0 < behind.0 + 100_000);
-        assert!(Clock::start(UnixMillis(0)).moment().unix < behind, "the system's, where that is ahead");
+        assert!(Clock::start(UnixMillis(0)).timestamps().unix < behind, "the system's, where that is ahead");
     }
 }

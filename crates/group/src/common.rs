@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use longarm_base::{Nanos, Term, UnixMillis};
 use longarm_engine::reclaim::Unaccounted;
-use longarm_engine::recover::{Ahead, Findings};
+use longarm_engine::recover::{Recovered, Standby};
 use longarm_engine::session::Sessions;
 use longarm_engine::stream::At;
-use longarm_engine::{Engine, EngineOptions, Eviction, Moment};
+use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
 use longarm_host::random;
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
@@ -92,7 +92,7 @@ pub struct Keys {
 /// Where a server is in its life. It only ever goes forward.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
-    /// Of a group's new leader: followers are brought in line, clients are not let in yet.
+    /// Of a group's new leader: followers catch up, clients are not let in yet.
     Forming,
     /// Serving.
     Serving,
@@ -153,27 +153,26 @@ impl Core {
     }
 
     /// Of a group's leader, over the start set of its term, in which so many items are to be expected, from a
-    /// calendar on that is no earlier than leaders before it had; what was restored of it ahead, if anything
-    /// was.
+    /// calendar on that is no earlier than leaders before it had; its standby index, if there is one.
     pub fn of_term(
         options: CoreOptions,
         lent: Arc<Lent>,
         keys: Keys,
         (term, items, least): (Term, u64, UnixMillis),
-        ahead: Option<Ahead<Mapped>>,
+        standby: Option<Standby<Mapped>>,
     ) -> Result<Core, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let engine_options = EngineOptions { found_items: items, ..options.engine(keys.hash, Some(term)) };
-        let (engine, found) = match ahead {
-            Some(ahead) => ahead.engine(SumKey::new(keys.sum), engine_options)?,
+        let (engine, found) = match standby {
+            Some(standby) => standby.engine(SumKey::new(keys.sum), engine_options)?,
             None => {
                 // An index of an earlier term of ours.
                 lent.index.memory().discard(0, lent.index.bytes());
-                (engine(&options, &lent, keys.sum, engine_options)?, Findings::default())
+                (engine(&options, &lent, keys.sum, engine_options)?, Recovered::default())
             }
         };
         let core = Core::new((options, Clock::start(least)), lent, boot, keys.sum, engine);
-        core.engine.restore(&core.sessions, core.moment(), found);
+        core.engine.restore(&core.sessions, core.timestamps(), found);
         Ok(core)
     }
 
@@ -211,8 +210,8 @@ impl Core {
 
     /// Now.
     #[inline]
-    pub fn moment(&self) -> Moment {
-        self.clock.moment()
+    pub fn timestamps(&self) -> Timestamps {
+        self.clock.timestamps()
     }
 
     /// When it was made.
@@ -233,8 +232,8 @@ impl Core {
     }
 
     /// Clients may trust the memory for a lease from `stamp` on.
-    pub fn vouch(&self, stamp: Nanos, moment: Moment) {
-        self.control.beat(stamp, moment.unix);
+    pub fn vouch(&self, stamp: Nanos, times: Timestamps) {
+        self.control.beat(stamp, times.unix);
     }
 
     /// Of a group's leader: its own lease lasts until then.

@@ -21,8 +21,8 @@ use longarm_replica::{Event, Group, Lease, Timing};
 use longarm_wire::PAGE_REGION;
 
 use crate::events::Events;
+use crate::leader_term::{Follower, LeaderTerm, TransferState};
 use crate::liveness::Liveness;
-use crate::reign::{Follower, Parting, Reign};
 
 /// Heartbeats without an answer, after which a follower is let go.
 const UNANSWERED: usize = 64;
@@ -40,11 +40,11 @@ struct Link<Q> {
 
 /// Beats until stopped.
 pub(crate) fn run<Q: QueuePair>(
-    reign: &Reign<Q>,
+    leader_term: &LeaderTerm<Q>,
     (group, timing): (Group, Timing),
     (pause, events): (&Pause, &Events),
 ) {
-    let core = &reign.core;
+    let core = &leader_term.core;
     let mut liveness = Liveness::new(core);
     let mut lease = Lease::new(group, &timing);
     let mut links: Vec<Link<Q>> = Vec::new();
@@ -52,20 +52,20 @@ pub(crate) fn run<Q: QueuePair>(
     let (mut number, mut vouched) = (0, Nanos(0));
     let every = Duration::from_nanos(timing.heartbeat.0);
     loop {
-        for (qp, follower) in reign.hearts.take() {
+        for (qp, follower) in leader_term.hearts.take() {
             links.retain(|link| link.follower.node != follower.node);
             links.push(Link { qp, follower, sent: VecDeque::new() });
         }
-        let moment = core.moment();
-        if liveness.made(core, moment.now) {
+        let times = core.timestamps();
+        if liveness.made(core, times.now) {
             number += 1;
-            reign.set_beat(moment.now);
+            leader_term.set_beat(times.now);
             let stable = core.engine.stable_point();
             core.engine.store.set_stable(stable);
-            let (items, unix) = (core.engine.index.items(), moment.unix.0);
+            let (items, unix) = (core.engine.index.items(), times.unix.0);
             let told = Told { stable: stable.0, items, unix };
             for link in &mut links {
-                link.send(Beat::new(reign.term, number), told, moment.now);
+                link.send(Beat::new(leader_term.term, number), told, times.now);
             }
         }
         links.retain_mut(|link| {
@@ -75,15 +75,15 @@ pub(crate) fn run<Q: QueuePair>(
             }
             alive
         });
-        let now = core.moment();
+        let now = core.timestamps();
         let renewed = lease.renewed(now.now);
-        let mut parting = reign.parting.lock();
-        if let Parting::Releases(heir) = *parting {
+        let mut transfer = leader_term.transfer.lock();
+        if let TransferState::Releases(to) = *transfer {
             core.set_lease(Nanos(0));
-            observe(|| Seen::HandedOver { term: reign.term });
-            drop(parting);
-            let unix = page::calendar_at_end(core.moment().unix.0, &timing);
-            return release((reign, heir, unix), (&mut links, &mut done, &mut lease), (pause, events));
+            observe(|| Seen::HandedOver { term: leader_term.term });
+            drop(transfer);
+            let unix = page::calendar_at_end(core.timestamps().unix.0, &timing);
+            return release((leader_term, to, unix), (&mut links, &mut done, &mut lease), (pause, events));
         }
         if renewed > Nanos(0) {
             observe(|| {
@@ -92,16 +92,16 @@ pub(crate) fn run<Q: QueuePair>(
             });
             core.set_lease(lease.end(now.now));
         }
-        match &mut *parting {
+        match &mut *transfer {
             // Their clocks may be slow: by less than what the leader's share of the promise leaves out.
-            Parting::WindsDown(over) => *over = Some(vouched + timing.promise),
+            TransferState::WindsDown(over) => *over = Some(vouched + timing.promise),
             _ if renewed > Nanos(0) => {
                 core.vouch(renewed, now);
                 vouched = renewed;
             }
             _ => {}
         }
-        drop(parting);
+        drop(transfer);
         if !pause.sleep(every) {
             return;
         }
@@ -109,20 +109,21 @@ pub(crate) fn run<Q: QueuePair>(
 }
 
 /// The leader's lease is ended: takes back what followers promised, each after the last heartbeat that it was
-/// sent. Returns when the heir has it, or all that are left; or when the heart is stopped, which has a bound.
+/// sent. Returns when the transferee has it, or all that are left; or when the heart is stopped, which has a
+/// bound.
 fn release<Q: QueuePair>(
-    (reign, heir, unix): (&Reign<Q>, NodeId, u64),
+    (leader_term, transferee, unix): (&LeaderTerm<Q>, NodeId, u64),
     (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut Lease),
     (pause, events): (&Pause, &Events),
 ) {
-    links.iter_mut().for_each(|link| link.release(reign.term, unix));
+    links.iter_mut().for_each(|link| link.release(leader_term.term, unix));
     loop {
         links.retain_mut(|link| link.poll(done, lease));
         let landed = |link: &Link<Q>| link.sent.is_empty();
-        let awaited = links.iter().find(|link| link.follower.node == heir);
+        let awaited = links.iter().find(|link| link.follower.node == transferee);
         // It may be this node itself: then all are to have it.
         if awaited.map_or_else(|| links.iter().all(landed), landed) {
-            return events.push(Event::Parted(reign.term));
+            return events.push(Event::Parted(leader_term.term));
         }
         if !pause.sleep(RELEASING) {
             return;

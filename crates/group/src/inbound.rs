@@ -1,4 +1,4 @@
-//! Connections that other replicas made to this one: talks, and memory that a leader WRITEs.
+//! Connections that other replicas made to this one: for questions, and memory that a leader WRITEs.
 //!
 //! (1) Memory is lent only to the rightful node of the term that is promised here, and only for that term.
 //! (2) The fence (LoLKV 3.4; M1): the door is closed, every queue pair of an older term is revoked, of all
@@ -21,25 +21,25 @@ use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGI
 
 use crate::log::Log;
 use crate::options::GroupOptions;
+use crate::peer_channel::received;
 use crate::reject;
-use crate::talk::received;
 use crate::{MESSAGE_MAX, RING_BYTES};
 
 /// Memory connections at once: a leader has one a stream and two more; a new one may come before the old
 /// ones are gone.
 const MEMORY_MAX: usize = 1 << 10;
-/// Talks at once: two a replica.
-const TALKS_MAX: usize = 64;
+/// Connections for questions at once: two a replica.
+const CHANNELS_MAX: usize = 64;
 /// Connections that replicas may have here besides those of clients, who leave them room.
-pub const CONNECTIONS_MAX: usize = MEMORY_MAX + TALKS_MAX;
+pub const CONNECTIONS_MAX: usize = MEMORY_MAX + CHANNELS_MAX;
 /// How long a fence waits for connections that are being accepted.
 const ENTERING: Nanos = Nanos::from_millis(5_000);
 
 /// Operators at once.
 const OPERATORS_MAX: usize = 8;
 
-/// A talk that another replica, or an operator, began.
-pub(crate) struct Talk<Q> {
+/// A connection on which another replica, or an operator, asks.
+pub(crate) struct PeerRequests<Q> {
     pub qp: Q,
     pub mailbox: Mailbox,
     pub node: NodeId,
@@ -47,9 +47,9 @@ pub(crate) struct Talk<Q> {
     pub life: u64,
 }
 
-impl<Q: QueuePair> Talk<Q> {
-    /// What has come; an error, perhaps without a reason, if the talk is over. What comes from now on wakes
-    /// the channel.
+impl<Q: QueuePair> PeerRequests<Q> {
+    /// What has come; an error, perhaps without a reason, if the connection is over. What comes from now on
+    /// wakes the channel.
     pub fn hear<T>(
         &mut self,
         (done, channel): (&mut Completions, &Channel),
@@ -62,7 +62,7 @@ impl<Q: QueuePair> Talk<Q> {
         Ok(heard)
     }
 
-    /// Answers. One who does not take its answers asks again, or its talk breaks.
+    /// Answers. One who does not take its answers asks again, or its connection breaks.
     pub fn say(&mut self, message: &[u8]) {
         let _ = self.mailbox.send(&mut self.qp, &[message]);
         self.qp.ring();
@@ -75,12 +75,12 @@ struct State<Q> {
     /// Memory connections being accepted.
     entering: usize,
     memory: Vec<(Term, Q)>,
-    talks: Vec<Talk<Q>>,
-    /// Talks that the replica has taken over, when it last did.
+    requests: Vec<PeerRequests<Q>>,
+    /// Those that the replica has taken over, when it last did.
     taken: usize,
     /// The youngest term that somebody asked here for, and the start of the process that did.
     owner: (Term, u64),
-    operators: Vec<Talk<Q>>,
+    operators: Vec<PeerRequests<Q>>,
     /// Who leads, as far as is known.
     leader: Option<(NodeId, Option<Address>)>,
     /// What [`Inbound::tidy`] finds.
@@ -126,7 +126,7 @@ impl<Q: QueuePair> Inbound<Q> {
             open: None,
             entering: 0,
             memory: Vec::new(),
-            talks: Vec::new(),
+            requests: Vec::new(),
             taken: 0,
             owner: (Term::ZERO, 0),
             operators: Vec::new(),
@@ -196,7 +196,7 @@ impl<Q: QueuePair> Inbound<Q> {
         }
         let node = hello.node;
         let admitted = match hello.purpose {
-            Purpose::Talk | Purpose::Operate => self.admit_talk(incoming, hello),
+            Purpose::Talk | Purpose::Operate => self.admit_requests(incoming, hello),
             Purpose::Memory => self.admit_memory(incoming, hello),
         };
         if let Err(error) = admitted {
@@ -204,12 +204,12 @@ impl<Q: QueuePair> Inbound<Q> {
         }
     }
 
-    fn admit_talk<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
+    fn admit_requests<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) -> Result<(), SetupError> {
         let (operates, state) = (hello.purpose == Purpose::Operate, self.state.lock());
         let (there, most) = if operates {
             (state.operators.len(), OPERATORS_MAX)
         } else {
-            (state.talks.len() + state.taken, TALKS_MAX)
+            (state.requests.len() + state.taken, CHANNELS_MAX)
         };
         let is_full = there >= most;
         drop(state);
@@ -227,12 +227,12 @@ impl<Q: QueuePair> Inbound<Q> {
             return Err(SetupError::Protocol("it lent no ring for answers".into()));
         }
         let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
-        let talk = Talk { qp, mailbox, node: hello.node, life: hello.life };
+        let requests = PeerRequests { qp, mailbox, node: hello.node, life: hello.life };
         let mut state = self.state.lock();
         if operates {
-            state.operators.push(talk)
+            state.operators.push(requests)
         } else {
-            state.talks.push(talk)
+            state.requests.push(requests)
         }
         drop(state);
         self.channel.notify();
@@ -279,11 +279,11 @@ impl<Q: QueuePair> Inbound<Q> {
         outcome
     }
 
-    /// Talks that were begun since the last call, for a replica that has so many already.
-    pub(crate) fn new_talks(&self, has: usize) -> Vec<Talk<Q>> {
+    /// Connections for questions that were begun since the last call, for a replica that has so many already.
+    pub(crate) fn new_requests(&self, has: usize) -> Vec<PeerRequests<Q>> {
         let mut state = self.state.lock();
-        state.taken = has + state.talks.len();
-        std::mem::take(&mut state.talks)
+        state.taken = has + state.requests.len();
+        std::mem::take(&mut state.requests)
     }
 
     /// Whether this start of a node's process is the one that has the term here: the first that asks. A node
@@ -294,7 +294,7 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 
     /// Operators that have come since the last call.
-    pub(crate) fn new_operators(&self) -> Vec<Talk<Q>> {
+    pub(crate) fn new_operators(&self) -> Vec<PeerRequests<Q>> {
         std::mem::take(&mut self.state.lock().operators)
     }
 

@@ -17,8 +17,8 @@ use longarm_store::{EntryPlace, Settled, survey, whole_entry};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
-use crate::look::{Look, Seen};
-use crate::talk::{Bulk, Mute, Way, Worth};
+use crate::peer_channel::{Bulk, PeerAddress, PeerError, Worth};
+use crate::scan::{ArenaScan, ScannedEntry};
 
 /// The entries of a start set's base term that some follower may lack.
 #[derive(Debug, Default)]
@@ -28,44 +28,45 @@ pub(crate) struct Tail {
     pub whole: bool,
     /// By stream: all from here on are named.
     pub from: Vec<u64>,
-    pub entries: Vec<Seen>,
+    pub entries: Vec<ScannedEntry>,
 }
 
-/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `look` is
+/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `scan` is
 /// what was found here after the fence.
 pub(crate) fn complete<T: Transport>(
     (memory, sums): (&Mapped, &SumKey),
-    look: Option<Look>,
+    scan: Option<ArenaScan>,
     start: &StartSet,
     me: NodeId,
-    way_to: impl Fn(NodeId) -> Option<Way<T>>,
+    peer_address: impl Fn(NodeId) -> Option<PeerAddress<T>>,
     (patience, worth): (Nanos, Worth<'_>),
-) -> Result<Tail, Mute> {
+) -> Result<Tail, PeerError> {
     forget_younger((memory, sums), start.base);
     let (cuts, from): (Vec<u64>, Vec<u64>) =
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
-    let look = Look::down_to(look, (memory, sums), start.base, from.clone());
+    let scan = ArenaScan::down_to(scan, (memory, sums), start.base, from.clone());
     let mut whole = true;
-    let kept = |seen: &Seen| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
-    let mut entries: Vec<Seen> = look.entries().filter(kept).collect();
+    let kept = |seen: &ScannedEntry| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
+    let mut entries: Vec<ScannedEntry> = scan.entries().filter(kept).collect();
     for (stream, (cut, own)) in start.cuts.iter().zip(&start.own).enumerate() {
         if cut.holder == me || cut.len <= own.len {
             continue;
         }
-        let way = way_to(cut.holder).ok_or(Mute::Confused)?;
+        let address = peer_address(cut.holder).ok_or(PeerError::Confused)?;
         let until = now() + patience;
-        let (mut talk, mut bulk) = (way.talk()?, Bulk::new(way.memory(start.term, READ_MAX)?, worth));
+        let (mut channel, mut bulk) =
+            (address.channel()?, Bulk::new(address.memory(start.term, READ_MAX)?, worth));
         let mut next = own.len;
         let before = entries.len();
         while next < cut.len {
             let ask = Ask::Fetch { term: start.term, stream: stream as u16, from: next };
             let places =
-                talk.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
+                channel.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
                 fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
                 let place = EntryPlace { offset: entry.offset, len: entry.len };
-                entries.push(Seen { stream, position: entry.position, place });
+                entries.push(ScannedEntry { stream, position: entry.position, place });
                 reach(Step::Fetched);
             }
             let all = found.len() < PLACES_MAX;
@@ -75,13 +76,13 @@ pub(crate) fn complete<T: Transport>(
         // and says what it was counted for before.
         whole &= fill(&entries[before..], own.len..cut.len);
     }
-    look.cut(memory, &cuts);
+    scan.cut(memory, &cuts);
     reach(Step::Completed);
     Ok(Tail { whole, from, entries })
 }
 
 /// Whether each position of the range is among those of these entries, which are of it.
-fn fill(entries: &[Seen], range: Range<u64>) -> bool {
+fn fill(entries: &[ScannedEntry], range: Range<u64>) -> bool {
     let positions: BTreeSet<u64> = entries.iter().map(|seen| seen.position).collect();
     positions.len() as u64 == range.end - range.start || Mutant::HideGaps.is_on()
 }
@@ -104,15 +105,15 @@ pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
     bulk: &mut Bulk<'_, Q>,
     (base, entry): (Term, &EntryAt),
     until: Nanos,
-) -> Result<(), Mute> {
+) -> Result<(), PeerError> {
     let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
     let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
     let segment = (offset / SEGMENT_BYTES) as u32;
     let last = ((offset + len.max(1) - 1) / SEGMENT_BYTES) as u32;
     if segment < geometry.table || last >= geometry.segments || !offset.is_multiple_of(LINE) {
-        return Err(Mute::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
+        return Err(PeerError::Broken(format!("it named an entry of {len} bytes at {offset:#x}")));
     }
-    let bad = |what: String| Mute::Broken(format!("{what}, which it sent, is not what it named"));
+    let bad = |what: String| PeerError::Broken(format!("{what}, which it sent, is not what it named"));
     for segment in segment..=last {
         let place = Place::new(ARENA_REGION, line_at(segment), LINE as u32);
         let bytes = bulk.read(place, until)?;
@@ -135,7 +136,7 @@ fn copy<Q: longarm_fabric::QueuePair>(
     offset: u64,
     len: u64,
     until: Nanos,
-) -> Result<(), Mute> {
+) -> Result<(), PeerError> {
     let mut at = 0;
     while at < len {
         let size = (len - at).min(u64::from(READ_MAX)) as u32;
@@ -167,7 +168,7 @@ pub(crate) fn places(
 fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
     let place = EntryPlace { offset: 0, len: 0 };
     let filled = |positions: &[u64], range: Range<u64>| {
-        let seen = |&position: &u64| Seen { stream: 0, position, place };
+        let seen = |&position: &u64| ScannedEntry { stream: 0, position, place };
         fill(&positions.iter().map(seen).collect::<Vec<_>>(), range)
     };
     assert!(filled(&[], 5..5));

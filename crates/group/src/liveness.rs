@@ -27,7 +27,7 @@ pub struct Liveness {
 impl Liveness {
     /// As if each had turned just now.
     pub fn new(core: &Core) -> Liveness {
-        let now = core.moment().now;
+        let now = core.timestamps().now;
         let seen = core.pulses.iter().map(|_| Seen { rounds: 0, since: now }).collect();
         Liveness { seen, withholding: false }
     }

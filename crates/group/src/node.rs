@@ -3,16 +3,16 @@
 //! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
 //! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
 
-mod ahead;
-mod colleague;
 mod hand_over;
 mod lead;
+mod leader_handle;
 mod leave;
-mod led;
-mod look_ahead;
 mod members;
 mod nap;
 mod pace;
+mod peer_handle;
+mod standby;
+mod standby_index;
 mod transfer;
 
 use std::collections::BTreeMap;
@@ -27,26 +27,26 @@ use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
-use self::colleague::{Colleague, founders};
-use self::led::Led;
-use self::look_ahead::LookAhead;
-use self::transfer::HandOver;
+use self::leader_handle::LeaderHandle;
+use self::peer_handle::{PeerHandle, founders};
+use self::standby_index::StandbyIndex;
+use self::transfer::LeaderTransfer;
 use super::install;
 use crate::common::{CoreOptions, Lent};
 use crate::events::Events;
 use crate::held::Contents;
-use crate::inbound::{Inbound, Talk, twins};
+use crate::inbound::{Inbound, PeerRequests, twins};
 use crate::leaving::Leave;
 use crate::log::Notice;
-use crate::look::{Look, least};
 use crate::options::GroupOptions;
 use crate::options::StartError;
+use crate::scan::{ArenaScan, least};
 use crate::seldom::Seldom;
 use crate::service::Service;
 use crate::standing::{Leads, Standing};
 use crate::stats::Stands;
 use crate::takeover::{Step, Takeover};
-use crate::vault::Promise;
+use crate::vote_store::Promise;
 
 /// Elections for which a group that never was lets the replica stand that is to lead it.
 const FIRST_WAITS: u64 = 2;
@@ -69,19 +69,19 @@ pub(crate) struct Node<T: Transport> {
     inbound: Arc<Inbound<T::Qp>>,
     channel: Channel,
     events: Arc<Events>,
-    colleagues: BTreeMap<NodeId, Colleague<T::Qp>>,
+    peers: BTreeMap<NodeId, PeerHandle<T::Qp>>,
     /// Threads of those that are none any more, which end by themselves.
-    leavers: Vec<Thread>,
-    talks: Vec<Talk<T::Qp>>,
+    retired_peers: Vec<Thread>,
+    requests: Vec<PeerRequests<T::Qp>>,
     done: Completions,
-    operators: Vec<Talk<T::Qp>>,
-    hand_over: Option<HandOver<T::Qp>>,
+    operators: Vec<PeerRequests<T::Qp>>,
+    transfer: Option<LeaderTransfer<T::Qp>>,
     /// Who is to lead next, of the term that this node led and gave up.
-    heir: Option<(Term, NodeId)>,
-    reign: Option<Led<T::Qp>>,
+    transferee: Option<(Term, NodeId)>,
+    leading: Option<LeaderHandle<T::Qp>>,
     /// What it found in its memory, which nobody has written to since.
-    look: Option<Look>,
-    ahead: LookAhead,
+    scan: Option<ArenaScan>,
+    standby: StandbyIndex,
     /// How it comes to lead.
     takeover: Takeover,
     /// What it is, for others to read.
@@ -93,7 +93,7 @@ pub(crate) struct Node<T: Transport> {
 }
 
 impl<T: Transport> Node<T> {
-    /// A replica over fresh memory: what its vault says, and what that means for the memory.
+    /// A replica over fresh memory: what its vote store says, and what that means for the memory.
     pub fn new(
         transport: Arc<T>,
         (options, group_options, login): (CoreOptions, GroupOptions, Login),
@@ -104,15 +104,15 @@ impl<T: Transport> Node<T> {
         seed: u64,
     ) -> Result<Node<T>, StartError> {
         let me = group_options.check()?;
-        let vault = |error| StartError::Os("read what this replica promised", error);
-        let kept = group_options.vault.load().map_err(vault)?;
+        let vote_store = |error| StartError::Os("read what this replica promised", error);
+        let kept = group_options.vote_store.load().map_err(vote_store)?;
         let Promise { term, boot, members: known } = kept.unwrap_or_default();
         let boot = boot + 1;
         // What it was told later goes over what it began with.
         let members = if known.list.is_empty() { founders(&group_options) } else { known };
-        let vault = |error| StartError::Os("keep what this replica promised", error);
+        let vote_store = |error| StartError::Os("keep what this replica promised", error);
         let promise = Promise { term, boot, members: members.clone() };
-        group_options.vault.store(&promise).map_err(vault)?;
+        group_options.vote_store.store(&promise).map_err(vote_store)?;
         observe(|| Seen::Started { term });
         // What it promised before it was started again is open: that leader may sync it.
         let opened = inbound.fence(term);
@@ -128,8 +128,8 @@ impl<T: Transport> Node<T> {
         longarm_store::format(lent.arena.memory(), &sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
-            colleagues: BTreeMap::new(),
-            leavers: Vec::new(),
+            peers: BTreeMap::new(),
+            retired_peers: Vec::new(),
             asking: Seldom::default(),
             transport,
             options,
@@ -144,14 +144,14 @@ impl<T: Transport> Node<T> {
             service,
             inbound,
             channel,
-            talks: Vec::new(),
+            requests: Vec::new(),
             done: Completions::new(64),
             operators: Vec::new(),
-            hand_over: None,
-            heir: None,
-            reign: None,
-            look: None,
-            ahead: LookAhead::default(),
+            transfer: None,
+            transferee: None,
+            leading: None,
+            scan: None,
+            standby: StandbyIndex::default(),
             takeover: Takeover::default(),
             told,
             leave: Arc::default(),
@@ -171,9 +171,9 @@ impl<T: Transport> Node<T> {
     }
 
     fn tell(&self) {
-        let leads = |led: &Led<T::Qp>| {
-            let engine = &led.reign.core.engine;
-            let followers = led.reign.followers.lock();
+        let leads = |leader: &LeaderHandle<T::Qp>| {
+            let engine = &leader.term.core.engine;
+            let followers = leader.term.followers.lock();
             Leads {
                 lease: engine.lease().since(now()),
                 takeover: self.takeover.stats(),
@@ -181,7 +181,7 @@ impl<T: Transport> Node<T> {
             }
         };
         let standing = Standing::of(self.group_options.id, &self.machine);
-        *self.told.lock() = Standing { leads: self.reign.as_ref().map(leads), ..standing };
+        *self.told.lock() = Standing { leads: self.leading.as_ref().map(leads), ..standing };
     }
 
     /// Where the replica is told that it is to end.
@@ -205,18 +205,18 @@ impl<T: Transport> Node<T> {
                 others.join(", ")
             ));
         }
-        self.see_to_colleagues();
+        self.update_peers();
         while !self.stop.is_stopped() {
             self.hear();
             self.hear_operators();
             self.go_on_leaving();
-            self.look_ahead();
+            self.advance_standby();
             self.tell();
-            self.look_before_it_reports();
+            self.scan_before_it_reports();
             self.channel.wait(self.nap());
         }
         self.leave_at_last();
-        if self.reign.is_some() {
+        if self.leading.is_some() {
             self.step_down(false);
         }
         self.part_with_all();
@@ -250,11 +250,11 @@ impl<T: Transport> Node<T> {
 
     /// Everything that has happened since the last call.
     fn hear(&mut self) {
-        for talk in self.inbound.new_talks(self.talks.len()) {
+        for requests in self.inbound.new_requests(self.requests.len()) {
             // What its node asked before it began anew is of no meaning any more: a sync that is repeated
             // must not be ended by the end of the one before.
-            self.talks.retain(|older| older.node != talk.node);
-            self.talks.push(talk);
+            self.requests.retain(|older| older.node != requests.node);
+            self.requests.push(requests);
         }
         self.inbound.tidy();
         self.tick();
@@ -267,11 +267,11 @@ impl<T: Transport> Node<T> {
             self.handle(event);
         }
         let mut at = 0;
-        while at < self.talks.len() {
+        while at < self.requests.len() {
             let listening = (&mut self.done, &self.channel);
-            match self.talks[at].hear(listening, Ask::decode) {
+            match self.requests[at].hear(listening, Ask::decode) {
                 Ok(asks) => {
-                    let (node, life) = (self.talks[at].node, self.talks[at].life);
+                    let (node, life) = (self.requests[at].node, self.requests[at].life);
                     for ask in asks {
                         // From then on the term is in use: a process that starts anew takes a younger one.
                         let takes = matches!(ask, Ask::Promise { .. } | Ask::Sync { .. });
@@ -284,12 +284,12 @@ impl<T: Transport> Node<T> {
                     at += 1;
                 }
                 Err(why) => {
-                    let talk = self.talks.swap_remove(at);
+                    let requests = self.requests.swap_remove(at);
                     if !why.is_empty() {
                         self.log(&format!("a talk ended: {why}"));
                     }
-                    if matches!(talk.qp.state(), Err(Broken::PeerLost(_))) {
-                        self.handle(Event::Gone(talk.node));
+                    if matches!(requests.qp.state(), Err(Broken::PeerLost(_))) {
+                        self.handle(Event::Gone(requests.node));
                         self.tick();
                     }
                 }
@@ -329,16 +329,16 @@ impl<T: Transport> Node<T> {
     }
 
     fn answer(&mut self, node: NodeId, answer: &Answer) {
-        let Some(talk) = self.talks.iter_mut().find(|talk| talk.node == node) else { return };
-        talk.say(&answer.encode());
+        let Some(requests) = self.requests.iter_mut().find(|requests| requests.node == node) else { return };
+        requests.say(&answer.encode());
     }
 
     fn handle(&mut self, event: Event) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            if let Some(led) = &self.reign {
-                self.machine.beat(led.reign.beat());
-                self.machine.progress(led.reign.pushed());
+            if let Some(leader) = &self.leading {
+                self.machine.beat(leader.term.beat());
+                self.machine.progress(leader.term.pushed());
             }
             let (before, blank) = (self.machine.kind(), self.machine.awaits().is_some());
             let mut todo = Vec::new();
@@ -355,7 +355,7 @@ impl<T: Transport> Node<T> {
             if blank && self.machine.awaits().is_none() {
                 self.log(&format!("node {}: it knows what it promised", self.group().me()));
             }
-            self.see_to_colleagues();
+            self.update_peers();
             for action in todo {
                 if let Some(event) = self.act(action) {
                     events.push(event);
@@ -388,19 +388,19 @@ impl<T: Transport> Node<T> {
                 return Some(Event::Surveyed(self.survey()));
             }
             Action::Ask(node, ask) => {
-                if let Some(colleague) = self.colleagues.get(&node) {
-                    colleague.orders.ask(ask);
+                if let Some(peer) = self.peers.get(&node) {
+                    peer.commands.ask(ask);
                 }
             }
             Action::Keep(members) => return Some(self.keep(members)),
-            // `see_to_colleagues` did so.
+            // `update_peers` did so.
             Action::Enlist(_) | Action::Dismiss(_) => {}
             Action::Deny(why) => self.deny(why),
             Action::Agreed(members) => self.agreed(members),
             Action::Answer(node, answer) => self.answer(node, &answer),
             Action::Prepare(prepare) => self.prepare(&prepare),
             Action::Adopt { term, reclaimed, floors } => {
-                self.ahead.go_on(term);
+                self.standby.go_on(term);
                 self.set_floors(if Mutant::AdoptBare.is_on() { &[] } else { &floors });
                 self.page.memory().store(page::RECLAIMED, reclaimed);
                 observe(|| Seen::Adopted { term });
@@ -415,9 +415,9 @@ impl<T: Transport> Node<T> {
             }
             Action::Form(_) => {
                 self.takeover.note(Step::Installed, now());
-                let reign = self.reign.as_ref().map(|led| led.reign.clone());
-                reign.iter().for_each(|reign| reign.set_formed());
-                self.colleagues.values().for_each(|it| it.orders.keep_in_line(reign.clone()));
+                let leader_term = self.leading.as_ref().map(|leader| leader.term.clone());
+                leader_term.iter().for_each(|leader_term| leader_term.set_formed());
+                self.peers.values().for_each(|it| it.commands.keep_caught_up(leader_term.clone()));
             }
             Action::Serve(term) => self.serve(term),
             Action::Drain(_, to) => self.drain(to),
@@ -429,10 +429,10 @@ impl<T: Transport> Node<T> {
     }
 
     fn promise(&mut self, term: Term) -> Event {
-        self.look = None;
+        self.scan = None;
         let promise = Promise { term, boot: self.boot, members: self.machine.members().clone() };
         let kept = match Mutant::ForgetPromise.is_on() {
-            false => self.group_options.vault.store(&promise).map_err(|error| error.to_string()),
+            false => self.group_options.vote_store.store(&promise).map_err(|error| error.to_string()),
             true => Ok(()),
         };
         if kept.is_ok() {
@@ -453,7 +453,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Streams that this node writes when it leads: one a worker, and the housekeeper's.
+    /// Streams that this node writes when it leads: one a worker, and the maintenance thread's.
     fn streams(&self) -> usize {
         self.options.workers + 1
     }
@@ -475,29 +475,29 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    fn look(&self, sync: Term) -> Look {
+    fn scan(&self, sync: Term) -> ArenaScan {
         let memory = (self.lent.arena.memory(), &self.sums);
-        Look::new(memory, sync, self.floors(), self.ahead.settled())
+        ArenaScan::new(memory, sync, self.floors(), self.standby.settled())
     }
 
-    /// That look, if it is of that term; or a new one.
-    fn look_unless(&self, look: Option<Look>, sync: Term) -> Look {
-        look.filter(|look| look.is_of(sync)).unwrap_or_else(|| self.look(sync))
+    /// That scan, if it is of that term; or a new one.
+    fn scan_unless(&self, scan: Option<ArenaScan>, sync: Term) -> ArenaScan {
+        scan.filter(|scan| scan.is_of(sync)).unwrap_or_else(|| self.scan(sync))
     }
 
-    /// Notes in the page what a look found here, before a leader writes over it: see [`Look::floors`].
-    fn hold(&self, look: &Look, cuts: &[u64]) {
+    /// Notes in the page what a scan found here, before a leader writes over it: see [`ArenaScan::floors`].
+    fn hold(&self, scan: &ArenaScan, cuts: &[u64]) {
         if !Mutant::KeepFloors.is_on() {
-            self.set_floors(&look.floors(cuts));
+            self.set_floors(&scan.floors(cuts));
         }
     }
 
     /// After the fence nothing changes here any more: a replica that waits for its promise to be over looks
     /// meanwhile at what it will report.
-    fn look_before_it_reports(&mut self) {
-        let waits = self.machine.reports_at().is_some() && self.look.is_none();
+    fn scan_before_it_reports(&mut self) {
+        let waits = self.machine.reports_at().is_some() && self.scan.is_none();
         if let Some(sync) = self.machine.sync().filter(|_| waits) {
-            self.look = Some(self.look(sync));
+            self.scan = Some(self.scan(sync));
         }
     }
 
@@ -505,42 +505,42 @@ impl<T: Transport> Node<T> {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let unix = self.page.memory().load(page::UNIX);
         let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
-        let look = self.look.take();
-        let look = self.look_unless(look, sync);
+        let scan = self.scan.take();
+        let scan = self.scan_unless(scan, sync);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
-        let report = look.report((reclaimed, unix), self.streams());
+        let report = scan.report((reclaimed, unix), self.streams());
         observe(|| {
             let lens = report.streams.iter().map(|extent| extent.len).collect();
             let (term, mixed) = (self.machine.promised(), self.machine.is_mixed());
             Seen::Reported { term, sync, lens, reclaimed, mixed }
         });
-        self.look = Some(look);
+        self.scan = Some(scan);
         report
     }
 
     /// Makes this memory ready to be written by the leader, and says what of its is here.
     fn prepare(&mut self, prepare: &Prepare) {
         // Soon its leader writes here.
-        let look = self.look.take();
+        let scan = self.scan.take();
         let memory = (self.lent.arena.memory(), &self.sums);
         if let Err(error) = self.inbound.clear() {
             return self.log(&format!("not ready to be synced: {error}"));
         }
-        self.ahead.keep(prepare);
+        self.standby.keep(prepare);
         let held = match prepare.kept {
             Kept::Term => Held::Term,
             Kept::Base => {
                 let known = least(&self.floors(), &prepare.cuts);
-                let look = Look::down_to(look, memory, prepare.base, known);
-                self.hold(&look, &prepare.cuts);
-                look.cut(memory.0, &prepare.cuts);
+                let scan = ArenaScan::down_to(scan, memory, prepare.base, known);
+                self.hold(&scan, &prepare.cuts);
+                scan.cut(memory.0, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
-                Held::Base(look.lens(&prepare.cuts))
+                Held::Base(scan.lens(&prepare.cuts))
             }
             // It is still relied on: lines and entries stay until others are written there.
             Kept::Other => {
                 let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
-                self.hold(&self.look_unless(look, sync), &[u64::MAX; STREAMS_MAX]);
+                self.hold(&self.scan_unless(scan, sync), &[u64::MAX; STREAMS_MAX]);
                 Held::Nothing
             }
             Kept::Nothing => {

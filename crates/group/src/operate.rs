@@ -8,7 +8,7 @@ use longarm_fabric::{Login, Member, SetupError, Transport};
 use longarm_host::{now, sleep};
 use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, Order, Purpose, Reply, Stay};
 
-use crate::talk::{Mute, Way};
+use crate::peer_channel::{PeerAddress, PeerError};
 
 /// Between two rounds of questions while nobody leads.
 const ROUND: Duration = Duration::from_millis(20);
@@ -76,7 +76,9 @@ fn reason(leader: NodeId, why: Stay) -> String {
         Stay::Stranger => format!("the leader, node {leader}, knows of no such node in its group"),
         Stay::Behind => format!("node {leader} leads on: that node is not in sync"),
         Stay::Busy => format!("node {leader} is handing over already, on another order"),
-        Stay::Late => format!("node {leader} leads on: not all that was under way came to its end in time"),
+        Stay::Late => {
+            format!("node {leader} leads on: not all that was under way came to its end in time")
+        }
     }
 }
 
@@ -146,12 +148,13 @@ impl<T: Transport> Operator<T> {
                             return Err(OrderError::InDoubt(node, text));
                         }
                         Ok(reply) => return Ok((node, reply)),
-                        Err(mute) => {
+                        Err(error) => {
                             let refuses = |error: &SetupError| {
                                 matches!(error, SetupError::Login(_) | SetupError::Refused(_))
                             };
-                            refused += usize::from(matches!(&mute, Mute::Setup(error) if refuses(error)));
-                            note(&mut said, node, &mute.to_string());
+                            refused +=
+                                usize::from(matches!(&error, PeerError::Setup(error) if refuses(error)));
+                            note(&mut said, node, &error.to_string());
                         }
                     }
                 }
@@ -168,11 +171,16 @@ impl<T: Transport> Operator<T> {
     }
 
     /// Asks one node. What comes to nothing before it was asked is an `Ok(Err(_))`.
-    fn order(&self, node: NodeId, order: &Order, until: Nanos) -> Result<Result<Reply, Mute>, OrderError> {
+    fn order(
+        &self,
+        node: NodeId,
+        order: &Order,
+        until: Nanos,
+    ) -> Result<Result<Reply, PeerError>, OrderError> {
         let Some(member) = self.members.iter().find(|member| member.node == node) else {
-            return Ok(Err(Mute::Broken("it is not of the group".into())));
+            return Ok(Err(PeerError::Broken("it is not of the group".into())));
         };
-        let way = Way {
+        let address = PeerAddress {
             transport: self.transport.clone(),
             group: self.group,
             me: node,
@@ -181,22 +189,22 @@ impl<T: Transport> Operator<T> {
             own: (Nanos(0), 0),
             timeout: self.connect,
         };
-        let mut talk = match way.talk_for(Purpose::Operate) {
-            Ok(talk) => talk,
+        let mut channel = match address.channel_for(Purpose::Operate) {
+            Ok(channel) => channel,
             Err(error) => return Ok(Err(error.into())),
         };
-        if let Err(mute) = talk.say(&order.encode()) {
-            return Ok(Err(mute));
+        if let Err(error) = channel.say(&order.encode()) {
+            return Ok(Err(error));
         }
-        let in_doubt = |mute: Mute| OrderError::InDoubt(node, mute.to_string());
+        let in_doubt = |error: PeerError| OrderError::InDoubt(node, error.to_string());
         loop {
-            if let Some(reply) = talk.take(Reply::decode).map_err(in_doubt)?.into_iter().next() {
+            if let Some(reply) = channel.take(Reply::decode).map_err(in_doubt)?.into_iter().next() {
                 return Ok(Ok(reply));
             }
             if now() >= until {
-                return Err(in_doubt(Mute::Late));
+                return Err(in_doubt(PeerError::Late));
             }
-            talk.wait(Duration::from_millis(1));
+            channel.wait(Duration::from_millis(1));
         }
     }
 }

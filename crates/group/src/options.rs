@@ -7,7 +7,7 @@ use longarm_engine::CreateError;
 use longarm_fabric::{Address, Member, RegionFailure, SetupError};
 use longarm_replica::{Group, Timing};
 
-use crate::vault::Vault;
+use crate::vote_store::VoteStore;
 
 /// A group, as one of its replicas is told of it. All replicas are told the same, but for `node`.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct GroupOptions {
     /// Key of the hash that places keys.
     pub hash_key: u64,
     /// Keeps what this replica promised.
-    pub vault: Arc<dyn Vault>,
+    pub vote_store: Arc<dyn VoteStore>,
 }
 
 impl GroupOptions {

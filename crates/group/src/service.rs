@@ -7,16 +7,16 @@ use longarm_host::Mutex;
 use longarm_memory::Mapped;
 
 use crate::common::Core;
+use crate::leader_term::Waker;
 use crate::options::StartError;
-use crate::reign::Waker;
 use crate::releases::Releases;
 use crate::replicate::Replicator;
 use crate::standing::Standing;
 
 /// Serves clients in the terms that a replica leads, one after the other.
 pub trait Service<Q>: Send {
-    /// Begins the threads of a term: a worker for each stream but the last, which is the housekeeper's.
-    /// Clients are not let in yet. What wakes the writer of each stream, by stream.
+    /// Begins the threads of a term: a worker for each stream but the last, which is the maintenance
+    /// thread's. Clients are not let in yet. What wakes the writer of each stream, by stream.
     fn begin(&mut self, term: NewTerm<Q>) -> Result<Vec<Waker>, StartError>;
     /// Clients are let in.
     fn open(&mut self);

@@ -1,5 +1,5 @@
-//! Lets clients and replicas in, one thread an address: checks what they say, and leads each to the hall of
-//! the group it names. A client is lent its regions there and given to the worker with the fewest.
+//! Lets clients and replicas in, one thread an address: checks their hello, and hands each to the endpoint
+//! of the group it names. A client is lent its regions there and given to the worker with the fewest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,17 +19,18 @@ use longarm_wire::{
 use crate::connection::Connection;
 use longarm_group::reject;
 
-use crate::hall::{Lobby, Serving};
+use crate::endpoint::Serving;
 use crate::options::RING_MAX;
 use crate::regions::lend;
-use crate::shared::{Client, Seat};
-use crate::worker::Desk;
+use crate::router::Router;
+use crate::shared::{Client, ClientSlot};
+use crate::worker_inbox::WorkerInbox;
 use longarm_engine::Eviction;
 use longarm_engine::session::Coming;
 use longarm_group::Seldom;
 
-/// Longest wait for a knock, and so for this thread to see that the server closes.
-const KNOCK: Duration = Duration::from_millis(100);
+/// Longest wait for a peer, and so for this thread to see that the server closes.
+const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 /// Pause after the system refused to accept.
 const PAUSE: Duration = Duration::from_millis(50);
 /// Landing buffer of a server's queue pair: it READs nothing of its clients.
@@ -38,31 +39,31 @@ const LANDING: u32 = 0;
 /// One address's acceptor.
 pub(crate) struct Acceptor<L: Listener> {
     pub listener: L,
-    pub lobby: Arc<Lobby<L::Qp>>,
+    pub router: Arc<Router<L::Qp>>,
     pub pause: Arc<Pause>,
     /// Who did not get in.
     pub refused: Seldom,
 }
 
 impl<L: Listener> Acceptor<L> {
-    /// Accepts until the lobby is closed; then nobody listens any more.
+    /// Accepts until the router is closed; then nobody listens any more.
     pub fn run(mut self) {
-        while !self.lobby.is_closed() {
-            let incoming = self.listener.accept(KNOCK);
+        while !self.router.is_closed() {
+            let incoming = self.listener.accept(ACCEPT_WAIT);
             for failure in self.listener.failures() {
                 self.refuse(&format!("a client did not get in: {failure}"));
             }
             if let Some(count) = self.refused.withheld(now()) {
-                self.lobby.log(&format!("{count} more did not get in"));
+                self.router.log(&format!("{count} more did not get in"));
             }
             match incoming {
-                Ok(Some(incoming)) if self.lobby.is_closed() => {
+                Ok(Some(incoming)) if self.router.is_closed() => {
                     reject(incoming, &Refusal::new(RefusalCode::Closing, "the server is closing"));
                 }
                 Ok(Some(incoming)) => self.admit(incoming),
                 Ok(None) => {}
                 Err(error) => {
-                    self.lobby.log(&format!("cannot accept at {}: {error}", self.listener.address()));
+                    self.router.log(&format!("cannot accept at {}: {error}", self.listener.address()));
                     self.pause.sleep(PAUSE);
                 }
             }
@@ -72,56 +73,56 @@ impl<L: Listener> Acceptor<L> {
     fn refuse(&mut self, line: &str) {
         match self.refused.admit(now()) {
             None => {}
-            Some(0) => self.lobby.log(line),
-            Some(count) => self.lobby.log(&format!("{count} more did not get in; {line}")),
+            Some(0) => self.router.log(line),
+            Some(count) => self.router.log(&format!("{count} more did not get in; {line}")),
         }
     }
 
     fn admit(&mut self, incoming: L::Incoming) {
-        let knock = Knock::decode(incoming.hello());
-        let found = knock.and_then(|knock| Ok((self.lobby.hall(knock.group())?, knock)));
-        let (hall, knock) = match found {
+        let kind = HelloKind::decode(incoming.hello());
+        let found = kind.and_then(|kind| Ok((self.router.endpoint(kind.group())?, kind)));
+        let (endpoint, kind) = match found {
             Ok(found) => found,
             Err(refusal) => {
                 self.refuse(&format!("{} refused: {}", incoming.peer().name, refusal.text));
                 return reject(incoming, &refusal);
             }
         };
-        match (knock, &hall.inbound) {
-            (Knock::Replica(hello), Some(inbound)) => inbound.admit(incoming, &hello),
-            (Knock::Replica(_), None) => {
+        match (kind, &endpoint.inbound) {
+            (HelloKind::Replica(hello), Some(inbound)) => inbound.admit(incoming, &hello),
+            (HelloKind::Replica(_), None) => {
                 reject(incoming, &Refusal::new(RefusalCode::WrongGroup, "this node is in no group"));
             }
-            (Knock::Client(hello, agreed), _) => match hall.serving() {
+            (HelloKind::Client(hello, agreed), _) => match endpoint.serving() {
                 Some(serving) => serving.admit(incoming, &hello, agreed),
-                None => reject(incoming, &hall.not_leader()),
+                None => reject(incoming, &endpoint.not_leader()),
             },
         }
     }
 }
 
 /// What one who knocks says first.
-enum Knock {
+enum HelloKind {
     Client(Hello, Agreed),
     Replica(PeerHello),
 }
 
-impl Knock {
-    fn decode(hello: &[u8]) -> Result<Knock, Refusal> {
+impl HelloKind {
+    fn decode(hello: &[u8]) -> Result<HelloKind, Refusal> {
         let invalid = |bad: Bad| Refusal::new(RefusalCode::Invalid, bad.to_string());
         let theirs = Versions::of_hello(hello).map_err(invalid)?;
         let agreed = VERSIONS.meet(theirs).map_err(|text| Refusal::new(RefusalCode::Versions, text))?;
-        let knock = match PeerHello::is(hello) {
-            true => PeerHello::decode(hello).map(Knock::Replica),
-            false => Hello::decode(hello).map(|hello| Knock::Client(hello, agreed)),
+        let kind = match PeerHello::is(hello) {
+            true => PeerHello::decode(hello).map(HelloKind::Replica),
+            false => Hello::decode(hello).map(|hello| HelloKind::Client(hello, agreed)),
         };
-        knock.map_err(invalid)
+        kind.map_err(invalid)
     }
 
     fn group(&self) -> u64 {
         match self {
-            Knock::Client(hello, _) => hello.group,
-            Knock::Replica(hello) => hello.group,
+            HelloKind::Client(hello, _) => hello.group,
+            HelloKind::Replica(hello) => hello.group,
         }
     }
 }
@@ -133,12 +134,12 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
             return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }
-        let Some(seat) = self.shared.take_seat() else {
+        let Some(slot) = self.shared.take_slot() else {
             let reason = format!("the server has its limit of {} clients", self.shared.options.max_clients);
             self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
             return reject(incoming, &Refusal::new(RefusalCode::Limit, reason));
         };
-        if let Err(error) = self.welcome(incoming, (hello, agreed), &peer, seat) {
+        if let Err(error) = self.welcome(incoming, (hello, agreed), &peer, slot) {
             self.shared.log(&format!("client {:?} ({peer}) did not get in: {error}", hello.name));
         }
     }
@@ -148,7 +149,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         incoming: I,
         (hello, agreed): (&Hello, Agreed),
         peer: &str,
-        seat: Seat,
+        slot: ClientSlot,
     ) -> Result<(), SetupError> {
         let options = &self.shared.options;
         let ring = match Region::create(&RegionOptions {
@@ -162,18 +163,18 @@ impl<Q: QueuePair + 'static> Serving<Q> {
                 return Err(error.into());
             }
         };
-        let desk = self.least_loaded();
+        let inbox = self.least_loaded();
         let welcome = self.welcome_text(agreed).encode();
         // The old connection of the same client is fenced before the client can know that this one stands.
         let coming = Coming { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
         let (session, generation) = self.shared.core.sessions.open(coming);
         let grants = self.grants(&ring);
-        let accepted = incoming.accept(&welcome, grants, LANDING, &desk.channel);
+        let accepted = incoming.accept(&welcome, grants, LANDING, &inbox.channel);
         let opened = accepted.and_then(|qp| Ok((mailbox(&qp, hello, ring.memory().clone())?, qp)));
         let (mailbox, qp) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                let now = self.shared.core.moment().now;
+                let now = self.shared.core.timestamps().now;
                 session.lock().leave(generation, now);
                 return Err(error);
             }
@@ -184,10 +185,10 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             transport: qp.describe(),
             requests: AtomicU64::new(0),
         });
-        seat.seat(client.clone());
+        slot.list(client.clone());
         // Relaxed: a hint for whoever spreads the load.
-        desk.pulse.load.fetch_add(1, Ordering::Relaxed);
-        desk.put(Connection::new(qp, mailbox, (session, generation), client, seat));
+        inbox.pulse.load.fetch_add(1, Ordering::Relaxed);
+        inbox.put(Connection::new(qp, mailbox, (session, generation), client, slot));
         Ok(())
     }
 
@@ -198,7 +199,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             boot: core.boot,
             sum_key: core.sum_key,
             // Read after the hello came, on the clock of the heartbeats.
-            stamp: core.moment().now.0,
+            stamp: core.timestamps().now.0,
             // Of a group, what its timing gives, whatever the server would give alone.
             lease: core.options.lease.as_nanos() as u64,
             read_bound: core.options.read_bound.as_nanos() as u64,
@@ -217,10 +218,10 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         grants
     }
 
-    fn least_loaded(&self) -> &Arc<Desk<Q>> {
+    fn least_loaded(&self) -> &Arc<WorkerInbox<Q>> {
         // Relaxed: a hint.
-        let load = |desk: &&Arc<Desk<Q>>| desk.pulse.load.load(Ordering::Relaxed);
-        self.desks.iter().min_by_key(load).expect("a server has a worker")
+        let load = |inbox: &&Arc<WorkerInbox<Q>>| inbox.pulse.load.load(Ordering::Relaxed);
+        self.inboxes.iter().min_by_key(load).expect("a server has a worker")
     }
 }
 

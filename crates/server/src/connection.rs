@@ -19,10 +19,10 @@ use longarm_host::Mutex;
 use longarm_host::observe::{Event, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
-use crate::execute::{Context, Executed, execute};
-use crate::shared::{Client, Seat};
-use longarm_engine::Moment;
+use crate::execute::{Executed, Execution, execute};
+use crate::shared::{Client, ClientSlot};
 use longarm_engine::Outcome;
+use longarm_engine::Timestamps;
 use longarm_engine::session::Session;
 use longarm_engine::stream::At;
 
@@ -105,7 +105,7 @@ pub(crate) struct Connection<Q> {
     client: Arc<Client>,
     quiet: u32,
     /// Given back when the connection is dropped.
-    _seat: Seat,
+    _slot: ClientSlot,
 }
 
 impl<Q: QueuePair> Connection<Q> {
@@ -114,26 +114,26 @@ impl<Q: QueuePair> Connection<Q> {
         mailbox: Mailbox,
         (session, generation): (Arc<Mutex<Session>>, u64),
         client: Arc<Client>,
-        seat: Seat,
+        slot: ClientSlot,
     ) -> Connection<Q> {
         let (done, late) = (Completions::new(BATCH), VecDeque::new());
         let (next, quiet, stalled) = (0, 0, None);
-        Connection { qp, mailbox, done, next, late, stalled, session, generation, client, quiet, _seat: seat }
+        Connection { qp, mailbox, done, next, late, stalled, session, generation, client, quiet, _slot: slot }
     }
 
     /// Takes what has arrived, executes it, answers.
-    pub fn turn(&mut self, context: &mut Context<'_>) -> Turn {
+    pub fn turn(&mut self, execution: &mut Execution<'_>) -> Turn {
         if self.next == self.done.as_slice().len() {
             self.done.clear();
             self.next = 0;
             if self.qp.poll(&mut self.done) == 0 && !self.owes() {
-                return self.quiet_turn(context);
+                return self.quiet_turn(execution);
             }
         }
         self.quiet = 0;
-        match self.work(context) {
+        match self.work(execution) {
             Ok(turn) => turn,
-            Err(fault) => self.end(context, &fault),
+            Err(fault) => self.end(execution, &fault),
         }
     }
 
@@ -142,20 +142,20 @@ impl<Q: QueuePair> Connection<Q> {
         self.stalled.is_some() || !self.late.is_empty() || self.mailbox.is_sending()
     }
 
-    fn quiet_turn(&mut self, context: &Context<'_>) -> Turn {
+    fn quiet_turn(&mut self, execution: &Execution<'_>) -> Turn {
         self.quiet += 1;
-        if self.quiet.is_multiple_of(LOOK_EVERY) && !self.stands(context) {
+        if self.quiet.is_multiple_of(LOOK_EVERY) && !self.stands(execution) {
             return Turn::Gone;
         }
         Turn::Idle
     }
 
     /// Whether the connection still stands; if not, says why in the log.
-    pub fn stands(&self, context: &Context<'_>) -> bool {
+    pub fn stands(&self, execution: &Execution<'_>) -> bool {
         let Err(why) = self.qp.state() else { return true };
         if why != Broken::Closed {
             let Client { name, peer, .. } = &*self.client;
-            context.shared.log(&format!("client {name:?} ({peer}) is gone: {why}"));
+            execution.shared.log(&format!("client {name:?} ({peer}) is gone: {why}"));
         }
         false
     }
@@ -167,22 +167,22 @@ impl<Q: QueuePair> Connection<Q> {
     }
 
     #[cold]
-    fn end(&mut self, context: &Context<'_>, fault: &Fault) -> Turn {
-        if self.stands(context) {
+    fn end(&mut self, execution: &Execution<'_>, fault: &Fault) -> Turn {
+        if self.stands(execution) {
             let Client { name, peer, .. } = &*self.client;
-            context.shared.log(&format!("client {name:?} ({peer}) was dropped: {fault}"));
+            execution.shared.log(&format!("client {name:?} ({peer}) was dropped: {fault}"));
         }
         Turn::Gone
     }
 
-    fn work(&mut self, context: &mut Context<'_>) -> Result<Turn, Fault> {
+    fn work(&mut self, execution: &mut Execution<'_>) -> Result<Turn, Fault> {
         // Read after the poll: every request of this batch had arrived.
-        let moment = context.shared.core.moment();
+        let times = execution.shared.core.timestamps();
         let before = (self.late.len(), self.next, self.stalled);
-        self.send_late(context, moment)?;
+        self.send_late(execution, times)?;
         let session = self.session.clone();
         let mut session = session.lock();
-        if self.stalled.is_none() || self.handle(context, &mut session, moment)? {
+        if self.stalled.is_none() || self.handle(execution, &mut session, times)? {
             while let Some(&completion) = self.done.as_slice().get(self.next) {
                 self.next += 1;
                 let (imm, len) = match completion {
@@ -191,7 +191,7 @@ impl<Q: QueuePair> Connection<Q> {
                     Completion::Done(_, Err(_)) => return Err(Fault::Broken),
                     Completion::Message { .. } => return Err(Fault::Arrival),
                 };
-                if self.mailbox.receive(imm, len)? && !self.handle(context, &mut session, moment)? {
+                if self.mailbox.receive(imm, len)? && !self.handle(execution, &mut session, times)? {
                     break;
                 }
             }
@@ -208,9 +208,9 @@ impl<Q: QueuePair> Connection<Q> {
     #[inline]
     fn handle(
         &mut self,
-        context: &mut Context<'_>,
+        execution: &mut Execution<'_>,
         session: &mut Session,
-        moment: Moment,
+        times: Timestamps,
     ) -> Result<bool, Fault> {
         if !session.admits(self.generation) {
             return Err(Fault::Fenced);
@@ -220,22 +220,22 @@ impl<Q: QueuePair> Connection<Q> {
         let long = message.len() > LONG;
         if long {
             // Four nanoseconds a byte is slower than any copy; what takes longer is stuck.
-            context.pulse.be_patient(moment.now + Nanos(message.len() as u64 * 4));
+            execution.pulse.be_patient(times.now + Nanos(message.len() as u64 * 4));
         }
         let request = Request::decode(message)?;
         let (kind, operation) = (request.kind, request.operation);
         if owes_answers && matches!(kind, RequestKind::Get | RequestKind::Stats | RequestKind::Spilled) {
             self.wait_to_read()?;
         } else {
-            let executed = execute(context, session, &mut self.stalled, moment, &request);
+            let executed = execute(execution, session, &mut self.stalled, times, &request);
             if matches!(executed, Executed::Wait) {
                 return Ok(false);
             }
-            self.answer(context, moment, operation, executed)?;
+            self.answer(execution, times, operation, executed)?;
         }
         // However it came out, nothing in the mailbox waits any more.
         self.stalled = None;
-        context.pulse.count(kind);
+        execution.pulse.count(kind);
         // Relaxed: a counter with one writer.
         self.client.requests.store(self.client.requests.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         if long {
@@ -247,33 +247,33 @@ impl<Q: QueuePair> Connection<Q> {
     #[inline]
     fn answer(
         &mut self,
-        context: &mut Context<'_>,
-        moment: Moment,
+        execution: &mut Execution<'_>,
+        times: Timestamps,
         operation: u64,
         executed: Executed,
     ) -> Result<(), Fault> {
         match executed {
             Executed::Nothing | Executed::Wait => Ok(()),
             Executed::Answer(outcome) => {
-                let header = response(moment, operation, outcome, &[]).header();
+                let header = response(times, operation, outcome, &[]).header();
                 if self.late.is_empty() && self.send(&[&header])? {
                     return Ok(());
                 }
                 self.push_late(Late::Header(header))
             }
             Executed::Later(outcome, at) => {
-                let header = response(moment, operation, outcome, &[]).header();
+                let header = response(times, operation, outcome, &[]).header();
                 self.push_late(Late::Applied { header, at })
             }
             Executed::Value(outcome) => {
-                if self.send_with(moment, operation, outcome, context.hand.value())? {
-                    context.hand.shrink();
+                if self.send_with(times, operation, outcome, execution.context.value())? {
+                    execution.context.shrink();
                     return Ok(());
                 }
                 self.wait_to_read()
             }
             Executed::Text(text) => {
-                if self.send_with(moment, operation, Outcome::of(Status::Ok), &text)? {
+                if self.send_with(times, operation, Outcome::of(Status::Ok), &text)? {
                     return Ok(());
                 }
                 self.wait_to_read()
@@ -283,12 +283,12 @@ impl<Q: QueuePair> Connection<Q> {
 
     fn send_with(
         &mut self,
-        moment: Moment,
+        times: Timestamps,
         operation: u64,
         outcome: Outcome,
         value: &[u8],
     ) -> Result<bool, Fault> {
-        let header = response(moment, operation, outcome, value).header();
+        let header = response(times, operation, outcome, value).header();
         self.send(&[&header, value])
     }
 
@@ -324,11 +324,11 @@ impl<Q: QueuePair> Connection<Q> {
     }
 
     /// Sends what waits, as far as there is room.
-    fn send_late(&mut self, context: &mut Context<'_>, moment: Moment) -> Result<(), Fault> {
+    fn send_late(&mut self, execution: &mut Execution<'_>, times: Timestamps) -> Result<(), Fault> {
         while let Some(late) = self.late.pop_front() {
             self.mailbox.pump(&mut self.qp)?;
             // While a long answer is on its way none can follow: do not execute a GET in vain.
-            let sent = !self.mailbox.is_sending() && self.send_one(context, moment, &late)?;
+            let sent = !self.mailbox.is_sending() && self.send_one(execution, times, &late)?;
             if !sent {
                 self.late.push_front(late);
                 break;
@@ -337,11 +337,16 @@ impl<Q: QueuePair> Connection<Q> {
         Ok(())
     }
 
-    fn send_one(&mut self, context: &mut Context<'_>, moment: Moment, late: &Late) -> Result<bool, Fault> {
+    fn send_one(
+        &mut self,
+        execution: &mut Execution<'_>,
+        times: Timestamps,
+        late: &Late,
+    ) -> Result<bool, Fault> {
         match late {
             Late::Header(header) => self.send(&[header]),
             Late::Applied { header, at } => {
-                let sent = context.shared.core.is_applied(*at) && self.send(&[header])?;
+                let sent = execution.shared.core.is_applied(*at) && self.send(&[header])?;
                 if sent {
                     observe(|| Event::Acknowledged { stream: at.stream, position: at.position });
                 }
@@ -349,23 +354,23 @@ impl<Q: QueuePair> Connection<Q> {
             }
             Late::Get { operation, key } => {
                 let request = Request { key, ..Request::new(RequestKind::Get, *operation) };
-                let outcome = context.shared.core.engine.get(context.hand, moment, &request);
-                let Some(outcome) = outcome.ok().filter(|_| context.shared.core.may_tell()) else {
+                let outcome = execution.shared.core.engine.get(execution.context, times, &request);
+                let Some(outcome) = outcome.ok().filter(|_| execution.shared.core.may_tell()) else {
                     return Ok(false);
                 };
                 observe(|| Event::Answered);
-                let sent = self.send_with(moment, *operation, outcome, context.hand.value())?;
-                context.hand.shrink();
+                let sent = self.send_with(times, *operation, outcome, execution.context.value())?;
+                execution.context.shrink();
                 Ok(sent)
             }
             Late::Stats { operation } => {
-                let text = context.shared.stats().to_json();
-                self.send_with(moment, *operation, Outcome::of(Status::Ok), &text)
+                let text = execution.shared.stats().to_json();
+                self.send_with(times, *operation, Outcome::of(Status::Ok), &text)
             }
             Late::Spilled { operation, after } => {
-                let list = context.shared.core.engine.spilled(after, moment);
-                let tells = context.shared.core.may_tell();
-                Ok(tells && self.send_with(moment, *operation, Outcome::of(Status::Ok), &list)?)
+                let list = execution.shared.core.engine.spilled(after, times);
+                let tells = execution.shared.core.may_tell();
+                Ok(tells && self.send_with(times, *operation, Outcome::of(Status::Ok), &list)?)
             }
         }
     }
@@ -377,8 +382,8 @@ impl<Q: QueuePair> Connection<Q> {
 }
 
 #[inline]
-fn response(moment: Moment, operation: u64, outcome: Outcome, value: &[u8]) -> Response<'_> {
+fn response(times: Timestamps, operation: u64, outcome: Outcome, value: &[u8]) -> Response<'_> {
     let Outcome { status, csn, number } = outcome;
     let csn = if csn.is_valid() { csn } else { Csn::NONE };
-    Response { status, operation, csn, number, stamp: moment.now, unix: moment.unix, value }
+    Response { status, operation, csn, number, stamp: times.now, unix: times.unix, value }
 }

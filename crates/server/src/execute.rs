@@ -8,22 +8,22 @@ use longarm_memory::{Hash, Mapped};
 use longarm_wire::{Request, RequestKind, Status, hints};
 
 use crate::shared::Shared;
-use longarm_engine::Moment;
+use longarm_engine::Timestamps;
 use longarm_engine::session::{Recall, Session};
 use longarm_engine::stream::{At, Stream};
-use longarm_engine::{Hand, Outcome, Short};
+use longarm_engine::{Outcome, Short, WorkerContext};
 use longarm_group::Phase;
 use longarm_group::Pulse;
 
 /// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
-/// Where nothing can be freed, the housekeeper says so much sooner.
+/// Where nothing can be freed, the maintenance thread says so much sooner.
 const MEMORY_WAIT: Nanos = Nanos::from_millis(2000);
 
-/// What a worker brings to a request.
-pub(crate) struct Context<'a> {
+/// What a worker executes requests with.
+pub(crate) struct Execution<'a> {
     pub shared: &'a Shared,
     pub pulse: &'a Pulse,
-    pub hand: &'a mut Hand<Mapped>,
+    pub context: &'a mut WorkerContext<Mapped>,
     pub phase: Phase,
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Executed {
     Answer(Outcome),
     /// The same, once the entry at this position is applied.
     Later(Outcome, At),
-    /// An answer with the value that the hand holds.
+    /// An answer with the value that the worker's context holds.
     Value(Outcome),
     /// An answer with this text.
     Text(Vec<u8>),
@@ -48,15 +48,15 @@ pub(crate) enum Executed {
 /// came of the request is anything but [`Executed::Wait`].
 #[inline]
 pub(crate) fn execute(
-    context: &mut Context<'_>,
+    execution: &mut Execution<'_>,
     session: &mut Session,
     stalled: &mut Option<Nanos>,
-    moment: Moment,
+    times: Timestamps,
     request: &Request<'_>,
 ) -> Executed {
-    let engine = &context.shared.core.engine;
+    let engine = &execution.shared.core.engine;
     // While draining, what had arrived before is still executed.
-    let closing = context.phase != Phase::Serving && context.pulse.is_drained();
+    let closing = execution.phase != Phase::Serving && execution.pulse.is_drained();
     match request.kind {
         RequestKind::Hints => {
             hints(request.value).for_each(|hash| engine.mark(Hash(hash)));
@@ -65,33 +65,33 @@ pub(crate) fn execute(
         RequestKind::Ping if !closing => Executed::Answer(Outcome::of(Status::Ok)),
         // What waits for the lease is not looked at before that is there: a value may be long.
         RequestKind::Get | RequestKind::Spilled
-            if !closing && stalled.is_some() && !context.shared.core.may_tell() =>
+            if !closing && stalled.is_some() && !execution.shared.core.may_tell() =>
         {
             wait_to_tell(stalled)
         }
-        RequestKind::Get if !closing => match engine.get(context.hand, moment, request) {
-            Ok(outcome) if context.shared.core.may_tell() => {
+        RequestKind::Get if !closing => match engine.get(execution.context, times, request) {
+            Ok(outcome) if execution.shared.core.may_tell() => {
                 observe(|| Event::Answered);
                 Executed::Value(outcome)
             }
             _ => wait_to_tell(stalled),
         },
         RequestKind::Spilled if !closing => {
-            let list = engine.spilled(request.value, moment);
-            if context.shared.core.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
+            let list = engine.spilled(request.value, times);
+            if execution.shared.core.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
         }
-        RequestKind::Stats if !closing => Executed::Text(context.shared.stats().to_json()),
-        _ => once(context, session, stalled, moment, (request, closing)),
+        RequestKind::Stats if !closing => Executed::Text(execution.shared.stats().to_json()),
+        _ => once(execution, session, stalled, times, (request, closing)),
     }
 }
 
 /// A write: answered from the record, or executed and put on record.
 #[inline]
 fn once(
-    context: &mut Context<'_>,
+    execution: &mut Execution<'_>,
     session: &mut Session,
     stalled: &mut Option<Nanos>,
-    moment: Moment,
+    times: Timestamps,
     (request, closing): (&Request<'_>, bool),
 ) -> Executed {
     let operation = request.operation;
@@ -100,7 +100,7 @@ fn once(
             Recall::New => {}
             Recall::Ran(outcome, at) => {
                 // Its client may have gone to another leader meanwhile, which ran it, and have come back.
-                if at.is_none() && !may_answer(context, Mutant::RecallAnyway) {
+                if at.is_none() && !may_answer(execution, Mutant::RecallAnyway) {
                     return wait_to_tell(stalled);
                 }
                 tell(session, operation, outcome);
@@ -112,23 +112,23 @@ fn once(
     if closing {
         return Executed::Answer(Outcome::of(Status::Closing));
     }
-    if context.shared.core.holds_writes() {
+    if execution.shared.core.holds_writes() {
         return wait_to_tell(stalled);
     }
-    let engine = &context.shared.core.engine;
-    let before = context.hand.stream.as_ref().map(Stream::written);
+    let engine = &execution.shared.core.engine;
+    let before = execution.context.stream.as_ref().map(Stream::written);
     let numbered = operation != 0 && session.id() != 0;
     let by = numbered.then(|| longarm_store::Session { id: session.id(), operation });
-    let outcome = match engine.write(context.hand, moment, request, by) {
+    let outcome = match engine.write(execution.context, times, request, by) {
         Ok(outcome) => outcome,
         Err(Short::Busy) => return wait_to_tell(stalled),
         Err(Short::Crowded) => engine.counts.crowded(),
         Err(short) => {
             // A wait for something else has no bound of its own; this one begins now.
-            let bound = moment.now + engine.options.quarantine + MEMORY_WAIT;
+            let bound = times.now + engine.options.quarantine + MEMORY_WAIT;
             let until = stalled.map_or(bound, |until| until.min(bound));
             *stalled = Some(until);
-            if short == Short::Wait && moment.now < until && context.phase == Phase::Serving {
+            if short == Short::Wait && times.now < until && execution.phase == Phase::Serving {
                 return Executed::Wait;
             }
             // Relaxed: a counter.
@@ -136,9 +136,9 @@ fn once(
             Outcome::of(Status::OutOfMemory)
         }
     };
-    let at = written(context.hand, before);
+    let at = written(execution.context, before);
     // What was judged by what is here, and left no entry, holds only under the lease.
-    if at.is_none() && !may_answer(context, Mutant::TellAnyway) {
+    if at.is_none() && !may_answer(execution, Mutant::TellAnyway) {
         return wait_to_tell(stalled);
     }
     if operation != 0 {
@@ -149,8 +149,8 @@ fn once(
 }
 
 /// Whether an answer that no entry stands for may go out: under the lease, or where the mutant is on.
-fn may_answer(context: &Context<'_>, anyway: Mutant) -> bool {
-    let may = context.shared.core.may_tell() || anyway.is_on();
+fn may_answer(execution: &Execution<'_>, anyway: Mutant) -> bool {
+    let may = execution.shared.core.may_tell() || anyway.is_on();
     if may {
         observe(|| Event::Answered);
     }
@@ -165,9 +165,9 @@ fn tell(session: &Session, operation: u64, outcome: Outcome) {
     });
 }
 
-/// Where the hand's stream has an entry more than `before`.
-fn written(hand: &Hand<Mapped>, before: Option<u64>) -> Option<At> {
-    let (stream, before) = (hand.stream.as_ref()?, before?);
+/// Where the context's stream has an entry more than `before`.
+fn written(context: &WorkerContext<Mapped>, before: Option<u64>) -> Option<At> {
+    let (stream, before) = (context.stream.as_ref()?, before?);
     (stream.written() > before).then_some(At { stream: stream.number, position: before })
 }
 

@@ -14,9 +14,9 @@ pub(crate) fn run(core: &Arc<Core>, pause: &Pause) {
     let every = core.options.lease / BEATS_A_LEASE;
     let mut liveness = Liveness::new(core);
     loop {
-        let moment = core.moment();
-        if liveness.made(core, moment.now) {
-            core.vouch(moment.now, moment);
+        let times = core.timestamps();
+        if liveness.made(core, times.now) {
+            core.vouch(times.now, times);
         }
         if !pause.sleep(every) {
             return;

@@ -1,8 +1,9 @@
 //! The server: it owns the memory that clients read, and executes their writes.
 //!
 //! - [`Server`] starts everything and stops it ([`start`](Server::start), [`stop`](Server::stop)).
-//! - `accept` lets clients in, a `worker` serves many `connection`s and has the engine execute.
-//! - `heartbeat` vouches for the memory, `housekeeper` grows, collects, expires and evicts in the background.
+//! - `accept` lets clients in, `router` finds their group's `endpoint`, a `worker` serves many `connection`s
+//!   and has the engine execute.
+//! - `heartbeat` vouches for the memory, `maintenance` grows, collects, expires and evicts in the background.
 //! - `replicas` makes replicas of groups of it (`longarm-group`), which serve clients in the terms that they
 //!   lead.
 //!
@@ -12,14 +13,15 @@
 
 mod accept;
 mod connection;
+mod endpoint;
 mod execute;
-mod gentle;
-mod hall;
 mod heartbeat;
-mod housekeeper;
+mod maintenance;
+mod move_rate;
 mod options;
 mod regions;
 mod replicas;
+mod router;
 mod saved;
 mod shared;
 mod start;
@@ -28,6 +30,7 @@ mod stop;
 mod term;
 mod threads;
 mod worker;
+mod worker_inbox;
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +39,8 @@ pub use longarm_engine::Eviction;
 pub use longarm_engine::recover::RESTORE_ENTRY;
 pub use longarm_fabric::Member;
 pub use longarm_group::{
-    Changed, Contents, FileVault, FollowerStats, GroupOptions, GroupStats, Held, Log, LogLine, Moved, Notice,
-    Operator, OrderError, Promise, StartError, TakeoverStats, Vault, Versions,
+    Changed, Contents, FileVoteStore, FollowerStats, GroupOptions, GroupStats, Held, Log, LogLine, Moved,
+    Notice, Operator, OrderError, Promise, StartError, TakeoverStats, Versions, VoteStore,
 };
 pub use longarm_replica::Timing;
 pub use longarm_wire::{Deny, Members, Stay};

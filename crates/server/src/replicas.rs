@@ -1,12 +1,12 @@
-//! The replicas of a node, one a group: each has its memory, threads, promises and term. They share doors and
-//! process, and nothing else.
+//! The replicas of a node, one a group: each has its memory, threads, promises and term. They share
+//! listeners and process, and nothing else.
 
 use std::sync::Arc;
 
 use longarm_fabric::{Grant, Transport};
 use longarm_group::{GroupOptions, Prepared, Replica, Seed, StartError};
 
-use crate::hall::Hall;
+use crate::endpoint::GroupEndpoint;
 use crate::options::ServerOptions;
 use crate::regions::{self, lend};
 use crate::stats::Stats;
@@ -21,11 +21,11 @@ pub(crate) struct RunningReplica {
     pub stats: Told,
 }
 
-/// A replica's memory and hall, before it lives.
+/// A replica's memory and endpoint, before it lives.
 pub(crate) struct PreparedReplica<T: Transport> {
     options: ServerOptions,
     prepared: Prepared<T>,
-    hall: Arc<Hall<T::Qp>>,
+    endpoint: Arc<GroupEndpoint<T::Qp>>,
     grants: Vec<Grant>,
 }
 
@@ -49,8 +49,8 @@ impl<T: Transport> PreparedReplica<T> {
             role: options.peer_role(),
         };
         let prepared = Prepared::new(seed)?;
-        let hall = Arc::new(Hall::new(Some(prepared.inbound())));
-        Ok(PreparedReplica { options, prepared, hall, grants })
+        let endpoint = Arc::new(GroupEndpoint::new(Some(prepared.inbound())));
+        Ok(PreparedReplica { options, prepared, endpoint, grants })
     }
 
     /// What it lends to clients, and to the leader of a term.
@@ -58,19 +58,19 @@ impl<T: Transport> PreparedReplica<T> {
         [self.grants.clone(), self.prepared.grants()].concat()
     }
 
-    /// Where those who ask for its group are led.
-    pub fn hall(&self) -> Arc<Hall<T::Qp>> {
-        self.hall.clone()
+    /// Where those who ask for its group go.
+    pub fn endpoint(&self) -> Arc<GroupEndpoint<T::Qp>> {
+        self.endpoint.clone()
     }
 
     /// Lets it live.
     pub fn start(self, transport: Arc<T>) -> Result<RunningReplica, StartError> {
-        let PreparedReplica { options, prepared, hall, .. } = self;
-        let terms = Terms { options, hall: hall.clone(), term: None };
+        let PreparedReplica { options, prepared, endpoint, .. } = self;
+        let terms = Terms { options, endpoint: endpoint.clone(), term: None };
         let replica = prepared.start(transport, Box::new(terms))?;
         let stands = replica.stands.clone();
         let stats = Box::new(move || {
-            let stats = hall.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
+            let stats = endpoint.serving().map_or_else(Stats::default, |serving| serving.shared.stats());
             Stats { group: Some(stands()), ..stats }
         });
         Ok(RunningReplica { replica, stats })

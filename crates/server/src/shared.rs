@@ -26,7 +26,7 @@ pub(crate) struct Shared {
     /// Of a group's leader: what its replica says of itself.
     replica: Option<Arc<Mutex<Standing>>>,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
-    seats: AtomicUsize,
+    slots: AtomicUsize,
     next_client: AtomicU64,
     grow_failed: AtomicBool,
     /// Tests make workers hang.
@@ -35,7 +35,7 @@ pub(crate) struct Shared {
 }
 
 /// A client's place among those allowed at once.
-pub(crate) struct Seat {
+pub(crate) struct ClientSlot {
     shared: Arc<Shared>,
     number: u64,
 }
@@ -49,7 +49,7 @@ impl Shared {
             addresses: OnceLock::new(),
             replica,
             clients: Mutex::default(),
-            seats: AtomicUsize::new(0),
+            slots: AtomicUsize::new(0),
             next_client: AtomicU64::new(0),
             grow_failed: AtomicBool::new(false),
             #[cfg(test)]
@@ -66,16 +66,16 @@ impl Shared {
         self.replica.as_ref().map(|replica| replica.lock().clone())
     }
 
-    /// A seat, unless all are taken.
-    pub fn take_seat(self: &Arc<Shared>) -> Option<Seat> {
+    /// A slot, unless all are taken.
+    pub fn take_slot(self: &Arc<Shared>) -> Option<ClientSlot> {
         let max = self.options.max_clients;
         // Relaxed: counters that publish nothing.
         let taken =
-            self.seats.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < max).then_some(n + 1));
+            self.slots.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < max).then_some(n + 1));
         taken.ok()?;
         // Relaxed: as above.
         let number = self.next_client.fetch_add(1, Ordering::Relaxed);
-        Some(Seat { shared: self.clone(), number })
+        Some(ClientSlot { shared: self.clone(), number })
     }
 
     pub fn clients(&self) -> Vec<Arc<Client>> {
@@ -89,18 +89,18 @@ impl Shared {
     }
 }
 
-impl Seat {
-    /// Lists the client that sits here.
-    pub fn seat(&self, client: Arc<Client>) {
+impl ClientSlot {
+    /// Lists the client that has this slot.
+    pub fn list(&self, client: Arc<Client>) {
         let mut clients = self.shared.clients.lock();
         clients.insert(self.number, client);
     }
 }
 
-impl Drop for Seat {
+impl Drop for ClientSlot {
     fn drop(&mut self) {
         self.shared.clients.lock().remove(&self.number);
-        // Relaxed: as in `take_seat`.
-        self.shared.seats.fetch_sub(1, Ordering::Relaxed);
+        // Relaxed: as in `take_slot`.
+        self.shared.slots.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -10,10 +10,11 @@ use longarm_host::{Pause, Thread, random};
 use longarm_index::control::ServerState;
 
 use crate::accept::Acceptor;
-use crate::hall::{Hall, Lobby, Serving};
+use crate::endpoint::{GroupEndpoint, Serving};
 use crate::options::ServerOptions;
 use crate::regions::lend;
 use crate::replicas::{PreparedReplica, RunningReplica};
+use crate::router::Router;
 use crate::saved::Saved;
 use crate::shared::Shared;
 use crate::stats::Stats;
@@ -24,11 +25,11 @@ use crate::{heartbeat, regions};
 /// A running server.
 pub struct Server {
     addresses: Vec<Address>,
-    pub(crate) doors: Doors,
+    pub(crate) listeners: Listeners,
     pub(crate) body: Body,
 }
 
-/// Who stands behind the doors.
+/// Who serves those that the listeners let in.
 pub(crate) enum Body {
     /// A server of its own, all of its life.
     Alone { shared: Arc<Shared>, threads: Threads, heart: Option<Thread>, heart_pause: Arc<Pause> },
@@ -38,7 +39,7 @@ pub(crate) enum Body {
 
 /// The threads that let others in.
 #[derive(Default)]
-pub(crate) struct Doors {
+pub(crate) struct Listeners {
     pub threads: Vec<Thread>,
     pub pause: Arc<Pause>,
     pub close: Option<Box<dyn Fn() + Send + Sync>>,
@@ -85,26 +86,26 @@ impl Server {
         let keys = Keys { sum: sum_key, hash: hash_key };
         let core = Core::alone(options.core(), lent, boot, keys)?;
         let shared = Arc::new(Shared::new(options, Arc::new(core), None));
-        let hall = Arc::new(Hall::new(None));
+        let endpoint = Arc::new(GroupEndpoint::new(None));
         let listeners = listen(transport, &shared.options, &lend(&shared.core.lent))?;
         let addresses = addresses(&listeners);
         shared.addresses.set(addresses.clone()).expect("a server starts once");
-        let moment = shared.core.moment();
-        shared.core.control.beat(moment.now, moment.unix);
+        let times = shared.core.timestamps();
+        shared.core.control.beat(times.now, times.unix);
         shared.core.control.set_state(ServerState::Serving);
-        let Started { threads, desks, .. } = term::start(&shared, None)?;
+        let Started { threads, inboxes, .. } = term::start(&shared, None)?;
         let (beating, heart_pause) = (shared.core.clone(), Arc::<Pause>::default());
         let pause = heart_pause.clone();
         let heart = Some(spawn("longarm-heart", move || heartbeat::run(&beating, &pause))?);
-        hall.set(Some(Serving { shared: shared.clone(), desks }));
+        endpoint.set(Some(Serving { shared: shared.clone(), inboxes }));
         let log = shared.options.log.clone();
         let mut server = Server {
             addresses,
-            doors: Doors::default(),
+            listeners: Listeners::default(),
             body: Body::Alone { shared, threads, heart, heart_pause },
         };
         // From here on the drop of `server` stops what was started.
-        server.doors.open(listeners, Lobby::new(vec![hall], log))?;
+        server.listeners.open(listeners, Router::new(vec![endpoint], log))?;
         Ok(server)
     }
 
@@ -118,13 +119,14 @@ impl Server {
         let grants: Vec<_> = prepared.iter().flat_map(PreparedReplica::grants).collect();
         let listeners = listen(transport, options, &grants)?;
         let addresses = addresses(&listeners);
-        let halls = prepared.iter().map(PreparedReplica::hall).collect();
+        let endpoints = prepared.iter().map(PreparedReplica::endpoint).collect();
         let transport = Arc::new(transport.clone());
         let start = |replica: PreparedReplica<T>| replica.start(transport.clone());
         let replicas = prepared.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
-        let mut server = Server { addresses, doors: Doors::default(), body: Body::Replicas(replicas) };
+        let mut server =
+            Server { addresses, listeners: Listeners::default(), body: Body::Replicas(replicas) };
         // From here on the drop of `server` stops what was started.
-        server.doors.open(listeners, Lobby::new(halls, options.log.clone()))?;
+        server.listeners.open(listeners, Router::new(endpoints, options.log.clone()))?;
         Ok(server)
     }
 
@@ -172,19 +174,19 @@ impl Server {
     }
 }
 
-impl Doors {
+impl Listeners {
     fn open<L: Listener + 'static>(
         &mut self,
         listeners: Vec<L>,
-        lobby: Lobby<L::Qp>,
+        router: Router<L::Qp>,
     ) -> Result<(), StartError> {
-        let lobby = Arc::new(lobby);
-        let closing = lobby.clone();
+        let router = Arc::new(router);
+        let closing = router.clone();
         self.close = Some(Box::new(move || closing.close()));
         for listener in listeners {
             let acceptor = Acceptor {
                 listener,
-                lobby: lobby.clone(),
+                router: router.clone(),
                 pause: self.pause.clone(),
                 refused: Seldom::default(),
             };

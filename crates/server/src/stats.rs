@@ -158,7 +158,7 @@ impl Shared {
             requests: read(&client.requests),
         };
         Stats {
-            uptime_ms: core.moment().now.since(core.started()).0 / 1_000_000,
+            uptime_ms: core.timestamps().now.since(core.started()).0 / 1_000_000,
             boot: core.boot,
             pid: std::process::id(),
             addresses: self

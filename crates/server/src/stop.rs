@@ -1,8 +1,8 @@
 //! Stopping, in an order that leaves no client in doubt without need:
-//! (1) replicas that lead hand over, within a bound; doors are open, as the next leader is heard of and asked
-//! for there; (2) nobody is let in; (3) workers execute what had arrived, and answer later requests with
-//! Closing; (4) the control page says goodbye and heartbeats end; (5) workers send what they owe and close
-//! their connections.
+//! (1) replicas that lead hand over, within a bound; listeners are open, as the next leader is heard of and
+//! asked for there; (2) nobody is let in; (3) workers execute what had arrived, and answer later requests
+//! with Closing; (4) the control page says goodbye and heartbeats end; (5) workers send what they owe and
+//! close their connections.
 
 use std::time::Duration;
 
@@ -50,25 +50,25 @@ impl Server {
     }
 
     pub(crate) fn shutdown(&mut self, drain: Duration) -> StopReport {
-        if let Some(close) = self.doors.close.take() {
+        if let Some(close) = self.listeners.close.take() {
             close();
         }
-        self.doors.pause.stop();
+        self.listeners.pause.stop();
         match &mut self.body {
             Body::Alone { shared, threads, heart, heart_pause } => {
                 let clients = shared.clients().len();
-                let deadline = shared.core.moment().now + Nanos(drain.as_nanos() as u64);
-                let mut panicked = join(self.doors.threads.drain(..));
+                let deadline = shared.core.timestamps().now + Nanos(drain.as_nanos() as u64);
+                let mut panicked = join(self.listeners.threads.drain(..));
                 let drained = threads.drain(deadline);
                 // Nothing is executed any more, or we give up on it: from here on memory and heartbeat tell
                 // nothing new.
                 heart_pause.stop();
                 panicked += join(heart.take());
-                panicked += threads.end(deadline.max(shared.core.moment().now + LAST_WORD));
+                panicked += threads.end(deadline.max(shared.core.timestamps().now + LAST_WORD));
                 StopReport { clients, drained, panicked }
             }
             Body::Replicas(replicas) => {
-                let mut panicked = join(self.doors.threads.drain(..));
+                let mut panicked = join(self.listeners.threads.drain(..));
                 replicas.iter().for_each(|replica| replica.replica.stop());
                 panicked += replicas.iter_mut().map(|replica| replica.replica.join()).sum::<usize>();
                 StopReport { clients: 0, drained: true, panicked }
@@ -79,7 +79,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.doors.close.is_some() {
+        if self.listeners.close.is_some() {
             self.shutdown(Duration::from_millis(100));
         }
     }

@@ -1,5 +1,5 @@
-//! The threads that serve clients from one core: workers and the housekeeper, of a server of its own or of a
-//! replica in the terms that it leads.
+//! The threads that serve clients from one core: workers and the maintenance thread, of a server of its own
+//! or of a replica in the terms that it leads.
 
 use std::sync::Arc;
 
@@ -7,23 +7,24 @@ use longarm_base::Nanos;
 use longarm_fabric::{Channel, QueuePair};
 use longarm_group::{NewTerm, Replication, Service, StartError, Waker};
 
-use crate::hall::{Hall, Serving};
-use crate::housekeeper::Housekeeper;
+use crate::endpoint::{GroupEndpoint, Serving};
+use crate::maintenance::Maintenance;
 use crate::options::ServerOptions;
 use crate::shared::Shared;
 use crate::threads::Threads;
-use crate::worker::{Desk, Worker};
+use crate::worker::Worker;
+use crate::worker_inbox::WorkerInbox;
 
 /// Threads that were started.
 pub(crate) struct Started<Q> {
     pub threads: Threads,
-    /// By worker: where connections are put down.
-    pub desks: Vec<Arc<Desk<Q>>>,
+    /// By worker: where its new connections go.
+    pub inboxes: Vec<Arc<WorkerInbox<Q>>>,
     /// By stream: what wakes its writer.
     pub wakers: Vec<Waker>,
 }
 
-/// Starts workers and housekeeper.
+/// Starts workers and maintenance thread.
 pub(crate) fn start<Q: QueuePair + 'static>(
     shared: &Arc<Shared>,
     replication: Option<Replication<Q>>,
@@ -36,28 +37,29 @@ pub(crate) fn start<Q: QueuePair + 'static>(
     };
     streams.resize_with(core.pulses.len() + 1, || None);
     let last = streams.pop().flatten().zip(releases);
-    let (mut desks, mut wakers) = (Vec::new(), Vec::new());
+    let (mut inboxes, mut wakers) = (Vec::new(), Vec::new());
     for (stream, (pulse, replicator)) in core.pulses.iter().zip(streams).enumerate() {
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let desk = Arc::new(Desk::new(channel.clone(), pulse.clone()));
-        let worker = Worker::new(shared.clone(), desk.clone(), core.engine.hand(stream as u16), replicator);
+        let inbox = Arc::new(WorkerInbox::new(channel.clone(), pulse.clone()));
+        let worker =
+            Worker::new(shared.clone(), inbox.clone(), core.engine.worker_context(stream as u16), replicator);
         threads.add_worker(stream, channel.clone(), move || worker.run())?;
         wakers.push(Waker::Worker(channel));
-        desks.push(desk);
+        inboxes.push(inbox);
     }
-    let hand = core.engine.hand(core.pulses.len() as u16);
-    let keeper = Housekeeper::new(shared.clone(), hand, last);
+    let context = core.engine.worker_context(core.pulses.len() as u16);
+    let maintenance = Maintenance::new(shared.clone(), context, last);
     let pause = core.engine.relief.clone();
-    threads.set_keeper(move || keeper.run(&pause))?;
-    wakers.push(Waker::Keeper(core.engine.relief.clone()));
-    Ok(Started { threads, desks, wakers })
+    threads.set_maintenance(move || maintenance.run(&pause))?;
+    wakers.push(Waker::Maintenance(core.engine.relief.clone()));
+    Ok(Started { threads, inboxes, wakers })
 }
 
 /// Who serves clients in the terms that a replica leads, one after the other.
 pub(crate) struct Terms<Q> {
     pub options: ServerOptions,
-    /// Where clients of the group are led.
-    pub hall: Arc<Hall<Q>>,
+    /// Where clients of the group go.
+    pub endpoint: Arc<GroupEndpoint<Q>>,
     /// Those of the term that it leads now.
     pub term: Option<(Serving<Q>, Threads)>,
 }
@@ -66,23 +68,23 @@ impl<Q: QueuePair + 'static> Service<Q> for Terms<Q> {
     fn begin(&mut self, term: NewTerm<Q>) -> Result<Vec<Waker>, StartError> {
         let NewTerm { core, replication, standing } = term;
         let shared = Arc::new(Shared::new(self.options.clone(), core, Some(standing)));
-        let Started { threads, desks, wakers } = start(&shared, Some(replication))?;
-        self.term = Some((Serving { shared, desks }, threads));
+        let Started { threads, inboxes, wakers } = start(&shared, Some(replication))?;
+        self.term = Some((Serving { shared, inboxes }, threads));
         Ok(wakers)
     }
 
     fn open(&mut self) {
-        self.hall.set(self.term.as_ref().map(|(serving, _)| serving.clone()));
+        self.endpoint.set(self.term.as_ref().map(|(serving, _)| serving.clone()));
     }
 
     fn close(&mut self) {
-        self.hall.set(None);
+        self.endpoint.set(None);
     }
 
     fn end(&mut self) {
         if let Some((serving, mut threads)) = self.term.take() {
             threads.end(Nanos(0));
-            serving.desks.iter().for_each(|desk| desk.close());
+            serving.inboxes.iter().for_each(|inbox| inbox.close());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The threads that serve from one engine: workers and the housekeeper, and how they end.
+//! The threads that serve from one engine: workers and the maintenance thread, and how they end.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use longarm_group::{join, spawn};
 /// Between two looks at whether the workers have drained.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(1);
 
-/// Workers and housekeeper of one engine.
+/// Workers and maintenance thread of one engine.
 pub(crate) struct Threads {
     shared: Arc<Shared>,
     workers: Vec<Thread>,
     channels: Vec<Channel>,
-    keeper: Option<Thread>,
+    maintenance: Option<Thread>,
 }
 
 impl Threads {
     pub fn new(shared: Arc<Shared>) -> Threads {
-        Threads { shared, workers: Vec::new(), channels: Vec::new(), keeper: None }
+        Threads { shared, workers: Vec::new(), channels: Vec::new(), maintenance: None }
     }
 
     /// Starts the worker of a stream, which sleeps on the channel.
@@ -40,9 +40,9 @@ impl Threads {
         Ok(())
     }
 
-    /// Starts the housekeeper.
-    pub fn set_keeper(&mut self, body: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        self.keeper = Some(spawn("longarm-keeper", body)?);
+    /// Starts the maintenance thread.
+    pub fn set_maintenance(&mut self, body: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        self.maintenance = Some(spawn("longarm-keeper", body)?);
         Ok(())
     }
 
@@ -53,7 +53,7 @@ impl Threads {
         let pulses = &self.shared.core.pulses[..self.workers.len()];
         let drained = || pulses.iter().all(|pulse| pulse.is_drained());
         let bed = Pause::default();
-        while !drained() && self.shared.core.moment().now < deadline {
+        while !drained() && self.shared.core.timestamps().now < deadline {
             bed.sleep(LOOK);
         }
         drained()
@@ -66,7 +66,7 @@ impl Threads {
         self.enter(Phase::Closing, deadline);
         let mut panicked = join(self.workers.drain(..));
         self.shared.core.engine.relief.stop();
-        panicked += join(self.keeper.take());
+        panicked += join(self.maintenance.take());
         panicked
     }
 
@@ -78,7 +78,7 @@ impl Threads {
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        if !self.workers.is_empty() || self.keeper.is_some() {
+        if !self.workers.is_empty() || self.maintenance.is_some() {
             self.end(Nanos(0));
         }
     }

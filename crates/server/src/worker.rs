@@ -6,16 +6,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longarm_base::Nanos;
-use longarm_fabric::{Channel, QueuePair};
+use longarm_fabric::QueuePair;
 use longarm_memory::Mapped;
 
 use crate::connection::{BATCH, Connection, Turn};
-use crate::execute::Context;
+use crate::execute::Execution;
 use crate::shared::Shared;
-use longarm_engine::Hand;
-use longarm_group::Inbox;
+use crate::worker_inbox::WorkerInbox;
+use longarm_engine::WorkerContext;
 use longarm_group::Phase;
-use longarm_group::Pulse;
 use longarm_group::{Pumped, Replicator};
 
 /// Longest sleep; whatever should have woken us is found then.
@@ -28,35 +27,11 @@ const BEHIND_SLEEP: Duration = Duration::from_millis(5);
 /// cores.
 const ROUNDS_A_LOOK: u32 = 32;
 
-/// Where a worker's new connections are put down.
-pub(crate) struct Desk<Q> {
-    inbox: Inbox<Connection<Q>>,
-    pub channel: Channel,
-    pub pulse: Arc<Pulse>,
-}
-
-impl<Q> Desk<Q> {
-    pub fn new(channel: Channel, pulse: Arc<Pulse>) -> Desk<Q> {
-        Desk { inbox: Inbox::default(), channel, pulse }
-    }
-
-    /// Gives the worker a connection. Its load was counted by whoever chose the worker.
-    pub fn put(&self, connection: Connection<Q>) {
-        self.inbox.put(connection);
-        self.channel.notify();
-    }
-
-    /// The worker takes no more connections: those that were put down, and all that come, end.
-    pub fn close(&self) {
-        self.inbox.close();
-    }
-}
-
 /// One worker's thread.
 pub(crate) struct Worker<Q> {
     shared: Arc<Shared>,
-    desk: Arc<Desk<Q>>,
-    hand: Hand<Mapped>,
+    inbox: Arc<WorkerInbox<Q>>,
+    context: WorkerContext<Mapped>,
     connections: Vec<Connection<Q>>,
     /// In a group: its stream's way to the followers.
     replicator: Option<Replicator<Q, Mapped>>,
@@ -67,21 +42,21 @@ pub(crate) struct Worker<Q> {
 impl<Q: QueuePair> Worker<Q> {
     pub fn new(
         shared: Arc<Shared>,
-        desk: Arc<Desk<Q>>,
-        hand: Hand<Mapped>,
+        inbox: Arc<WorkerInbox<Q>>,
+        context: WorkerContext<Mapped>,
         replicator: Option<Replicator<Q, Mapped>>,
     ) -> Worker<Q> {
-        Worker { shared, desk, hand, connections: Vec::new(), replicator, replicating: false }
+        Worker { shared, inbox, context, connections: Vec::new(), replicator, replicating: false }
     }
 
     /// Serves until the server closes.
     pub fn run(mut self) {
         let spin = Nanos(self.shared.options.spin.as_nanos() as u64);
-        let (mut idle, mut idle_since) = (0u32, self.shared.core.moment().now);
+        let (mut idle, mut idle_since) = (0u32, self.shared.core.timestamps().now);
         loop {
             match self.shared.core.phase() {
                 Phase::Forming | Phase::Serving => {}
-                Phase::Draining if self.desk.pulse.is_drained() => {}
+                Phase::Draining if self.inbox.pulse.is_drained() => {}
                 Phase::Draining => self.drain(),
                 Phase::Closing => return self.close(),
             }
@@ -93,13 +68,13 @@ impl<Q: QueuePair> Worker<Q> {
                 turn => {
                     idle += 1;
                     if idle == 1 {
-                        idle_since = self.shared.core.moment().now;
+                        idle_since = self.shared.core.timestamps().now;
                     }
                     if spin > Nanos(0) && !idle.is_multiple_of(ROUNDS_A_LOOK) {
                         std::hint::spin_loop();
                         continue;
                     }
-                    if self.shared.core.moment().now.since(idle_since) < spin {
+                    if self.shared.core.timestamps().now.since(idle_since) < spin {
                         // No yield: on a loaded machine it costs a whole slice, sleeping costs a wake-up.
                         continue;
                     }
@@ -112,27 +87,27 @@ impl<Q: QueuePair> Worker<Q> {
 
     /// One turn of every connection; the most urgent of what they came to.
     fn round(&mut self) -> Turn {
-        self.desk.pulse.round();
+        self.inbox.pulse.round();
         #[cfg(test)]
         self.hang();
-        let new = self.desk.inbox.take();
+        let new = self.inbox.connections.take();
         let mut busy = !new.is_empty();
         self.connections.extend(new);
         let (mut waiting, mut at) = (false, 0);
-        let mut context = Context {
+        let mut execution = Execution {
             shared: &self.shared,
-            pulse: &self.desk.pulse,
-            hand: &mut self.hand,
+            pulse: &self.inbox.pulse,
+            context: &mut self.context,
             phase: self.shared.core.phase(),
         };
         while at < self.connections.len() {
-            match self.connections[at].turn(&mut context) {
+            match self.connections[at].turn(&mut execution) {
                 Turn::Idle => {}
                 Turn::Busy => busy = true,
                 Turn::Waiting => waiting = true,
                 Turn::Gone => {
                     let gone = self.connections.swap_remove(at);
-                    leave(&self.shared, &self.desk, gone);
+                    leave(&self.shared, &self.inbox, gone);
                     busy = true;
                     continue;
                 }
@@ -149,19 +124,20 @@ impl<Q: QueuePair> Worker<Q> {
 
     /// Sends what was written to the followers, and applies what they have. Whether anything moved.
     fn replicate(&mut self) -> bool {
-        let (Some(replicator), Some(stream)) = (&mut self.replicator, &mut self.hand.stream) else {
+        let (Some(replicator), Some(stream)) = (&mut self.replicator, &mut self.context.stream) else {
             return false;
         };
         let pumped = replicator.pump(stream);
         self.replicating = pumped == Pumped::Waiting;
         let committed = stream.committed > stream.applied();
-        committed && self.shared.core.engine.apply_committed(&mut self.hand, self.shared.core.moment()) > 0
+        committed
+            && self.shared.core.engine.apply_committed(&mut self.context, self.shared.core.timestamps()) > 0
             || pumped == Pumped::Busy
     }
 
     /// Sleeps until followers have what a client waits for, or something else may have to be looked at.
     fn sleep_for_followers(&mut self) -> bool {
-        match (&mut self.replicator, &self.hand.stream) {
+        match (&mut self.replicator, &self.context.stream) {
             (Some(replicator), Some(stream)) => replicator.wait(stream.written(), SHORT_SLEEP),
             _ => false,
         }
@@ -169,35 +145,35 @@ impl<Q: QueuePair> Worker<Q> {
 
     /// Arms every connection, and sleeps unless one has something already.
     fn sleep(&mut self, limit: Duration) {
-        self.desk.pulse.set_sleeping(true);
+        self.inbox.pulse.set_sleeping(true);
         if self.replicating && self.sleep_for_followers() {
-            return self.desk.pulse.set_sleeping(false);
+            return self.inbox.pulse.set_sleeping(false);
         }
-        let behind = self.replicator.as_ref().zip(self.hand.stream.as_ref());
+        let behind = self.replicator.as_ref().zip(self.context.stream.as_ref());
         let behind = behind.is_some_and(|(replicator, stream)| replicator.is_behind(stream.written()));
         // Completions of a follower that is behind do not wake us.
         let limit = if behind { limit.min(BEHIND_SLEEP) } else { limit };
         let mut news = false;
         let mut at = 0;
-        let context = Context {
+        let execution = Execution {
             shared: &self.shared,
-            pulse: &self.desk.pulse,
-            hand: &mut self.hand,
+            pulse: &self.inbox.pulse,
+            context: &mut self.context,
             phase: self.shared.core.phase(),
         };
         while at < self.connections.len() {
             news |= self.connections[at].arm();
-            if self.connections[at].stands(&context) {
+            if self.connections[at].stands(&execution) {
                 at += 1;
                 continue;
             }
             let gone = self.connections.swap_remove(at);
-            leave(&self.shared, &self.desk, gone);
+            leave(&self.shared, &self.inbox, gone);
         }
         if !news {
-            self.desk.channel.wait(limit);
+            self.inbox.channel.wait(limit);
         }
-        self.desk.pulse.set_sleeping(false);
+        self.inbox.pulse.set_sleeping(false);
     }
 
     /// Executes everything that had arrived when the stop began: at most what fits the rings, so it ends.
@@ -205,19 +181,19 @@ impl<Q: QueuePair> Worker<Q> {
         let most = self.shared.options.ring_bytes / 64 / BATCH as u64 + 2;
         let mut quiet = 0;
         for _ in 0..most {
-            if self.shared.core.moment().now >= self.shared.core.deadline() || quiet == 2 {
+            if self.shared.core.timestamps().now >= self.shared.core.deadline() || quiet == 2 {
                 break;
             }
             quiet = if self.round() == Turn::Busy { 0 } else { quiet + 1 };
         }
-        self.desk.pulse.set_drained();
+        self.inbox.pulse.set_drained();
     }
 
     /// Tells whoever still asks that the server closes, sends what is owed, and ends all connections.
     fn close(mut self) {
-        self.desk.pulse.set_drained();
+        self.inbox.pulse.set_drained();
         let mut quiet = 0;
-        while quiet < 2 && self.shared.core.moment().now < self.shared.core.deadline() {
+        while quiet < 2 && self.shared.core.timestamps().now < self.shared.core.deadline() {
             match self.round() {
                 Turn::Busy => quiet = 0,
                 Turn::Waiting => {
@@ -228,7 +204,7 @@ impl<Q: QueuePair> Worker<Q> {
             }
         }
         for connection in self.connections.drain(..) {
-            leave(&self.shared, &self.desk, connection);
+            leave(&self.shared, &self.inbox, connection);
         }
         if let Some(replicator) = &mut self.replicator {
             replicator.end();
@@ -244,8 +220,8 @@ impl<Q: QueuePair> Worker<Q> {
     }
 }
 
-fn leave<Q: QueuePair>(shared: &Shared, desk: &Desk<Q>, connection: Connection<Q>) {
-    connection.leave(shared.core.moment().now);
+fn leave<Q: QueuePair>(shared: &Shared, inbox: &WorkerInbox<Q>, connection: Connection<Q>) {
+    connection.leave(shared.core.timestamps().now);
     // Relaxed: a hint for whoever spreads the load.
-    desk.pulse.load.fetch_sub(1, Ordering::Relaxed);
+    inbox.pulse.load.fetch_sub(1, Ordering::Relaxed);
 }

@@ -11,7 +11,7 @@ use longarm_client::{GroupAt, Topology};
 use longarm_fabric::Address;
 use longarm_fabric::sim::Sim;
 use longarm_server::{
-    Contents, GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, Vault,
+    Contents, GroupOptions, GroupStats, Held, Member, Promise, Server, ServerOptions, Timing, VoteStore,
 };
 
 use crate::operator::{self, Tools};
@@ -29,7 +29,7 @@ pub struct Disk {
     pub fsync: Duration,
 }
 
-impl Vault for Disk {
+impl VoteStore for Disk {
     fn load(&self) -> std::io::Result<Option<Promise>> {
         Ok(self.kept.lock().expect("nobody panics with it").clone())
     }
@@ -341,7 +341,7 @@ impl Servers {
             timing: self.timing,
             sum_key: 0x5EED + u64::from(group),
             hash_key: HASH_KEY + u64::from(group),
-            vault: self.disks[node as usize][group as usize].clone(),
+            vote_store: self.disks[node as usize][group as usize].clone(),
         }
     }
 }

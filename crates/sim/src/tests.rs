@@ -213,9 +213,9 @@ fn a_group_elects_a_leader_serves_and_loses_nothing_when_it_is_gone() {
     assert_eq!(*said.borrow(), 2, "{:?}", (0..3).map(|node| servers.told(node)).collect::<Vec<_>>());
 }
 
-/// A leader that hands over takes promises back, and its heir may serve at once: it need not put its
-/// calendar forward by a promise, as if its predecessor's lease could still run. It did, and so did each heir
-/// after it.
+/// A leader that hands over takes promises back, and its transferee may serve at once: it need not put its
+/// calendar forward by a promise, as if its predecessor's lease could still run. It did, and so did each
+/// transferee after it.
 #[test]
 fn a_leader_that_is_handed_over_to_takes_no_item_before_its_time() {
     const MOVES: u8 = 30;
@@ -296,7 +296,7 @@ fn what_was_cut_off_is_not_reported_again() {
     are_sound("group-steps", &[10, 17, 41_249]);
 }
 
-/// A follower that was being brought in line had let go of a segment, and then was given what its leader
+/// A follower that was catching up had let go of a segment, and then was given what its leader
 /// still had there: that landed over what a stream had written in the next use. `Mutant::PushOver` is that
 /// again.
 #[test]
@@ -304,8 +304,8 @@ fn nothing_is_pushed_where_a_follower_has_let_go() {
     are_sound("group-slow", &[105]);
 }
 
-/// A leader that handed over waited for a copy that its housekeeper had written and slept on for 40 ms.
-/// `Mutant::SleepUnsent` is that again.
+/// A leader that handed over waited for a copy that its maintenance thread had written and slept on for 40
+/// ms. `Mutant::SleepUnsent` is that again.
 #[test]
 fn a_leader_that_hands_over_has_sent_what_it_wrote() {
     are_sound("group-moves", &[151, 81_923]);

@@ -154,7 +154,7 @@ fn node(ids: &[u64]) -> (Server, Address) {
         timing: TIMING,
         sum_key: id + 1,
         hash_key: id + 2,
-        vault: std::sync::Arc::<Kept>::default(),
+        vote_store: std::sync::Arc::<Kept>::default(),
     };
     let options = ServerOptions {
         addresses: vec![at.clone()],

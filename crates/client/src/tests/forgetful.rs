@@ -49,7 +49,7 @@ fn two_that_forgot_do_not_begin_anew_what_a_third_still_has() {
 }
 
 #[test]
-fn one_that_forgot_is_brought_in_line_and_then_counts() {
+fn one_that_forgot_catches_up_and_then_counts() {
     let mut three = three("one-forgot");
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");

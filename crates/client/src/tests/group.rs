@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use longarm_base::{Nanos, NodeId};
 use longarm_fabric::{Address, Any, Login};
 use longarm_memory::{Hash, HashKey};
-use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOptions, Timing, Vault};
+use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOptions, Timing, VoteStore};
 
 use crate::{Client, Error, Options, Write};
 
@@ -26,7 +26,7 @@ pub(super) const TIMING: Timing = Timing {
 #[derive(Default)]
 pub(super) struct Kept(Mutex<Option<Promise>>);
 
-impl Vault for Kept {
+impl VoteStore for Kept {
     fn load(&self) -> std::io::Result<Option<Promise>> {
         Ok(self.0.lock().expect("nobody panics with it").clone())
     }
@@ -38,15 +38,19 @@ impl Vault for Kept {
 }
 
 /// A node of a group that begins with so many of these addresses; one beyond them is to be added.
-pub(super) fn start(addresses: &[Address], (node, founders): (usize, usize), vault: &Arc<Kept>) -> Server {
-    start_at(TIMING, addresses, (node, founders), vault)
+pub(super) fn start(
+    addresses: &[Address],
+    (node, founders): (usize, usize),
+    vote_store: &Arc<Kept>,
+) -> Server {
+    start_at(TIMING, addresses, (node, founders), vote_store)
 }
 
 fn start_at(
     timing: Timing,
     addresses: &[Address],
     (node, founders): (usize, usize),
-    vault: &Arc<Kept>,
+    vote_store: &Arc<Kept>,
 ) -> Server {
     let group = GroupOptions {
         id: 9,
@@ -57,7 +61,7 @@ fn start_at(
         timing,
         sum_key: 1,
         hash_key: 2,
-        vault: vault.clone(),
+        vote_store: vote_store.clone(),
     };
     let options = ServerOptions {
         addresses: vec![addresses[node].clone()],

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use longarm_base::NodeId;
 use longarm_fabric::{Address, Any, Login};
-use longarm_server::{Deny, Operator, OrderError, Server, Vault};
+use longarm_server::{Deny, Operator, OrderError, Server, VoteStore};
 
 use super::group::{BOUND, Kept, member, start};
 use crate::{Client, Options};

@@ -11,11 +11,11 @@ use crate::commit::Commit;
 use crate::commit::Replicated;
 use crate::engine::Engine;
 use crate::entries::entry_ref;
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::newest::names;
 use crate::session::Sessions;
 use crate::stream::{Change, Stream, Written};
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 /// What became of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,17 +29,17 @@ pub enum Relocated {
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the hand's stream,
+    /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the context's stream,
     /// which must not be full, and the slot is switched when followers have it; deletes and records of
     /// sessions move too, as long as they are needed.
     pub fn relocate(
         &self,
-        hand: &mut Hand<M>,
-        moment: Moment,
+        context: &mut WorkerContext<M>,
+        times: Timestamps,
         (place, csn): (EntryPlace, Csn),
         sessions: &Sessions,
     ) -> Relocated {
-        let Hand { writer, bytes, stream, .. } = hand;
+        let WorkerContext { writer, bytes, stream, .. } = context;
         // Collection comes by again while followers are slow. Of two copies the younger would lose.
         let is_moving = stream.as_ref().is_some_and(|stream| stream.is_moving(place));
         if is_moving && !Mutant::MoveTwice.is_on() {
@@ -48,21 +48,21 @@ impl<M: OwnedWords> Engine<M> {
         let Ok(entry) = self.store.read(place, csn, bytes) else { return Relocated::Lost };
         match (&self.commit, stream) {
             (Commit::Replicated(group), Some(stream)) => {
-                self.relocate_replicated(group, (writer, stream), moment, (place, &entry), sessions)
+                self.relocate_replicated(group, (writer, stream), times, (place, &entry), sessions)
             }
-            _ => self.relocate_direct(writer, moment, place, &entry),
+            _ => self.relocate_direct(writer, times, place, &entry),
         }
     }
 
     fn relocate_direct(
         &self,
         writer: &mut Writer<M>,
-        moment: Moment,
+        times: Timestamps,
         place: EntryPlace,
         entry: &Entry<'_>,
     ) -> Relocated {
         let (csn, expiry, hash) = (entry.csn, entry.expiry, self.hash(entry.key));
-        let drafted = (!expiry.expired(moment.unix)).then(|| writer.draft_move(entry));
+        let drafted = (!expiry.expired(times.unix)).then(|| writer.draft_move(entry));
         let Ok(draft) = drafted.transpose() else { return Relocated::Full };
         let mut pair = self.index.lock(hash);
         let found = pair.find(entry.key).filter(|found| names(found, csn, place));
@@ -93,7 +93,7 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         group: &Replicated,
         (writer, stream): (&mut Writer<M>, &mut Stream),
-        moment: Moment,
+        times: Timestamps,
         (place, entry): (EntryPlace, &Entry<'_>),
         sessions: &Sessions,
     ) -> Relocated {
@@ -106,7 +106,7 @@ impl<M: OwnedWords> Engine<M> {
                 let pair = self.index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
                 // Over: it goes by expiry. Another version: this one is being applied, or was replaced.
-                if !names(&found, csn, place) || self.current(&found, moment).gone {
+                if !names(&found, csn, place) || self.current(&found, times).gone {
                     return Relocated::Lost;
                 }
                 (draft.unwrap_or_else(|| writer.draft_move(entry)), Change::Move { hash, from: place })

@@ -7,7 +7,7 @@ use longarm_base::Csn;
 use longarm_host::Mutex;
 use longarm_memory::Hash;
 
-use crate::recover::findings::At;
+use crate::recover::recovered::At;
 
 /// Deletes found at a restore that are put in order in one step.
 const SORTED: usize = 1024;

@@ -8,24 +8,30 @@ use longarm_memory::OwnedWords;
 
 use crate::commit::Commit;
 use crate::engine::Engine;
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::reclaim::cursor::Cursor;
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 impl<M: OwnedWords> Engine<M> {
     /// Looks at so many pairs; returns how many items went because their time is over.
-    pub fn expire_some(&self, hand: &mut Hand<M>, cursor: &mut Cursor, pairs: u64, moment: Moment) -> u64 {
+    pub fn expire_some(
+        &self,
+        context: &mut WorkerContext<M>,
+        cursor: &mut Cursor,
+        pairs: u64,
+        times: Timestamps,
+    ) -> u64 {
         let geometry = self.index.geometry();
         let mut gone = 0;
         for _ in 0..pairs {
             let at = cursor.step(&geometry);
             gone += match &self.commit {
-                Commit::Direct => self.expire_pair(at, moment),
+                Commit::Direct => self.expire_pair(at, times),
                 // An item goes by a delete that followers have too.
                 Commit::Replicated(group) => {
-                    let keys = self.expired_keys(at, moment).into_iter();
-                    let went =
-                        keys.filter(|key| self.expire_replicated(group, hand, (key, self.hash(key)), moment));
+                    let keys = self.expired_keys(at, times).into_iter();
+                    let went = keys
+                        .filter(|key| self.expire_replicated(group, context, (key, self.hash(key)), times));
                     went.count() as u64
                 }
             };
@@ -34,19 +40,19 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Takes the items of a pair away whose time is over; how many.
-    fn expire_pair(&self, (table, pair): (usize, u64), moment: Moment) -> u64 {
+    fn expire_pair(&self, (table, pair): (usize, u64), times: Timestamps) -> u64 {
         let Some(mut pair) = self.index.lock_nth(table, pair) else { return 0 };
         let all = pair.all();
-        let over = all.iter().filter(|found| self.current(found, moment).gone);
+        let over = all.iter().filter(|found| self.current(found, times).gone);
         let gone = over.map(|found| self.remove(&mut pair, found)).count() as u64;
         // Relaxed: a counter.
         self.counts.expired.fetch_add(gone, Ordering::Relaxed);
         gone
     }
 
-    fn expired_keys(&self, (table, pair): (usize, u64), moment: Moment) -> Vec<Vec<u8>> {
+    fn expired_keys(&self, (table, pair): (usize, u64), times: Timestamps) -> Vec<Vec<u8>> {
         let Some(pair) = self.index.lock_nth(table, pair) else { return Vec::new() };
-        let over = |found: &Found| self.current(found, moment).gone;
+        let over = |found: &Found| self.current(found, times).gone;
         let key = |found: Found| match found.record() {
             Record::Inline { key, .. } => Some(key.to_vec()),
             Record::Entry { csn, entry, .. } => self.arena.key_of(entry, csn),

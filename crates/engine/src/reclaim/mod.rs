@@ -8,7 +8,7 @@ pub mod deletes;
 mod evict;
 mod expire;
 pub mod marks;
-mod records;
+mod session_log;
 
 pub use account::Unaccounted;
 pub use collect::Relocated;

@@ -1,11 +1,11 @@
-//! An engine over an arena that others filled: an index of what is there, made when its leader begins or
-//! ahead of that.
+//! An engine over an arena that others filled: an index of what is there, made when its leader begins,
+//! or before, as a follower's standby index.
 
-mod ahead;
-pub mod findings;
+mod prefetch;
+pub mod recovered;
 mod restore;
-mod soon;
+mod standby;
 
-pub use ahead::Ahead;
-pub use findings::Findings;
+pub use recovered::Recovered;
 pub use restore::ENTRY as RESTORE_ENTRY;
+pub use standby::Standby;

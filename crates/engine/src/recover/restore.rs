@@ -3,8 +3,8 @@
 //!
 //! How long this takes is most of how long a group is without a leader, so all cores do it: each takes one
 //! segment after the other. Of each key the newest version counts, in whatever order they come; deletes and
-//! what sessions may ask for are put together at the end (`findings.rs`). What was restored ahead
-//! (`ahead.rs`) is not looked at again.
+//! what sessions may ask for are put together at the end (`recovered.rs`). What is in a standby index
+//! (`standby.rs`) is not looked at again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +17,10 @@ use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Entry, EntryPlace, Kind, Scratch, Visit};
 
 use crate::engine::Engine;
-use crate::moment::Moment;
-use crate::recover::findings::{At, Findings};
-use crate::recover::soon::Soon;
+use crate::recover::prefetch::Prefetch;
+use crate::recover::recovered::{At, Recovered};
 use crate::session::Sessions;
+use crate::timestamps::Timestamps;
 
 /// What an entry takes of a core's time, and some more: measured where a million of them were restored
 /// (decision 14).
@@ -31,11 +31,11 @@ const THREADS_MAX: usize = 8;
 /// One thread's part.
 struct Part<'a, M: OwnedWords> {
     engine: &'a Engine<M>,
-    moment: Moment,
-    soon: Soon,
-    /// What was found ahead.
-    ahead: &'a Findings,
-    found: Findings,
+    times: Timestamps,
+    prefetch: Prefetch,
+    /// What was found with the standby index.
+    standby: &'a Recovered,
+    found: Recovered,
     /// Deletes and saved records that others make superfluous.
     spare: Vec<At>,
     /// How many there were.
@@ -43,17 +43,17 @@ struct Part<'a, M: OwnedWords> {
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// Builds everything from the entries of the adopted arena, but for what was found ahead.
-    pub fn restore(&self, sessions: &Sessions, moment: Moment, mut ahead: Findings) {
+    /// Builds everything from the entries of the adopted arena, but for what is in the standby index.
+    pub fn restore(&self, sessions: &Sessions, times: Timestamps, mut standby: Recovered) {
         if WATCHED {
             self.store.visit_presumed(&mut |_, entry| tell(entry, self.hash(entry.key)));
         }
         let adopted = self.store.adopted();
-        let (next, all) = (AtomicUsize::new(0), Mutex::new((Findings::default(), Vec::new())));
+        let (next, all) = (AtomicUsize::new(0), Mutex::new((Recovered::default(), Vec::new())));
         longarm_host::at_once(longarm_host::cores().min(THREADS_MAX).min(adopted.len()), |_| {
             let (found, spare, entries) = Default::default();
-            let soon = Soon::of(&self.index);
-            let mut part = Part { engine: self, moment, soon, ahead: &ahead, found, spare, entries };
+            let prefetch = Prefetch::of(&self.index);
+            let mut part = Part { engine: self, times, prefetch, standby: &standby, found, spare, entries };
             let mut scratch = Scratch::default();
             // Relaxed: who draws a number does that part.
             while let Some(&segment) = adopted.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -68,8 +68,8 @@ impl<M: OwnedWords> Engine<M> {
         for (key, delete) in &found.deleted {
             self.remove_older((key, self.hash(key)), delete.csn);
         }
-        ahead.take(found, &mut spare);
-        let found = ahead;
+        standby.take(found, &mut spare);
+        let found = standby;
         for At { csn, place, .. } in spare {
             self.store.supersede(place, csn);
         }
@@ -77,7 +77,7 @@ impl<M: OwnedWords> Engine<M> {
             deletes.found(found.deleted);
         }
         self.store.bury_unread();
-        sessions.restore(found.sessions, moment.now);
+        sessions.restore(found.sessions, times.now);
         if found.expires {
             // Relaxed: only spares work while it is false; nobody serves yet.
             self.ttl_used.store(true, Ordering::Relaxed);
@@ -117,20 +117,20 @@ impl<M: OwnedWords> Engine<M> {
 
 impl<M: OwnedWords> Visit for Part<'_, M> {
     fn ahead(&mut self, entry: &Entry<'_>) {
-        self.soon.announce(&self.engine.index, entry.key);
+        self.prefetch.announce(&self.engine.index, entry.key);
     }
 
     fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
         self.entries += 1;
-        let hash = self.soon.next(&self.engine.index);
+        let hash = self.prefetch.next(&self.engine.index);
         tell(entry, hash);
         self.spare.extend(self.found.see(place, entry));
         if entry.kind.is_value() {
-            if self.ahead.is_deleted(entry) {
+            if self.standby.is_deleted(entry) {
                 self.spare.push(At::of(place, entry));
                 return;
             }
-            self.engine.set_newest(self.moment, (place, &entry.into()), hash);
+            self.engine.set_newest(self.times, (place, &entry.into()), hash);
         }
     }
 }

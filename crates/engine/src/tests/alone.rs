@@ -11,9 +11,9 @@ use proptest::prelude::*;
 
 use super::model::key_of;
 use crate::engine::Engine;
-use crate::moment::Moment;
 use crate::options::Eviction;
 use crate::testing::{arena, engine, engine_of, execute};
+use crate::timestamps::Timestamps;
 
 const LIMIT: u64 = 64 << 20;
 
@@ -67,11 +67,11 @@ proptest! {
         let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
         let alone = engine(slots, Eviction::None, LIMIT);
         let group = engine_of((Term::new(1, NodeId(1)), 0), slots, LIMIT, &arena(LIMIT));
-        let (mut ours, mut theirs) = (alone.hand(0), group.hand(0));
+        let (mut ours, mut theirs) = (alone.worker_context(0), group.worker_context(0));
         let mut unix = 1_000_000;
         for asked in &asked {
             unix += asked.wait;
-            let moment = Moment { now: Nanos(unix * 1_000_000), unix: UnixMillis(unix) };
+            let times = Timestamps { now: Nanos(unix * 1_000_000), unix: UnixMillis(unix) };
             let key = key_of(asked.key);
             let back = alone.csn().0.saturating_sub(asked.argument);
             let argument = if asked.condition == Condition::Version { back } else { asked.argument };
@@ -85,12 +85,12 @@ proptest! {
                 ..Request::new(asked.kind, 0)
             };
             if asked.kind == RequestKind::Get {
-                let told = alone.get(&mut ours, moment, &request);
-                prop_assert_eq!(told, group.get(&mut theirs, moment, &request));
+                let told = alone.get(&mut ours, times, &request);
+                prop_assert_eq!(told, group.get(&mut theirs, times, &request));
                 prop_assert_eq!(ours.value(), theirs.value());
             } else {
-                let outcome = execute(&alone, &mut ours, moment, &request);
-                prop_assert_eq!(outcome, execute(&group, &mut theirs, moment, &request), "{:?}", asked);
+                let outcome = execute(&alone, &mut ours, times, &request);
+                prop_assert_eq!(outcome, execute(&group, &mut theirs, times, &request), "{:?}", asked);
             }
         }
         // Relaxed: one thread.

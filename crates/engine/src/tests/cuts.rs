@@ -11,11 +11,11 @@ use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};
 
 use crate::engine::Engine;
-use crate::hand::Hand;
 use crate::options::Eviction;
 use crate::reclaim::Relocated;
 use crate::session::Sessions;
-use crate::testing::{MOMENT, apply, build, execute, named, options, sums};
+use crate::testing::{TIMES, apply, build, execute, named, options, sums};
+use crate::worker_context::WorkerContext;
 
 const KEY: &[u8] = b"key";
 const CONTROL: u64 = 4096;
@@ -56,7 +56,7 @@ struct Bed {
     journal: Arc<Journal>,
     regions: [Part; 3],
     engine: Engine<Part>,
-    hands: Mutex<Vec<Hand<Part>>>,
+    contexts: Mutex<Vec<WorkerContext<Part>>>,
 }
 
 impl Bed {
@@ -70,13 +70,13 @@ impl Bed {
         }
         let options = options(slots, Eviction::None, term.map(|term| (term, 0)));
         let engine = build(regions.clone(), LIMIT, options);
-        let hands = Mutex::new((0..2).map(|stream| engine.hand(stream)).collect());
-        Bed { journal, regions, engine, hands }
+        let contexts = Mutex::new((0..2).map(|stream| engine.worker_context(stream)).collect());
+        Bed { journal, regions, engine, contexts }
     }
 
     fn write(&self, request: &Request<'_>) -> Csn {
-        let hand = &mut self.hands.lock().expect("hands")[0];
-        let outcome = execute(&self.engine, hand, MOMENT, request).expect("there is room");
+        let context = &mut self.contexts.lock().expect("contexts")[0];
+        let outcome = execute(&self.engine, context, TIMES, request).expect("there is room");
         assert_ne!(outcome.csn, Csn::NONE, "{request:?}: {outcome:?}");
         outcome.csn
     }
@@ -195,8 +195,8 @@ impl Bed {
 
     /// Whoever looks before all stores sees what was there before, who looks after them what is there after.
     fn check_ends(&self, (history, (from, to)): (&[Answer], (usize, usize))) {
-        for (moment, answer) in [(from, history.first()), (to, history.last())] {
-            let seen = self.search(Look::Segment, (moment, moment));
+        for (times, answer) in [(from, history.first()), (to, history.last())] {
+            let seen = self.search(Look::Segment, (times, times));
             assert_eq!(seen.iter().map(|seen| &seen.answer).collect::<Vec<_>>(), Vec::from_iter(answer));
         }
     }
@@ -265,14 +265,14 @@ fn a_write_that_comes_late_is_seen_by_nobody() {
         for value in VALUES {
             let before = bed.put(value);
             let put = Request { key: KEY, value, ..Request::new(RequestKind::Put, 0) };
-            let mut hands = bed.hands.lock().expect("hands");
-            let [late, soon] = &mut hands[..] else { panic!("two hands") };
+            let mut contexts = bed.contexts.lock().expect("contexts");
+            let [late, soon] = &mut contexts[..] else { panic!("two contexts") };
             bed.check(|| {
-                let older = bed.engine.write(late, MOMENT, &put, None).expect("there is room").csn;
-                let newer = bed.engine.write(soon, MOMENT, &put, None).expect("there is room").csn;
+                let older = bed.engine.write(late, TIMES, &put, None).expect("there is room").csn;
+                let newer = bed.engine.write(soon, TIMES, &put, None).expect("there is room").csn;
                 assert!(before < older && older < newer);
-                apply(&bed.engine, soon, MOMENT);
-                apply(&bed.engine, late, MOMENT);
+                apply(&bed.engine, soon, TIMES);
+                apply(&bed.engine, late, TIMES);
                 vec![Version(before), Version(newer)]
             });
         }
@@ -286,12 +286,12 @@ fn a_move_is_seen_by_nobody() {
     for value in VALUES {
         let csn = bed.put(value);
         let from = named(&bed.engine, KEY);
-        let hand = &mut bed.hands.lock().expect("hands")[1];
+        let context = &mut bed.contexts.lock().expect("contexts")[1];
         bed.check(|| {
             let sessions = Sessions::new(8, Nanos(1));
-            let moved = bed.engine.relocate(hand, MOMENT, from, &sessions);
+            let moved = bed.engine.relocate(context, TIMES, from, &sessions);
             assert_eq!(moved, Relocated::Done);
-            apply(&bed.engine, hand, MOMENT);
+            apply(&bed.engine, context, TIMES);
             vec![Version(csn)]
         });
     }

@@ -4,15 +4,15 @@ use longarm_base::{NodeId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_wire::{Request, RequestKind, Status};
 
-use crate::moment::Moment;
 use crate::options::Eviction;
 use crate::outcome::Short;
-use crate::testing::{MOMENT, apply, arena, engine, engine_of, execute};
+use crate::testing::{TIMES, apply, arena, engine, engine_of, execute};
+use crate::timestamps::Timestamps;
 
 const LIMIT: u64 = 64 << 20;
 const TTL: u64 = 10;
 /// When its time is over.
-const LATER: Moment = Moment { unix: UnixMillis(MOMENT.unix.0 + TTL), ..MOMENT };
+const LATER: Timestamps = Timestamps { unix: UnixMillis(TIMES.unix.0 + TTL), ..TIMES };
 
 fn request(kind: RequestKind) -> Request<'static> {
     Request { key: b"key", ..Request::new(kind, 0) }
@@ -38,15 +38,15 @@ fn that_ask_for_it() -> [Request<'static>; 4] {
 fn nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way() {
     for write in that_ask_for_it() {
         let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT));
-        let (mut hand, mut reader) = (engine.hand(0), engine.hand(1));
+        let (mut context, mut reader) = (engine.worker_context(0), engine.worker_context(1));
         let get = request(RequestKind::Get);
-        assert!(execute(&engine, &mut hand, MOMENT, &put()).is_ok());
-        let written = engine.write(&mut hand, MOMENT, &write, None).expect("it is written");
+        assert!(execute(&engine, &mut context, TIMES, &put()).is_ok());
+        let written = engine.write(&mut context, TIMES, &write, None).expect("it is written");
         assert_eq!(written.status, Status::Ok, "{:?}", write.kind);
-        let before = engine.get(&mut reader, MOMENT, &get).map(|told| told.status);
+        let before = engine.get(&mut reader, TIMES, &get).map(|told| told.status);
         assert_eq!(before, Ok(Status::Ok), "in its time it is there");
         assert_eq!(engine.get(&mut reader, LATER, &get), Err(Short::Busy), "{:?}", write.kind);
-        apply(&engine, &mut hand, LATER);
+        apply(&engine, &mut context, LATER);
         let stays = write.kind == RequestKind::Touch;
         let expected = if stays { Status::Ok } else { Status::NotFound };
         let after = engine.get(&mut reader, LATER, &get).map(|told| told.status);
@@ -63,14 +63,14 @@ fn what_was_told_to_be_gone_is_gone_for_whoever_looked_at_the_clock_before() {
                 true => engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT)),
                 false => engine(SlotKind::Inline64, Eviction::None, LIMIT),
             };
-            let mut hand = engine.hand(0);
+            let mut context = engine.worker_context(0);
             let get = request(RequestKind::Get);
-            assert!(execute(&engine, &mut hand, MOMENT, &put()).is_ok());
-            let told = engine.get(&mut hand, LATER, &get).map(|told| told.status);
+            assert!(execute(&engine, &mut context, TIMES, &put()).is_ok());
+            let told = engine.get(&mut context, LATER, &get).map(|told| told.status);
             assert_eq!(told, Ok(Status::NotFound));
-            let late = engine.get(&mut hand, MOMENT, &get).map(|told| told.status);
+            let late = engine.get(&mut context, TIMES, &get).map(|told| told.status);
             assert_eq!(late, Ok(Status::NotFound), "who looked before");
-            let outcome = execute(&engine, &mut hand, MOMENT, &write).expect("it is judged");
+            let outcome = execute(&engine, &mut context, TIMES, &write).expect("it is judged");
             match write.kind {
                 // Of nothing.
                 RequestKind::Increment => assert_eq!(outcome.number, 1, "group: {group}"),

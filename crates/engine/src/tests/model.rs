@@ -9,11 +9,11 @@ use longarm_wire::{Condition, Request, RequestKind, Status};
 use proptest::prelude::*;
 
 use crate::engine::Engine;
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::options::Eviction;
 use crate::outcome::Outcome;
 use crate::testing::{engine, execute};
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -134,11 +134,11 @@ pub fn key_of(key: u8) -> Vec<u8> {
 /// Takes the step and compares; what came of it, if that was a write.
 pub fn run(
     engine: &Engine<Mapped>,
-    hand: &mut Hand<Mapped>,
+    context: &mut WorkerContext<Mapped>,
     model: &mut Model,
     step: &Step,
 ) -> Option<Outcome> {
-    let moment = Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let times = Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
     if let Some(operation) = &mut model.operation {
         *operation += 1;
     }
@@ -164,7 +164,7 @@ pub fn run(
                 let expiry = if keep { kept } else { model.expiry(ttl) };
                 model.store(&key, value.clone(), expiry)
             });
-            let outcome = execute(engine, hand, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(expected.unwrap_or_else(|no| no)));
             outcome.ok()
         }
@@ -173,14 +173,14 @@ pub fn run(
             let mut asked = request(RequestKind::Delete, &key[..]);
             (asked.condition, asked.argument) = (condition, argument(model, &key, stale));
             let expected = model.delete(&key, condition, asked.argument);
-            let outcome = execute(engine, hand, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(expected));
             outcome.ok()
         }
         Step::Increment { key, by } => {
             let key = key_of(key);
             let asked = Request { argument: by as u64, ..request(RequestKind::Increment, &key[..]) };
-            let outcome = execute(engine, hand, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(model.increment(&key, by)));
             outcome.ok()
         }
@@ -191,13 +191,13 @@ pub fn run(
                 None => Outcome::of(Status::NotFound),
                 Some(value) => model.store(&key, value, model.expiry(ttl)),
             };
-            let outcome = execute(engine, hand, moment, &asked);
+            let outcome = execute(engine, context, times, &asked);
             assert_eq!(outcome, Ok(expected));
             outcome.ok()
         }
         Step::Get { key } => {
             let key = key_of(key);
-            check_get(engine, hand, model, (moment, &request(RequestKind::Get, &key)));
+            check_get(engine, context, model, (times, &request(RequestKind::Get, &key)));
             None
         }
     }
@@ -205,17 +205,17 @@ pub fn run(
 
 fn check_get(
     engine: &Engine<Mapped>,
-    hand: &mut Hand<Mapped>,
+    context: &mut WorkerContext<Mapped>,
     model: &Model,
-    (moment, asked): (Moment, &Request<'_>),
+    (times, asked): (Timestamps, &Request<'_>),
 ) {
-    let outcome = engine.get(hand, moment, asked).expect("nothing is under way");
+    let outcome = engine.get(context, times, asked).expect("nothing is under way");
     let Some(item) = model.live(asked.key) else {
         return assert_eq!(outcome, Outcome::of(Status::NotFound));
     };
     let left = if item.expiry == 0 { 0 } else { item.expiry - model.unix };
     assert_eq!((outcome.csn.0, outcome.number), (item.csn, left as i64));
-    assert_eq!(hand.value(), item.value);
+    assert_eq!(context.value(), item.value);
 }
 
 proptest! {
@@ -225,13 +225,13 @@ proptest! {
     fn the_engine_is_a_map(pointer: bool, steps in proptest::collection::vec(step(), 1..200)) {
         let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
         let engine = engine(slots, Eviction::None, 64 << 20);
-        let mut hand = engine.hand(0);
+        let mut context = engine.worker_context(0);
         let mut model = Model { unix: 1_000_000, ..Model::default() };
         for step in &steps {
-            run(&engine, &mut hand, &mut model, step);
+            run(&engine, &mut context, &mut model, step);
         }
         prop_assert_eq!(engine.csn().0, model.last);
-        drop(hand);
+        drop(context);
         let report = engine.store.check();
         prop_assert!(report.is_sound(), "{:?}", report.problems);
     }

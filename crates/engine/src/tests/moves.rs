@@ -9,7 +9,7 @@ use longarm_wire::{Request, RequestKind};
 
 use crate::reclaim::Relocated;
 use crate::session::Sessions;
-use crate::testing::{MOMENT, apply, arena, engine_of, execute, named, sums};
+use crate::testing::{TIMES, apply, arena, engine_of, execute, named, sums};
 
 const LIMIT: u64 = 64 << 20;
 
@@ -19,7 +19,7 @@ const LIMIT: u64 = 64 << 20;
 fn a_copy_has_its_place_before_the_slot_is_looked_at() {
     let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT));
     let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
-    assert!(execute(&engine, &mut engine.hand(0), MOMENT, &put).is_ok());
+    assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
     let from = named(&engine, b"key");
     let active = || engine.store.counters().active;
     let before = active();
@@ -27,9 +27,9 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
         // Whoever looks at the slot waits for us.
         let pair = engine.index.lock(engine.hash(b"key"));
         let mover = scope.spawn(|| {
-            let mut hand = engine.hand(1);
-            let moved = engine.relocate(&mut hand, MOMENT, from, &Sessions::new(8, Nanos(1)));
-            apply(&engine, &mut hand, MOMENT);
+            let mut context = engine.worker_context(1);
+            let moved = engine.relocate(&mut context, TIMES, from, &Sessions::new(8, Nanos(1)));
+            apply(&engine, &mut context, TIMES);
             moved
         });
         let begun = Instant::now();
@@ -49,18 +49,18 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
 #[test]
 fn a_delete_under_way_is_above_the_stable_point() {
     let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT));
-    let mut hand = engine.hand(0);
+    let mut context = engine.worker_context(0);
     let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
-    let put = execute(&engine, &mut hand, MOMENT, &put).expect("it is written").csn;
+    let put = execute(&engine, &mut context, TIMES, &put).expect("it is written").csn;
     assert_eq!(engine.stable_point(), put);
     let delete = Request { key: b"key", ..Request::new(RequestKind::Delete, 0) };
-    let delete = engine.write(&mut hand, MOMENT, &delete, None).expect("it is written").csn;
+    let delete = engine.write(&mut context, TIMES, &delete, None).expect("it is written").csn;
     assert_eq!(engine.stable_point(), put, "the delete is not applied");
-    apply(&engine, &mut hand, MOMENT);
+    apply(&engine, &mut context, TIMES);
     assert_eq!(engine.stable_point(), delete);
 }
 
-/// A follower that restores ahead takes the youngest copy of a version for the one that counts. If an entry
+/// A follower's standby index takes the youngest copy of a version for the one that counts. If an entry
 /// were copied again while its first copy waits for followers, the second copy, which is the younger one,
 /// would lose at its turn: the leader would free its segment, and the follower's index would miss the key.
 #[test]
@@ -70,23 +70,25 @@ fn an_entry_that_is_being_moved_is_not_moved_again() {
         let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena);
         // Long: a delete stands in another segment then, and is needed for as long as this one.
         let put = Request { key: b"key", value: &[7; 5000], ..Request::new(RequestKind::Put, 0) };
-        let mut last = execute(&engine, &mut engine.hand(0), MOMENT, &put).expect("it is written").csn;
+        let mut last =
+            execute(&engine, &mut engine.worker_context(0), TIMES, &put).expect("it is written").csn;
         if kind == RequestKind::Delete {
             let delete = Request { key: b"key", ..Request::new(kind, 0) };
-            last = execute(&engine, &mut engine.hand(0), MOMENT, &delete).expect("it is written").csn;
+            last =
+                execute(&engine, &mut engine.worker_context(0), TIMES, &delete).expect("it is written").csn;
         }
         let mut from = None;
         let mut find =
             |place, entry: &Entry<'_>| from = from.or((entry.csn == last).then_some((place, last)));
         longarm_store::entries(&arena, &sums(), &mut find).expect("an arena");
         let from = from.expect("it was written");
-        let (sessions, mut hand) = (Sessions::new(8, Nanos(1)), engine.hand(1));
-        let mut relocate = || engine.relocate(&mut hand, MOMENT, from, &sessions);
+        let (sessions, mut context) = (Sessions::new(8, Nanos(1)), engine.worker_context(1));
+        let mut relocate = || engine.relocate(&mut context, TIMES, from, &sessions);
         assert_eq!(relocate(), Relocated::Done);
         assert_eq!(relocate(), Relocated::Lost, "{kind:?}: it is on its way");
         let live = || engine.store.counters().entries;
         let before = live();
-        apply(&engine, &mut hand, MOMENT);
+        apply(&engine, &mut context, TIMES);
         assert_eq!(live(), before - 1, "{kind:?}: one copy replaced one entry");
     }
 }

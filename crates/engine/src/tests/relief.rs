@@ -5,12 +5,12 @@ use longarm_index::hash::SlotKind;
 use longarm_store::{Collector, Work};
 use longarm_wire::{Request, RequestKind, Status};
 
-use crate::moment::Moment;
 use crate::options::Eviction;
 use crate::reclaim::Cursor;
 use crate::reclaim::Relocated;
 use crate::session::Sessions;
-use crate::testing::{MOMENT, engine};
+use crate::testing::{TIMES, engine};
+use crate::timestamps::Timestamps;
 
 fn put<'a>(key: &'a [u8], value: &'a [u8], ttl_ms: u64) -> Request<'a> {
     Request { key, value, ttl_ms, ..Request::new(RequestKind::Put, 0) }
@@ -20,20 +20,20 @@ fn put<'a>(key: &'a [u8], value: &'a [u8], ttl_ms: u64) -> Request<'a> {
 fn a_move_keeps_version_and_value_and_takes_expired_items_away() {
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
         let engine = engine(slots, Eviction::None, 64 << 20);
-        let (mut hand, mut mover) = (engine.hand(0), engine.hand(1));
+        let (mut context, mut mover) = (engine.worker_context(0), engine.worker_context(1));
         let sessions = Sessions::new(8, Nanos(1));
         let value = vec![3; 100_000];
         for i in 0..40u8 {
             let ttl = if i == 0 { 5 } else { 0 };
-            engine.write(&mut hand, MOMENT, &put(&[i], &value, ttl), None).expect("room");
+            engine.write(&mut context, TIMES, &put(&[i], &value, ttl), None).expect("room");
         }
         for i in (1..40u8).filter(|i| !i.is_multiple_of(4)) {
             let key = [i];
             let delete = Request { key: &key, ..Request::new(RequestKind::Delete, 0) };
-            engine.write(&mut hand, MOMENT, &delete, None).expect("no room is wanted");
+            engine.write(&mut context, TIMES, &delete, None).expect("no room is wanted");
         }
-        let kept = engine.get(&mut hand, MOMENT, &put(&[4], &[], 0));
-        let later = Moment { unix: UnixMillis(MOMENT.unix.0 + 100), ..MOMENT };
+        let kept = engine.get(&mut context, TIMES, &put(&[4], &[], 0));
+        let later = Timestamps { unix: UnixMillis(TIMES.unix.0 + 100), ..TIMES };
         let mut collector = Collector::new(engine.store.clone());
         let mut done = 0;
         for _ in 0..1000 {
@@ -50,8 +50,8 @@ fn a_move_keeps_version_and_value_and_takes_expired_items_away() {
             }
         }
         assert!(done > 3, "{done}");
-        assert_eq!(engine.get(&mut hand, later, &put(&[4], &[], 0)), kept);
-        assert_eq!(hand.value(), value);
+        assert_eq!(engine.get(&mut context, later, &put(&[4], &[], 0)), kept);
+        assert_eq!(context.value(), value);
         assert_eq!(engine.index.items(), 9, "all of 4, 8, ..., 36, and none that expired");
         let report = engine.store.check();
         assert!(report.is_sound(), "{:?}", report.problems);
@@ -61,9 +61,9 @@ fn a_move_keeps_version_and_value_and_takes_expired_items_away() {
 #[test]
 fn the_clock_hand_gives_each_used_item_one_more_round() {
     let engine = engine(SlotKind::Inline64, Eviction::Lru, 64 << 20);
-    let mut hand = engine.hand(0);
+    let mut context = engine.worker_context(0);
     for i in 0..200u8 {
-        engine.write(&mut hand, MOMENT, &put(&[i], b"v", 0), None).expect("room");
+        engine.write(&mut context, TIMES, &put(&[i], b"v", 0), None).expect("room");
     }
     let mut cursor = Cursor::default();
     let pairs = engine.pairs();
@@ -75,7 +75,7 @@ fn the_clock_hand_gives_each_used_item_one_more_round() {
     let gone = engine.evict_some(&mut cursor, pairs);
     assert!((90..=110).contains(&gone), "{gone}");
     assert!((0..100u8).all(|i| {
-        engine.get(&mut hand, MOMENT, &put(&[i], &[], 0)).is_ok_and(|told| told.status == Status::Ok)
+        engine.get(&mut context, TIMES, &put(&[i], &[], 0)).is_ok_and(|told| told.status == Status::Ok)
     }));
 }
 
@@ -83,14 +83,14 @@ fn the_clock_hand_gives_each_used_item_one_more_round() {
 fn the_sweep_takes_what_expired_and_nothing_else() {
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
         let engine = engine(slots, Eviction::None, 64 << 20);
-        let mut hand = engine.hand(0);
+        let mut context = engine.worker_context(0);
         for i in 0..100u8 {
-            engine.write(&mut hand, MOMENT, &put(&[i], b"v", u64::from(i % 2) * 10), None).expect("room");
+            engine.write(&mut context, TIMES, &put(&[i], b"v", u64::from(i % 2) * 10), None).expect("room");
         }
         let mut cursor = Cursor::default();
-        assert_eq!(engine.expire_some(&mut hand, &mut cursor, engine.pairs(), MOMENT), 0);
-        let later = Moment { unix: UnixMillis(MOMENT.unix.0 + 10), ..MOMENT };
-        assert_eq!(engine.expire_some(&mut hand, &mut cursor, engine.pairs(), later), 50);
+        assert_eq!(engine.expire_some(&mut context, &mut cursor, engine.pairs(), TIMES), 0);
+        let later = Timestamps { unix: UnixMillis(TIMES.unix.0 + 10), ..TIMES };
+        assert_eq!(engine.expire_some(&mut context, &mut cursor, engine.pairs(), later), 50);
         assert_eq!(engine.index.items(), 50);
     }
 }

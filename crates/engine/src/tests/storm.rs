@@ -8,27 +8,27 @@ use longarm_store::Session;
 use longarm_wire::{Request, RequestKind};
 
 use super::terms::Leader;
-use crate::moment::Moment;
 use crate::reclaim::Cursor;
-use crate::recover::findings::Findings;
+use crate::recover::recovered::Recovered;
 use crate::session::Coming;
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of};
+use crate::timestamps::Timestamps;
 
 const LIMIT: u64 = 64 << 20;
-/// Between two passes of the housekeeper, in milliseconds.
+/// Between two passes of the maintenance thread, in milliseconds.
 const TICK: u64 = 5;
 const KEYS: u64 = 100;
 const CLIENTS: u64 = 6;
 /// Live share below which segments are collected.
 const PERCENT: u32 = 50;
 
-fn at(ms: u64) -> Moment {
-    Moment { now: Nanos(ms * 1_000_000), unix: UnixMillis(ms) }
+fn at(ms: u64) -> Timestamps {
+    Timestamps { now: Nanos(ms * 1_000_000), unix: UnixMillis(ms) }
 }
 
 fn leader(term: u32, arena: &Mapped, ms: u64) -> Leader {
     let engine = engine_of((Term::new(term, NodeId(1)), KEYS), SlotKind::Inline64, LIMIT, arena);
-    Leader::over(engine, Findings::default(), at(ms))
+    Leader::over(engine, Recovered::default(), at(ms))
 }
 
 /// The length of a value: up to 128 KiB, every power of two as often.
@@ -44,8 +44,8 @@ fn put(leader: &mut Leader, ms: u64, write: u64, len: usize) -> bool {
     let by = Session { id: 1 + write % CLIENTS, operation: 1 + write / CLIENTS };
     let request = Request::new(RequestKind::Put, by.operation);
     let request = Request { key: key.as_bytes(), value: &value, ..request };
-    let outcome = leader.engine.write(&mut leader.hand, at(ms), &request, Some(by));
-    apply(&leader.engine, &mut leader.hand, at(ms));
+    let outcome = leader.engine.write(&mut leader.context, at(ms), &request, Some(by));
+    apply(&leader.engine, &mut leader.context, at(ms));
     let Ok(outcome) = outcome else { return false };
     let coming = Coming { id: by.id, ..COMING };
     leader.sessions.open(coming).0.lock().record(by.operation, outcome, None);
@@ -98,8 +98,8 @@ fn items_whose_time_is_over_go_though_memory_is_full() {
     let write = |leader: &mut Leader, ms, key: u32, ttl_ms| {
         let (key, value) = (key.to_le_bytes(), [7; 10_000]);
         let request = Request { key: &key, value: &value, ttl_ms, ..Request::new(RequestKind::Put, 0) };
-        let outcome = leader.engine.write(&mut leader.hand, at(ms), &request, None);
-        apply(&leader.engine, &mut leader.hand, at(ms));
+        let outcome = leader.engine.write(&mut leader.context, at(ms), &request, None);
+        apply(&leader.engine, &mut leader.context, at(ms));
         outcome.is_ok()
     };
     let stored = (0..).take_while(|&key| write(&mut leader, 1_000_000, key, 10)).count() as u64;
@@ -107,8 +107,8 @@ fn items_whose_time_is_over_go_though_memory_is_full() {
     let mut cursor = Cursor::default();
     for ms in (1_000_010..1_000_050).step_by(TICK as usize) {
         let pairs = leader.engine.pairs();
-        leader.engine.expire_some(&mut leader.keeper, &mut cursor, pairs, at(ms));
-        apply(&leader.engine, &mut leader.keeper, at(ms));
+        leader.engine.expire_some(&mut leader.maintenance, &mut cursor, pairs, at(ms));
+        apply(&leader.engine, &mut leader.maintenance, at(ms));
         leader.keep(at(ms), PERCENT);
     }
     assert_eq!(leader.engine.index.items(), 0);

@@ -13,13 +13,13 @@ use proptest::prelude::*;
 
 use super::model::{Model, Step, run, step};
 use crate::engine::Engine;
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
 use crate::reclaim::Relocated;
-use crate::recover::findings::Findings;
+use crate::recover::recovered::Recovered;
 use crate::session::{Recall, Sessions};
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of, execute, named};
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 use crate::write::Write;
 
 /// Terms that end before anything is freed each leave segments that are hardly begun.
@@ -30,9 +30,9 @@ const WORTH: u32 = 90;
 /// A leader without followers, threads and clock.
 pub struct Leader {
     pub engine: Engine<Mapped>,
-    pub hand: Hand<Mapped>,
-    /// Of the housekeeper's stream.
-    pub keeper: Hand<Mapped>,
+    pub context: WorkerContext<Mapped>,
+    /// Of the maintenance thread's stream.
+    pub maintenance: WorkerContext<Mapped>,
     collector: Collector<Mapped>,
     pub sessions: Sessions,
     /// Dead segments whose records are still to be saved, and where to go on.
@@ -40,69 +40,69 @@ pub struct Leader {
 }
 
 impl Leader {
-    pub fn new(counter: u32, slots: SlotKind, arena: &Mapped, moment: Moment) -> Leader {
+    pub fn new(counter: u32, slots: SlotKind, arena: &Mapped, times: Timestamps) -> Leader {
         // What it is told of the number of items may be unknown, right or absurd.
         let found = [0, 200, u64::MAX][counter as usize % 3];
         let engine = engine_of((Term::new(counter, NodeId(1)), found), slots, LIMIT, arena);
-        Leader::over(engine, Findings::default(), moment)
+        Leader::over(engine, Recovered::default(), times)
     }
 
-    /// Over the start set of an engine of which so much was found ahead.
-    pub fn over(engine: Engine<Mapped>, found: Findings, moment: Moment) -> Leader {
+    /// Over the start set of an engine, of which a standby index had found so much.
+    pub fn over(engine: Engine<Mapped>, found: Recovered, times: Timestamps) -> Leader {
         let sessions = Sessions::new(16, Nanos(u64::MAX));
-        engine.restore(&sessions, moment, found);
-        let (hand, keeper) = (engine.hand(0), engine.hand(1));
+        engine.restore(&sessions, times, found);
+        let (context, maintenance) = (engine.worker_context(0), engine.worker_context(1));
         let collector = Collector::new(engine.store.clone());
-        Leader { engine, hand, keeper, collector, sessions, leaving: Vec::new() }
+        Leader { engine, context, maintenance, collector, sessions, leaving: Vec::new() }
     }
 
-    /// Collects all that is worth it, as the housekeeper does where no follower is to be asked.
-    pub fn collect(&mut self, moment: Moment) {
-        while let Some(segment) = self.next_to_free(moment) {
+    /// Collects all that is worth it, as the maintenance thread does where no follower is to be asked.
+    pub fn collect(&mut self, times: Timestamps) {
+        while let Some(segment) = self.next_to_free(times) {
             self.engine.store.released(segment);
         }
     }
 
     /// Frees what is dead, and moves nothing.
-    pub fn free(&mut self, moment: Moment) {
-        while let Some(segment) = self.next_of_work(moment, (0, true)) {
+    pub fn free(&mut self, times: Timestamps) {
+        while let Some(segment) = self.next_of_work(times, (0, true)) {
             self.engine.store.released(segment);
         }
     }
 
     /// Moves what is worth it, while no follower acknowledges anything: the copies are not applied.
-    pub fn collect_stalled(&mut self, moment: Moment) {
-        while let Some(segment) = self.next_of_work(moment, (WORTH, false)) {
+    pub fn collect_stalled(&mut self, times: Timestamps) {
+        while let Some(segment) = self.next_of_work(times, (WORTH, false)) {
             self.engine.store.released(segment);
         }
     }
 
     /// All that collection wrote is acknowledged, and applied.
-    pub fn apply_moves(&mut self, moment: Moment) {
-        apply(&self.engine, &mut self.keeper, moment);
+    pub fn apply_moves(&mut self, times: Timestamps) {
+        apply(&self.engine, &mut self.maintenance, times);
     }
 
     /// As [`collect`](Self::collect), up to a segment that is to be freed now.
-    fn next_to_free(&mut self, moment: Moment) -> Option<u32> {
-        self.next_of_work(moment, (WORTH, true))
+    fn next_to_free(&mut self, times: Timestamps) -> Option<u32> {
+        self.next_of_work(times, (WORTH, true))
     }
 
-    fn next_of_work(&mut self, moment: Moment, (worth, applies): (u32, bool)) -> Option<u32> {
-        let Leader { engine, keeper, collector, sessions, .. } = self;
+    fn next_of_work(&mut self, times: Timestamps, (worth, applies): (u32, bool)) -> Option<u32> {
+        let Leader { engine, maintenance, collector, sessions, .. } = self;
         for _ in 0..10_000 {
-            match collector.next_work(moment.now, worth) {
+            match collector.next_work(times.now, worth) {
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
+                    let moved = engine.relocate(maintenance, times, (place, csn), sessions);
                     assert_ne!(moved, Relocated::Full);
                     if applies {
-                        apply(engine, keeper, moment);
+                        apply(engine, maintenance, times);
                     }
                 }
                 Work::Again => {}
                 Work::Release { segment, .. } => {
                     assert_eq!(engine.unaccounted(segment), None, "nothing explains it");
-                    assert_eq!(engine.save_records(keeper, (segment, 0), sessions), None);
-                    apply(engine, keeper, moment);
+                    assert_eq!(engine.save_records(maintenance, (segment, 0), sessions), None);
+                    apply(engine, maintenance, times);
                     return Some(segment);
                 }
                 Work::Idle(_) => return None,
@@ -111,12 +111,12 @@ impl Leader {
         panic!("collection does not come to an end");
     }
 
-    /// One pass of its housekeeper, which may find no room, where no follower is to be asked.
-    pub fn keep(&mut self, moment: Moment, percent: u32) {
-        let Leader { engine, keeper, collector, sessions, leaving, .. } = self;
+    /// One pass of its maintenance thread, which may find no room, where no follower is to be asked.
+    pub fn keep(&mut self, times: Timestamps, percent: u32) {
+        let Leader { engine, maintenance, collector, sessions, leaving, .. } = self;
         leaving.retain_mut(|rest| {
-            let unsaved = engine.save_records(keeper, *rest, sessions);
-            apply(engine, keeper, moment);
+            let unsaved = engine.save_records(maintenance, *rest, sessions);
+            apply(engine, maintenance, times);
             match unsaved {
                 Some(from) => rest.1 = from,
                 None => engine.store.released(rest.0),
@@ -124,15 +124,15 @@ impl Leader {
             unsaved.is_some()
         });
         loop {
-            match collector.next_work(moment.now, percent) {
+            match collector.next_work(times.now, percent) {
                 Work::Again => {}
                 Work::Idle(_) => return,
                 Work::Release { segment, .. } => leaving.push((segment, 0)),
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate(keeper, moment, (place, csn), sessions);
-                    apply(engine, keeper, moment);
+                    let moved = engine.relocate(maintenance, times, (place, csn), sessions);
+                    apply(engine, maintenance, times);
                     if moved == Relocated::Full {
-                        return collector.starved(moment.now);
+                        return collector.starved(times.now);
                     }
                 }
             }
@@ -144,19 +144,20 @@ impl Leader {
 fn versions_go_on_though_nothing_is_left_that_bore_the_last() {
     let arena = arena(LIMIT);
     let mut model = Model { unix: 1_000_000, ..Model::default() };
-    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
-    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    let times =
+        |model: &Model| Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, times(&model));
     let put = Step::Put { key: 1, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
     let delete = Step::Delete { key: 1, condition: Condition::Always, stale: false };
     for step in [put.clone(), put, delete] {
-        run(&leader.engine, &mut leader.hand, &mut model, &step);
+        run(&leader.engine, &mut leader.context, &mut model, &step);
     }
-    leader.hand.writer.seal_all();
-    leader.collect(moment(&model));
+    leader.context.writer.seal_all();
+    leader.collect(times(&model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;
-    leader.collect(moment(&model));
+    leader.collect(times(&model));
     assert_eq!(leader.engine.store.counters().used_bytes, 0, "all of it is collected");
-    let leader = Leader::new(2, SlotKind::Inline64, &arena, moment(&model));
+    let leader = Leader::new(2, SlotKind::Inline64, &arena, times(&model));
     assert_eq!(leader.engine.csn().0, model.last);
 }
 
@@ -164,23 +165,24 @@ fn versions_go_on_though_nothing_is_left_that_bore_the_last() {
 fn terms_that_end_before_anything_is_freed_leave_nothing_twice() {
     let arena = arena(LIMIT);
     let mut model = Model { unix: 1_000_000, operation: Some(0), ..Model::default() };
-    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
-    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    let times =
+        |model: &Model| Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, times(&model));
     for key in 0..4 {
         let put = Step::Put { key, len: 5, ttl: 0, keep: false, condition: Condition::Always, stale: false };
         for step in [put, Step::Delete { key, condition: Condition::Always, stale: false }] {
-            let outcome = run(&leader.engine, &mut leader.hand, &mut model, &step).expect("it runs");
+            let outcome = run(&leader.engine, &mut leader.context, &mut model, &step).expect("it runs");
             let (session, _) = leader.sessions.open(COMING);
             session.lock().record(model.operation.expect("numbered"), outcome, None);
         }
     }
-    leader.hand.writer.seal_all();
+    leader.context.writer.seal_all();
     for term in 2..12 {
         // All that is worth it is moved, and all records are saved; then the term is over.
-        leader.next_to_free(moment(&model));
+        leader.next_to_free(times(&model));
         model.unix += 1 + QUARANTINE.0 / 1_000_000;
-        leader.next_to_free(moment(&model));
-        leader = Leader::new(term, SlotKind::Inline64, &arena, moment(&model));
+        leader.next_to_free(times(&model));
+        leader = Leader::new(term, SlotKind::Inline64, &arena, times(&model));
         // Deletes, and what came of all operations: from entries that say it, and saved.
         let found = leader.engine.store.counters().entries;
         assert!(found <= 4 + 8, "term {term}: {found} entries");
@@ -193,25 +195,26 @@ fn terms_that_end_before_anything_is_freed_leave_nothing_twice() {
 fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
     let arena = arena(LIMIT);
     let mut model = Model { unix: 1_000_000, ..Model::default() };
-    let moment = |model: &Model| Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
+    let times =
+        |model: &Model| Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) };
     let put =
         |key| Step::Put { key, len: 90, ttl: 0, keep: false, condition: Condition::Always, stale: false };
-    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, moment(&model));
+    let mut leader = Leader::new(1, SlotKind::Inline64, &arena, times(&model));
     // A delete explains what is older, and nothing else.
     for step in [put(3), put(5), Step::Delete { key: 3, condition: Condition::Always, stale: false }] {
-        run(&leader.engine, &mut leader.hand, &mut model, &step);
+        run(&leader.engine, &mut leader.context, &mut model, &step);
     }
-    let mut leader = Leader::new(2, SlotKind::Inline64, &arena, moment(&model));
+    let mut leader = Leader::new(2, SlotKind::Inline64, &arena, times(&model));
     let key = super::model::key_of(5);
     let mut pair = leader.engine.index.lock(leader.engine.hash(&key));
     let found = pair.find(&key).expect("it was restored");
-    let current = leader.engine.current(&found, moment(&model));
+    let current = leader.engine.current(&found, times(&model));
     pair.remove(&found);
     drop(pair);
     leader.engine.store.supersede(current.place.expect("it has an entry"), current.csn);
-    leader.collect(moment(&model));
+    leader.collect(times(&model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;
-    leader.collect(moment(&model));
+    leader.collect(times(&model));
 }
 
 /// Collection does not wait for a write that holds its key: between the look at the slot and the READ of the
@@ -219,17 +222,17 @@ fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
 #[test]
 fn a_write_whose_item_is_moved_after_the_look_looks_again() {
     let arena = arena(LIMIT);
-    let mut now = Moment { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
+    let mut now = Timestamps { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
     let mut leader = Leader::new(1, SlotKind::Pointer16, &arena, now);
     let set = |leader: &mut Leader, now, key: &[u8], value: &[u8]| {
         let put = Request { key, value, ..Request::new(RequestKind::Put, 0) };
-        assert!(execute(&leader.engine, &mut leader.hand, now, &put).is_ok());
+        assert!(execute(&leader.engine, &mut leader.context, now, &put).is_ok());
     };
     set(&mut leader, now, b"n", b"5");
     for len in 0..100 {
         set(&mut leader, now, b"other", &[1; 100][..len]);
     }
-    leader.hand.writer.seal_all();
+    leader.context.writer.seal_all();
     let touch = Request { key: b"n", ttl_ms: 1000, ..Request::new(RequestKind::Touch, 0) };
     let (hash, expiry) = (leader.engine.hash(b"n"), UnixMillis(now.unix.0 + 1000));
     let write = Write { request: &touch, session: None, hash, expiry, blind: false };
@@ -249,12 +252,12 @@ fn a_write_whose_item_is_moved_after_the_look_looks_again() {
     assert_eq!(leader.engine.value_of(&seen, &mut bytes).err(), Some(Short::Busy), "what was there");
     for (kind, argument) in [(RequestKind::Increment, 3), (RequestKind::Touch, 0)] {
         let request = Request { key: b"n", argument, ttl_ms: 1000, ..Request::new(kind, 0) };
-        let outcome = execute(&leader.engine, &mut leader.hand, now, &request);
+        let outcome = execute(&leader.engine, &mut leader.context, now, &request);
         assert_eq!(outcome.map(|outcome| outcome.status), Ok(Status::Ok), "{kind:?}, looked for anew");
     }
     let get = Request { key: b"n", ..Request::new(RequestKind::Get, 0) };
-    assert_eq!(leader.engine.get(&mut leader.hand, now, &get).map(|told| told.status), Ok(Status::Ok));
-    assert_eq!(leader.hand.value(), b"8");
+    assert_eq!(leader.engine.get(&mut leader.context, now, &get).map(|told| told.status), Ok(Status::Ok));
+    assert_eq!(leader.context.value(), b"8");
 }
 
 #[derive(Clone, Debug)]
@@ -279,19 +282,19 @@ proptest! {
         let slots = if pointer { SlotKind::Pointer16 } else { SlotKind::Inline64 };
         let arena = arena(LIMIT);
         let mut model = Model { unix: 1_000_000, operation: numbered.then_some(0), ..Model::default() };
-        let moment = |model: &Model| Moment {
+        let times = |model: &Model| Timestamps {
             now: Nanos(model.unix * 1_000_000),
             unix: UnixMillis(model.unix),
         };
         let mut term = 1;
-        let mut leader = Leader::new(term, slots, &arena, moment(&model));
+        let mut leader = Leader::new(term, slots, &arena, times(&model));
         // Writes that left an entry, newest last.
         let mut written: VecDeque<(u64, bool, Outcome)> = VecDeque::new();
         for step in steps.iter().chain([&Then::Collect, &Then::NextTerm]) {
             match step {
                 Then::Step(step) => {
                     let before = leader.engine.csn();
-                    let Some(outcome) = run(&leader.engine, &mut leader.hand, &mut model, step) else {
+                    let Some(outcome) = run(&leader.engine, &mut leader.context, &mut model, step) else {
                         continue;
                     };
                     let Some(operation) = model.operation else { continue };
@@ -303,14 +306,14 @@ proptest! {
                 }
                 Then::Collect => {
                     // Sealed, so that all of it may be collected.
-                    leader.hand.writer.seal_all();
-                    leader.collect(moment(&model));
+                    leader.context.writer.seal_all();
+                    leader.collect(times(&model));
                     model.unix += 1 + QUARANTINE.0 / 1_000_000;
-                    leader.collect(moment(&model));
+                    leader.collect(times(&model));
                 }
                 Then::NextTerm => {
                     term += 1;
-                    leader = Leader::new(term, slots, &arena, moment(&model));
+                    leader = Leader::new(term, slots, &arena, times(&model));
                     prop_assert_eq!(leader.engine.csn().0, model.last, "no version is given twice");
                     let asked = model.operation.map_or(0, |last| last.saturating_sub(QUEUE_DEPTH as u64));
                     written.retain(|&(operation, ..)| operation > asked + 1);
@@ -325,8 +328,8 @@ proptest! {
                 }
             }
         }
-        let Leader { engine, hand, keeper, .. } = leader;
-        drop((hand, keeper));
+        let Leader { engine, context, maintenance, .. } = leader;
+        drop((context, maintenance));
         let report = engine.store.check();
         prop_assert!(report.is_sound(), "{:?}", report.problems);
     }

@@ -17,9 +17,9 @@ use super::number::DIGITS_MAX;
 use super::{Seen, Write};
 use crate::engine::{ATTEMPTS, Current, Engine, PairOf};
 use crate::entries::entry_ref;
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 /// An item that needs only its csn. Dropping it leaves nothing behind.
 enum Item<'a> {
@@ -41,14 +41,14 @@ enum Tried<'a> {
 impl<M: OwnedWords> Engine<M> {
     pub(super) fn write_direct(
         &self,
-        hand: &mut Hand<M>,
-        moment: Moment,
+        context: &mut WorkerContext<M>,
+        times: Timestamps,
         write: &Write<'_>,
     ) -> Result<Outcome, Short> {
         for _ in 0..ATTEMPTS {
             let seen = match write.blind {
                 true => None,
-                false => match self.look(&mut hand.bytes, moment, write) {
+                false => match self.look(&mut context.bytes, times, write) {
                     Ok(seen) => seen,
                     Err(_) => continue,
                 },
@@ -56,20 +56,20 @@ impl<M: OwnedWords> Engine<M> {
             match self.judged(write, seen.as_ref()) {
                 Judged::Answer(outcome) => return Ok(outcome),
                 Judged::Remove => {
-                    if let Some(csn) = self.try_remove(moment, write, seen.as_ref()) {
+                    if let Some(csn) = self.try_remove(times, write, seen.as_ref()) {
                         return Ok(Outcome::ok(csn));
                     }
                 }
                 Judged::Store { value, expiry, number } => {
                     let mut text = [0; DIGITS_MAX];
-                    let Hand { writer, bytes, .. } = &mut *hand;
+                    let WorkerContext { writer, bytes, .. } = &mut *context;
                     let Ok(value) = self.bytes_of(value, seen.as_ref(), (bytes, &mut text)) else { continue };
                     let item =
-                        match self.prepare(writer, moment, (write.request.key, value), write.hash, expiry) {
+                        match self.prepare(writer, times, (write.request.key, value), write.hash, expiry) {
                             Ok(item) => item,
                             Err(refusal) => return refusal,
                         };
-                    if let Some(csn) = self.store_item(writer, moment, (write, seen.as_ref()), item)? {
+                    if let Some(csn) = self.store_item(writer, times, (write, seen.as_ref()), item)? {
                         self.mark(write.hash);
                         return Ok(Outcome { number, ..Outcome::ok(csn) });
                     }
@@ -84,7 +84,7 @@ impl<M: OwnedWords> Engine<M> {
     fn prepare<'a>(
         &self,
         writer: &mut Writer<M>,
-        moment: Moment,
+        times: Timestamps,
         (key, value): (&'a [u8], &'a [u8]),
         hash: Hash,
         expiry: UnixMillis,
@@ -94,7 +94,7 @@ impl<M: OwnedWords> Engine<M> {
         }
         match writer.draft(key, value, EntryMeta::PUT.expiring(expiry)) {
             Ok(draft) => Ok(Item::Drafted { draft, hash, expiry }),
-            Err(DraftError::Full(_)) => Err(Err(self.short(moment))),
+            Err(DraftError::Full(_)) => Err(Err(self.short(times))),
             Err(DraftError::Key(_) | DraftError::Value(_)) => Err(Ok(Outcome::of(Status::Invalid))),
         }
     }
@@ -104,17 +104,17 @@ impl<M: OwnedWords> Engine<M> {
     fn store_item(
         &self,
         writer: &mut Writer<M>,
-        moment: Moment,
+        times: Timestamps,
         (write, seen): (&Write<'_>, Option<&Seen>),
         mut item: Item<'_>,
     ) -> Result<Option<Csn>, Short> {
         for _ in 0..ATTEMPTS {
-            match self.try_store(writer, moment, (write, seen), item) {
+            match self.try_store(writer, times, (write, seen), item) {
                 Tried::Done(csn) => return Ok(Some(csn)),
                 Tried::Changed => return Ok(None),
                 Tried::NoSlot(again) => item = again,
             }
-            self.make_room(write.hash, moment)?;
+            self.make_room(write.hash, times)?;
         }
         Ok(None)
     }
@@ -123,13 +123,13 @@ impl<M: OwnedWords> Engine<M> {
     fn try_store<'a>(
         &self,
         writer: &mut Writer<M>,
-        moment: Moment,
+        times: Timestamps,
         (write, seen): (&Write<'_>, Option<&Seen>),
         item: Item<'a>,
     ) -> Tried<'a> {
         let mut pair = self.index.lock(write.hash);
         let found = pair.find(write.request.key);
-        let current = found.as_ref().map(|found| self.current(found, moment));
+        let current = found.as_ref().map(|found| self.current(found, times));
         if !write.blind && !is_still(seen, current.as_ref()) {
             return Tried::Changed;
         }
@@ -176,10 +176,10 @@ impl<M: OwnedWords> Engine<M> {
 
     /// Removes what was judged; `None` if it is not there any more. A volatile node that nobody replicates
     /// needs no tombstone.
-    fn try_remove(&self, moment: Moment, write: &Write<'_>, seen: Option<&Seen>) -> Option<Csn> {
+    fn try_remove(&self, times: Timestamps, write: &Write<'_>, seen: Option<&Seen>) -> Option<Csn> {
         let mut pair = self.index.lock(write.hash);
         let found = pair.find(write.request.key)?;
-        if !is_still(seen, Some(&self.current(&found, moment))) {
+        if !is_still(seen, Some(&self.current(&found, times))) {
             return None;
         }
         // A delete is a write: it takes its place among the versions.

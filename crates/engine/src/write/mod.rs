@@ -18,9 +18,9 @@ use longarm_wire::{Request, RequestKind, Status};
 
 use crate::commit::Commit;
 use crate::engine::Engine;
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::outcome::{Outcome, Short};
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 use judge::{Judged, Live, Value, is_blind, judge};
 use number::{DIGITS_MAX, decimal, parse};
 
@@ -51,24 +51,24 @@ enum SeenValue {
 
 impl<M: OwnedWords> Engine<M> {
     /// Executes a PUT, DELETE, INCREMENT or TOUCH. In a group it takes effect once the position that the
-    /// hand's stream has written now is applied; an outcome that left no entry there was judged by what is
+    /// context's stream has written now is applied; an outcome that left no entry there was judged by what is
     /// here, and holds if the leader has its lease after.
     #[inline]
     pub fn write(
         &self,
-        hand: &mut Hand<M>,
-        moment: Moment,
+        context: &mut WorkerContext<M>,
+        times: Timestamps,
         request: &Request<'_>,
         session: Option<Session>,
     ) -> Result<Outcome, Short> {
-        let Some(expiry) = self.expiry_in(request.ttl_ms, moment) else {
+        let Some(expiry) = self.expiry_in(request.ttl_ms, times) else {
             return Ok(Outcome::of(Status::Invalid));
         };
         let (hash, blind) = (self.hash(request.key), is_blind(request));
         let write = Write { request, session, hash, expiry, blind };
         match &self.commit {
-            Commit::Direct => self.write_direct(hand, moment, &write),
-            Commit::Replicated(group) => self.write_replicated(group, hand, moment, &write),
+            Commit::Direct => self.write_direct(context, times, &write),
+            Commit::Replicated(group) => self.write_replicated(group, context, times, &write),
         }
     }
 
@@ -82,12 +82,12 @@ impl<M: OwnedWords> Engine<M> {
     pub fn look(
         &self,
         bytes: &mut Vec<u8>,
-        moment: Moment,
+        times: Timestamps,
         write: &Write<'_>,
     ) -> Result<Option<Seen>, Short> {
         let pair = self.index.lock(write.hash);
         let Some(found) = pair.find(write.request.key) else { return Ok(None) };
-        let current = self.current(&found, moment);
+        let current = self.current(&found, times);
         if current.gone {
             return Ok(None);
         }

@@ -22,12 +22,12 @@ use super::judge::Judged;
 use super::number::DIGITS_MAX;
 use crate::commit::{Commit, Replicated};
 use crate::engine::{ATTEMPTS, Engine};
-use crate::hand::Hand;
-use crate::moment::Moment;
 use crate::newest::names;
 use crate::outcome::{Outcome, Short};
 use crate::stream::{Change, Stream, Written};
 use crate::stripes::Stripe;
+use crate::timestamps::Timestamps;
+use crate::worker_context::WorkerContext;
 
 /// So many entries before they are applied, what they will change is fetched.
 const HEADER: u64 = 9;
@@ -49,16 +49,16 @@ impl<M: OwnedWords> Engine<M> {
     pub(super) fn write_replicated(
         &self,
         group: &Replicated,
-        hand: &mut Hand<M>,
-        moment: Moment,
+        context: &mut WorkerContext<M>,
+        times: Timestamps,
         write: &Write<'_>,
     ) -> Result<Outcome, Short> {
-        let Hand { writer, bytes, stream, .. } = hand;
+        let WorkerContext { writer, bytes, stream, .. } = context;
         let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else {
             return Err(Short::Busy);
         };
         let stripe = group.enter(write.hash, write.blind)?;
-        let held = self.write_held((writer, stream, bytes), moment, (write, stripe));
+        let held = self.write_held((writer, stream, bytes), times, (write, stripe));
         if !matches!(held, Ok(Held::Wrote(_))) {
             group.stripes.leave(stripe);
         }
@@ -68,13 +68,13 @@ impl<M: OwnedWords> Engine<M> {
     fn write_held(
         &self,
         (writer, stream, bytes): Pen<'_, M>,
-        moment: Moment,
+        times: Timestamps,
         (write, stripe): (&Write<'_>, Stripe),
     ) -> Result<Held, Short> {
         let (key, hash) = (write.request.key, write.hash);
         // The stripe is held alone, so what is seen stays the newest. Collection may move it, and its room
         // may be used again: then the write is tried anew.
-        let seen = if write.blind { None } else { self.look(bytes, moment, write)? };
+        let seen = if write.blind { None } else { self.look(bytes, times, write)? };
         let mut text = [0; DIGITS_MAX];
         let meta = |kind: Kind, expiry| {
             let meta = EntryMeta::of(kind).expiring(expiry);
@@ -95,7 +95,7 @@ impl<M: OwnedWords> Engine<M> {
         };
         let draft = match drafted {
             Ok(draft) => draft,
-            Err(DraftError::Full(_)) => return Err(self.short(moment)),
+            Err(DraftError::Full(_)) => return Err(self.short(times)),
             Err(DraftError::Key(_) | DraftError::Value(_)) => {
                 return Ok(Held::Answer(Outcome::of(Status::Invalid)));
             }
@@ -136,16 +136,16 @@ impl<M: OwnedWords> Engine<M> {
     pub fn expire_replicated(
         &self,
         group: &Replicated,
-        hand: &mut Hand<M>,
+        context: &mut WorkerContext<M>,
         (key, hash): (&[u8], Hash),
-        moment: Moment,
+        times: Timestamps,
     ) -> bool {
-        let Hand { writer, stream, .. } = hand;
+        let WorkerContext { writer, stream, .. } = context;
         let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else { return false };
         let Some(stripe) = group.stripes.enter(hash, true) else { return false };
         let gone = {
             let pair = self.index.lock(hash);
-            pair.find(key).is_some_and(|found| self.current(&found, moment).gone)
+            pair.find(key).is_some_and(|found| self.current(&found, times).gone)
         };
         let draft = gone.then(|| draft_tombstone(writer, key, EntryMeta::TOMBSTONE).ok()).flatten();
         let Some(draft) = draft else {
@@ -159,14 +159,14 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Applies what is committed, in order; how much that was.
-    pub fn apply_committed(&self, hand: &mut Hand<M>, moment: Moment) -> u64 {
+    pub fn apply_committed(&self, context: &mut WorkerContext<M>, times: Timestamps) -> u64 {
         let mut applied = 0;
         let mut newest = None;
-        while let Some(written) = hand.stream.as_ref().and_then(Stream::next_to_apply) {
+        while let Some(written) = context.stream.as_ref().and_then(Stream::next_to_apply) {
             let table = newest.get_or_insert_with(|| self.index.newest());
-            hand.stream.iter().for_each(|stream| self.prefetch(table, stream));
-            self.apply(&mut hand.bytes, moment, &written);
-            hand.stream.as_mut().expect("it had one just now").set_applied();
+            context.stream.iter().for_each(|stream| self.prefetch(table, stream));
+            self.apply(&mut context.bytes, times, &written);
+            context.stream.as_mut().expect("it had one just now").set_applied();
             applied += 1;
         }
         applied
@@ -188,12 +188,12 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    fn apply(&self, bytes: &mut Vec<u8>, moment: Moment, written: &Written) {
+    fn apply(&self, bytes: &mut Vec<u8>, times: Timestamps, written: &Written) {
         let Written { place, csn, change } = *written;
         match change {
             Change::Store { hash, stripe } => {
                 let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
-                let over = self.set_newest(moment, (place, &entry), hash);
+                let over = self.set_newest(times, (place, &entry), hash);
                 // Relaxed: a counter.
                 self.counts.expired.fetch_add(u64::from(over), Ordering::Relaxed);
                 self.show(entry.key, hash);

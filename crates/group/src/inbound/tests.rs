@@ -10,8 +10,8 @@ use longarm_fabric::{Address, ListenOptions, Listener, Login, Member, Op, Role, 
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page::{BYTES as PAGE_BYTES, FLOORS};
 
-use super::super::talk::{Bulk, Way};
-use super::super::vault::{FileVault, Vault};
+use super::super::peer_channel::{Bulk, PeerAddress};
+use super::super::vote_store::{FileVoteStore, VoteStore};
 use super::*;
 
 mod entering;
@@ -53,7 +53,7 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> I
     let address = Address::Sim("house".into());
     let member = |node| Member { node: NodeId(node), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
-    let vault: Arc<dyn Vault> = Arc::new(FileVault::open(dir.path()).expect("a vault"));
+    let vote_store: Arc<dyn VoteStore> = Arc::new(FileVoteStore::open(dir.path()).expect("a vote store"));
     let ms = Nanos::from_millis;
     let options = GroupOptions {
         id: 7,
@@ -69,7 +69,7 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> I
         first: None,
         sum_key: 1,
         hash_key: 2,
-        vault,
+        vote_store,
     };
     Inbound::new((options, role), memory, Channel::new().expect("a channel"), Log::silent())
 }
@@ -110,8 +110,8 @@ impl<T: Transport> House<T> {
         });
     }
 
-    fn way(&self, transport: &Arc<T>, node: NodeId) -> Way<T> {
-        Way {
+    fn address(&self, transport: &Arc<T>, node: NodeId) -> PeerAddress<T> {
+        PeerAddress {
             transport: transport.clone(),
             group: self.group,
             me: node,
@@ -123,7 +123,7 @@ impl<T: Transport> House<T> {
     }
 
     /// A leader at work is cut off by the next term. Whether all memory is still after that.
-    fn round(&self, way: &Way<T>, (term, next): (Term, Term)) -> bool {
+    fn round(&self, address: &PeerAddress<T>, (term, next): (Term, Term)) -> bool {
         let (posted, over) = ([const { AtomicU64::new(0) }; QUEUE_PAIRS], AtomicBool::new(false));
         let is_idle = |posted: &AtomicU64| {
             // Relaxed: pairs with the store in `lead`.
@@ -131,7 +131,7 @@ impl<T: Transport> House<T> {
         };
         let still = std::thread::scope(|leader| {
             for (which, posted) in (0..).zip(&posted) {
-                let qp = way.memory(term, 0).expect("its term is open");
+                let qp = address.memory(term, 0).expect("its term is open");
                 let over = &over;
                 leader.spawn(move || lead(qp, which, posted, over));
             }
@@ -150,7 +150,7 @@ impl<T: Transport> House<T> {
             still
         });
         assert!(!posted.iter().any(is_idle), "the leader was not at work");
-        let refused = way.memory(term, 0).map(|_| ()).expect_err("its term is over").to_string();
+        let refused = address.memory(term, 0).map(|_| ()).expect_err("its term is over").to_string();
         assert!(refused.contains("is not open here"), "{refused}");
         still
     }
@@ -204,7 +204,7 @@ fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) 
     house.open(listener, |mut term| {
         let changed = (0..rounds).find(|round| {
             let next = term.next_of(NodeId(if round % 2 == 0 { 3 } else { 2 })).expect("a term");
-            let still = house.round(&house.way(&theirs, term.node()), (term, next));
+            let still = house.round(&house.address(&theirs, term.node()), (term, next));
             term = next;
             !still
         });
@@ -227,7 +227,8 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
     let listener = sim.listen(&address, ListenOptions::default()).expect("listen");
     let house = House::<Sim>::new(address);
     house.open(listener, |term| {
-        let qp = house.way(&Arc::new(sim.clone()), term.node()).memory(term, 64).expect("its term is open");
+        let qp =
+            house.address(&Arc::new(sim.clone()), term.node()).memory(term, 64).expect("its term is open");
         let mut bulk = Bulk::new(qp, &|| true);
         let until = now() + Nanos(SOON.as_nanos() as u64);
         let landed: Vec<bool> = (1..=4)
@@ -242,7 +243,7 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
 }
 
 /// Others at a house over tcp whose first term is open.
-fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> Way<Tcp>, Term)) {
+fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term)) {
     visits_to(ListenOptions::default(), Role::Client, of);
 }
 
@@ -250,22 +251,22 @@ fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> Way<Tcp>, Term)) {
 fn visits_to(
     options: ListenOptions,
     role: Role,
-    of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> Way<Tcp>, Term),
+    of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term),
 ) {
     let listener = Tcp::new().listen(&"tcp://127.0.0.1:0".parse().expect("an address"), options);
     let listener = listener.expect("listen");
     let house = House::<Tcp>::that_asks(listener.address(), role);
     let transport = Arc::new(Tcp::new());
-    house.open(listener, |term| of(&house, &|node| house.way(&transport, node), term));
+    house.open(listener, |term| of(&house, &|node| house.address(&transport, node), term));
 }
 
 /// A WRITE of before could land over what is pushed anew.
 #[test]
 fn a_leader_that_begins_anew_has_no_older_writers() {
-    visits(|house, way, term| {
-        let mut older = way(term.node()).memory(term, 0).expect("its term is open");
+    visits(|house, address, term| {
+        let mut older = address(term.node()).memory(term, 0).expect("its term is open");
         house.inbound.clear().expect("ended");
-        let younger = way(term.node()).memory(term, 0).expect("its term is open");
+        let younger = address(term.node()).memory(term, 0).expect("its term is open");
         let until = now() + Nanos(SOON.as_nanos() as u64 / 4);
         let mut done = Completions::new(16);
         let mut i = 0;
@@ -283,18 +284,18 @@ fn a_leader_that_begins_anew_has_no_older_writers() {
 
 #[test]
 fn others_whose_leases_last_longer_are_not_let_in() {
-    visits(|_, way, term| {
-        let other = |promise| Way { own: (promise, 2), ..way(term.node()) };
+    visits(|_, address, term| {
+        let other = |promise| PeerAddress { own: (promise, 2), ..address(term.node()) };
         for promise in [Nanos::from_millis(49), Nanos::from_millis(500)] {
             let refused = other(promise).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
             let both = [format!("last {} us", promise.0 / 1000), "last 50000 us".into()];
             assert!(both.iter().all(|one| refused.contains(one)), "{refused}");
-            assert!(other(promise).talk().is_err());
+            assert!(other(promise).channel().is_err());
         }
         other(Nanos::from_millis(50)).memory(term, 0).expect("its term is open");
         // What an operator knows of it is of no meaning.
-        let operator = Way { own: (Nanos(0), 0), ..way(NodeId(1)) };
-        operator.talk_for(Purpose::Operate).expect("he is let in");
+        let operator = PeerAddress { own: (Nanos(0), 0), ..address(NodeId(1)) };
+        operator.channel_for(Purpose::Operate).expect("he is let in");
     });
 }
 
@@ -304,30 +305,30 @@ fn a_client_is_no_replica_and_no_operator() {
     let secret = |text: &str| Arc::<[u8]>::from(text.as_bytes());
     let (client, peer) = (Login::Secret(secret("of clients")), Login::Peer(secret("of replicas")));
     let options = ListenOptions { login: client.clone(), peers: peer.clone(), ..ListenOptions::default() };
-    visits_to(options, Role::Peer, |_, way, term| {
-        let way = |login: &Login, node| Way { login: login.clone(), ..way(node) };
+    visits_to(options, Role::Peer, |_, address, term| {
+        let address = |login: &Login, node| PeerAddress { login: login.clone(), ..address(node) };
         let refusals = [
-            way(&client, NodeId(2)).talk().map(|_| ()).expect_err("a talk"),
-            way(&client, NodeId(2)).memory(term, 0).map(|_| ()).expect_err("the memory"),
-            way(&client, NodeId(1)).talk_for(Purpose::Operate).map(|_| ()).expect_err("orders"),
+            address(&client, NodeId(2)).channel().map(|_| ()).expect_err("a channel"),
+            address(&client, NodeId(2)).memory(term, 0).map(|_| ()).expect_err("the memory"),
+            address(&client, NodeId(1)).channel_for(Purpose::Operate).map(|_| ()).expect_err("orders"),
         ];
         for refused in refusals {
             assert!(refused.to_string().contains("peer_secret_file"), "{refused}");
         }
-        way(&peer, NodeId(2)).talk().expect("a replica's talk");
-        way(&peer, NodeId(2)).memory(term, 0).expect("its memory");
-        way(&peer, NodeId(1)).talk_for(Purpose::Operate).expect("an operator's");
+        address(&peer, NodeId(2)).channel().expect("a replica's channel");
+        address(&peer, NodeId(2)).memory(term, 0).expect("its memory");
+        address(&peer, NodeId(1)).channel_for(Purpose::Operate).expect("an operator's");
     });
 }
 
 /// A machine was copied, and both are started: they have one name, one disk, and stand for the same terms.
 #[test]
 fn of_two_processes_with_one_name_one_has_the_term() {
-    visits(|house, way, term| {
+    visits(|house, address, term| {
         let node = term.node();
         assert!(house.inbound.is_owner(term, (node, 5)));
         assert!(!house.inbound.is_owner(term, (node, 6)), "the other one");
-        let of = |life| Way { own: (Nanos::from_millis(50), life), ..way(node) };
+        let of = |life| PeerAddress { own: (Nanos::from_millis(50), life), ..address(node) };
         of(5).memory(term, 0).expect("its term is open");
         let refused = of(6).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
         assert!(refused.contains("two processes say that they are node 2"), "{refused}");
@@ -342,20 +343,20 @@ fn of_two_processes_with_one_name_one_has_the_term() {
 
 #[test]
 fn talks_that_the_replica_has_taken_over_count() {
-    visits(|house, way, _| {
-        let (mut talks, mut taken) = (Vec::new(), Vec::new());
+    visits(|house, address, _| {
+        let (mut channels, mut taken) = (Vec::new(), Vec::new());
         let until = now() + Nanos(SOON.as_nanos() as u64);
-        for _ in 0..TALKS_MAX {
-            talks.push(way(NodeId(2)).talk().expect("there is room"));
+        for _ in 0..CHANNELS_MAX {
+            channels.push(address(NodeId(2)).channel().expect("there is room"));
             // Whoever dials may be told so before the replica has it.
-            while taken.len() < talks.len() && now() < until {
-                taken.extend(house.inbound.new_talks(taken.len()));
+            while taken.len() < channels.len() && now() < until {
+                taken.extend(house.inbound.new_requests(taken.len()));
             }
         }
-        assert_eq!(taken.len(), TALKS_MAX);
-        assert!(way(NodeId(2)).talk().is_err(), "no room for one more");
-        house.inbound.new_talks(0);
-        way(NodeId(2)).talk().expect("there is room again");
+        assert_eq!(taken.len(), CHANNELS_MAX);
+        assert!(address(NodeId(2)).channel().is_err(), "no room for one more");
+        house.inbound.new_requests(0);
+        address(NodeId(2)).channel().expect("there is room again");
     });
 }
 

@@ -14,10 +14,10 @@ use longarm_replica::{Event, RoleKind, Wish};
 use longarm_wire::{Deny, Members, Order, Reply, Stay};
 
 use super::Node;
-use super::led::Led;
-use super::transfer::HandOver;
-use crate::inbound::Talk;
-use crate::reign::Parting;
+use super::leader_handle::LeaderHandle;
+use super::transfer::LeaderTransfer;
+use crate::inbound::PeerRequests;
+use crate::leader_term::TransferState;
 
 /// Operators that are listened to; of more, those that came first are dropped.
 const LISTENED: usize = 8;
@@ -51,9 +51,9 @@ impl<T: Transport> Node<T> {
         self.go_on_handing_over();
     }
 
-    fn obey(&mut self, mut asker: Talk<T::Qp>, order: Order) {
+    fn obey(&mut self, mut asker: PeerRequests<T::Qp>, order: Order) {
         let nowhere = matches!(&order, Order::Add { member } if member.address.parse::<Address>().is_err());
-        if self.machine.kind() == RoleKind::Leader && self.hand_over.is_none() && !nowhere {
+        if self.machine.kind() == RoleKind::Leader && self.transfer.is_none() && !nowhere {
             let event = match order {
                 Order::MoveLeader { to } => Event::HandOver(to),
                 Order::Add { member } => Event::Wish(Wish::Add(member)),
@@ -72,13 +72,13 @@ impl<T: Transport> Node<T> {
     }
 
     /// The machine is told what is wanted.
-    pub(super) fn begin(&mut self, asker: Option<Talk<T::Qp>>, event: Event) {
+    pub(super) fn begin(&mut self, asker: Option<PeerRequests<T::Qp>>, event: Event) {
         let (to, until, changes) = match event {
             Event::HandOver(to) => (to, self.handed_over_by(), false),
             // How long another set takes the machine knows.
             _ => (self.group().me(), Nanos(u64::MAX), true),
         };
-        self.hand_over = Some(HandOver::new(asker, to, changes, until));
+        self.transfer = Some(LeaderTransfer::new(asker, to, changes, until));
         self.handle(event);
     }
 
@@ -99,24 +99,24 @@ impl<T: Transport> Node<T> {
         observe(|| Seen::Agreed { term: members.term, members: members.nodes() });
         let names: Vec<_> = members.list.iter().map(|member| member.node.to_string()).collect();
         self.log(&format!("agreed: the replicas are {} from the next term on", names.join(", ")));
-        if let Some(hand_over) = &mut self.hand_over {
-            hand_over.next = Some(members);
+        if let Some(transfer) = &mut self.transfer {
+            transfer.next = Some(members);
         }
     }
 
-    /// This node serves, perhaps as its own heir.
+    /// This node serves, perhaps since it handed over to itself.
     pub(super) fn serves_again(&mut self, term: Term) {
         let me = self.group().me();
         self.served_by(me, term, now());
     }
 
     fn served_by(&mut self, leader: NodeId, term: Term, served: Nanos) {
-        self.reply(|hand_over| {
-            let gap = served.since(hand_over.held.unwrap_or(served));
-            match hand_over.next.clone() {
+        self.reply(|transfer| {
+            let gap = served.since(transfer.held.unwrap_or(served));
+            match transfer.next.clone() {
                 Some(members) => Reply::Changed { members, leader, gap: Some(gap) },
                 // It ended before that was agreed on.
-                None if hand_over.changes => Reply::Unheard,
+                None if transfer.changes => Reply::Unheard,
                 None => Reply::Moved { leader, term, gap },
             }
         });
@@ -125,42 +125,42 @@ impl<T: Transport> Node<T> {
     /// Clients' leases run out, from now on.
     pub(super) fn drain(&mut self, to: NodeId) {
         let until = self.handed_over_by();
-        let Some(led) = &self.reign else { return };
-        let begun = || HandOver::new(None, to, true, until);
-        let hand_over = self.hand_over.get_or_insert_with(begun);
-        (hand_over.to, hand_over.until) = (to, until);
-        *led.reign.parting.lock() = Parting::WindsDown(None);
+        let Some(leader) = &self.leading else { return };
+        let begun = || LeaderTransfer::new(None, to, true, until);
+        let transfer = self.transfer.get_or_insert_with(begun);
+        (transfer.to, transfer.until) = (to, until);
+        *leader.term.transfer.lock() = TransferState::WindsDown(None);
         reach(Step::Draining);
         self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
     }
 
     /// Nobody is handed over to.
     pub(super) fn stay(&mut self, why: Stay) {
-        if let Some(led) = &self.reign {
-            *led.reign.parting.lock() = Parting::Not;
-            led.reign.core.hold_writes(false);
+        if let Some(leader) = &self.leading {
+            *leader.term.transfer.lock() = TransferState::Not;
+            leader.term.core.hold_writes(false);
         }
-        match &mut self.hand_over {
+        match &mut self.transfer {
             // It is tried again: another term is to begin.
-            Some(hand_over) if hand_over.next.is_some() => (hand_over.held, hand_over.turns) = (None, None),
+            Some(transfer) if transfer.next.is_some() => (transfer.held, transfer.turns) = (None, None),
             _ => self.reply(|_| Reply::Stays(why)),
         }
     }
 
     /// The heart ends the lease and takes promises back.
     pub(super) fn release(&mut self, to: NodeId) {
-        let Some(led) = &self.reign else { return };
-        *led.reign.parting.lock() = Parting::Releases(to);
-        led.heart_pause.poke();
-        self.heir = Some((led.reign.term, to));
+        let Some(leader) = &self.leading else { return };
+        *leader.term.transfer.lock() = TransferState::Releases(to);
+        leader.heart_pause.poke();
+        self.transferee = Some((leader.term.term, to));
         self.log(&format!("node {} hands over to node {to}", self.group().me()));
     }
 
     /// Waits until no connection to a follower's memory is open: a fence would end it by force.
-    pub(super) fn await_closed(&self, led: &Led<T::Qp>) {
+    pub(super) fn await_closed(&self, leader: &LeaderHandle<T::Qp>) {
         let until = now() + self.group_options.timing.suspect;
-        led.reign.hearts.close();
-        while led.reign.is_attended() && now() < until {
+        leader.term.hearts.close();
+        while leader.term.is_attended() && now() < until {
             sleep(CLOSING);
         }
     }
@@ -168,23 +168,24 @@ impl<T: Transport> Node<T> {
     /// Whoever is not the leader of the term that is promised here is told that this one is.
     pub(super) fn likely_leader(&self) -> Option<NodeId> {
         let promised = self.machine.promised();
-        let heir = self.heir.filter(|(term, _)| *term == promised).map(|(_, heir)| heir);
-        heir.or_else(|| (promised != Term::ZERO).then_some(promised.node()))
+        let transferee =
+            self.transferee.filter(|(term, _)| *term == promised).map(|(_, transferee)| transferee);
+        transferee.or_else(|| (promised != Term::ZERO).then_some(promised.node()))
     }
 
     /// A leader says that it has served for so long.
     pub(super) fn heard_of_leader(&mut self, node: NodeId, term: Term, since: Nanos) {
-        if term.node() != node || term < self.machine.promised() || self.reign.is_some() {
+        if term.node() != node || term < self.machine.promised() || self.leading.is_some() {
             return;
         }
         let served = Nanos(now().0.saturating_sub(since.0));
         self.served_by(node, term, served);
     }
 
-    fn reply(&mut self, reply: impl FnOnce(&HandOver<T::Qp>) -> Reply) {
-        let Some(mut hand_over) = self.hand_over.take() else { return };
-        let reply = reply(&hand_over);
-        let Some(mut asker) = hand_over.asker.take() else { return };
+    fn reply(&mut self, reply: impl FnOnce(&LeaderTransfer<T::Qp>) -> Reply) {
+        let Some(mut transfer) = self.transfer.take() else { return };
+        let reply = reply(&transfer);
+        let Some(mut asker) = transfer.asker.take() else { return };
         asker.say(&reply.encode());
         self.operators.push(asker);
     }
@@ -192,40 +193,40 @@ impl<T: Transport> Node<T> {
     fn go_on_handing_over(&mut self) {
         let now = now();
         let by = self.handed_over_by();
-        let Some(hand_over) = &mut self.hand_over else { return };
-        let Some(led) = &self.reign else {
-            hand_over.until = hand_over.until.min(by);
+        let Some(transfer) = &mut self.transfer else { return };
+        let Some(leader) = &self.leading else {
+            transfer.until = transfer.until.min(by);
             let me = self.machine.group().me();
-            if let Some(members) = hand_over.next.clone().filter(|next| !next.has(me)) {
+            if let Some(members) = transfer.next.clone().filter(|next| !next.has(me)) {
                 // Nobody tells it anything any more.
-                let leader = hand_over.to;
+                let leader = transfer.to;
                 return self.reply(|_| Reply::Changed { members, leader, gap: None });
             }
-            if now >= hand_over.until {
+            if now >= transfer.until {
                 self.reply(|_| Reply::Unheard);
             }
             // It may have ended in another way than by handing over.
-            else if hand_over.held.is_none() {
-                hand_over.held = Some(now);
+            else if transfer.held.is_none() {
+                transfer.held = Some(now);
             }
             return;
         };
-        let Parting::WindsDown(over) = *led.reign.parting.lock() else { return };
-        if hand_over.held.is_none() && over.is_some_and(|over| now >= over) {
-            led.reign.core.hold_writes(true);
-            hand_over.held = Some(now);
+        let TransferState::WindsDown(over) = *leader.term.transfer.lock() else { return };
+        if transfer.held.is_none() && over.is_some_and(|over| now >= over) {
+            leader.term.core.hold_writes(true);
+            transfer.held = Some(now);
         }
-        if hand_over.held.is_none() {
+        if transfer.held.is_none() {
             return;
         }
-        let itself = hand_over.to == self.machine.group().me();
-        if led.is_at_rest(hand_over) && (itself || led.has_all(hand_over.to)) {
-            let term = led.reign.term;
+        let itself = transfer.to == self.machine.group().me();
+        if leader.is_at_rest(transfer) && (itself || leader.has_all(transfer.to)) {
+            let term = leader.term.term;
             return self.handle(Event::Drained(term));
         }
         // It may have segments to let go of.
-        if let Some(colleague) = self.colleagues.get(&hand_over.to) {
-            colleague.orders.pause.poke();
+        if let Some(peer) = self.peers.get(&transfer.to) {
+            peer.commands.pause.poke();
         }
     }
 }

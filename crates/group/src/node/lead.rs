@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, Term, UnixMillis};
-use longarm_engine::recover::Ahead;
+use longarm_engine::recover::Standby;
 use longarm_fabric::Transport;
 use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
 use longarm_host::{Pause, now, sleep};
@@ -15,14 +15,14 @@ use longarm_replica::{Event, StartSet};
 use longarm_index::control::ServerState;
 
 use super::Node;
-use super::led::Led;
+use super::leader_handle::LeaderHandle;
 use crate::common::{Core, CoreOptions, Keys, Phase};
 use crate::heart;
 use crate::install::{self, Tail};
+use crate::leader_term::{LeaderTerm, StreamHandle};
 use crate::log::Notice;
 use crate::options::StartError;
 use crate::peer::PATIENCE;
-use crate::reign::{Door, Reign};
 use crate::releases::Releases;
 use crate::replicate::{Arrivals, Replicator};
 use crate::service::{NewTerm, Replication};
@@ -41,7 +41,7 @@ impl<T: Transport> Node<T> {
         match self.try_install(start) {
             Ok(()) => {
                 observe(|| Seen::Adopted { term: start.term });
-                let items = self.reign.as_ref().map_or(0, |led| led.reign.core.engine.index.items());
+                let items = self.leading.as_ref().map_or(0, |leader| leader.term.core.engine.index.items());
                 let took = now().since(began).0 / 1000;
                 let text = format!("term {}: the start set is here, {items} items, {took} us", start.term);
                 self.tell_of(Notice::StartSet, &text);
@@ -58,15 +58,16 @@ impl<T: Transport> Node<T> {
         let memory = (self.lent.arena.memory(), &self.sums);
         let me = self.group().me();
         let worth = || !self.stop.is_stopped();
-        let look = self.look.take();
-        let tail = install::complete(memory, look, start, me, |node| self.way_to(node), (PATIENCE, &worth))
-            .map_err(|why| why.to_string())?;
+        let scan = self.scan.take();
+        let tail =
+            install::complete(memory, scan, start, me, |node| self.peer_address(node), (PATIENCE, &worth))
+                .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
-        let ahead = self.ahead.take(&self.sums, (start.base, &cuts));
+        let standby = self.standby.take(&self.sums, (start.base, &cuts));
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
-        let core = self.new_core((start.term, unix), ahead).map_err(|error| error.to_string())?;
+        let core = self.new_core((start.term, unix), standby).map_err(|error| error.to_string())?;
         reach(Now::Restored);
-        self.start_reign((start, tail), Arc::new(core)).map_err(|error| error.to_string())
+        self.start_term((start, tail), Arc::new(core)).map_err(|error| error.to_string())
     }
 
     /// Of the core of any term.
@@ -76,17 +77,21 @@ impl<T: Transport> Node<T> {
     }
 
     /// The core of a term, over the start set.
-    fn new_core(&self, (term, told): (Term, u64), ahead: Option<Ahead<Mapped>>) -> Result<Core, StartError> {
+    fn new_core(
+        &self,
+        (term, told): (Term, u64),
+        standby: Option<Standby<Mapped>>,
+    ) -> Result<Core, StartError> {
         let keys = Keys { sum: self.group_options.sum_key, hash: self.group_options.hash_key };
         let items = self.page.memory().load(page::ITEMS);
         // What was told gone before has gone by the calendar of a leader whose lease a majority renewed: at
         // most a promise after the highest that any majority was told.
         let promise = self.group_options.timing.promise_millis();
         let least = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
-        Core::of_term(self.term_options(), self.lent.clone(), keys, (term, items, least), ahead)
+        Core::of_term(self.term_options(), self.lent.clone(), keys, (term, items, least), standby)
     }
 
-    fn start_reign(&mut self, (start, tail): (&StartSet, Tail), core: Arc<Core>) -> Result<(), StartError> {
+    fn start_term(&mut self, (start, tail): (&StartSet, Tail), core: Arc<Core>) -> Result<(), StartError> {
         core.enter(Phase::Forming, Nanos(u64::MAX));
         let memory = (core.engine.store.memory().clone(), core.engine.store.sums().clone());
         let arrivals: Vec<_> = (0..self.streams()).map(|_| Arc::<Arrivals<T::Qp>>::default()).collect();
@@ -99,67 +104,68 @@ impl<T: Transport> Node<T> {
             standing: self.told.clone(),
         };
         let wakers = self.service.begin(term)?;
-        let doors = arrivals.into_iter().zip(wakers);
-        let doors = doors.map(|(arrivals, waker)| Door { arrivals, waker }).collect();
+        let streams = arrivals.into_iter().zip(wakers);
+        let streams = streams.map(|(arrivals, waker)| StreamHandle { arrivals, waker }).collect();
         let cuts = start.cuts.iter().map(|cut| cut.len).collect();
         let common = if tail.whole { start.common() } else { start.term };
-        let reign = (start.term, common, cuts, tail);
+        let leader_term = (start.term, common, cuts, tail);
         let members = self.machine.own().clone();
-        let reign = Arc::new(Reign::new((reign, members), core, doors, releases));
+        let leader_term = Arc::new(LeaderTerm::new((leader_term, members), core, streams, releases));
         let heart_pause = Arc::<Pause>::default();
         let (beating, pause, group, timing) =
-            (reign.clone(), heart_pause.clone(), self.group(), self.group_options.timing);
+            (leader_term.clone(), heart_pause.clone(), self.group(), self.group_options.timing);
         let events = self.events.clone();
         let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), (&pause, &events)));
         let heart = Some(heart.inspect_err(|_| self.service.end())?);
-        self.reign = Some(Led { reign, heart, heart_pause });
+        self.leading = Some(LeaderHandle { term: leader_term, heart, heart_pause });
         Ok(())
     }
 
     pub(super) fn serve(&mut self, term: Term) {
-        let Some(led) = &self.reign else { return };
-        let core = &led.reign.core;
+        let Some(leader) = &self.leading else { return };
+        let core = &leader.term.core;
         observe(|| Seen::Served { term, boot: core.boot });
         core.control.set_state(ServerState::Serving);
         core.enter(Phase::Serving, Nanos(u64::MAX));
         self.service.open();
-        led.reign.set_served(now());
-        self.colleagues.values().for_each(|it| it.orders.pause.poke());
+        leader.term.set_served(now());
+        self.peers.values().for_each(|it| it.commands.pause.poke());
         self.serves_again(term);
         self.takeover.note(Step::Synced, now());
         let how = self.takeover.stats();
         self.tell_of(Notice::Leads, &format!("node {} leads in term {term}, {how}", self.group().me()));
     }
 
-    /// Ends the reign. `for_another`: another term is to be promised, so nothing of this one may go on.
+    /// Ends the term that it leads. `for_another`: another term is to be promised, so nothing of this one may
+    /// go on.
     pub(super) fn step_down(&mut self, for_another: bool) {
-        let Some(mut led) = self.reign.take() else { return };
+        let Some(mut leader) = self.leading.take() else { return };
         self.service.close();
-        led.reign.end();
-        self.colleagues.values().for_each(|it| it.orders.keep_in_line(None));
-        led.heart_pause.stop();
-        if let Some(heart) = led.heart.take() {
+        leader.term.end();
+        self.peers.values().for_each(|it| it.commands.keep_caught_up(None));
+        leader.heart_pause.stop();
+        if let Some(heart) = leader.heart.take() {
             let _ = heart.join();
         }
-        let lease = led.reign.core.engine.lease();
+        let lease = leader.term.core.engine.lease();
         self.service.end();
-        if self.heir.is_some_and(|(term, _)| term == led.reign.term) {
-            self.await_closed(&led);
+        if self.transferee.is_some_and(|(term, _)| term == leader.term.term) {
+            self.await_closed(&leader);
         }
         self.clear_floors();
-        for (stream, progress) in led.reign.core.engine.progress().iter().enumerate() {
+        for (stream, progress) in leader.term.core.engine.progress().iter().enumerate() {
             // What it wrote itself it surely has.
             self.page.memory().store(page::floor_at(stream), progress.written());
         }
-        self.page.memory().store(page::RECLAIMED, led.reign.releases.count());
-        self.page.memory().store(page::ITEMS, led.reign.core.engine.index.items());
-        observe(|| Seen::SteppedDown { term: led.reign.term });
+        self.page.memory().store(page::RECLAIMED, leader.term.releases.count());
+        self.page.memory().store(page::ITEMS, leader.term.core.engine.index.items());
+        observe(|| Seen::SteppedDown { term: leader.term.term });
         // Clients may read this memory until their leases are over (M8): by clocks that may be slow.
         let timing = &self.group_options.timing;
-        let (moment, over) = (led.reign.core.moment(), lease + timing.promise.since(timing.lease()));
-        let left = over.since(moment.now).0.div_ceil(1_000_000);
-        self.page.memory().store(page::UNIX, page::calendar_at_end(moment.unix.0 + left, timing));
-        let now = moment.now;
+        let (times, over) = (leader.term.core.timestamps(), lease + timing.promise.since(timing.lease()));
+        let left = over.since(times.now).0.div_ceil(1_000_000);
+        self.page.memory().store(page::UNIX, page::calendar_at_end(times.unix.0 + left, timing));
+        let now = times.now;
         if for_another && now < lease && !Mutant::ReportAtOnce.is_on() {
             sleep(Duration::from_nanos(lease.since(now).0));
         }

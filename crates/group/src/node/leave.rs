@@ -12,7 +12,7 @@ use crate::leaving::Leave;
 impl<T: Transport> Node<T> {
     /// Looks what is left to be done before it may end.
     pub(super) fn go_on_leaving(&mut self) {
-        if !self.is_leaving() || self.hand_over.is_some() {
+        if !self.is_leaving() || self.transfer.is_some() {
             return;
         }
         match self.machine.kind() {
@@ -45,12 +45,12 @@ impl<T: Transport> Node<T> {
 
     /// Of the followers that are in sync, the one that lacks least.
     fn nearest(&self) -> Option<NodeId> {
-        let (Role::Leading { synced, .. }, Some(led)) = (self.machine.role(), &self.reign) else {
+        let (Role::Leading { synced, .. }, Some(leader)) = (self.machine.role(), &self.leading) else {
             return None;
         };
-        let progress = led.reign.core.engine.progress();
+        let progress = leader.term.core.engine.progress();
         let may = |node: NodeId| synced.has(node) && self.group().members().has(node);
-        let followers = led.reign.followers.lock();
+        let followers = leader.term.followers.lock();
         let followers = followers.iter().filter(|follower| may(follower.node));
         followers.min_by_key(|follower| follower.stats(progress).lag).map(|follower| follower.node)
     }

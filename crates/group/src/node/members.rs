@@ -10,13 +10,13 @@ use longarm_replica::{Event, Machine};
 use longarm_wire::{MemberAt, Members};
 
 use super::Node;
-use super::colleague::Colleague;
-use crate::orders::Orders;
+use super::peer_handle::PeerHandle;
 use crate::peer::PATIENCE;
 use crate::peer::Peer;
-use crate::talk::Way;
+use crate::peer_channel::PeerAddress;
+use crate::peer_commands::PeerCommands;
 use crate::threads::spawn;
-use crate::vault::Promise;
+use crate::vote_store::Promise;
 
 /// The replicas that there are, or are to be, as far as is known here; some more than once.
 fn known(machine: &Machine) -> impl Iterator<Item = &MemberAt> {
@@ -29,7 +29,7 @@ impl<T: Transport> Node<T> {
     pub(super) fn keep(&mut self, members: Members) -> Event {
         let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
         reach(Step::Keeping);
-        match self.group_options.vault.store(&promise) {
+        match self.group_options.vote_store.store(&promise) {
             Ok(()) => {
                 let members = &promise.members;
                 observe(|| Seen::Kept { term: members.term, members: members.nodes() });
@@ -50,8 +50,8 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    pub(super) fn way_to(&self, node: NodeId) -> Option<Way<T>> {
-        Some(Way {
+    pub(super) fn peer_address(&self, node: NodeId) -> Option<PeerAddress<T>> {
+        Some(PeerAddress {
             transport: self.transport.clone(),
             group: self.group_options.id,
             me: self.group().me(),
@@ -63,48 +63,48 @@ impl<T: Transport> Node<T> {
     }
 
     /// Has a thread for each of the replicas that there are, or are to be, and for no other.
-    pub(super) fn see_to_colleagues(&mut self) {
+    pub(super) fn update_peers(&mut self) {
         let (machine, me) = (&self.machine, self.group().me());
-        let is = |node: &NodeId, it: &Colleague<T::Qp>| {
+        let is = |node: &NodeId, it: &PeerHandle<T::Qp>| {
             known(machine).any(|member| member.node == *node && member.address == it.address)
         };
-        let gone = self.colleagues.extract_if(.., |node, it| !is(node, it)).map(|(_, it)| it);
-        for colleague in gone {
-            colleague.orders.pause.stop();
-            self.leavers.push(colleague.thread);
+        let gone = self.peers.extract_if(.., |node, it| !is(node, it)).map(|(_, it)| it);
+        for peer in gone {
+            peer.commands.pause.stop();
+            self.retired_peers.push(peer.thread);
         }
-        let new = |member: &&MemberAt| member.node != me && !self.colleagues.contains_key(&member.node);
+        let new = |member: &&MemberAt| member.node != me && !self.peers.contains_key(&member.node);
         let new: Vec<MemberAt> = known(machine).filter(new).cloned().collect();
         for member in new {
             // It may be in several of the sets.
-            if !self.colleagues.contains_key(&member.node) {
+            if !self.peers.contains_key(&member.node) {
                 self.meet(member);
             }
         }
     }
 
     fn meet(&mut self, member: MemberAt) {
-        let (node, orders) = (member.node, Arc::<Orders<T::Qp>>::default());
-        let Some(way) = self.way_to(node) else {
+        let (node, commands) = (member.node, Arc::<PeerCommands<T::Qp>>::default());
+        let Some(address) = self.peer_address(node) else {
             return self
                 .log(&format!("node {node} cannot be reached: what is its address, {}?", member.address));
         };
         let peer = Peer {
-            way,
+            address,
             node,
-            orders: orders.clone(),
+            commands: commands.clone(),
             events: self.events.clone(),
             patience: PATIENCE,
             log: self.options.log.clone(),
-            talk: None,
+            channel: None,
             open: 0,
         };
         match spawn(&format!("longarm-peer-{node}"), move || peer.run()) {
             Ok(thread) => {
-                if let Some(led) = self.reign.as_ref().filter(|led| led.reign.is_formed()) {
-                    orders.keep_in_line(Some(led.reign.clone()));
+                if let Some(leader) = self.leading.as_ref().filter(|leader| leader.term.is_formed()) {
+                    commands.keep_caught_up(Some(leader.term.clone()));
                 }
-                self.colleagues.insert(node, Colleague { orders, address: member.address, thread });
+                self.peers.insert(node, PeerHandle { commands, address: member.address, thread });
             }
             Err(error) => self.log(&format!("node {node} cannot be spoken with: {error}")),
         }
@@ -112,9 +112,9 @@ impl<T: Transport> Node<T> {
 
     /// Ends all of them.
     pub(super) fn part_with_all(&mut self) {
-        let all: Vec<_> = std::mem::take(&mut self.colleagues).into_values().collect();
-        all.iter().for_each(|colleague| colleague.orders.pause.stop());
-        for thread in all.into_iter().map(|colleague| colleague.thread).chain(self.leavers.drain(..)) {
+        let all: Vec<_> = std::mem::take(&mut self.peers).into_values().collect();
+        all.iter().for_each(|peer| peer.commands.pause.stop());
+        for thread in all.into_iter().map(|peer| peer.thread).chain(self.retired_peers.drain(..)) {
             let _ = thread.join();
         }
     }

@@ -1,9 +1,9 @@
-//! How much a follower looks at ahead: little while its group writes and its machine has no core to spare,
-//! more otherwise.
+//! How much a follower looks at for its standby index: little while its group writes and its machine has no
+//! core to spare, more otherwise.
 //!
-//! What it has not looked at would be missing from the next leader's index (`ahead.rs`), so it keeps up where
-//! that takes nothing from anybody. Where much is written and all cores are busy, it would take its core from
-//! whoever writes.
+//! What it has not looked at would be missing from the next leader's index (`standby.rs`), so it keeps up
+//! where that takes nothing from anybody. Where much is written and all cores are busy, it would take its
+//! core from whoever writes.
 
 use longarm_base::Nanos;
 

@@ -3,12 +3,12 @@
 use longarm_base::{Nanos, NodeId};
 use longarm_wire::Members;
 
-use crate::inbound::Talk;
+use crate::inbound::PeerRequests;
 
-/// A hand-over under way, or another set of replicas, which ends in one.
-pub(super) struct HandOver<Q> {
+/// A transfer under way, or another set of replicas, which ends in one.
+pub(super) struct LeaderTransfer<Q> {
     /// Who wanted it, as long as he is to be answered.
-    pub asker: Option<Talk<Q>>,
+    pub asker: Option<PeerRequests<Q>>,
     pub to: NodeId,
     /// Another set of replicas is wanted.
     pub changes: bool,
@@ -22,8 +22,8 @@ pub(super) struct HandOver<Q> {
     pub turns: Option<Vec<u64>>,
 }
 
-impl<Q> HandOver<Q> {
-    pub fn new(asker: Option<Talk<Q>>, to: NodeId, changes: bool, until: Nanos) -> HandOver<Q> {
-        HandOver { asker, to, changes, next: None, until, held: None, turns: None }
+impl<Q> LeaderTransfer<Q> {
+    pub fn new(asker: Option<PeerRequests<Q>>, to: NodeId, changes: bool, until: Nanos) -> LeaderTransfer<Q> {
+        LeaderTransfer { asker, to, changes, next: None, until, held: None, turns: None }
     }
 }

@@ -76,7 +76,7 @@ pub enum Action {
     /// Fetch what is missing, cut, void what is behind a hole of a mixture, build the index; then
     /// [`Event::Installed`] or [`Event::NotInstalled`].
     Install(StartSet),
-    /// Bring all others in line with the start set, again and again: each that is gets an
+    /// Have all others catch up with the start set, again and again: each that has gets an
     /// [`Answer::Synced`].
     Form(Term),
     /// Serve: a majority is synced, and all older leases are over.
@@ -94,7 +94,7 @@ pub enum Action {
     /// Persist a set of replicas with fsync, beside the term promised; then [`Event::Kept`] or
     /// [`Event::Unkept`].
     Keep(Members),
-    /// Bring one more in line, as [`Action::Form`] does with the others: it does not count yet.
+    /// Have one more catch up, as [`Action::Form`] does with the others: it does not count yet.
     Enlist(MemberAt),
     /// It is not to be one of the replicas.
     Dismiss(NodeId),

@@ -107,7 +107,7 @@ fn a_client_that_takes_no_answers_is_dropped() {
     until("the drop", || !lines.lock().expect("log").is_empty());
     let line = lines.lock().expect("log")[0].clone();
     assert!(line.contains("without taking their answers"), "{line}");
-    until("its seat", || server.stats().clients.is_empty());
+    until("its slot", || server.stats().clients.is_empty());
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn the_limit_of_clients_holds_and_a_ring_must_make_sense() {
         let refused = Raw::try_connect(&address, 3, 8192).map(|_| ()).expect_err("full");
         assert!(refused.to_string().contains("limit of 2 clients"), "{refused}");
         drop((a, b));
-        until("seats", || server.stats().clients.is_empty());
+        until("slots", || server.stats().clients.is_empty());
         for bytes in [0, 4096 + 64, 2 << 30] {
             let refused = Raw::try_ring(&address, bytes).expect_err("a bad ring");
             assert!(refused.to_string().contains("answer ring"), "{refused}");

@@ -82,7 +82,7 @@ fn later_requests_are_told_that_the_server_closes() {
     let mut raw = Raw::connect(&server.addresses()[0]);
     let first = raw.put(b"k", b"v");
     let shared = server.shared().clone();
-    let far = shared.core.moment().now + longarm_base::Nanos::from_millis(20_000);
+    let far = shared.core.timestamps().now + longarm_base::Nanos::from_millis(20_000);
     shared.core.enter(longarm_group::Phase::Draining, far);
     until("the drain", || {
         raw.qp_ring();

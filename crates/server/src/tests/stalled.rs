@@ -15,11 +15,11 @@ use longarm_wire::{
 
 use super::harness::{Answer, BOUND, Raw, options, unique, until};
 use crate::connection::{Connection, Turn};
-use crate::execute::Context;
+use crate::execute::Execution;
 use crate::shared::{Client, Shared};
 use longarm_engine::session::{Coming, Session, WINDOW};
 use longarm_engine::testing::apply;
-use longarm_engine::{Hand, Outcome};
+use longarm_engine::{Outcome, WorkerContext};
 use longarm_group::Phase;
 use longarm_group::{Core, Keys, Pulse};
 
@@ -32,7 +32,7 @@ const TURNS: usize = 50;
 struct Leader {
     shared: Arc<Shared>,
     pulse: Pulse,
-    hand: Hand<Mapped>,
+    context: WorkerContext<Mapped>,
     session: Arc<Mutex<Session>>,
     connection: Connection<AnyQp>,
     client: Raw,
@@ -53,25 +53,25 @@ impl Leader {
         let client = std::thread::spawn(move || Raw::session(&address, id));
         let (session, generation) = shared.core.sessions.open(Coming { id, fresh: 1, since: Csn::NONE });
         let (qp, mailbox) = accept(&mut listener, &shared);
-        let seat = shared.take_seat().expect("a seat");
+        let slot = shared.take_slot().expect("a slot");
         let (name, peer, transport) = ("raw".into(), "a test".into(), qp.describe());
         let listed = Arc::new(Client { name, peer, transport, requests: 0.into() });
-        let connection = Connection::new(qp, mailbox, (session.clone(), generation), listed, seat);
-        let hand = shared.core.engine.hand(0);
+        let connection = Connection::new(qp, mailbox, (session.clone(), generation), listed, slot);
+        let context = shared.core.engine.worker_context(0);
         let client = client.join().expect("connected");
-        Leader { shared, pulse: Pulse::default(), hand, session, connection, client }
+        Leader { shared, pulse: Pulse::default(), context, session, connection, client }
     }
 
     /// A turn, after which all that was written is committed and applied.
     fn turn(&mut self) {
-        let mut context = Context {
+        let mut execution = Execution {
             shared: &self.shared,
             pulse: &self.pulse,
-            hand: &mut self.hand,
+            context: &mut self.context,
             phase: self.shared.core.phase(),
         };
-        assert_ne!(self.connection.turn(&mut context), Turn::Gone, "the client was dropped");
-        apply(&self.shared.core.engine, &mut self.hand, self.shared.core.moment());
+        assert_ne!(self.connection.turn(&mut execution), Turn::Gone, "the client was dropped");
+        apply(&self.shared.core.engine, &mut self.context, self.shared.core.timestamps());
     }
 
     /// All answers that come within some turns.
@@ -131,7 +131,7 @@ fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
         agreed: VERSIONS.meet(VERSIONS).expect("one side"),
         boot: shared.core.boot,
         sum_key: SUM_KEY,
-        stamp: shared.core.moment().now.0,
+        stamp: shared.core.timestamps().now.0,
         lease: 1,
         read_bound: 1,
         ring_bytes: ring.bytes(),

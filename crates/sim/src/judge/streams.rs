@@ -117,7 +117,7 @@ impl Streams {
                 ));
             }
         }
-        // A later term that served may be bringing it in line, and what that reclaimed is gone here already.
+        // A later term that served may have it catch up, and what that reclaimed is gone here already.
         // Nothing rests on this report: of each majority somebody is synced in the later term.
         if book.served_after(sync).next().is_some() {
             return Ok(());

@@ -321,7 +321,7 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, cut(1, 0)).on(1, Event::Adopted { term: term(1, 0) });
     log.report(1, term(2, 1), term(1, 0), &[1]).is_sound();
-    // What a later term that served reclaimed is gone where that was bringing a replica in line.
+    // What a later term that served reclaimed is gone where a replica was catching up with that.
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(2, 2));
     log.report(1, term(3, 1), term(1, 0), &[0]).is_sound();

@@ -9,8 +9,8 @@ use longarm_wire::{EntryAt, Request, RequestKind};
 
 use super::*;
 use crate::install::{fetch, places};
-use crate::talk::Mute;
-use longarm_engine::testing::{MOMENT, arena, engine_of, execute, sums};
+use crate::peer_channel::PeerError;
+use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 
 const LIMIT: u64 = 16 << 20;
 
@@ -32,18 +32,18 @@ fn what_does_not_verify_is_not_fetched() {
     let engine = engine_of((base, 0), SlotKind::Inline64, LIMIT, &theirs);
     for key in [b"one", b"two"] {
         let put = Request { key, value: b"value", ..Request::new(RequestKind::Put, 0) };
-        assert!(execute(&engine, &mut engine.hand(0), MOMENT, &put).is_ok());
+        assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
     }
     let found = places((&theirs, &sums()), (base, 1), (0, 0));
     let [one, two] = &found[..] else { panic!("two entries: {found:?}") };
     let ours = arena(LIMIT);
     let whole = |entry: &EntryAt| whole_entry(&ours, &sums(), (segment_of(entry.offset), entry.offset));
     house.open(listener, |term| {
-        let way = house.way(&Arc::new(sim.clone()), term.node());
-        let mut bulk = Bulk::new(way.memory(term, READ_MAX).expect("its term is open"), &|| true);
+        let address = house.address(&Arc::new(sim.clone()), term.node());
+        let mut bulk = Bulk::new(address.memory(term, READ_MAX).expect("its term is open"), &|| true);
         let until = now() + Nanos(SOON.as_nanos() as u64);
         let mut take = |of: Term, entry: &EntryAt| fetch((&ours, &sums()), &mut bulk, (of, entry), until);
-        let refused = |result: Result<(), Mute>, what: &str| {
+        let refused = |result: Result<(), PeerError>, what: &str| {
             let text = result.expect_err("it does not verify").to_string();
             assert!(text.contains(what), "{text}");
         };

@@ -88,8 +88,8 @@ fn what_was_accepted_stands_beside_the_table_and_moves_with_its_pair() {
     }
 }
 
-/// A follower's arena is overwritten by its leader, while the follower restores ahead: what a record names
-/// may be gone as soon as it was found.
+/// A follower's arena is overwritten by its leader, while the follower keeps its standby index: what a record
+/// names may be gone as soon as it was found.
 #[test]
 fn what_stands_beside_the_table_changes_and_goes_without_its_entry() {
     for (slots, discipline) in KINDS {

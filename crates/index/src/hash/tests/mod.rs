@@ -93,7 +93,7 @@ pub const KINDS: [(SlotKind, Discipline); 3] = [
 ];
 
 impl<M: OwnedWords> Bed<M> {
-    /// What was out of use for so long is given back, as a housekeeper does it.
+    /// What was out of use for so long is given back, as a maintenance thread does it.
     pub fn reclaim(&self, now: u64, quarantine: u64) -> usize {
         (0..3).map(|look| self.owner.reclaim(Nanos(now + look), Nanos(quarantine))).last().expect("looks")
     }

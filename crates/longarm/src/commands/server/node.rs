@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use longarm_base::NodeId;
 use longarm_fabric::Address;
-use longarm_server::{FileVault, GroupOptions, Member};
+use longarm_server::{FileVoteStore, GroupOptions, Member};
 
 use super::args::Args;
 use crate::cluster::{self, Cluster, Group};
@@ -82,11 +82,11 @@ impl Node {
 
     fn group(&self, group: &Group) -> Result<GroupOptions, Failure> {
         // The name that it has always had, where there is only one.
-        let vault = match self.cluster.groups.len() {
-            1 => FileVault::open(&self.dir),
-            _ => FileVault::of_group(&self.dir, group.id),
+        let vote_store = match self.cluster.groups.len() {
+            1 => FileVoteStore::open(&self.dir),
+            _ => FileVoteStore::of_group(&self.dir, group.id),
         };
-        let vault = vault.map_err(|error| {
+        let vote_store = vote_store.map_err(|error| {
             Failure::io("make the directory", &self.dir, &error)
                 .hint("--data names another; a replica needs what it promised again")
         })?;
@@ -99,7 +99,7 @@ impl Node {
             timing: self.cluster.timing,
             sum_key: group.sum_key,
             hash_key: group.hash_key,
-            vault: Arc::new(vault),
+            vote_store: Arc::new(vote_store),
         })
     }
 

@@ -1,4 +1,4 @@
-//! How a follower is brought in line: what it keeps, what it is given, in no order, and when it has all.
+//! How a follower catches up: what it keeps, what it is given, in no order, and when it has all.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a thread brings along to the engine.
+//! What a thread that calls the engine has of its own: its writer, buffers, and stream.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use longarm_store::Writer;
 
 use crate::stream::Stream;
 
-/// What one thread brings along: its writer, and buffers it reuses.
-pub struct Hand<M: OwnedWords> {
+/// What one thread has of its own: its writer, and buffers it reuses.
+pub struct WorkerContext<M: OwnedWords> {
     /// Writes entries into segments of its own.
     pub writer: Writer<M>,
     /// Holds the entry that was read last.
@@ -22,10 +22,10 @@ pub struct Hand<M: OwnedWords> {
 /// Buffers beyond this size are given back once they were used.
 const BYTES_KEPT: usize = 1 << 20;
 
-impl<M: OwnedWords> Hand<M> {
+impl<M: OwnedWords> WorkerContext<M> {
     /// One that has read and written nothing.
-    pub fn new(writer: Writer<M>) -> Hand<M> {
-        Hand { writer, bytes: Vec::new(), value: 0..0, stream: None }
+    pub fn new(writer: Writer<M>) -> WorkerContext<M> {
+        WorkerContext { writer, bytes: Vec::new(), value: 0..0, stream: None }
     }
 
     /// The value of the last GET.

@@ -1,6 +1,6 @@
-//! The housekeeper: everything that may happen a little later. It grows the index and moves its pairs, frees
-//! tables and segments past their quarantine, collects nearly dead segments, expires, evicts, and forgets
-//! sessions.
+//! The maintenance thread: everything that may happen a little later. It grows the index and moves its pairs,
+//! frees tables and segments past their quarantine, collects nearly dead segments, expires, evicts, and
+//! forgets sessions.
 //!
 //! Each pass is bounded. With nothing to do it sleeps longer and longer; whoever runs short of memory pokes
 //! it.
@@ -17,10 +17,10 @@ use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
 
-use crate::gentle::Gentle;
+use crate::move_rate::MoveRate;
 use crate::shared::Shared;
-use longarm_engine::Hand;
-use longarm_engine::Moment;
+use longarm_engine::Timestamps;
+use longarm_engine::WorkerContext;
 use longarm_engine::reclaim::Cursor;
 use longarm_engine::reclaim::Relocated;
 use longarm_engine::stream::Stream;
@@ -59,18 +59,18 @@ const FRUITLESS: u32 = 16;
 /// However much memory is free, segments are collected below this live share, in percent: what a replica has
 /// to look at when its leader is lost, and a follower ahead of that, shall not be mostly dead.
 const COLLECT_LEAST: u32 = 8;
-/// A group moves live entries gently until less than so much of its memory is left.
+/// A group moves live entries slowly until less than so much of its memory is left.
 const HURRY_SHARE: u64 = 8;
 /// Sleep while followers are awaited.
 const REPLICATING: Duration = Duration::from_micros(200);
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 
-/// The housekeeper's state.
-pub(crate) struct Housekeeper<Q> {
+/// The maintenance thread's state.
+pub(crate) struct Maintenance<Q> {
     shared: Arc<Shared>,
-    hand: Hand<Mapped>,
+    context: WorkerContext<Mapped>,
     /// In a group: its stream's way to the followers, and who must let go of segments.
-    group: Option<Together<Q>>,
+    group: Option<GroupPart<Q>>,
     collector: Collector<Mapped>,
     expiry: Cursor,
     eviction: Cursor,
@@ -86,11 +86,11 @@ pub(crate) struct Housekeeper<Q> {
     evict_goal: u64,
 }
 
-/// What only the housekeeper of a group has.
-struct Together<Q> {
+/// What only the maintenance thread of a group has.
+struct GroupPart<Q> {
     replicator: Replicator<Q, Mapped>,
     releases: Arc<Releases>,
-    gentle: Gentle,
+    rate: MoveRate,
     /// Segments whose followers are still to be asked.
     leaving: Vec<Leaving>,
 }
@@ -104,16 +104,16 @@ struct Leaving {
     until: u64,
 }
 
-impl<Q: QueuePair> Together<Q> {
+impl<Q: QueuePair> GroupPart<Q> {
     /// Followers are asked to let go of what is dead once what sessions may still ask for is saved from it.
-    fn part(&mut self, shared: &Shared, hand: &mut Hand<Mapped>) {
+    fn ask_releases(&mut self, shared: &Shared, context: &mut WorkerContext<Mapped>) {
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
                 let rest = (leaving.segment, from);
-                leaving.unsaved = shared.core.engine.save_records(hand, rest, &shared.core.sessions);
-                leaving.until = hand.stream.as_ref().map_or(0, Stream::written);
+                leaving.unsaved = shared.core.engine.save_records(context, rest, &shared.core.sessions);
+                leaving.until = context.stream.as_ref().map_or(0, Stream::written);
             }
-            let applied = hand.stream.as_ref().map_or(0, Stream::applied);
+            let applied = context.stream.as_ref().map_or(0, Stream::applied);
             let saved = leaving.unsaved.is_none() && applied >= leaving.until;
             if saved {
                 let written = shared.core.engine.progress().iter().map(|progress| progress.written());
@@ -124,24 +124,20 @@ impl<Q: QueuePair> Together<Q> {
     }
 }
 
-impl<Q: QueuePair> Housekeeper<Q> {
+impl<Q: QueuePair> Maintenance<Q> {
     pub fn new(
         shared: Arc<Shared>,
-        hand: Hand<Mapped>,
+        context: WorkerContext<Mapped>,
         group: Option<(Replicator<Q, Mapped>, Arc<Releases>)>,
-    ) -> Housekeeper<Q> {
+    ) -> Maintenance<Q> {
         let collector = Collector::new(shared.core.engine.store.clone());
-        let now = shared.core.moment().now;
-        let gentle = Gentle::new(shared.core.engine.csn());
-        let group = group.map(|(replicator, releases)| Together {
-            replicator,
-            releases,
-            gentle,
-            leaving: Vec::new(),
-        });
-        Housekeeper {
+        let now = shared.core.timestamps().now;
+        let rate = MoveRate::new(shared.core.engine.csn());
+        let group =
+            group.map(|(replicator, releases)| GroupPart { replicator, releases, rate, leaving: Vec::new() });
+        Maintenance {
             shared,
-            hand,
+            context,
             group,
             collector,
             expiry: Cursor::default(),
@@ -160,13 +156,13 @@ impl<Q: QueuePair> Housekeeper<Q> {
     pub fn run(mut self, pause: &Pause) {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
-            let moment = self.shared.core.moment();
-            // A leader that forms has followers to bring in line, and writes nothing yet; one that hands over
+            let times = self.shared.core.timestamps();
+            // A leader that forms has followers that catch up, and writes nothing yet; one that hands over
             // writes nothing more.
             let quiet = self.shared.core.phase() == Phase::Forming || self.shared.core.holds_writes();
             let sent = self.written();
-            let replicated = self.replicate(moment);
-            let more = !quiet && self.pass(moment);
+            let replicated = self.replicate(times);
+            let more = !quiet && self.pass(times);
             // What was written since is sent before a sleep: a leader that hands over waits for it.
             let unsent = self.written() > sent && !Mutant::SleepUnsent.is_on();
             if more || replicated == Pumped::Busy || unsent {
@@ -174,12 +170,12 @@ impl<Q: QueuePair> Housekeeper<Q> {
                 // Workers may need this very core.
                 longarm_host::relax();
             } else {
-                let before = self.shared.core.moment().now;
+                let before = self.shared.core.timestamps().now;
                 let tick_now = if replicated == Pumped::Waiting { REPLICATING } else { tick };
                 if !pause.sleep(tick_now) {
                     return;
                 }
-                let slept = self.shared.core.moment().now.since(before);
+                let slept = self.shared.core.timestamps().now.since(before);
                 let whole = slept.0 >= tick_now.as_nanos() as u64;
                 tick = if whole { (tick * 2).min(TICK_MAX) } else { TICK_MIN };
             }
@@ -188,53 +184,53 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     /// All positions of our stream below this are written.
     fn written(&self) -> u64 {
-        self.hand.stream.as_ref().map_or(0, Stream::written)
+        self.context.stream.as_ref().map_or(0, Stream::written)
     }
 
     /// Sends what was written to the followers, applies what they have, and frees what they have let go of.
-    fn replicate(&mut self, moment: Moment) -> Pumped {
-        let Housekeeper { shared, hand, group, .. } = self;
-        let (Some(group), Some(stream)) = (group, &mut hand.stream) else {
+    fn replicate(&mut self, times: Timestamps) -> Pumped {
+        let Maintenance { shared, context, group, .. } = self;
+        let (Some(group), Some(stream)) = (group, &mut context.stream) else {
             return Pumped::Idle;
         };
         let pumped = group.replicator.pump(stream);
         // Whoever leads next must know of all that was asked for, or it may not.
         if !shared.core.holds_writes() {
-            group.part(shared, hand);
+            group.ask_releases(shared, context);
         }
         let free = |segment| {
             shared.core.engine.store.released(segment);
             reach(Step::Freed);
         };
         if group.releases.free(free) {
-            self.last_gain = moment.now;
+            self.last_gain = times.now;
         }
-        match shared.core.engine.apply_committed(hand, moment) {
+        match shared.core.engine.apply_committed(context, times) {
             0 => pumped,
             _ => Pumped::Busy,
         }
     }
 
     /// One bounded pass; whether there is more to do at once.
-    fn pass(&mut self, moment: Moment) -> bool {
+    fn pass(&mut self, times: Timestamps) -> bool {
         let gained = self.last_gain;
-        let (growing, collecting) = (self.grow(moment), self.collect(moment));
-        let evicting = !collecting && self.evict(moment);
-        let more = [growing, collecting, evicting, self.expire(moment)];
-        if moment.now.since(self.last_forget) >= FORGET_EVERY {
-            self.last_forget = moment.now;
-            self.shared.core.sessions.forget(moment.now, self.shared.core.engine.csn());
+        let (growing, collecting) = (self.grow(times), self.collect(times));
+        let evicting = !collecting && self.evict(times);
+        let more = [growing, collecting, evicting, self.expire(times)];
+        if times.now.since(self.last_forget) >= FORGET_EVERY {
+            self.last_forget = times.now;
+            self.shared.core.sessions.forget(times.now, self.shared.core.engine.csn());
         }
-        self.last_pass = moment.now;
+        self.last_pass = times.now;
         let more = more.contains(&true);
         self.fruitless = if more || self.last_gain > gained { 0 } else { self.fruitless.saturating_add(1) };
         if self.fruitless >= FRUITLESS {
-            self.shared.core.engine.nothing_to_gain(moment.now, self.last_gain);
+            self.shared.core.engine.nothing_to_gain(times.now, self.last_gain);
         }
         more
     }
 
-    fn grow(&mut self, moment: Moment) -> bool {
+    fn grow(&mut self, times: Timestamps) -> bool {
         let index = &self.shared.core.engine.index;
         if index.should_grow() && index.grow().is_err() && self.shared.first_grow_failure() {
             self.shared
@@ -250,35 +246,35 @@ impl<Q: QueuePair> Housekeeper<Q> {
                 }
             }
         }
-        if index.reclaim(moment.now, self.shared.core.engine.options.quarantine) > 0 {
-            self.last_gain = moment.now;
+        if index.reclaim(times.now, self.shared.core.engine.options.quarantine) > 0 {
+            self.last_gain = times.now;
         }
         more
     }
 
-    fn collect(&mut self, moment: Moment) -> bool {
+    fn collect(&mut self, times: Timestamps) -> bool {
         let percent = self.worth_collecting();
         let engine = &self.shared.core.engine;
         engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
-            group.gentle.fill(moment.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
+            group.rate.fill(times.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
         }
         for _ in 0..WORKS_A_PASS {
             // In a group what is moved goes to the followers first.
-            if self.hand.stream.as_ref().is_some_and(Stream::is_full) {
+            if self.context.stream.as_ref().is_some_and(Stream::is_full) {
                 return false;
             }
-            let moves = hurries || self.group.as_ref().is_none_or(|group| group.gentle.is_due());
+            let moves = hurries || self.group.as_ref().is_none_or(|group| group.rate.is_due());
             let work = match moves {
-                true => self.collector.next_work(moment.now, percent),
-                false => self.collector.free(moment.now),
+                true => self.collector.next_work(times.now, percent),
+                false => self.collector.free(times.now),
             };
             match work {
                 Work::Idle(next) => {
                     // What waits in quarantine will be freed.
                     if next.is_some() {
-                        self.last_gain = moment.now;
+                        self.last_gain = times.now;
                     }
                     return false;
                 }
@@ -293,13 +289,13 @@ impl<Q: QueuePair> Housekeeper<Q> {
                     }
                 }
                 Work::Move { place, csn } => {
-                    let Housekeeper { shared, hand, .. } = self;
-                    self.group.iter_mut().for_each(|group| group.gentle.spend());
-                    match shared.core.engine.relocate(hand, moment, (place, csn), &shared.core.sessions) {
-                        Relocated::Done => self.last_gain = moment.now,
+                    let Maintenance { shared, context, .. } = self;
+                    self.group.iter_mut().for_each(|group| group.rate.spend());
+                    match shared.core.engine.relocate(context, times, (place, csn), &shared.core.sessions) {
+                        Relocated::Done => self.last_gain = times.now,
                         Relocated::Lost => {}
                         Relocated::Full => {
-                            self.collector.starved(moment.now);
+                            self.collector.starved(times.now);
                             return false;
                         }
                     }
@@ -318,19 +314,19 @@ impl<Q: QueuePair> Housekeeper<Q> {
         (share as u32).max(COLLECT_LEAST).min(most)
     }
 
-    fn expire(&mut self, moment: Moment) -> bool {
+    fn expire(&mut self, times: Timestamps) -> bool {
         let engine = &self.shared.core.engine;
         if !engine.uses_ttl() {
             return false;
         }
         let round = if self.is_short() { EXPIRE_ROUND_SHORT } else { EXPIRE_ROUND };
-        let passed = moment.now.since(self.last_pass).0.min(round.0);
+        let passed = times.now.since(self.last_pass).0.min(round.0);
         // Counted in pair nanoseconds, so that short passes over small tables add up.
         self.expire_debt += engine.pairs() * passed;
         let pairs = (self.expire_debt / round.0).min(EXPIRE_PAIRS);
         self.expire_debt = (self.expire_debt - pairs * round.0).min(EXPIRE_PAIRS * round.0);
-        if engine.expire_some(&mut self.hand, &mut self.expiry, pairs, moment) > 0 {
-            self.last_gain = moment.now;
+        if engine.expire_some(&mut self.context, &mut self.expiry, pairs, times) > 0 {
+            self.last_gain = times.now;
         }
         pairs == EXPIRE_PAIRS
     }
@@ -348,7 +344,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
 
     /// Evicts a little where collection alone gives nothing back. Random items going thin all segments out
     /// evenly, so this goes on until some are worth collecting.
-    fn evict(&mut self, moment: Moment) -> bool {
+    fn evict(&mut self, times: Timestamps) -> bool {
         let engine = &self.shared.core.engine;
         if engine.marks.is_none() || !self.is_short() {
             return false;
@@ -362,8 +358,8 @@ impl<Q: QueuePair> Housekeeper<Q> {
         {
             return false;
         }
-        if moment.now >= self.evict_step {
-            self.evict_step = moment.now + STEP_TIME;
+        if times.now >= self.evict_step {
+            self.evict_step = times.now + STEP_TIME;
             self.evict_goal =
                 counters.live_bytes.saturating_sub((capacity / STEP_SHARE).max(SEGMENT_BYTES / 2));
         }
@@ -371,7 +367,7 @@ impl<Q: QueuePair> Housekeeper<Q> {
             return false;
         }
         if engine.evict_some(&mut self.eviction, EVICT_PAIRS) > 0 {
-            self.last_gain = moment.now;
+            self.last_gain = times.now;
         }
         true
     }

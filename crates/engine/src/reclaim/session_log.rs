@@ -9,9 +9,9 @@ use longarm_memory::OwnedWords;
 use longarm_store::{EntryMeta, Kind};
 
 use crate::engine::Engine;
-use crate::hand::Hand;
 use crate::session::Sessions;
 use crate::stream::{Change, Written};
+use crate::worker_context::WorkerContext;
 use crate::write::number::{DIGITS_MAX, decimal, parse};
 
 impl<M: OwnedWords> Engine<M> {
@@ -20,7 +20,7 @@ impl<M: OwnedWords> Engine<M> {
     #[must_use]
     pub fn save_records(
         &self,
-        hand: &mut Hand<M>,
+        context: &mut WorkerContext<M>,
         (segment, from): (u32, u64),
         sessions: &Sessions,
     ) -> Option<u64> {
@@ -32,7 +32,7 @@ impl<M: OwnedWords> Engine<M> {
             };
             let mut text = [0; DIGITS_MAX];
             let number = parse(entry.value).map_or(&[][..], |number| decimal(number, &mut text));
-            let Hand { writer, stream, .. } = &mut *hand;
+            let WorkerContext { writer, stream, .. } = &mut *context;
             let stream = stream.as_mut().filter(|stream| !stream.is_full());
             let drafted = stream.and_then(|stream| {
                 let draft = writer.draft_kept(&[], number, EntryMeta::of(Kind::Noop).by(by)).ok()?;

@@ -1,4 +1,5 @@
-//! What a follower does while all is well, so that little is left to do when its leader is lost.
+//! A follower's standby index goes on while all is well, so that little is left to do when its leader is
+//! lost.
 
 use std::sync::Arc;
 
@@ -11,39 +12,40 @@ use longarm_replica::{RoleKind, page};
 
 use super::Node;
 use longarm_engine::EngineOptions;
-use longarm_engine::recover::Ahead;
+use longarm_engine::recover::Standby;
 
 /// How long it waits before it tries again to begin.
 const AGAIN: Nanos = Nanos::from_millis(1_000);
 
 impl<T: Transport> Node<T> {
-    /// Looks a little further, while it follows.
-    pub(super) fn look_ahead(&mut self) {
+    /// The standby index takes in a little more, while the node follows.
+    pub(super) fn advance_standby(&mut self) {
         let Some(sync) = self.machine.sync() else { return };
         let now = now();
-        if !self.ahead.pace.is_due(now) || self.ahead.barred || self.machine.kind() != RoleKind::Follower {
+        if !self.standby.pace.is_due(now) || self.standby.barred || self.machine.kind() != RoleKind::Follower
+        {
             return;
         }
         let floors = self.floors();
-        let bytes = self.ahead.pace.step(now, floors.iter().sum(), idle);
-        if let Some(items) = self.ahead.index.as_ref().and_then(Ahead::outgrown) {
-            self.ahead.index = None;
-            self.ahead.items = items;
+        let bytes = self.standby.pace.step(now, floors.iter().sum(), idle);
+        if let Some(items) = self.standby.index.as_ref().and_then(Standby::outgrown) {
+            self.standby.index = None;
+            self.standby.items = items;
         }
-        if self.ahead.index.is_none() {
-            self.ahead.index = self.begin_ahead();
+        if self.standby.index.is_none() {
+            self.standby.index = self.begin_standby();
         }
-        match &mut self.ahead.index {
-            Some(ahead) => ahead.look(&self.sums, (sync, &floors), bytes),
-            None => self.ahead.pace.wait(now + AGAIN),
+        match &mut self.standby.index {
+            Some(standby) => standby.look(&self.sums, (sync, &floors), bytes),
+            None => self.standby.pace.wait(now + AGAIN),
         }
     }
 
-    fn begin_ahead(&self) -> Option<Ahead<Mapped>> {
+    fn begin_standby(&self) -> Option<Standby<Mapped>> {
         let found = self.page.memory().load(page::ITEMS);
         let options = EngineOptions {
             // More are to come.
-            found_items: (found + found / 4).max(self.ahead.items),
+            found_items: (found + found / 4).max(self.standby.items),
             populate: false,
             ..self.term_options().engine(self.group_options.hash_key, Some(Term::ZERO))
         };
@@ -52,7 +54,7 @@ impl<T: Transport> Node<T> {
         let memory = (self.lent.index.memory().clone(), self.lent.arena.memory().clone());
         let control = Control::of(self.lent.control.memory().clone(), self.sums.clone());
         let budget = Arc::new(Budget::new(self.options.memory));
-        let ahead = Ahead::new(memory, control, self.sums.clone(), budget, &options);
-        ahead.inspect_err(|error| self.log(&format!("nothing is restored ahead: {error}"))).ok()
+        let standby = Standby::new(memory, control, self.sums.clone(), budget, &options);
+        standby.inspect_err(|error| self.log(&format!("there is no standby index: {error}"))).ok()
     }
 }

@@ -21,8 +21,8 @@ use longarm_engine::stream::Progress;
 pub enum Waker {
     /// A worker.
     Worker(Channel),
-    /// The housekeeper.
-    Keeper(Arc<Pause>),
+    /// The maintenance thread.
+    Maintenance(Arc<Pause>),
 }
 
 impl Waker {
@@ -30,13 +30,13 @@ impl Waker {
     pub fn wake(&self) {
         match self {
             Waker::Worker(channel) => channel.notify(),
-            Waker::Keeper(pause) => pause.poke(),
+            Waker::Maintenance(pause) => pause.poke(),
         }
     }
 }
 
-/// Where a stream takes followers.
-pub(crate) struct Door<Q> {
+/// Where followers are added to a stream, and who writes it.
+pub(crate) struct StreamHandle<Q> {
     pub arrivals: Arc<Arrivals<Q>>,
     pub waker: Waker,
 }
@@ -146,7 +146,7 @@ impl Follower {
 /// What the heart does for a leader that hands over (`node/hand_over.rs`). It alone vouches for clients'
 /// leases and renews the leader's own: so under this lock it is known when that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Parting {
+pub(crate) enum TransferState {
     /// Nothing: it beats.
     #[default]
     Not,
@@ -157,7 +157,7 @@ pub(crate) enum Parting {
 }
 
 /// A term that this node leads, from its start set to its end.
-pub(crate) struct Reign<Q> {
+pub(crate) struct LeaderTerm<Q> {
     pub term: Term,
     /// The term whose start set followers may have in common with this one, and where its streams are cut.
     pub base: Term,
@@ -168,7 +168,7 @@ pub(crate) struct Reign<Q> {
     pub tail: Tail,
     pub core: Arc<Core>,
     /// By stream.
-    pub doors: Vec<Door<Q>>,
+    pub streams: Vec<StreamHandle<Q>>,
     pub releases: Arc<Releases>,
     /// Connections for heartbeats that the heart has not taken yet.
     pub hearts: Inbox<(Q, Arc<Follower>)>,
@@ -182,14 +182,14 @@ pub(crate) struct Reign<Q> {
     pushed: AtomicU64,
     /// When it began to serve.
     served: AtomicU64,
-    pub parting: Mutex<Parting>,
+    pub transfer: Mutex<TransferState>,
     /// Threads that hold connections to followers' memory.
     attending: AtomicUsize,
     formed: AtomicBool,
     over: AtomicBool,
 }
 
-/// A thread of a reign that holds connections; to be dropped after them.
+/// A thread of the leader's term that holds connections; to be dropped after them.
 pub(crate) struct Attending<'a>(&'a AtomicUsize);
 
 impl Drop for Attending<'_> {
@@ -199,21 +199,21 @@ impl Drop for Attending<'_> {
     }
 }
 
-impl<Q> Reign<Q> {
+impl<Q> LeaderTerm<Q> {
     pub fn new(
         ((term, base, cuts, tail), members): ((Term, Term, Vec<u64>, Tail), Members),
         core: Arc<Core>,
-        doors: Vec<Door<Q>>,
+        streams: Vec<StreamHandle<Q>>,
         releases: Arc<Releases>,
-    ) -> Reign<Q> {
-        Reign {
+    ) -> LeaderTerm<Q> {
+        LeaderTerm {
             term,
             base,
             cuts,
             members,
             tail,
             core,
-            doors,
+            streams,
             releases,
             hearts: Inbox::default(),
             left: Mutex::default(),
@@ -221,7 +221,7 @@ impl<Q> Reign<Q> {
             beat: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
             served: AtomicU64::new(0),
-            parting: Mutex::default(),
+            transfer: Mutex::default(),
             attending: AtomicUsize::new(0),
             formed: AtomicBool::new(false),
             over: AtomicBool::new(false),
@@ -300,7 +300,7 @@ impl<Q> Reign<Q> {
 
     /// Wakes all who write streams.
     pub fn wake(&self) {
-        self.doors.iter().for_each(|door| door.waker.wake());
+        self.streams.iter().for_each(|stream| stream.waker.wake());
     }
 }
 

@@ -15,16 +15,16 @@ const SAVED_MOST: u64 = 4_096;
 const SECOND: u64 = 1_000_000_000;
 
 /// What may be moved now.
-pub(crate) struct Gentle {
+pub(crate) struct MoveRate {
     /// What was written when it was filled up last.
     csn: Csn,
     /// Moves that may be made, in billionths.
     saved: u64,
 }
 
-impl Gentle {
-    pub fn new(csn: Csn) -> Gentle {
-        Gentle { csn, saved: SAVED_MOST * SECOND }
+impl MoveRate {
+    pub fn new(csn: Csn) -> MoveRate {
+        MoveRate { csn, saved: SAVED_MOST * SECOND }
     }
 
     /// So much time has passed, and more was written. Where segments are collected that are `percent` alive,
@@ -53,10 +53,10 @@ impl Gentle {
 mod tests {
     use super::*;
 
-    fn spend(gentle: &mut Gentle) -> u64 {
+    fn spend(rate: &mut MoveRate) -> u64 {
         let mut moves = 0;
-        while gentle.is_due() {
-            gentle.spend();
+        while rate.is_due() {
+            rate.spend();
             moves += 1;
         }
         moves
@@ -64,21 +64,21 @@ mod tests {
 
     #[test]
     fn moves_follow_time_and_what_is_written() {
-        let mut gentle = Gentle::new(Csn(5));
-        assert_eq!(spend(&mut gentle), SAVED_MOST);
-        gentle.fill(Nanos(SECOND / 2), Csn(5), 8);
-        assert_eq!(spend(&mut gentle), LEAST / 2);
+        let mut rate = MoveRate::new(Csn(5));
+        assert_eq!(spend(&mut rate), SAVED_MOST);
+        rate.fill(Nanos(SECOND / 2), Csn(5), 8);
+        assert_eq!(spend(&mut rate), LEAST / 2);
         // Half alive: one is moved for each that dies, and twice that may be.
-        gentle.fill(Nanos(0), Csn(105), 50);
-        assert_eq!(spend(&mut gentle), 200);
-        gentle.fill(Nanos(0), Csn(1105), 8);
-        assert_eq!(spend(&mut gentle), 2 * 1000 * 8 / 92);
+        rate.fill(Nanos(0), Csn(105), 50);
+        assert_eq!(spend(&mut rate), 200);
+        rate.fill(Nanos(0), Csn(1105), 8);
+        assert_eq!(spend(&mut rate), 2 * 1000 * 8 / 92);
     }
 
     #[test]
     fn nothing_is_too_much_and_nothing_is_saved_for_ever() {
-        let mut gentle = Gentle::new(Csn(0));
-        gentle.fill(Nanos(u64::MAX), Csn(u64::MAX), u32::MAX);
-        assert_eq!(spend(&mut gentle), SAVED_MOST);
+        let mut rate = MoveRate::new(Csn(0));
+        rate.fill(Nanos(u64::MAX), Csn(u64::MAX), u32::MAX);
+        assert_eq!(spend(&mut rate), SAVED_MOST);
     }
 }

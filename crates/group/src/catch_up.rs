@@ -1,4 +1,4 @@
-//! Bringing a follower in line with the leader, and keeping it there (LoLKV 3.5; M3; rule
+//! How a follower catches up with the leader, and is kept caught up (LoLKV 3.5; M3; rule
 //! ResyncAll of `docs/spec`).
 //!
 //! In this order, and why:
@@ -38,13 +38,13 @@ use longarm_store::{EntryPlace, segment_entries};
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::OWN_HEADER;
-use crate::look::Seen;
+use crate::leader_term::{Follower, LeaderTerm};
 use crate::peer::Peer;
-use crate::reign::{Follower, Reign};
+use crate::peer_channel::{Bulk, PeerError, Worth};
 use crate::releases::{LetGo, raise};
-use crate::talk::{Bulk, Mute, Worth};
+use crate::scan::ScannedEntry;
 
-/// Sleep between two looks at a follower that is in line.
+/// Sleep between two looks at a follower that has caught up.
 const LOOK: Duration = Duration::from_millis(20);
 /// Bytes copied out of the arena at a time.
 const PIECE: u64 = 1 << 20;
@@ -58,40 +58,43 @@ const RESTS: u64 = 3;
 const WORK: Nanos = Nanos::from_micros(500);
 const REST_MOST: Nanos = Nanos::from_millis(6);
 
-/// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the reign is over, or when
+/// Syncs the other and keeps it so. Returns when it is let go (`Ok`), when the leader's term is over, or when
 /// something failed.
-pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T::Qp>>) -> Result<(), Mute> {
+pub(crate) fn keep_caught_up<T: Transport>(
+    peer: &mut Peer<T>,
+    leader_term: &Arc<LeaderTerm<T::Qp>>,
+) -> Result<(), PeerError> {
     let ask = Ask::Sync {
-        term: reign.term,
-        base: reign.base,
-        cuts: reign.cuts.clone(),
-        streams: reign.doors.len() as u16,
-        members: reign.members.clone(),
+        term: leader_term.term,
+        base: leader_term.base,
+        cuts: leader_term.cuts.clone(),
+        streams: leader_term.streams.len() as u16,
+        members: leader_term.members.clone(),
     };
-    let _attending = reign.attend();
+    let _attending = leader_term.attend();
     let until = now() + peer.patience;
-    let orders = peer.orders.clone();
-    let worth = || !reign.is_over() && !orders.pause.is_stopped();
-    // A talk of its own: what is left of older ones is not to be mistaken for this.
-    peer.talk = None;
-    let talk = peer.talk()?;
-    let ready = talk.settle(
+    let commands = peer.commands.clone();
+    let worth = || !leader_term.is_over() && !commands.pause.is_stopped();
+    // A channel of its own: what is left of older ones is not to be mistaken for this.
+    peer.channel = None;
+    let channel = peer.channel()?;
+    let ready = channel.settle(
         &ask,
         (until, &worth),
-        |answer| matches!(answer, Answer::Ready { term, .. } if *term == reign.term),
+        |answer| matches!(answer, Answer::Ready { term, .. } if *term == leader_term.term),
     )?;
     let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
-    let follower = Arc::new(Follower::new(peer.node, reign.doors.len(), peer.orders.pause.clone()));
-    let mut links = peer.way.memories(reign.term, 2 + reign.doors.len())?.into_iter();
+    let follower = Arc::new(Follower::new(peer.node, leader_term.streams.len(), peer.commands.pause.clone()));
+    let mut links = peer.address.memories(leader_term.term, 2 + leader_term.streams.len())?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
     let mut bulk = Bulk::new(link(), &worth);
-    reign.hearts.put((link(), follower.clone()));
-    reign.releases.join(peer.node);
+    leader_term.hearts.put((link(), follower.clone()));
+    leader_term.releases.join(peer.node);
     reach(Step::Joined);
     let patience = peer.patience;
     let counts = !matches!(held, Held::Nothing);
-    let mut push = Push {
-        reign,
+    let mut catch_up = CatchUp {
+        leader_term,
         follower: &follower,
         bulk: &mut bulk,
         worth: &worth,
@@ -101,21 +104,21 @@ pub(crate) fn keep_in_line<T: Transport>(peer: &mut Peer<T>, reign: &Arc<Reign<T
         over: BTreeMap::new(),
         rested: now(),
     };
-    let ended = bring(peer, &mut push, (held, links)).and_then(|()| keep(peer, &mut push));
+    let ended = bring(peer, &mut catch_up, (held, links)).and_then(|()| keep(peer, &mut catch_up));
     follower.let_go();
-    reign.releases.leave(peer.node);
-    reign.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
+    leader_term.releases.leave(peer.node);
+    leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
     if follower.is_synced() {
         // What it acknowledged stays there, whatever becomes of the connection.
-        reign.left.lock().insert(peer.node, follower.next_floors());
+        leader_term.left.lock().insert(peer.node, follower.next_floors());
         peer.events.push(Event::Lost(peer.node));
     }
-    reign.wake();
+    leader_term.wake();
     ended
 }
 
-struct Push<'a, 'w, Q> {
-    reign: &'a Arc<Reign<Q>>,
+struct CatchUp<'a, 'w, Q> {
+    leader_term: &'a Arc<LeaderTerm<Q>>,
     follower: &'a Arc<Follower>,
     bulk: &'a mut Bulk<'w, Q>,
     worth: Worth<'w>,
@@ -134,98 +137,100 @@ struct Push<'a, 'w, Q> {
 /// `links`: a connection for each stream.
 fn bring<T: Transport>(
     peer: &mut Peer<T>,
-    push: &mut Push<'_, '_, T::Qp>,
+    catch_up: &mut CatchUp<'_, '_, T::Qp>,
     (held, links): (Held, impl Iterator<Item = T::Qp>),
-) -> Result<(), Mute> {
-    let reign = push.reign;
+) -> Result<(), PeerError> {
+    let leader_term = catch_up.leader_term;
     let had = match held {
-        Held::Term => reign.left.lock().get(&peer.node).cloned(),
+        Held::Term => leader_term.left.lock().get(&peer.node).cloned(),
         _ => None,
     };
     if let Some(had) = &had {
         // It counts, and what is reclaimed meanwhile must not look like a gap.
-        push.floors(had)?;
-        push.follower.set_floors(had);
+        catch_up.floors(had)?;
+        catch_up.follower.set_floors(had);
     }
-    let unknown = if held == Held::Nothing { Vec::new() } else { push.unknown()? };
-    push.table()?;
+    let unknown = if held == Held::Nothing { Vec::new() } else { catch_up.unknown()? };
+    catch_up.table()?;
     reach(Step::Table);
     if held == Held::Nothing {
-        push.older()?;
+        catch_up.older()?;
     }
     for segment in unknown {
-        push.whole(segment)?;
+        catch_up.whole(segment)?;
     }
     if let Held::Base(lens) = &held {
-        push.of_base(lens)?;
+        catch_up.of_base(lens)?;
     }
-    push.flush()?;
+    catch_up.flush()?;
     reach(Step::Landed);
-    for ((door, attachment), link) in reign.doors.iter().zip(&push.follower.attachments).zip(links) {
-        door.arrivals.put((link, attachment.clone()));
-        door.waker.wake();
+    for ((stream, attachment), link) in
+        leader_term.streams.iter().zip(&catch_up.follower.attachments).zip(links)
+    {
+        stream.arrivals.put((link, attachment.clone()));
+        stream.waker.wake();
     }
-    reign.followers.lock().push(push.follower.clone());
+    leader_term.followers.lock().push(catch_up.follower.clone());
     reach(Step::Attached);
-    push.await_start()?;
-    push.of_term(reign.term, &had.unwrap_or_else(|| vec![0; reign.doors.len()]))?;
+    catch_up.await_start()?;
+    catch_up.of_term(leader_term.term, &had.unwrap_or_else(|| vec![0; leader_term.streams.len()]))?;
     if !Mutant::AdoptUnflushed.is_on() {
-        push.flush()?;
+        catch_up.flush()?;
     }
     reach(Step::Pushed);
-    if !push.counts {
+    if !catch_up.counts {
         // One that lost its memory knows no less than before: what it had let go of then it lets go of again.
-        push.serve_releases()?;
+        catch_up.serve_releases()?;
     }
-    let floors = push.await_needed()?;
-    let (term, reclaimed) = (reign.term, reign.releases.asked(peer.node, |_| false).told);
+    let floors = catch_up.await_needed()?;
+    let (term, reclaimed) = (leader_term.term, leader_term.releases.asked(peer.node, |_| false).told);
     if held == Held::Term {
         // It is in sync by name already, and would not take this from the question.
-        push.reclaimed(reclaimed)?;
+        catch_up.reclaimed(reclaimed)?;
     }
     let until = now() + peer.patience;
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
     let ask = Ask::Adopt { term, reclaimed, floors: floors.clone() };
-    let synced = peer.talk()?.settle(&ask, (until, push.worth), wanted)?;
+    let synced = peer.channel()?.settle(&ask, (until, catch_up.worth), wanted)?;
     reach(Step::Synced);
     if held == Held::Term {
         // As above. Before anything more is counted from it, its floors say that what was reclaimed while it
         // was away is no gap: a survey must not end where nothing is to be found.
-        push.floors(&floors)?;
+        catch_up.floors(&floors)?;
     }
-    push.follower.set_floors(&floors);
+    catch_up.follower.set_floors(&floors);
     // Release: all that it was synced with is there; pairs with the looks of workers and heart.
-    push.follower.synced.store(true, Ordering::Release);
+    catch_up.follower.synced.store(true, Ordering::Release);
     peer.events.push(Event::Answered(peer.node, synced));
-    reign.wake();
+    leader_term.wake();
     Ok(())
 }
 
-fn keep<T: Transport>(peer: &mut Peer<T>, push: &mut Push<'_, '_, T::Qp>) -> Result<(), Mute> {
-    let term = push.reign.term;
+fn keep<T: Transport>(peer: &mut Peer<T>, catch_up: &mut CatchUp<'_, '_, T::Qp>) -> Result<(), PeerError> {
+    let term = catch_up.leader_term.term;
     let mut told = false;
-    // What it is asked when this reign is over: that is said afterwards, and waits until then.
+    // What it is asked when this term is over: that is said afterwards, and waits until then.
     let later = |ask: &Ask| matches!(ask, Ask::Stand { term: of } if *of == term);
     loop {
-        if let Some(served) = push.reign.served().filter(|_| !told) {
+        if let Some(served) = catch_up.leader_term.served().filter(|_| !told) {
             let since = now().since(served);
-            peer.talk()?.ask(&Ask::Serves { term, since })?;
+            peer.channel()?.ask(&Ask::Serves { term, since })?;
             told = true;
         }
-        push.serve_releases()?;
-        while let Some(ask) = peer.orders.next_unless(later) {
+        catch_up.serve_releases()?;
+        while let Some(ask) = peer.commands.next_unless(later) {
             // What this node asked before it led has no meaning any more.
             if matches!(ask, Ask::Members { .. }) && ask.term() == term {
-                peer.talk()?.ask(&ask)?;
+                peer.channel()?.ask(&ask)?;
             }
         }
-        for answer in peer.talk()?.answers()? {
+        for answer in peer.channel()?.answers()? {
             peer.events.push(Event::Answered(peer.node, answer));
         }
-        if push.is_over() || peer.orders.pause.is_stopped() {
+        if catch_up.is_over() || peer.commands.pause.is_stopped() {
             return Ok(());
         }
-        peer.orders.pause.sleep_unless_poked(LOOK);
+        peer.commands.pause.sleep_unless_poked(LOOK);
     }
 }
 
@@ -235,9 +240,9 @@ fn is_unknown(ours: &Line, theirs: &Line) -> bool {
     ours.has_entries() && !known && !Mutant::TrustTable.is_on()
 }
 
-impl<Q: QueuePair> Push<'_, '_, Q> {
+impl<Q: QueuePair> CatchUp<'_, '_, Q> {
     fn memory(&self) -> &Mapped {
-        self.reign.core.engine.store.memory()
+        self.leader_term.core.engine.store.memory()
     }
 
     fn until(&self) -> Nanos {
@@ -245,25 +250,25 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     fn is_over(&self) -> bool {
-        self.reign.is_over() || self.follower.is_gone()
+        self.leader_term.is_over() || self.follower.is_gone()
     }
 
-    fn flush(&mut self) -> Result<(), Mute> {
+    fn flush(&mut self) -> Result<(), PeerError> {
         let until = self.until();
         self.bulk.flush(until)
     }
 
     /// `Err` if there is no use in going on.
-    fn go_on(&self) -> Result<(), Mute> {
+    fn go_on(&self) -> Result<(), PeerError> {
         if self.is_over() {
-            Err(Mute::Broken("it was let go while it was being synced".into()))
+            Err(PeerError::Broken("it was let go while it was being synced".into()))
         } else {
             Ok(())
         }
     }
 
     /// WRITEs what the arena holds there.
-    fn copy(&mut self, from: u64, len: u64) -> Result<(), Mute> {
+    fn copy(&mut self, from: u64, len: u64) -> Result<(), PeerError> {
         let mut at = 0;
         let mut bytes = Vec::new();
         while at < len {
@@ -273,7 +278,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             self.memory().copy_out(from + at, &mut bytes);
             let until = self.until();
             self.bulk.write(ARENA_REGION, from + at, &bytes, until)?;
-            self.reign.set_pushed(now());
+            self.leader_term.set_pushed(now());
             self.rest();
             at += size;
         }
@@ -292,28 +297,29 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
 
     /// Whether clients are served, and writes committed, without this follower.
     fn is_spare(&self) -> bool {
-        let with = 1 + self.reign.followers.lock().iter().filter(|follower| follower.is_synced()).count();
-        self.reign.served().is_some() && with > self.reign.members.list.len() / 2
+        let with =
+            1 + self.leader_term.followers.lock().iter().filter(|follower| follower.is_synced()).count();
+        self.leader_term.served().is_some() && with > self.leader_term.members.list.len() / 2
     }
 
     fn geometry(&self) -> Geometry {
-        Geometry::read(self.memory(), self.reign.core.engine.store.sums()).expect(OWN_HEADER)
+        Geometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
     }
 
     /// The line of a segment of ours; free if it is being written at this moment.
     fn line(&self, segment: u32) -> Line {
-        let sums = self.reign.core.engine.store.sums();
+        let sums = self.leader_term.core.engine.store.sums();
         Line::read(self.memory(), sums, segment).unwrap_or(Line::FREE)
     }
 
     /// The header and all lines.
-    fn table(&mut self) -> Result<(), Mute> {
+    fn table(&mut self) -> Result<(), PeerError> {
         let segments = self.geometry().segments;
         self.lines(0, segments)
     }
 
     /// So many lines. None of them is half of a change: on the follower it would stay so.
-    fn lines(&mut self, first: u32, count: u32) -> Result<(), Mute> {
+    fn lines(&mut self, first: u32, count: u32) -> Result<(), PeerError> {
         let mut bytes = Vec::new();
         for segment in first..first + count {
             bytes.extend_from_slice(&self.whole_line(segment)?);
@@ -321,7 +327,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
                 self.go_on()?;
                 let (until, at) = (self.until(), line_at(segment + 1) - bytes.len() as u64);
                 self.bulk.write(ARENA_REGION, at, &bytes, until)?;
-                self.reign.set_pushed(now());
+                self.leader_term.set_pushed(now());
                 self.rest();
                 bytes.clear();
             }
@@ -329,10 +335,10 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
         Ok(())
     }
 
-    fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], Mute> {
+    fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
         let until = now() + CHANGE;
         loop {
-            let sums = self.reign.core.engine.store.sums();
+            let sums = self.leader_term.core.engine.store.sums();
             if let Some(line) = whole_line(self.memory(), sums, segment) {
                 return Ok(line);
             }
@@ -348,7 +354,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// Segments of older terms, which the follower does not have in the use that they are in here. It holds
     /// the same start set, and had let go of them at the word of a leader whose other followers had not: what
     /// is there says nothing, and may be what it wrote itself and nobody counted (L16).
-    fn unknown(&mut self) -> Result<Vec<u32>, Mute> {
+    fn unknown(&mut self) -> Result<Vec<u32>, PeerError> {
         let (geometry, until) = (self.geometry(), self.until());
         let mut unknown = Vec::new();
         for first in (geometry.table..geometry.segments).step_by(READ_MAX as usize / LINE as usize) {
@@ -356,10 +362,10 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             let place = Place::new(ARENA_REGION, line_at(first), count * LINE as u32);
             let theirs = self.bulk.read(place, until)?.to_vec();
             for (segment, theirs) in (first..).zip(theirs.chunks_exact(LINE as usize)) {
-                let sums = self.reign.core.engine.store.sums();
+                let sums = self.leader_term.core.engine.store.sums();
                 let theirs = Line::from_bytes(theirs, sums, segment).unwrap_or(Line::FREE);
                 let ours = self.line(segment);
-                if ours.term < self.reign.term && is_unknown(&ours, &theirs) {
+                if ours.term < self.leader_term.term && is_unknown(&ours, &theirs) {
                     unknown.push(segment);
                 }
             }
@@ -368,7 +374,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// All segments of older terms, whole.
-    fn older(&mut self) -> Result<(), Mute> {
+    fn older(&mut self) -> Result<(), PeerError> {
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
             if !self.is_over_there(segment) {
@@ -381,9 +387,9 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
 
     /// A segment, or run, of an older term, to its end: what the follower has there of an entry that was cut
     /// off must not stay (L16).
-    fn whole(&mut self, segment: u32) -> Result<(), Mute> {
+    fn whole(&mut self, segment: u32) -> Result<(), PeerError> {
         let line = self.line(segment);
-        if line.term < self.reign.term && line.has_entries() {
+        if line.term < self.leader_term.term && line.has_entries() {
             self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
             reach(Step::Content);
         }
@@ -391,17 +397,18 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// All entries of the base's streams from these positions on.
-    fn of_base(&mut self, from: &[u64]) -> Result<(), Mute> {
-        let tail = &self.reign.tail;
+    fn of_base(&mut self, from: &[u64]) -> Result<(), PeerError> {
+        let tail = &self.leader_term.tail;
         let known =
             tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
         if !known {
-            return self.of_term(self.reign.base, from);
+            return self.of_term(self.leader_term.base, from);
         }
         // Behind a gap too: what is missing was reclaimed.
-        let missing = |seen: &&Seen| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
+        let missing = |seen: &&ScannedEntry| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
         // Its segment may have been freed since, and used again; not any more, as we are asked now.
-        let still = |seen: &&Seen| self.line(segment_of(seen.place.offset)).term == self.reign.base;
+        let still =
+            |seen: &&ScannedEntry| self.line(segment_of(seen.place.offset)).term == self.leader_term.base;
         let mut places: Vec<_> =
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
         places.sort_unstable_by_key(|place| place.offset);
@@ -411,13 +418,13 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// All entries of a term's streams from these positions on, as they are found in the arena.
-    fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), Mute> {
+    fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), PeerError> {
         if from.is_empty() {
             return Ok(());
         }
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
-            let sums = self.reign.core.engine.store.sums();
+            let sums = self.leader_term.core.engine.store.sums();
             let places = segment_entries(self.memory(), sums, (geometry, segment), term, from);
             self.entries(&places)?;
             if !places.is_empty() {
@@ -437,7 +444,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// Entries of one segment, in the order in which they lie there.
-    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), Mute> {
+    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), PeerError> {
         let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
         if self.is_over_there(segment) {
             return Ok(());
@@ -457,21 +464,21 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// Waits until every stream has said from where on it sends.
-    fn await_start(&self) -> Result<(), Mute> {
+    fn await_start(&self) -> Result<(), PeerError> {
         let all = |follower: &Follower| follower.attachments.iter().all(|one| one.start().is_some());
         self.await_news("our own workers do not take it up", |follower| all(follower).then_some(()))
     }
 
     /// Everything was pushed: waits until the follower has acknowledged all else that it needs to have, too.
     /// Returns the floors with which it may count.
-    fn await_needed(&self) -> Result<Vec<u64>, Mute> {
+    fn await_needed(&self) -> Result<Vec<u64>, PeerError> {
         self.follower.attachments.iter().for_each(|attachment| attachment.count_start());
         let look = |follower: &Follower| follower.first_floors(&self.needed);
         self.await_news("it does not take what is written meanwhile", look)
     }
 
     /// What is found of the follower, which is waited for; `why` says what it means if that does not come.
-    fn await_news<R>(&self, why: &str, look: impl Fn(&Follower) -> Option<R>) -> Result<R, Mute> {
+    fn await_news<R>(&self, why: &str, look: impl Fn(&Follower) -> Option<R>) -> Result<R, PeerError> {
         let until = self.until();
         loop {
             if let Some(found) = look(self.follower) {
@@ -479,14 +486,14 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             }
             self.go_on()?;
             if now() >= until {
-                return Err(Mute::Broken(why.into()));
+                return Err(PeerError::Broken(why.into()));
             }
             self.follower.news.sleep_unless_poked(Duration::from_millis(1));
         }
     }
 
     /// WRITEs floors: positions that the follower surely has, where that is not only so once it is synced.
-    fn floors(&mut self, floors: &[u64]) -> Result<(), Mute> {
+    fn floors(&mut self, floors: &[u64]) -> Result<(), PeerError> {
         let bytes: Vec<u8> = floors.iter().flat_map(|floor| floor.to_le_bytes()).collect();
         let until = self.until();
         self.bulk.write(PAGE_REGION, page::FLOORS, &bytes, until)?;
@@ -494,7 +501,7 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     }
 
     /// Tells the follower, which is in sync, how many segments were reclaimed in this term.
-    fn reclaimed(&mut self, count: u64) -> Result<(), Mute> {
+    fn reclaimed(&mut self, count: u64) -> Result<(), PeerError> {
         if Mutant::UntoldCount.is_on() {
             return Ok(());
         }
@@ -512,15 +519,16 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
     /// A follower that counts must have all that the segments held and all that made them needless, and its
     /// floors must say so: or a survey would find a gap where they were, and end there. It learns of the
     /// count last: who knows of fewer than another may not lead (`gather.rs`).
-    fn serve_releases(&mut self) -> Result<(), Mute> {
+    fn serve_releases(&mut self) -> Result<(), PeerError> {
         let (follower, synced) = (self.follower, self.follower.is_synced());
         // What the heart has told it, which is what it has acknowledged, a heartbeat later.
         let has = |written: &[u64]| follower.may_let_go(written);
-        let LetGo { segments: asked, written, told } = self.reign.releases.asked(self.follower.node, has);
+        let LetGo { segments: asked, written, told } =
+            self.leader_term.releases.asked(self.follower.node, has);
         if asked.is_empty() {
             return if self.bulk.is_sound() { Ok(()) } else { self.flush() };
         }
-        let store = &self.reign.core.engine.store;
+        let store = &self.leader_term.core.engine.store;
         let (sums, stable) = (store.sums().clone(), store.stable());
         for &segment in &asked {
             let line = freed_line(self.memory(), &sums, segment, stable);
@@ -536,8 +544,8 @@ impl<Q: QueuePair> Push<'_, '_, Q> {
             self.reclaimed(told)?;
             observe(|| Told::LetGo { node: self.follower.node, reclaimed: told });
         }
-        self.reign.releases.let_go(self.follower.node, &asked);
-        self.reign.core.engine.relief.poke();
+        self.leader_term.releases.let_go(self.follower.node, &asked);
+        self.leader_term.core.engine.relief.poke();
         Ok(())
     }
 }

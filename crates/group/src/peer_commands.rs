@@ -6,25 +6,25 @@ use std::sync::Arc;
 use longarm_host::{Mutex, Pause};
 use longarm_wire::Ask;
 
-use crate::reign::Reign;
+use crate::leader_term::LeaderTerm;
 
 /// Questions that may wait: older ones have no meaning any more.
 const ASKS_MAX: usize = 8;
 
 /// What a peer's thread is to do.
-pub(crate) struct Orders<Q> {
+pub(crate) struct PeerCommands<Q> {
     asks: Mutex<VecDeque<Ask>>,
-    reign: Mutex<Option<Arc<Reign<Q>>>>,
+    leader_term: Mutex<Option<Arc<LeaderTerm<Q>>>>,
     pub pause: Arc<Pause>,
 }
 
-impl<Q> Default for Orders<Q> {
-    fn default() -> Orders<Q> {
-        Orders { asks: Mutex::default(), reign: Mutex::default(), pause: Arc::default() }
+impl<Q> Default for PeerCommands<Q> {
+    fn default() -> PeerCommands<Q> {
+        PeerCommands { asks: Mutex::default(), leader_term: Mutex::default(), pause: Arc::default() }
     }
 }
 
-impl<Q> Orders<Q> {
+impl<Q> PeerCommands<Q> {
     /// Asks, if the other can be reached.
     pub fn ask(&self, ask: Ask) {
         let mut asks = self.asks.lock();
@@ -36,9 +36,9 @@ impl<Q> Orders<Q> {
         self.pause.poke();
     }
 
-    /// Keeps the other in line with this reign, until it is over.
-    pub fn keep_in_line(&self, reign: Option<Arc<Reign<Q>>>) {
-        *self.reign.lock() = reign;
+    /// Keeps the other caught up with this term, until it is over.
+    pub fn keep_caught_up(&self, leader_term: Option<Arc<LeaderTerm<Q>>>) {
+        *self.leader_term.lock() = leader_term;
         self.pause.poke();
     }
 
@@ -52,9 +52,9 @@ impl<Q> Orders<Q> {
         self.asks.lock().pop_front_if(|ask| !waits(ask))
     }
 
-    /// The reign, unless it is over.
-    pub fn reign(&self) -> Option<Arc<Reign<Q>>> {
-        self.reign.lock().clone().filter(|reign| !reign.is_over())
+    /// The term that this node leads, unless it is over.
+    pub fn leader_term(&self) -> Option<Arc<LeaderTerm<Q>>> {
+        self.leader_term.lock().clone().filter(|leader_term| !leader_term.is_over())
     }
 }
 
@@ -66,14 +66,14 @@ mod tests {
 
     #[test]
     fn a_question_that_is_to_wait_stays_and_so_does_what_is_behind_it() {
-        let (orders, term) = (Orders::<()>::default(), Term::new(2, NodeId(1)));
+        let (commands, term) = (PeerCommands::<()>::default(), Term::new(2, NodeId(1)));
         let (serves, stand) = (Ask::Serves { term, since: Nanos(0) }, Ask::Stand { term });
         let waits = |ask: &Ask| *ask == stand;
-        [&serves, &stand, &serves].into_iter().for_each(|ask| orders.ask(ask.clone()));
-        assert_eq!(orders.next_unless(waits), Some(serves.clone()));
-        assert_eq!(orders.next_unless(waits), None);
-        assert_eq!(orders.next(), Some(stand.clone()));
-        assert_eq!(orders.next_unless(waits), Some(serves));
-        assert_eq!(orders.next(), None);
+        [&serves, &stand, &serves].into_iter().for_each(|ask| commands.ask(ask.clone()));
+        assert_eq!(commands.next_unless(waits), Some(serves.clone()));
+        assert_eq!(commands.next_unless(waits), None);
+        assert_eq!(commands.next(), Some(stand.clone()));
+        assert_eq!(commands.next_unless(waits), Some(serves));
+        assert_eq!(commands.next(), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What entries say that is known only when all have been seen, by whoever goes over an arena that others
-//! filled: in any order, and perhaps in parts.
+//! Tombstones and sessions, as far as whoever goes over an arena that others filled has seen: what entries
+//! say that is known only when all have been seen, in any order, and perhaps in parts.
 //!
 //! Of each delete and saved record one entry stays. Collection had copied some, and the entries that it
 //! copied from are found again wherever their segments were not freed before the term ended: if both counted,
@@ -35,7 +35,7 @@ impl At {
 
 /// See the head of this file.
 #[derive(Debug, Default)]
-pub struct Findings {
+pub struct Recovered {
     /// The highest version found.
     pub highest: Csn,
     /// The newest delete of each key that has one. Puts of it may be found before and after.
@@ -48,13 +48,13 @@ pub struct Findings {
     pub expires: bool,
 }
 
-impl Findings {
+impl Recovered {
     /// Sees an entry. Of two deletes of a key, or records of an operation, the one that is superfluous now is
     /// returned: it, or one that was seen before.
     pub fn see(&mut self, place: EntryPlace, entry: &Entry<'_>) -> Option<At> {
         self.highest = self.highest.max(entry.csn);
         self.expires |= entry.expiry != UnixMillis::NEVER;
-        // A completion record is part of its entry, or what was kept of it (`records.rs`).
+        // A completion record is part of its entry, or what was kept of it (`session_log.rs`).
         if let Some(by) = entry.session {
             let number = parse(entry.value).unwrap_or(0);
             self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
@@ -76,7 +76,7 @@ impl Findings {
     }
 
     /// Takes what another saw. What is superfluous goes to `spare`.
-    pub fn take(&mut self, other: Findings, spare: &mut Vec<At>) {
+    pub fn take(&mut self, other: Recovered, spare: &mut Vec<At>) {
         self.highest = self.highest.max(other.highest);
         self.expires |= other.expires;
         self.sessions.take(other.sessions);

@@ -1,17 +1,17 @@
-//! What a follower has looked at ahead, and may look at.
+//! What a follower's standby index has of its arena, and what it may look at.
 
 use longarm_base::{Mutant, Term};
-use longarm_engine::recover::Ahead;
+use longarm_engine::recover::Standby;
 use longarm_memory::{Mapped, SumKey};
 use longarm_replica::{Kept, Prepare};
 use longarm_store::Settled;
 
 use super::pace::Pace;
 
-/// How far a follower is with the index that it restores ahead.
+/// How far a follower is with its standby index.
 #[derive(Default)]
-pub(super) struct LookAhead {
-    pub index: Option<Ahead<Mapped>>,
+pub(super) struct StandbyIndex {
+    pub index: Option<Standby<Mapped>>,
     /// What is here is about to be replaced, or cut: nothing more is looked at before it counts.
     pub barred: bool,
     pub pace: Pace,
@@ -21,10 +21,10 @@ pub(super) struct LookAhead {
     pub items: u64,
 }
 
-impl LookAhead {
+impl StandbyIndex {
     /// What need not be looked at again.
     pub fn settled(&self) -> &Settled {
-        self.index.as_ref().map_or(&self.nothing, |ahead| &ahead.settled)
+        self.index.as_ref().map_or(&self.nothing, |standby| &standby.settled)
     }
 
     /// A leader is about to write here.
@@ -46,13 +46,13 @@ impl LookAhead {
     /// It has written, and what is here counts in its term.
     pub fn go_on(&mut self, term: Term) {
         self.barred = false;
-        if let Some(ahead) = &mut self.index {
-            ahead.settled.go_on(term);
+        if let Some(standby) = &mut self.index {
+            standby.settled.go_on(term);
         }
     }
 
     /// For a new leader, over the start set of that base, which is here, and is cut there.
-    pub fn take(&mut self, sums: &SumKey, start: (Term, &[u64])) -> Option<Ahead<Mapped>> {
-        self.index.take().and_then(|ahead| ahead.finish(sums, start))
+    pub fn take(&mut self, sums: &SumKey, start: (Term, &[u64])) -> Option<Standby<Mapped>> {
+        self.index.take().and_then(|standby| standby.finish(sums, start))
     }
 }

@@ -1,4 +1,4 @@
-//! A talk with another replica: questions there, answers back.
+//! This node's side of a connection to another replica: questions there, answers back; and how it is made.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const AT_ONCE: usize = 8;
 const POLL: usize = 64;
 
 /// How to reach a replica.
-pub(crate) struct Way<T> {
+pub(crate) struct PeerAddress<T> {
     pub transport: Arc<T>,
     pub group: u64,
     pub me: NodeId,
@@ -35,7 +35,7 @@ pub(crate) struct Way<T> {
     pub timeout: Duration,
 }
 
-impl<T: Transport> Way<T> {
+impl<T: Transport> PeerAddress<T> {
     fn connect(
         &self,
         purpose: Purpose,
@@ -86,13 +86,13 @@ impl<T: Transport> Way<T> {
         Ok(made.into_iter().map(|(_, qp)| qp).collect())
     }
 
-    /// A talk with another replica.
-    pub fn talk(&self) -> Result<Talk<T::Qp>, SetupError> {
-        self.talk_for(Purpose::Talk)
+    /// A channel to another replica.
+    pub fn channel(&self) -> Result<PeerChannel<T::Qp>, SetupError> {
+        self.channel_for(Purpose::Talk)
     }
 
-    /// A talk.
-    pub fn talk_for(&self, purpose: Purpose) -> Result<Talk<T::Qp>, SetupError> {
+    /// A channel, to ask or to give an order.
+    pub fn channel_for(&self, purpose: Purpose) -> Result<PeerChannel<T::Qp>, SetupError> {
         let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&ring)?);
         let grants = vec![Grant { id: RING_REGION, region: ring.clone(), rights: Rights::WRITE }];
@@ -101,13 +101,13 @@ impl<T: Transport> Way<T> {
         let bytes = qp.granted().iter().find(lent).map(|lent| lent.bytes);
         let bytes = bytes.ok_or_else(|| SetupError::Protocol("the replica lent no ring".into()))?;
         let mailbox = Mailbox::new(ring.memory().clone(), RING_REGION, bytes, MESSAGE_MAX);
-        Ok(Talk { qp, mailbox, done: Completions::new(POLL) })
+        Ok(PeerChannel { qp, mailbox, done: Completions::new(POLL) })
     }
 }
 
 /// Why a replica could not be spoken with.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Mute {
+pub(crate) enum PeerError {
     #[error("{0}")]
     Setup(#[from] SetupError),
     #[error("the connection broke: {0}")]
@@ -125,47 +125,49 @@ pub(crate) enum Mute {
 /// Whether there is still use in what is waited for.
 pub(crate) type Worth<'a> = &'a dyn Fn() -> bool;
 
-/// An open talk.
-pub(crate) struct Talk<Q> {
+/// An open connection for questions and answers.
+pub(crate) struct PeerChannel<Q> {
     qp: Q,
     mailbox: Mailbox,
     done: Completions,
 }
 
-impl<Q: QueuePair> Talk<Q> {
+impl<Q: QueuePair> PeerChannel<Q> {
     /// Sends a question.
-    pub fn ask(&mut self, ask: &Ask) -> Result<(), Mute> {
+    pub fn ask(&mut self, ask: &Ask) -> Result<(), PeerError> {
         self.say(&ask.encode())
     }
 
     /// Sends a message.
-    pub fn say(&mut self, message: &[u8]) -> Result<(), Mute> {
+    pub fn say(&mut self, message: &[u8]) -> Result<(), PeerError> {
         match self.mailbox.send(&mut self.qp, &[message]) {
             Ok(()) => {
                 self.qp.ring();
                 Ok(())
             }
             // So many unanswered questions: it does not listen.
-            Err(PostError::Full) => Err(Mute::Late),
+            Err(PostError::Full) => Err(PeerError::Late),
             Err(_) => Err(self.broken()),
         }
     }
 
-    fn broken(&self) -> Mute {
-        Mute::Broken(self.qp.state().err().map_or("it cannot be written to".into(), |why| why.to_string()))
+    fn broken(&self) -> PeerError {
+        PeerError::Broken(
+            self.qp.state().err().map_or("it cannot be written to".into(), |why| why.to_string()),
+        )
     }
 
     /// The answers that have come.
-    pub fn answers(&mut self) -> Result<Vec<Answer>, Mute> {
+    pub fn answers(&mut self) -> Result<Vec<Answer>, PeerError> {
         self.take(Answer::decode)
     }
 
     /// The messages that have come.
-    pub fn take<M>(&mut self, decode: impl Fn(&[u8]) -> Result<M, Bad>) -> Result<Vec<M>, Mute> {
+    pub fn take<M>(&mut self, decode: impl Fn(&[u8]) -> Result<M, Bad>) -> Result<Vec<M>, PeerError> {
         match received(&mut self.qp, &mut self.mailbox, &mut self.done, decode) {
             Ok(Some(messages)) => Ok(messages),
             Ok(None) => Err(self.broken()),
-            Err(bad) => Err(Mute::Broken(bad)),
+            Err(bad) => Err(PeerError::Broken(bad)),
         }
     }
 
@@ -180,31 +182,31 @@ impl<Q: QueuePair> Talk<Q> {
         ask: &Ask,
         (until, worth): (Nanos, Worth<'_>),
         wanted: impl Fn(&Answer) -> bool,
-    ) -> Result<Answer, Mute> {
+    ) -> Result<Answer, PeerError> {
         self.ask(ask)?;
         loop {
             for answer in self.answers()? {
                 match answer {
                     Answer::Refused { term, promised } if term == ask.term() => {
-                        return Err(Mute::Refused(promised));
+                        return Err(PeerError::Refused(promised));
                     }
                     answer if wanted(&answer) => return Ok(answer),
                     _ => {}
                 }
             }
             if !worth() {
-                return Err(Mute::Vain);
+                return Err(PeerError::Vain);
             }
             if now() >= until {
-                return Err(Mute::Late);
+                return Err(PeerError::Late);
             }
             self.wait(Duration::from_millis(1));
         }
     }
 }
 
-/// The messages that have come over a talk; `None` if none will come any more, and an error if what came is
-/// none.
+/// The messages that have come over a channel; `None` if none will come any more, and an error if what came
+/// is none.
 pub(super) fn received<Q: QueuePair, M>(
     qp: &mut Q,
     mailbox: &mut Mailbox,
@@ -248,22 +250,22 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
         self.qp.state().is_ok()
     }
 
-    fn poll(&mut self) -> Result<usize, Mute> {
+    fn poll(&mut self) -> Result<usize, PeerError> {
         let taken = self.qp.poll(&mut self.done);
         for completion in self.done.drain() {
             match completion {
                 Completion::Done(_, Ok(_)) => self.outstanding -= 1,
-                Completion::Done(_, Err(error)) => return Err(Mute::Broken(error.to_string())),
-                Completion::Arrived { .. } | Completion::Message { .. } => return Err(Mute::Confused),
+                Completion::Done(_, Err(error)) => return Err(PeerError::Broken(error.to_string())),
+                Completion::Arrived { .. } | Completion::Message { .. } => return Err(PeerError::Confused),
             }
         }
         match self.qp.state() {
             Ok(()) => Ok(taken),
-            Err(why) => Err(Mute::Broken(why.to_string())),
+            Err(why) => Err(PeerError::Broken(why.to_string())),
         }
     }
 
-    fn post(&mut self, op: Op<'_>, until: Nanos) -> Result<(), Mute> {
+    fn post(&mut self, op: Op<'_>, until: Nanos) -> Result<(), PeerError> {
         loop {
             match self.qp.post(op, Ticket(0)) {
                 Ok(()) => {
@@ -271,20 +273,20 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
                     return Ok(());
                 }
                 Err(PostError::Full) => self.one_more(until)?,
-                Err(error) => return Err(Mute::Broken(error.to_string())),
+                Err(error) => return Err(PeerError::Broken(error.to_string())),
             }
         }
     }
 
     /// Waits until something has completed.
-    fn one_more(&mut self, until: Nanos) -> Result<(), Mute> {
+    fn one_more(&mut self, until: Nanos) -> Result<(), PeerError> {
         self.qp.ring();
         while self.poll()? == 0 {
             if !(self.worth)() {
-                return Err(Mute::Vain);
+                return Err(PeerError::Vain);
             }
             if now() >= until {
-                return Err(Mute::Late);
+                return Err(PeerError::Late);
             }
             self.qp.wait(Duration::from_millis(1));
         }
@@ -298,7 +300,7 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
         offset: u64,
         bytes: &[u8],
         until: Nanos,
-    ) -> Result<(), Mute> {
+    ) -> Result<(), PeerError> {
         for (i, piece) in bytes.chunks(WRITE_MAX).enumerate() {
             let offset = offset + (i * WRITE_MAX) as u64;
             self.post(Op::Write { region, offset, bytes: piece }, until)?;
@@ -310,7 +312,7 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
     /// Waits until all has completed, and landed. A WRITE may complete before it has, and others to the same
     /// place that came over another connection meanwhile would be lost under it; a READ behind it waits for
     /// it (the acknowledgement window: L6).
-    pub fn flush(&mut self, until: Nanos) -> Result<(), Mute> {
+    pub fn flush(&mut self, until: Nanos) -> Result<(), PeerError> {
         if let Some(from) = self.written.take().filter(|_| !Mutant::NoDrain.is_on()) {
             self.post(Op::Read { from, into: 0 }, until)?;
         }
@@ -322,7 +324,7 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
     }
 
     /// READs a place that fits the landing buffer.
-    pub fn read(&mut self, from: Place, until: Nanos) -> Result<&[u8], Mute> {
+    pub fn read(&mut self, from: Place, until: Nanos) -> Result<&[u8], PeerError> {
         self.post(Op::Read { from, into: 0 }, until)?;
         // It waits for WRITEs as any other.
         self.written = None;

@@ -22,7 +22,7 @@ pub struct Promise {
 }
 
 /// Keeps a promise.
-pub trait Vault: Send + Sync {
+pub trait VoteStore: Send + Sync {
     /// What is kept; `None` if nothing ever was.
     fn load(&self) -> std::io::Result<Option<Promise>>;
 
@@ -47,29 +47,29 @@ const _: () = assert!(COPY > 2 * MEMBERS_MAX * (ADDRESS_MAX + 32) + 256);
 /// A promise is what a group without a leader waits for, twice: the candidate keeps one, and each voter. So
 /// the file is made once, and then written in place: no file system has to write more than these bytes,
 /// while to replace a file by another it waits for its journal, and that for whatever else was written. And
-/// the disk is waited for once a promise: the line is on disk in one place when [`Vault::store`] returns.
+/// the disk is waited for once a promise: the line is on disk in one place when [`VoteStore::store`] returns.
 /// The other place gets it too, whenever the kernel writes it, against a block that is damaged later. What
 /// is written and waited for is always the place that is not needed: if a crash damages it, the other one
 /// tells of the promise before.
 #[derive(Debug)]
-pub struct FileVault {
+pub struct FileVoteStore {
     path: PathBuf,
 }
 
-impl FileVault {
-    /// The vault in a directory, which is made if it is not there.
-    pub fn open(dir: &Path) -> std::io::Result<FileVault> {
-        FileVault::named(dir, "promise")
+impl FileVoteStore {
+    /// The store in a directory, which is made if it is not there.
+    pub fn open(dir: &Path) -> std::io::Result<FileVoteStore> {
+        FileVoteStore::named(dir, "promise")
     }
 
     /// One of several in a directory, each of another group.
-    pub fn of_group(dir: &Path, group: u64) -> std::io::Result<FileVault> {
-        FileVault::named(dir, &format!("promise-{group:016x}"))
+    pub fn of_group(dir: &Path, group: u64) -> std::io::Result<FileVoteStore> {
+        FileVoteStore::named(dir, &format!("promise-{group:016x}"))
     }
 
-    fn named(dir: &Path, name: &str) -> std::io::Result<FileVault> {
+    fn named(dir: &Path, name: &str) -> std::io::Result<FileVoteStore> {
         make_dir(dir)?;
-        Ok(FileVault { path: dir.join(name) })
+        Ok(FileVoteStore { path: dir.join(name) })
     }
 
     /// The whole file, which appears at once.
@@ -198,7 +198,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(digits).collect()
 }
 
-impl Vault for FileVault {
+impl VoteStore for FileVoteStore {
     fn load(&self) -> std::io::Result<Option<Promise>> {
         let damaged = || {
             let text = format!(
@@ -285,18 +285,18 @@ mod tests {
     fn what_is_kept_is_on_disk_when_it_is_said_to_be() {
         let dir = tempfile::tempdir().expect("a directory");
         noted();
-        let vault = FileVault::open(&dir.path().join("a").join("b")).expect("a vault");
+        let vote_store = FileVoteStore::open(&dir.path().join("a").join("b")).expect("a vote store");
         assert_eq!(noted(), ["sync", "sync"], "each directory is in the one above it");
-        vault.store(&Promise::default()).expect("stored");
+        vote_store.store(&Promise::default()).expect("stored");
         assert_eq!(noted(), ["write at 0", "sync", "sync"], "the file, and that it is there");
-        vault.store(&Promise { boot: 2, ..Promise::default() }).expect("stored");
+        vote_store.store(&Promise { boot: 2, ..Promise::default() }).expect("stored");
         let second = format!("write at {COPY}");
         assert_eq!(noted(), [&second, "sync", "write at 0"], "one copy is waited for");
-        vault.store(&Promise { boot: 3, ..Promise::default() }).expect("stored");
+        vote_store.store(&Promise { boot: 3, ..Promise::default() }).expect("stored");
         assert_eq!(noted(), ["write at 0", "sync", &second], "and the other one the next time");
-        FileVault::open(&dir.path().join("a").join("b")).expect("a vault");
+        FileVoteStore::open(&dir.path().join("a").join("b")).expect("a vote store");
         assert_eq!(noted(), [] as [&str; 0], "it is there");
-        vault.load().expect("there");
+        vote_store.load().expect("there");
         assert_eq!(noted(), ["sync"], "what it says may have been written by a process that was killed then");
     }
 
@@ -304,18 +304,18 @@ mod tests {
     #[test]
     fn a_promise_that_could_not_be_kept_is_taken_back() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (vault, _) = vault(dir.path());
-        vault.store(&promise(1)).expect("stored");
+        let (vote_store, _) = vote_store(dir.path());
+        vote_store.store(&promise(1)).expect("stored");
         for boot in 2..6 {
-            vault.store(&promise(boot)).expect("stored");
+            vote_store.store(&promise(boot)).expect("stored");
             let kept = std::fs::read(dir.path().join("promise")).expect("the file");
             for refused in 0..3 {
                 DISK_FAILS.set(true);
-                vault.store(&promise(boot + 10 + refused)).expect_err("the disk fails");
+                vote_store.store(&promise(boot + 10 + refused)).expect_err("the disk fails");
                 DISK_FAILS.set(false);
                 assert_eq!(std::fs::read(dir.path().join("promise")).expect("the file"), kept);
             }
-            assert_eq!(vault.load().expect("there"), Some(promise(boot)));
+            assert_eq!(vote_store.load().expect("there"), Some(promise(boot)));
         }
     }
 
@@ -327,15 +327,16 @@ mod tests {
     #[test]
     fn a_promise_is_found_again() {
         let dir = tempfile::tempdir().expect("a directory");
-        let vault = FileVault::open(&dir.path().join("node")).expect("a vault");
-        assert_eq!(vault.load().expect("empty"), None);
+        let vote_store = FileVoteStore::open(&dir.path().join("node")).expect("a vote store");
+        assert_eq!(vote_store.load().expect("empty"), None);
         let told = told();
         for (counter, members) in [(1, &told), (7, &Members::default()), (u32::MAX, &told)] {
             let promise = Promise { term: Term::new(counter, NodeId(3)), boot: 12, members: members.clone() };
-            vault.store(&promise).expect("stored");
-            assert_eq!(vault.load().expect("there"), Some(promise));
+            vote_store.store(&promise).expect("stored");
+            assert_eq!(vote_store.load().expect("there"), Some(promise));
         }
-        let of_group = |group| FileVault::of_group(&dir.path().join("node"), group).expect("a vault");
+        let of_group =
+            |group| FileVoteStore::of_group(&dir.path().join("node"), group).expect("a vote store");
         of_group(7).store(&Promise { boot: 3, ..Promise::default() }).expect("stored");
         assert_eq!(of_group(8).load().expect("empty"), None, "each group has its own");
         assert_eq!(of_group(7).load().expect("there").map(|promise| promise.boot), Some(3));
@@ -354,39 +355,39 @@ mod tests {
         })
     }
 
-    /// A vault in a directory, and what writes into its file from outside.
-    fn vault(dir: &Path) -> (FileVault, impl Fn(usize, &str)) {
-        let vault = FileVault::open(dir).expect("a vault");
+    /// A store in a directory, and what writes into its file from outside.
+    fn vote_store(dir: &Path) -> (FileVoteStore, impl Fn(usize, &str)) {
+        let vote_store = FileVoteStore::open(dir).expect("a vote store");
         let path = dir.join("promise");
         let write = move |at: usize, text: &str| {
             let file = OpenOptions::new().write(true).open(&path).expect("the file");
             file.write_all_at(text.as_bytes(), at as u64).expect("written");
         };
-        (vault, write)
+        (vote_store, write)
     }
 
     /// A crash while a promise is kept: of what was not waited for any part may be on disk.
     #[test]
     fn a_crash_takes_no_promise_that_was_kept() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (vault, write) = vault(dir.path());
+        let (vote_store, write) = vote_store(dir.path());
         let path = dir.path().join("promise");
         for boot in 1..6 {
-            vault.store(&promise(boot)).expect("stored");
+            vote_store.store(&promise(boot)).expect("stored");
             let kept = std::fs::read(&path).expect("the file");
-            vault.store(&promise(boot + 1)).expect("stored");
+            vote_store.store(&promise(boot + 1)).expect("stored");
             let (place, line) = Line::newest(&std::fs::read(&path).expect("the file")).expect("a line");
             let (text, first, second) = (line.text(), place * COPY, (1 - place) * COPY);
             for cut in 0..=text.len() {
                 // It was not yet said to be kept; the line that tells of the one before may be cut nowhere.
                 std::fs::write(&path, &kept).expect("written");
                 write(first, &text[..cut]);
-                let found = vault.load().expect("there").expect("a promise");
+                let found = vote_store.load().expect("there").expect("a promise");
                 assert!(found == promise(boot) || cut > 0 && found == promise(boot + 1), "{cut} bytes");
                 // It was kept.
                 write(first, &text);
                 write(second, &text[..cut]);
-                assert_eq!(vault.load().expect("there"), Some(promise(boot + 1)), "{cut} bytes");
+                assert_eq!(vote_store.load().expect("there"), Some(promise(boot + 1)), "{cut} bytes");
             }
         }
     }
@@ -395,68 +396,68 @@ mod tests {
     #[test]
     fn what_was_not_on_disk_yet_is_not_needed() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (vault, write) = vault(dir.path());
+        let (vote_store, write) = vote_store(dir.path());
         let path = dir.path().join("promise");
-        vault.store(&promise(1)).expect("stored");
+        vote_store.store(&promise(1)).expect("stored");
         for boot in 2..12 {
             let before = std::fs::read(&path).expect("the file");
-            vault.store(&promise(boot)).expect("stored");
+            vote_store.store(&promise(boot)).expect("stored");
             let (place, _) = Line::newest(&std::fs::read(&path).expect("the file")).expect("a line");
             // The second write is lost, or damages its place.
             let (other, text) = ((1 - place) * COPY, String::from_utf8(before).expect("text"));
             write(other, if boot % 3 == 0 { "longarm" } else { &text[other..other + COPY] });
-            assert_eq!(vault.load().expect("there"), Some(promise(boot)), "{boot}");
+            assert_eq!(vote_store.load().expect("there"), Some(promise(boot)), "{boot}");
         }
     }
 
     #[test]
     fn a_copy_that_is_damaged_is_made_up_for_by_the_other() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (vault, write) = vault(dir.path());
+        let (vote_store, write) = vote_store(dir.path());
         let path = dir.path().join("promise");
         for boot in 1..5 {
-            vault.store(&promise(boot)).expect("stored");
+            vote_store.store(&promise(boot)).expect("stored");
             let whole = std::fs::read(&path).expect("the file");
             for place in [0, COPY] {
                 std::fs::write(&path, &whole).expect("written");
                 write(place, "longarm-promise 3 9");
-                assert_eq!(vault.load().expect("the other"), Some(promise(boot)));
+                assert_eq!(vote_store.load().expect("the other"), Some(promise(boot)));
             }
         }
         let text = std::fs::read_to_string(&path).expect("the file").replace(" 4 ", " 5 ");
         std::fs::write(&path, text).expect("written");
-        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
-        vault.store(&promise(15)).expect("stored");
-        assert_eq!(vault.load().expect("there"), Some(promise(15)), "and is whole again");
+        assert!(vote_store.load().expect_err("damaged").to_string().contains("damaged"));
+        vote_store.store(&promise(15)).expect("stored");
+        assert_eq!(vote_store.load().expect("there"), Some(promise(15)), "and is whole again");
     }
 
     #[test]
     fn a_file_of_before_is_read() {
         let dir = tempfile::tempdir().expect("a directory");
-        let (vault, write) = vault(dir.path());
+        let (vote_store, write) = vote_store(dir.path());
         let path = dir.path().join("promise");
         // With one line.
         let text = line_of_before(&promise(12));
         std::fs::write(&path, &text).expect("written");
-        assert_eq!(vault.load().expect("there"), Some(promise(12)));
-        vault.store(&promise(12)).expect("stored");
+        assert_eq!(vote_store.load().expect("there"), Some(promise(12)));
+        vote_store.store(&promise(12)).expect("stored");
         assert_eq!(std::fs::metadata(&path).expect("the file").len(), 2 * COPY as u64);
-        assert_eq!(vault.load().expect("there"), Some(promise(12)));
+        assert_eq!(vote_store.load().expect("there"), Some(promise(12)));
         for cut in 0..text.len() {
             std::fs::write(&path, &text[..cut]).expect("written");
-            assert!(vault.load().is_err(), "{cut} bytes");
+            assert!(vote_store.load().is_err(), "{cut} bytes");
         }
         std::fs::write(&path, text.replace(" 12 ", " 13 ")).expect("written");
-        assert!(vault.load().expect_err("damaged").to_string().contains("damaged"));
+        assert!(vote_store.load().expect_err("damaged").to_string().contains("damaged"));
         // With two, of which the first was written first.
         let nobody = Promise { members: Members::default(), ..promise(14) };
         std::fs::write(&path, vec![b' '; 2 * COPY]).expect("written");
         write(0, &line_of_before(&nobody));
         write(COPY, &line_of_before(&promise(12)));
-        assert_eq!(vault.load().expect("there"), Some(nobody.clone()));
+        assert_eq!(vote_store.load().expect("there"), Some(nobody.clone()));
         noted();
-        vault.store(&promise(15)).expect("stored");
+        vote_store.store(&promise(15)).expect("stored");
         assert_eq!(noted()[0], format!("write at {COPY}"), "the one that tells is left alone");
-        assert_eq!(vault.load().expect("there"), Some(promise(15)));
+        assert_eq!(vote_store.load().expect("there"), Some(promise(15)));
     }
 }

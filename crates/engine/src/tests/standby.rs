@@ -1,4 +1,4 @@
-//! A follower that restores ahead, over terms: whoever leads next with what it knows is the same map, with
+//! A follower's standby index, over terms: whoever leads next with what it knows is the same map, with
 //! the same completion records, as one that looks at everything.
 
 use std::sync::Arc;
@@ -15,11 +15,11 @@ use proptest::prelude::*;
 
 use super::model::{Model, Step, run, step};
 use super::terms::Leader;
-use crate::moment::Moment;
 use crate::options::Eviction;
-use crate::recover::Ahead;
+use crate::recover::Standby;
 use crate::session::Recall;
 use crate::testing::{COMING, QUARANTINE, arena, memory, options, sums};
+use crate::timestamps::Timestamps;
 
 /// Terms that end before anything is freed each leave segments that are hardly begun.
 const LIMIT: u64 = 256 << 20;
@@ -35,24 +35,24 @@ struct Follower {
     arena: Mapped,
     /// The leader's arena as it was copied last.
     copied: Vec<u8>,
-    ahead: Ahead<Mapped>,
+    standby: Standby<Mapped>,
 }
 
-fn ahead(slots: SlotKind, arena: &Mapped, (term, items): (Term, u64)) -> Ahead<Mapped> {
+fn standby(slots: SlotKind, arena: &Mapped, (term, items): (Term, u64)) -> Standby<Mapped> {
     let control = Control::of(memory(4096), sums());
     let regions = (memory(LIMIT), arena.clone());
     let options = options(slots, Eviction::None, Some((Term::ZERO, items)));
     let budget = Arc::new(Budget::new(LIMIT));
-    let mut ahead = Ahead::new(regions, control, sums(), budget, &options).expect("an index");
-    ahead.settled.go_on(term);
-    ahead
+    let mut standby = Standby::new(regions, control, sums(), budget, &options).expect("an index");
+    standby.settled.go_on(term);
+    standby
 }
 
 impl Follower {
     fn new(slots: SlotKind, term: Term) -> Follower {
         let arena = arena(LIMIT);
         let copied = vec![0; arena.bytes() as usize];
-        Follower { slots, ahead: ahead(slots, &arena, (term, 0)), arena, copied }
+        Follower { slots, standby: standby(slots, &arena, (term, 0)), arena, copied }
     }
 
     /// All that changed in the leader's arena lands here, but for what it notes at entries that stand.
@@ -82,21 +82,21 @@ impl Follower {
     }
 
     fn look(&mut self, counter: u32, floors: &[u64], bytes: u64) {
-        if let Some(items) = self.ahead.outgrown() {
-            self.ahead = ahead(self.slots, &self.arena, (term(counter), items));
+        if let Some(items) = self.standby.outgrown() {
+            self.standby = standby(self.slots, &self.arena, (term(counter), items));
         }
-        self.ahead.look(&sums(), (term(counter), floors), bytes);
+        self.standby.look(&sums(), (term(counter), floors), bytes);
     }
 
     /// It leads the next term.
-    fn lead(self, counter: u32, cuts: &[u64], moment: Moment) -> (Leader, Mapped) {
-        let Follower { slots, arena, ahead, .. } = self;
-        let Some(ahead) = ahead.finish(&sums(), (term(counter - 1), cuts)) else {
-            return (Leader::new(counter, slots, &arena, moment), arena);
+    fn lead(self, counter: u32, cuts: &[u64], times: Timestamps) -> (Leader, Mapped) {
+        let Follower { slots, arena, standby, .. } = self;
+        let Some(standby) = standby.finish(&sums(), (term(counter - 1), cuts)) else {
+            return (Leader::new(counter, slots, &arena, times), arena);
         };
         let options = options(slots, Eviction::None, Some((term(counter), 0)));
-        let (engine, found) = ahead.engine(sums(), options).expect("an engine");
-        (Leader::over(engine, found, moment), arena)
+        let (engine, found) = standby.engine(sums(), options).expect("an engine");
+        (Leader::over(engine, found, times), arena)
     }
 }
 
@@ -115,7 +115,7 @@ enum Then {
     Stall(bool),
     /// The follower has what was written, knows of all but so many positions, and looks at so many bytes.
     Look(u64, u64),
-    /// Another replica that restored nothing ahead leads, and the follower goes on.
+    /// Another replica, without a standby index, leads, and the follower goes on.
     Another,
     /// The follower leads, and another one begins anew.
     Lead,
@@ -134,31 +134,31 @@ fn then() -> impl Strategy<Value = Then> {
     ]
 }
 
-fn moment(model: &Model) -> Moment {
-    Moment { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) }
+fn times(model: &Model) -> Timestamps {
+    Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) }
 }
 
 /// Collects, and once more when what was collected may be freed, or looked at again.
-fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Moment)) {
-    leader.hand.writer.seal_all();
-    work(leader, moment(model));
+fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Timestamps)) {
+    leader.context.writer.seal_all();
+    work(leader, times(model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;
-    work(leader, moment(model));
+    work(leader, times(model));
 }
 
-/// Terms of leaders and of a follower that restores ahead, against a map.
+/// Terms of leaders and of a follower with a standby index, against a map.
 fn play(slots: SlotKind, steps: &[Then]) {
     let mut model = Model { unix: 1_000_000, operation: Some(0), ..Model::default() };
     let mut counter = 1;
     let mut leading = arena(LIMIT);
-    let mut leader = Leader::new(counter, slots, &leading, moment(&model));
+    let mut leader = Leader::new(counter, slots, &leading, times(&model));
     let mut follower = Follower::new(slots, term(counter));
     let mut last = None;
     for then in steps.iter().chain([&Then::Look(0, 5_000), &Then::Lead]) {
         match then {
             Then::Step(step) => {
                 let before = leader.engine.csn();
-                let outcome = run(&leader.engine, &mut leader.hand, &mut model, step);
+                let outcome = run(&leader.engine, &mut leader.context, &mut model, step);
                 let Some(outcome) = outcome else { continue };
                 let (session, _) = leader.sessions.open(COMING);
                 session.lock().record(model.operation.expect("numbered"), outcome, None);
@@ -167,17 +167,17 @@ fn play(slots: SlotKind, steps: &[Then]) {
                 }
             }
             Then::Collect => {
-                leader.apply_moves(moment(&model));
+                leader.apply_moves(times(&model));
                 collect(&mut leader, &mut model, Leader::collect);
             }
             Then::Free => {
-                leader.apply_moves(moment(&model));
+                leader.apply_moves(times(&model));
                 collect(&mut leader, &mut model, Leader::free);
             }
             Then::Stall(forever) => {
                 collect(&mut leader, &mut model, stall);
                 if !forever {
-                    leader.apply_moves(moment(&model));
+                    leader.apply_moves(times(&model));
                 }
             }
             Then::Look(lag, bytes) => {
@@ -189,15 +189,15 @@ fn play(slots: SlotKind, steps: &[Then]) {
             }
             Then::Another => {
                 counter += 1;
-                leader = Leader::new(counter, slots, &leading, moment(&model));
+                leader = Leader::new(counter, slots, &leading, times(&model));
                 follower.take(&leading);
-                follower.ahead.settled.go_on(term(counter));
+                follower.standby.settled.go_on(term(counter));
             }
             Then::Lead => {
                 follower.take(&leading);
                 let cuts = written(&leader);
                 counter += 1;
-                (leader, leading) = follower.lead(counter, &cuts, moment(&model));
+                (leader, leading) = follower.lead(counter, &cuts, times(&model));
                 follower = Follower::new(slots, term(counter));
                 assert!(leader.engine.csn().0 <= model.last);
                 read_all(&mut leader, &mut model);
@@ -211,21 +211,21 @@ fn play(slots: SlotKind, steps: &[Then]) {
             }
         }
     }
-    let Leader { engine, hand, keeper, .. } = leader;
-    drop((hand, keeper));
+    let Leader { engine, context, maintenance, .. } = leader;
+    drop((context, maintenance));
     let report = engine.store.check();
     assert!(report.is_sound(), "{:?}", report.problems);
 }
 
 /// Moves what is worth it. What is copied next has a segment of its own, which may die at once.
-fn stall(leader: &mut Leader, moment: Moment) {
-    leader.collect_stalled(moment);
-    leader.keeper.writer.seal_all();
+fn stall(leader: &mut Leader, times: Timestamps) {
+    leader.collect_stalled(times);
+    leader.maintenance.writer.seal_all();
 }
 
 fn read_all(leader: &mut Leader, model: &mut Model) {
     for key in 0..12 {
-        run(&leader.engine, &mut leader.hand, model, &Step::Get { key });
+        run(&leader.engine, &mut leader.context, model, &Step::Get { key });
     }
 }
 

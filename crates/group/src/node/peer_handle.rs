@@ -8,11 +8,11 @@ use longarm_host::Thread;
 use longarm_wire::{MemberAt, Members};
 
 use crate::options::GroupOptions;
-use crate::orders::Orders;
+use crate::peer_commands::PeerCommands;
 
 /// Another replica, and the thread that speaks with it.
-pub(super) struct Colleague<Q> {
-    pub orders: Arc<Orders<Q>>,
+pub(super) struct PeerHandle<Q> {
+    pub commands: Arc<PeerCommands<Q>>,
     pub address: String,
     pub thread: Thread,
 }

@@ -9,15 +9,15 @@ use longarm_memory::{Hash, OwnedWords};
 const SLOT: usize = 3;
 
 /// The hashes of such entries, in order.
-pub struct Soon {
+pub struct Prefetch {
     /// The index's newest table, when this began: where most keys will be.
     table: Table,
     hashes: VecDeque<Hash>,
 }
 
-impl Soon {
-    pub fn of<M: OwnedWords, E: Entries>(index: &Owner<M, E>) -> Soon {
-        Soon { table: index.newest(), hashes: VecDeque::new() }
+impl Prefetch {
+    pub fn of<M: OwnedWords, E: Entries>(index: &Owner<M, E>) -> Prefetch {
+        Prefetch { table: index.newest(), hashes: VecDeque::new() }
     }
 
     /// An entry with this key is going to be looked up.
@@ -30,8 +30,8 @@ impl Soon {
     /// The hash of the one that is looked up now.
     pub fn next<M: OwnedWords, E: Entries>(&mut self, index: &Owner<M, E>) -> Hash {
         let hash = self.hashes.pop_front().expect("each entry was announced");
-        if let Some(&soon) = self.hashes.get(SLOT) {
-            index.prefetch_slot(&self.table, soon);
+        if let Some(&coming) = self.hashes.get(SLOT) {
+            index.prefetch_slot(&self.table, coming);
         }
         hash
     }

@@ -1,6 +1,6 @@
 //! What a replica found of a term's streams in its own memory, when it looked after the fence.
 //!
-//! A look goes over all entries, and nobody leads meanwhile; so one is made, and kept until somebody may
+//! A scan goes over all entries, and nobody leads meanwhile; so one is made, and kept until somebody may
 //! write to the memory again.
 
 use longarm_base::{Mutant, Term};
@@ -12,7 +12,7 @@ use super::OWN_HEADER;
 
 /// An entry of one of the streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ScannedEntry {
     pub stream: usize,
     pub position: u64,
     pub place: EntryPlace,
@@ -20,13 +20,13 @@ pub(crate) struct Seen {
 
 /// Entries of a term's streams, from some positions on.
 #[derive(Debug)]
-pub(crate) struct Look {
+pub(crate) struct ArenaScan {
     sync: Term,
     floors: Vec<u64>,
     streams: Vec<StreamSurvey>,
 }
 
-impl Look {
+impl ArenaScan {
     /// Looks at what is at the floors and above, and at all of streams that have none: other leaders may have
     /// more workers. What is settled is passed over.
     pub fn new(
@@ -34,21 +34,22 @@ impl Look {
         sync: Term,
         mut floors: Vec<u64>,
         settled: &Settled,
-    ) -> Look {
+    ) -> ArenaScan {
         floors.resize(STREAMS_MAX.max(floors.len()), 0);
         let streams = survey(memory, sums, sync, &floors, settled).expect(OWN_HEADER).streams;
-        Look { sync, floors, streams }
+        ArenaScan { sync, floors, streams }
     }
 
-    /// This look, if it is of that term and goes down to `least` in each of as many streams; or a new one.
+    /// This scan, if it is of that term and goes down to `least` in each of as many streams; or a new one.
     pub fn down_to(
-        look: Option<Look>,
+        scan: Option<ArenaScan>,
         (memory, sums): (&Mapped, &SumKey),
         sync: Term,
         least: Vec<u64>,
-    ) -> Look {
-        let enough = |look: &Look| look.is_of(sync) && look.reaches(&least);
-        look.filter(enough).unwrap_or_else(|| Look::new((memory, sums), sync, least, &Settled::default()))
+    ) -> ArenaScan {
+        let enough = |scan: &ArenaScan| scan.is_of(sync) && scan.reaches(&least);
+        scan.filter(enough)
+            .unwrap_or_else(|| ArenaScan::new((memory, sums), sync, least, &Settled::default()))
     }
 
     /// Whether it shows the streams of that term.
@@ -79,7 +80,7 @@ impl Look {
         self.streams.iter().zip(cuts).map(|(stream, &cut)| stream.len.min(cut)).collect()
     }
 
-    /// The floors of a replica that is being brought in line: what was found of each stream, up to its cut.
+    /// The floors of a replica that is catching up: what was found of each stream, up to its cut.
     /// Until it counts in the leader's term it reports that it holds this, should the leader be lost. What
     /// the leader had freed goes with the rest that is overwritten, and is no gap below a floor (L6). What is
     /// cut off is here no more, and is not reported (L16).
@@ -88,10 +89,10 @@ impl Look {
     }
 
     /// All entries that it shows, also behind gaps.
-    pub fn entries(&self) -> impl Iterator<Item = Seen> {
+    pub fn entries(&self) -> impl Iterator<Item = ScannedEntry> {
         self.streams.iter().enumerate().flat_map(|(stream, found)| {
             let all = found.tail.iter().chain(&found.beyond);
-            all.map(move |&(position, place)| Seen { stream, position, place })
+            all.map(move |&(position, place)| ScannedEntry { stream, position, place })
         })
     }
 
@@ -102,7 +103,7 @@ impl Look {
         }
         // No cut: nobody reported it.
         let none = if Mutant::KeepUncut.is_on() { u64::MAX } else { 0 };
-        let beyond = |seen: &Seen| seen.position >= cuts.get(seen.stream).copied().unwrap_or(none);
+        let beyond = |seen: &ScannedEntry| seen.position >= cuts.get(seen.stream).copied().unwrap_or(none);
         self.entries().filter(beyond).for_each(|seen| void(memory, seen.place));
     }
 }
@@ -121,7 +122,7 @@ mod tests {
     use longarm_wire::{Request, RequestKind};
 
     use super::*;
-    use longarm_engine::testing::{MOMENT, arena, engine_of, execute, sums};
+    use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 
     /// Entries of two streams.
     fn two_streams() -> (Term, Mapped) {
@@ -130,7 +131,7 @@ mod tests {
         let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
         for stream in [0, 0, 1] {
             let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
-            assert!(execute(&engine, &mut engine.hand(stream), MOMENT, &put).is_ok());
+            assert!(execute(&engine, &mut engine.worker_context(stream), TIMES, &put).is_ok());
         }
         drop(engine);
         (term, memory)
@@ -140,26 +141,27 @@ mod tests {
     /// follower had not been asked to yet, and its floors are below that: it was counted for what stands
     /// behind.
     #[test]
-    fn what_a_leader_freed_is_no_gap_to_a_replica_that_it_was_bringing_in_line() {
+    fn what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up() {
         let (limit, term, sums) = (64 << 20, Term::new(1, NodeId(0)), sums());
         let memory = arena(limit);
         let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
         for len in [10, 9_000, 10, 10] {
             let value = vec![7; len];
             let put = Request { key: &[len as u8], value: &value, ..Request::new(RequestKind::Put, 0) };
-            assert!(execute(&engine, &mut engine.hand(0), MOMENT, &put).is_ok());
+            assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
         }
         drop(engine);
-        let look = |floors: &[u64]| Look::new((&memory, &sums), term, floors.to_vec(), &Settled::default());
-        let before = look(&[1]);
+        let scan =
+            |floors: &[u64]| ArenaScan::new((&memory, &sums), term, floors.to_vec(), &Settled::default());
+        let before = scan(&[1]);
         let large = before.entries().next().expect("the second entry is the large one");
         let (cut, reported) = ([3], before.floors(&[3]));
         before.cut(&memory, &cut);
-        assert_eq!(look(&reported).lens(&[u64::MAX]), [3], "what is cut off is not reported");
+        assert_eq!(scan(&reported).lens(&[u64::MAX]), [3], "what is cut off is not reported");
         longarm_store::segment::forget(&memory, &sums, segment_of(large.place.offset));
-        assert_eq!(look(&[1]).lens(&[u64::MAX]), [1], "above a floor it is a gap");
-        assert_eq!(look(&reported).lens(&[u64::MAX]), [3]);
-        assert_eq!(look(&[4]).floors(&cut), [3], "floors that were above the cut");
+        assert_eq!(scan(&[1]).lens(&[u64::MAX]), [1], "above a floor it is a gap");
+        assert_eq!(scan(&reported).lens(&[u64::MAX]), [3]);
+        assert_eq!(scan(&[4]).floors(&cut), [3], "floors that were above the cut");
     }
 
     /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing
@@ -168,10 +170,10 @@ mod tests {
     fn a_stream_that_has_no_cut_is_void() {
         let (term, memory) = two_streams();
         let sums = sums();
-        let look = || Look::new((&memory, &sums), term, Vec::new(), &Settled::default());
-        let of = |stream| look().entries().filter(|seen| seen.stream == stream).count();
+        let scan = || ArenaScan::new((&memory, &sums), term, Vec::new(), &Settled::default());
+        let of = |stream| scan().entries().filter(|seen| seen.stream == stream).count();
         assert_eq!(of(1), 1);
-        look().cut(&memory, &[u64::MAX]);
+        scan().cut(&memory, &[u64::MAX]);
         assert_eq!(of(1), 0);
         assert!(of(0) > 0);
     }
@@ -182,11 +184,11 @@ mod tests {
     fn a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut() {
         let (term, memory) = two_streams();
         let sums = sums();
-        let look = |floors| Look::new((&memory, &sums), term, floors, &Settled::default());
-        let of = |stream| look(Vec::new()).entries().filter(|seen| seen.stream == stream).count();
-        let reported = look(vec![0, of(1) as u64]);
+        let scan = |floors| ArenaScan::new((&memory, &sums), term, floors, &Settled::default());
+        let of = |stream| scan(Vec::new()).entries().filter(|seen| seen.stream == stream).count();
+        let reported = scan(vec![0, of(1) as u64]);
         assert_eq!(reported.entries().filter(|seen| seen.stream == 1).count(), 0);
-        Look::down_to(Some(reported), (&memory, &sums), term, vec![0]).cut(&memory, &[u64::MAX]);
+        ArenaScan::down_to(Some(reported), (&memory, &sums), term, vec![0]).cut(&memory, &[u64::MAX]);
         assert_eq!(of(1), 0);
         assert!(of(0) > 0);
     }

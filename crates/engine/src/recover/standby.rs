@@ -1,4 +1,4 @@
-//! An index that is there when a leader is lost (LoLKV 5.1; decision 14; M8): a follower restores ahead.
+//! The standby index of a follower, which is there when its leader is lost (LoLKV 5.1; decision 14; M8).
 //!
 //! Building the index is most of what a group would otherwise wait for (`restore.rs`). So what has settled in
 //! a follower's arena goes into its index region at once, a little at a time, by the same rules: of each key
@@ -35,11 +35,11 @@ use crate::entries::Arena;
 use crate::index::index_of;
 use crate::newest::record_of;
 use crate::options::{CreateError, EngineOptions};
-use crate::recover::findings::{At, Findings};
-use crate::recover::soon::Soon;
+use crate::recover::prefetch::Prefetch;
+use crate::recover::recovered::{At, Recovered};
 
-/// An index of what has settled, and what else was found there.
-pub struct Ahead<M: OwnedWords> {
+/// The standby index: of what has settled, and what else was found there.
+pub struct Standby<M: OwnedWords> {
     /// What of the arena was looked at.
     pub settled: Settled,
     /// What was made of it.
@@ -50,10 +50,10 @@ pub struct Ahead<M: OwnedWords> {
 pub struct Built<M: OwnedWords> {
     pub index: Owner<M, Arena<M>>,
     pub budget: Arc<Budget>,
-    pub found: Findings,
+    pub found: Recovered,
     pub arena: Arena<M>,
     slots: SlotKind,
-    soon: Soon,
+    prefetch: Prefetch,
     segments: Vec<Segment>,
     /// How many entries mention a session.
     mentions: BTreeMap<u64, u32>,
@@ -76,7 +76,7 @@ impl Segment {
     const NONE: Segment = Segment { line: Line::FREE, live: (0, 0), traces: Vec::new(), others: false };
 }
 
-impl<M: OwnedWords + Clone + 'static> Ahead<M> {
+impl<M: OwnedWords + Clone + 'static> Standby<M> {
     /// An empty index over zeroed memory, with room for as many items as the options say.
     pub fn new(
         (index, arena): (M, M),
@@ -84,26 +84,26 @@ impl<M: OwnedWords + Clone + 'static> Ahead<M> {
         sums: SumKey,
         budget: Arc<Budget>,
         options: &EngineOptions,
-    ) -> Result<Ahead<M>, CreateError> {
+    ) -> Result<Standby<M>, CreateError> {
         let arena = Arena { memory: arena };
         let index = index_of((index, arena.clone()), control, sums, budget.clone(), options)?;
         let built = Built {
-            soon: Soon::of(&index),
+            prefetch: Prefetch::of(&index),
             index,
             budget,
-            found: Findings::default(),
+            found: Recovered::default(),
             arena,
             slots: options.slots,
             segments: Vec::new(),
             mentions: BTreeMap::new(),
             full: false,
         };
-        Ok(Ahead { settled: Settled::default(), built })
+        Ok(Standby { settled: Settled::default(), built })
     }
 
-    /// The engine over the arena of which this was restored ahead, and what was found there.
-    pub fn engine(self, sums: SumKey, options: EngineOptions) -> Result<(Engine<M>, Findings), CreateError> {
-        let Ahead { settled, built } = self;
+    /// The engine over the arena that this is an index of, and what was found there.
+    pub fn engine(self, sums: SumKey, options: EngineOptions) -> Result<(Engine<M>, Recovered), CreateError> {
+        let Standby { settled, built } = self;
         let budget = built.budget.clone();
         let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options)?;
         store.presume(&settled, |segment| built.live(segment));
@@ -111,7 +111,7 @@ impl<M: OwnedWords + Clone + 'static> Ahead<M> {
     }
 }
 
-impl<M: OwnedWords + Clone> Ahead<M> {
+impl<M: OwnedWords + Clone> Standby<M> {
     /// Looks a little further; see [`Settled::look`]. First the index takes its memory, which is to be in
     /// huge pages.
     pub fn look(&mut self, sums: &SumKey, of: (Term, &[u64]), bytes: u64) {
@@ -129,7 +129,7 @@ impl<M: OwnedWords + Clone> Ahead<M> {
 
     /// Takes out what is over by now, of memory that nobody writes to any more. `None` if this is not how the
     /// start set over `base`, cut there, begins.
-    pub fn finish(mut self, sums: &SumKey, (base, cuts): (Term, &[u64])) -> Option<Ahead<M>> {
+    pub fn finish(mut self, sums: &SumKey, (base, cuts): (Term, &[u64])) -> Option<Standby<M>> {
         if self.built.full || self.settled.term() != base || self.settled.is_beyond(base, cuts) {
             return None;
         }
@@ -222,7 +222,7 @@ impl<M: OwnedWords> Built<M> {
 
 impl<M: OwnedWords> Watch for Built<M> {
     fn ahead(&mut self, entry: &Entry<'_>) {
-        self.soon.announce(&self.index, entry.key);
+        self.prefetch.announce(&self.index, entry.key);
     }
 
     fn entry(&mut self, at: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool {
@@ -237,7 +237,7 @@ impl<M: OwnedWords> Watch for Built<M> {
         }
         segment.live.0 += 1;
         segment.live.1 += u64::from(place.units());
-        let hash = self.soon.next(&self.index);
+        let hash = self.prefetch.next(&self.index);
         if entry.kind.is_value() && !self.put(place, entry, hash) {
             self.full = true;
             return false;

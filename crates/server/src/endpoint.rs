@@ -1,0 +1,58 @@
+//! What a group's connections are handed to: the workers that serve clients now, or, in a group, the replica.
+//!
+//! Listeners are open as long as the node lives; who serves a group's clients may change meanwhile.
+
+use std::sync::Arc;
+
+use longarm_fabric::QueuePair;
+use longarm_host::Mutex;
+use longarm_wire::{Refusal, RefusalCode};
+
+use crate::shared::Shared;
+use crate::worker_inbox::WorkerInbox;
+use longarm_group::Inbound;
+
+/// Who serves clients now.
+pub(crate) struct Serving<Q> {
+    pub shared: Arc<Shared>,
+    pub inboxes: Vec<Arc<WorkerInbox<Q>>>,
+}
+
+impl<Q> Clone for Serving<Q> {
+    fn clone(&self) -> Serving<Q> {
+        Serving { shared: self.shared.clone(), inboxes: self.inboxes.clone() }
+    }
+}
+
+/// Who takes the connections of one group, or of a server of its own.
+pub(crate) struct GroupEndpoint<Q> {
+    serving: Mutex<Option<Serving<Q>>>,
+    /// Of a replica: where other replicas go.
+    pub inbound: Option<Arc<Inbound<Q>>>,
+}
+
+impl<Q: QueuePair> GroupEndpoint<Q> {
+    pub fn new(inbound: Option<Arc<Inbound<Q>>>) -> GroupEndpoint<Q> {
+        GroupEndpoint { serving: Mutex::default(), inbound }
+    }
+
+    /// The group; zero for a server of its own.
+    pub fn group(&self) -> u64 {
+        self.inbound.as_ref().map_or(0, |inbound| inbound.group())
+    }
+
+    /// From now on these serve, or nobody.
+    pub fn set(&self, serving: Option<Serving<Q>>) {
+        *self.serving.lock() = serving;
+    }
+
+    pub fn serving(&self) -> Option<Serving<Q>> {
+        self.serving.lock().clone()
+    }
+
+    /// What a client is told that asks here, where nobody serves.
+    pub fn not_leader(&self) -> Refusal {
+        let none = || Refusal::new(RefusalCode::Closing, "nobody serves here");
+        self.inbound.as_ref().map_or_else(none, |inbound| inbound.not_leader())
+    }
+}
