@@ -96,7 +96,10 @@ const MUTANTS: &[(&str, Finder)] = &[
         Test("longarm-group", "scan::tests::what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up"),
     ),
     ("HideGaps", Test("longarm-group", "install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one")),
-    ("PushOver", Test("longarm-group", "push::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of")),
+    (
+        "PushOver",
+        Test("longarm-group", "catch_up::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of"),
+    ),
     (
         "TellGone",
         Test(
@@ -106,7 +109,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
     ("RecallAnyway", Sim("group-strands", "0..20")),
-    ("TrustTable", Test("longarm-group", "push::what_a_follower_has_let_go_of_is_given_to_it_anew")),
+    ("TrustTable", Test("longarm-group", "catch_up::what_a_follower_has_let_go_of_is_given_to_it_anew")),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.
