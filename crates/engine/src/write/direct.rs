@@ -46,13 +46,7 @@ impl<M: OwnedWords> Engine<M> {
         write: &Write<'_>,
     ) -> Result<Outcome, Short> {
         for _ in 0..ATTEMPTS {
-            let seen = match write.blind {
-                true => None,
-                false => match self.look(&mut context.bytes, times, write) {
-                    Ok(seen) => seen,
-                    Err(_) => continue,
-                },
-            };
+            let Ok(seen) = self.look(&mut context.bytes, times, write) else { continue };
             match self.judged(write, seen.as_ref()) {
                 Judged::Answer(outcome) => return Ok(outcome),
                 Judged::Remove => {
@@ -116,7 +110,7 @@ impl<M: OwnedWords> Engine<M> {
             }
             self.make_room(write.hash, times)?;
         }
-        Ok(None)
+        Err(Short::Wait)
     }
 
     #[inline]

@@ -77,14 +77,18 @@ impl<M: OwnedWords> Engine<M> {
         judge(write.request, write.expiry, seen.map(|seen| seen.live))
     }
 
-    /// The item that a write is about, if there is one and its time is not over. [`Short::Busy`] if its
-    /// entry's room was used again since it was found: it is to be looked for anew.
+    /// The item that a write is about, if there is one and its time is not over; none for a write that is
+    /// judged by nothing. [`Short::Busy`] if its entry's room was used again since it was found: it is to be
+    /// looked for anew.
     pub fn look(
         &self,
         bytes: &mut Vec<u8>,
         times: Timestamps,
         write: &Write<'_>,
     ) -> Result<Option<Seen>, Short> {
+        if write.blind {
+            return Ok(None);
+        }
         let pair = self.index.lock(write.hash);
         let Some(found) = pair.find(write.request.key) else { return Ok(None) };
         let current = self.current(&found, times);

@@ -74,7 +74,7 @@ impl<M: OwnedWords> Engine<M> {
         let (key, hash) = (write.request.key, write.hash);
         // The stripe is held alone, so what is seen stays the newest. Collection may move it, and its room
         // may be used again: then the write is tried anew.
-        let seen = if write.blind { None } else { self.look(bytes, times, write)? };
+        let seen = self.look(bytes, times, write)?;
         let mut text = [0; DIGITS_MAX];
         let meta = |kind: Kind, expiry| {
             let meta = EntryMeta::of(kind).expiring(expiry);
