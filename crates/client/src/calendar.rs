@@ -57,9 +57,14 @@ impl Calendar {
     }
 
     /// Whether an item with this expiry is surely there at `now`; if not, the server can tell.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_in_time(&self, expiry: UnixMillis, now: Nanos) -> bool {
-        expiry == UnixMillis::NEVER || self.most.is_some_and(|most| !expiry.expired(latest(most, now)))
+        expiry == UnixMillis::NEVER || self.is_before(expiry, now)
+    }
+
+    #[cold]
+    fn is_before(&self, expiry: UnixMillis, now: Nanos) -> bool {
+        self.most.is_some_and(|most| !expiry.expired(latest(most, now)))
     }
 }
 

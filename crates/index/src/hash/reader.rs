@@ -171,11 +171,7 @@ impl Search {
             Stage::Header => self.feed_header(key, bytes, table, geometry, sums),
             Stage::Slot(slot) => self.feed_slot(key, slot as usize, bytes, table, sums),
             Stage::Confirm => self.feed_confirmation(bytes, table),
-            Stage::Unused => match Heartbeat::parse(bytes) {
-                Some(beat) if beat.epoch <= geometry.epoch => Step::Absent,
-                Some(_) => Step::Stale,
-                None => Step::Torn,
-            },
+            Stage::Unused => feed_epoch(bytes, geometry),
         }
     }
 
@@ -204,11 +200,7 @@ impl Search {
         };
         let header = Header::parse(line);
         if header.table != table.id {
-            if header.table != 0 || header.indicator != 0 {
-                return Step::Stale;
-            }
-            self.stage = Stage::Unused;
-            return Step::Read(HEARTBEAT_PLACE);
+            return self.of_another_table(&header);
         }
         if header.moved() {
             return self.next_table(geometry);
@@ -219,6 +211,16 @@ impl Search {
         self.digest = fold(0, header.indicator);
         self.pending = None;
         self.next_candidate(key, bytes, table, sums)
+    }
+
+    /// The pair was never used, or belongs to another table by now.
+    #[cold]
+    fn of_another_table(&mut self, header: &Header) -> Step {
+        if header.table != 0 || header.indicator != 0 {
+            return Step::Stale;
+        }
+        self.stage = Stage::Unused;
+        Step::Read(HEARTBEAT_PLACE)
     }
 
     #[inline(always)]
@@ -375,6 +377,16 @@ impl Search {
 #[inline(always)]
 fn slot_line(at: u64) -> Place {
     Place::new(INDEX_REGION, at & !63, 64)
+}
+
+/// Whether a pair that was never used is so still: its table is, if the epoch is that of the geometry.
+#[cold]
+fn feed_epoch(bytes: &[u8], geometry: &Geometry) -> Step {
+    match Heartbeat::parse(bytes) {
+        Some(beat) if beat.epoch <= geometry.epoch => Step::Absent,
+        Some(_) => Step::Stale,
+        None => Step::Torn,
+    }
 }
 
 #[inline(always)]
