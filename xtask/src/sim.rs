@@ -44,6 +44,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("OldMembers", Test("longarm-replica", "machine::tests::twin::a_group_loses_nothing_and_comes_back")),
     ("AgreeAlone", Sim("group-landing", "0..20")),
     ("MoveFirst", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
+    ("MoveUnseen", Test("longarm-index", "hash::tests::cuts::move_within_the_pair")),
     ("LeaveSlots", Test("longarm-index", "hash::tests::cuts::move_and_replace")),
     (
         "MoveTwice",

@@ -48,6 +48,8 @@ pub enum Mutant {
     AgreeAlone,
     /// A pair has MOVED before its records stand in the next table (C5).
     MoveFirst,
+    /// A record moves within its pair, and a reader that finds it in neither slot is not told to ask (B1).
+    MoveUnseen,
     /// The slots of a pair that has MOVED are not wiped, so who remembers one goes on finding its record.
     LeaveSlots,
     /// An entry is moved again while its first copy waits for acknowledgements.

@@ -33,6 +33,8 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(80);
 /// Pairs moved in one step: the index is locked against growing meanwhile.
 const MOVE_PAIRS: u64 = 64;
+/// Pairs looked at in one pass for groups to give back, where the index cannot grow.
+const COMPACT_PAIRS: u64 = 4096;
 /// Steps of moving, and pieces of collection, in one pass.
 const MOVES_A_PASS: u32 = 64;
 const WORKS_A_PASS: u32 = 256;
@@ -232,9 +234,13 @@ impl<Q: QueuePair> Maintenance<Q> {
 
     fn grow(&mut self, times: Timestamps) -> bool {
         let index = &self.shared.core.engine.index;
-        if index.should_grow() && index.grow().is_err() && self.shared.first_grow_failure() {
-            self.shared
-                .log("the index cannot grow within the memory limit: inserts will be refused or evict");
+        if index.should_grow() && index.grow().is_err() {
+            if index.compact_some(COMPACT_PAIRS) > 0 {
+                self.last_gain = times.now;
+            } else if self.shared.first_grow_failure() {
+                self.shared
+                    .log("the index cannot grow within the memory limit: inserts will be refused or evict");
+            }
         }
         let mut more = false;
         for _ in 0..MOVES_A_PASS {

@@ -341,6 +341,11 @@ impl Header {
         groups.fold(base, |slots, (at, _)| slots | shape.group_mask(at))
     }
 
+    /// Whether the pair has added groups.
+    pub fn is_extended(&self) -> bool {
+        self.indicator & indicator::EXTENDED != 0
+    }
+
     /// Whether the pair has as many added groups as it may have.
     pub fn is_whole(&self) -> bool {
         !self.groups.contains(&0)

@@ -4,6 +4,7 @@
 //! where else an inline item stands, `spill` keeps what has no slot, `resize` moves pairs to a larger table,
 //! `reader` is the one-sided search as a value, `verify` checks a whole table.
 
+mod compact;
 mod found;
 pub mod layout;
 mod owner;

@@ -97,6 +97,8 @@ pub(super) struct Live {
     pub(super) extended: AtomicU64,
     /// First pair that the background move has not visited.
     pub(super) cursor: AtomicU64,
+    /// Pairs that were looked at for groups to give back, more than once in the end.
+    pub(super) compacted: AtomicU64,
     /// Bytes from its start for which memory was taken.
     pub(super) populated: AtomicU64,
     /// Bytes of it in huge pages.
@@ -373,6 +375,18 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         }
     }
 
+    /// Takes a record out of its slot of a locked pair.
+    pub(super) fn empty_slot(&self, table: &Table, pair: u64, slot: usize, header: &mut Header) {
+        let cleared = header.indicator & !(1 << slot);
+        if table.discipline == Discipline::InPlace {
+            self.wipe_slot(table, pair, slot, header);
+            self.set_indicator(table, pair, header, cleared);
+        } else {
+            self.set_indicator(table, pair, header, cleared);
+            self.wipe_slot(table, pair, slot, header);
+        }
+    }
+
     pub(super) fn set_indicator(&self, table: &Table, pair: u64, header: &mut Header, word: u64) {
         let at = table.header_at(pair);
         header.indicator = word.wrapping_add(indicator::STEP);
@@ -480,11 +494,12 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         self.memory.store(table.header_at(pair) + header::GROUPS + word as u64 * 8, value);
     }
 
-    /// Groups of a locked pair in which nothing stands any more go back to the pool. Whoever READs a slot
-    /// there that it knows of from before finds nothing, or a record of another pair, and then another
-    /// indicator.
-    pub(super) fn give_back(&self, live: &Live, pair: u64, header: &mut Header) {
+    /// Groups of a locked pair in which nothing stands any more go back to the pool; how many. A client that
+    /// READs a slot there that it knows of from before finds nothing, or a record of another pair, and then
+    /// another indicator.
+    pub(super) fn give_back(&self, live: &Live, pair: u64, header: &mut Header) -> usize {
         let table = &live.table;
+        let mut back = 0;
         for at in 0..GROUPS_MAX {
             let group = header.groups[at];
             if group == 0 || header.occupied() & table.shape.group_mask(at) != 0 {
@@ -499,7 +514,9 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             }
             self.set_indicator(table, pair, header, word);
             live.back.lock().expect("groups").push(group - 1);
+            back += 1;
         }
+        back
     }
 }
 
@@ -515,7 +532,7 @@ fn likely(shape: &Shape, header: &Header, hash: Hash, odd: bool) -> Option<usize
 }
 
 /// The slot of a pair, groups aside, that a key of this parity gets.
-fn first_free(shape: &Shape, header: &Header, odd: bool) -> Option<usize> {
+pub(super) fn first_free(shape: &Shape, header: &Header, odd: bool) -> Option<usize> {
     let free = home_base(shape, odd) & !header.occupied();
     let slot = if odd { 31u32.checked_sub(free.leading_zeros())? } else { free.trailing_zeros() };
     (free != 0).then_some(slot as usize)

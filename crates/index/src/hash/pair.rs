@@ -149,14 +149,7 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
         }
         let live = &self.state.live[self.at];
         let table = &live.table;
-        let cleared = self.header.indicator & !(1 << found.slot);
-        if table.discipline == Discipline::InPlace {
-            self.owner.wipe_slot(table, self.pair, found.slot, &self.header);
-            self.owner.set_indicator(table, self.pair, &mut self.header, cleared);
-        } else {
-            self.owner.set_indicator(table, self.pair, &mut self.header, cleared);
-            self.owner.wipe_slot(table, self.pair, found.slot, &self.header);
-        }
+        self.owner.empty_slot(table, self.pair, found.slot, &mut self.header);
         if found.slot >= table.shape.base_slots() {
             self.owner.give_back(live, self.pair, &mut self.header);
         }

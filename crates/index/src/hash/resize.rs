@@ -31,6 +31,8 @@ const BLOCK: u64 = 2 << 20;
 const GROWS_FROM: u64 = 4;
 /// Pairs that a writer without room moves at a time.
 const HELP_PAIRS: u64 = 256;
+/// Pairs that a writer without room looks at for groups to give back, where the table cannot grow.
+const COMPACT_PAIRS: u64 = 4096;
 
 /// What a step of the background move found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +71,16 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let (groups, extended, cursor) = (counter(), counter(), counter());
         let (populated, huge) = (counter(), counter());
         let back = Mutex::default();
-        state.live.push(Arc::new(Live { table, groups, back, extended, cursor, populated, huge }));
+        state.live.push(Arc::new(Live {
+            table,
+            groups,
+            back,
+            extended,
+            cursor,
+            compacted: AtomicU64::new(0),
+            populated,
+            huge,
+        }));
         if state.live.len() == 1 && self.options.populate {
             self.populate(&state.live[0], bytes);
         }
@@ -177,7 +188,9 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 }
                 state.live.last().expect("an index has a table").table
             };
-            self.add_table(Self::grown(&newest), newest.id, bound).map_err(|Full| NoRoom::Table)?;
+            if self.add_table(Self::grown(&newest), newest.id, bound).is_err() {
+                return if self.compact_some(COMPACT_PAIRS) > 0 { Ok(()) } else { Err(NoRoom::Table) };
+            }
         }
         Err(NoRoom::Table)
     }
@@ -319,12 +332,14 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     fn hash_of(&self, record: &Record<'_>) -> Hash {
+        self.known_hash_of(record).unwrap_or_else(|| panic!("a slot names {record:?}, which is not there"))
+    }
+
+    /// Hash of the key of a record; `None` if its entry is gone.
+    pub(super) fn known_hash_of(&self, record: &Record<'_>) -> Option<Hash> {
         match record {
-            Record::Inline { key, .. } => self.hash.hash(key),
-            Record::Entry { csn, entry, .. } => self
-                .entries
-                .hash_of(*entry, *csn, &self.hash)
-                .unwrap_or_else(|| panic!("slot names entry {entry:?} of csn {csn:?}, which is not there")),
+            Record::Inline { key, .. } => Some(self.hash.hash(key)),
+            Record::Entry { csn, entry, .. } => self.entries.hash_of(*entry, *csn, &self.hash),
         }
     }
 
@@ -405,7 +420,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 }
 
 /// The record with its full hash, of which a 16-byte slot keeps only the tag.
-fn rehashed<'r>(record: &Record<'r>, hash: Hash) -> Record<'r> {
+pub(super) fn rehashed<'r>(record: &Record<'r>, hash: Hash) -> Record<'r> {
     match *record {
         Record::Entry { csn, entry, expiry, .. } => Record::Entry { csn, entry, hash, expiry },
         inline => inline,

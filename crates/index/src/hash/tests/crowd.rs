@@ -164,3 +164,26 @@ fn deletes_make_room_where_the_table_cannot_grow() {
         assert!(again * 10 > full * 8, "round {round}: {again}, {full} at first, in {slots} slots");
     }
 }
+
+/// The same where what was there first goes: the younger keys stand in added groups, and stay.
+#[test]
+fn deletes_of_the_oldest_make_room_where_the_table_cannot_grow() {
+    for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
+        let bed = bed(mapped(1 << 20), slots, Discipline::InPlace, 6_000);
+        let key = |i: u64| i.to_le_bytes();
+        let fill =
+            |from: u64| (from..).find(|i| bed.try_put(&key(*i), b"v").is_err()).expect("it is full at last");
+        let (mut first, mut next) = (0, fill(0));
+        for round in 0..10 {
+            let gone = (next - first) / 2;
+            (first..first + gone).for_each(|i| assert!(bed.remove(&key(i))));
+            first += gone;
+            // The key that was refused comes first.
+            let again = fill(next) - next;
+            assert!(again * 10 > gone * 8, "round {round}: {again} of {gone}: {:?}", bed.check());
+            next += again;
+            let seen = |i: u64| bed.get(&key(i), Look::Segment).0.is_some();
+            assert!((first..next).all(seen) && !seen(next));
+        }
+    }
+}

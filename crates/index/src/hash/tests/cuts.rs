@@ -252,6 +252,34 @@ fn added_group_of_another_pair() {
     }
 }
 
+/// A record of an added group moves back into its pair, where it may be replaced and go.
+#[test]
+fn move_within_the_pair() {
+    for (slots, discipline) in KINDS {
+        let bed = journal_bed(slots, discipline);
+        let (table, twin) = (bed.owner.newest(), twin(&bed, b"k"));
+        let home = table.home(bed.hash(b"k"));
+        let names = (0u32..).map(|i| format!("crowd{i}").into_bytes());
+        let crowd: Vec<_> = names
+            .filter(|key| table.home(bed.hash(key)) == home)
+            .take(table.shape.bucket + table.shape.shared - 1)
+            .collect();
+        bed.put(&twin, b"x");
+        crowd.iter().for_each(|key| _ = bed.put(key, b"x"));
+        let one = bed.put(b"k", b"one");
+        assert_eq!(bed.check().extended, 1);
+        check(&bed, b"k", || {
+            // Whose slot it gets: by the fingerprint they are one.
+            bed.remove(&twin);
+            assert_eq!(bed.owner.compact_some(table.pairs), 1);
+            let two = bed.put(b"k", b"two");
+            bed.remove(b"k");
+            vec![Version(one), Version(two), Asked]
+        });
+        assert_eq!(bed.check().extended, 0);
+    }
+}
+
 /// A pair moves where its records have no slots any more.
 #[test]
 fn move_beside_the_table() {
