@@ -56,13 +56,13 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("NoEntering", Test("longarm-group", "inbound::tests::entering::a_fence_waits_for_who_is_being_let_in")),
     (
         "RaiseFloors",
-        Test("longarm-group", "leader_term::tests::a_follower_is_told_no_floors_before_it_is_synced"),
+        Test("longarm-replica", "progress::tests::a_follower_is_told_no_floors_before_it_is_synced"),
     ),
     (
         "ReleaseEarly",
         Test(
-            "longarm-group",
-            "leader_term::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
+            "longarm-replica",
+            "progress::tests::a_follower_that_counts_lets_go_of_nothing_that_its_floors_do_not_cover",
         ),
     ),
     ("UntoldCount", Sim("group-slow", "0..20")),
@@ -79,8 +79,8 @@ const MUTANTS: &[(&str, Finder)] = &[
     (
         "AdoptEarly",
         Test(
-            "longarm-group",
-            "leader_term::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
+            "longarm-replica",
+            "progress::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
         ),
     ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
@@ -99,7 +99,10 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("HideGaps", Test("longarm-group", "install::a_start_set_with_a_gap_is_not_taken_for_a_whole_one")),
     (
         "PushOver",
-        Test("longarm-group", "catch_up::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of"),
+        Test(
+            "longarm-replica",
+            "catch_up::tests::nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of",
+        ),
     ),
     (
         "TellGone",
@@ -110,7 +113,10 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
     ("RecallAnyway", Sim("group-strands", "0..20")),
-    ("TrustTable", Test("longarm-group", "catch_up::what_a_follower_has_let_go_of_is_given_to_it_anew")),
+    (
+        "TrustTable",
+        Test("longarm-group", "catch_up::content::tests::what_a_follower_has_let_go_of_is_given_to_it_anew"),
+    ),
 ];
 
 /// Runs the simulator; `Ok(true)` if nothing was violated. `--ci`: the seeds of CI, and the mutants.

@@ -21,7 +21,8 @@ use longarm_replica::{Event, Group, Lease, Timing};
 use longarm_wire::PAGE_REGION;
 
 use crate::events::Events;
-use crate::leader_term::{Follower, LeaderTerm, TransferState};
+use crate::follower::Follower;
+use crate::leader_term::{LeaderTerm, TransferState};
 use crate::liveness::Liveness;
 
 /// Heartbeats without an answer, after which a follower is let go.
@@ -148,7 +149,7 @@ impl<Q: QueuePair> Link<Q> {
         if self.sent.len() >= UNANSWERED {
             return self.follower.let_go();
         }
-        let floors = self.follower.told_floors();
+        let floors = self.follower.progress().told_floors();
         let bytes = page::heartbeat(beat, told, &floors);
         let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
         match self.qp.post(op, Ticket(now.0)) {

@@ -7,9 +7,9 @@ use longarm_host::Mutex;
 use longarm_memory::Mapped;
 
 use crate::common::Core;
+use crate::follower::SharedReleases;
 use crate::leader_term::Waker;
 use crate::options::StartError;
-use crate::releases::Releases;
 use crate::replicate::Replicator;
 use crate::standing::Standing;
 
@@ -31,7 +31,7 @@ pub struct Replication<Q> {
     /// By stream.
     pub streams: Vec<Replicator<Q, Mapped>>,
     /// Which segments followers are asked to let go of.
-    pub releases: Arc<Releases>,
+    pub releases: Arc<SharedReleases>,
 }
 
 /// What the threads of a term serve from.

@@ -4,26 +4,40 @@
 //!   driver does what it says.
 //! - [`Watch`] and [`Lease`]: what a follower promised by seeing a heartbeat, and what the leader may
 //!   conclude from it (M6).
-//! - [`Gate`]: which entries of a stream are committed (M4).
+//! - [`Gate`]: which entries of a stream are committed (M4). [`Sender`]: what of a stream is sent next to one
+//!   follower; a [`Run`] of neighbours in one WRITE.
+//! - [`CatchUp`]: how a follower catches up, step by step.
+//! - [`FollowerProgress`]: how far a follower is, and what that allows. [`Releases`]: which segments
+//!   followers are asked to let go of (M9).
 //! - [`page`]: the bytes by which a leader tells passive followers that it lives.
 //!
 //! The specification is `docs/spec/ViewChange.tla`; names are the same. Absent: entries, segments, queue
 //! pairs, clocks, disks.
 #![forbid(unsafe_code)]
 
+mod catch_up;
 mod gate;
 mod gather;
 mod group;
 mod lease;
 mod machine;
 pub mod page;
+mod progress;
+mod releases;
+mod run;
+mod sender;
 mod timing;
 mod watch;
 
+pub use catch_up::{CatchUp, CatchUpStep};
 pub use gate::Gate;
 pub use gather::{Cut, StartSet};
 pub use group::{Group, GroupError, Nodes};
 pub use lease::Lease;
 pub use machine::{Action, Change, Event, Kept, Leaving, Machine, Prepare, Role, RoleKind, Stage, Wish};
+pub use progress::{FollowerProgress, StreamProgress};
+pub use releases::{LetGo, Releases, raise};
+pub use run::Run;
+pub use sender::{Send, Sender};
 pub use timing::Timing;
 pub use watch::Watch;

@@ -25,8 +25,7 @@ use longarm_engine::reclaim::Cursor;
 use longarm_engine::reclaim::Relocated;
 use longarm_engine::stream::Stream;
 use longarm_group::Phase;
-use longarm_group::Releases;
-use longarm_group::{Pumped, Replicator};
+use longarm_group::{Pumped, Replicator, SharedReleases};
 
 /// Sleep between passes that found nothing.
 const TICK_MIN: Duration = Duration::from_millis(5);
@@ -91,7 +90,7 @@ pub(crate) struct Maintenance<Q> {
 /// What only the maintenance thread of a group has.
 struct GroupPart<Q> {
     replicator: Replicator<Q, Mapped>,
-    releases: Arc<Releases>,
+    releases: Arc<SharedReleases>,
     rate: MoveRate,
     /// Segments whose followers are still to be asked.
     leaving: Vec<Leaving>,
@@ -119,7 +118,7 @@ impl<Q: QueuePair> GroupPart<Q> {
             let saved = leaving.unsaved.is_none() && applied >= leaving.until;
             if saved {
                 let written = shared.core.engine.progress().iter().map(|progress| progress.written());
-                self.releases.ask(leaving.segment, written.collect());
+                self.releases.lock().ask(leaving.segment, written.collect());
             }
             !saved
         });
@@ -130,7 +129,7 @@ impl<Q: QueuePair> Maintenance<Q> {
     pub fn new(
         shared: Arc<Shared>,
         context: WorkerContext<Mapped>,
-        group: Option<(Replicator<Q, Mapped>, Arc<Releases>)>,
+        group: Option<(Replicator<Q, Mapped>, Arc<SharedReleases>)>,
     ) -> Maintenance<Q> {
         let collector = Collector::new(shared.core.engine.store.clone());
         let now = shared.core.timestamps().now;
@@ -204,7 +203,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             shared.core.engine.store.released(segment);
             reach(Step::Freed);
         };
-        if group.releases.free(free) {
+        if group.releases.lock().free(free) {
             self.last_gain = times.now;
         }
         match shared.core.engine.apply_committed(context, times) {

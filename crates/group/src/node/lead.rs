@@ -17,13 +17,13 @@ use longarm_index::control::ServerState;
 use super::Node;
 use super::leader_handle::LeaderHandle;
 use crate::common::{Core, CoreOptions, Keys, Phase};
+use crate::follower::SharedReleases;
 use crate::heart;
 use crate::install::{self, Tail};
 use crate::leader_term::{LeaderTerm, StreamHandle};
 use crate::log::Notice;
 use crate::options::StartError;
 use crate::peer::PATIENCE;
-use crate::releases::Releases;
 use crate::replicate::{Arrivals, Replicator};
 use crate::service::{NewTerm, Replication};
 use crate::takeover::Step;
@@ -97,7 +97,7 @@ impl<T: Transport> Node<T> {
         let arrivals: Vec<_> = (0..self.streams()).map(|_| Arc::<Arrivals<T::Qp>>::default()).collect();
         let replicators =
             arrivals.iter().map(|arrivals| Replicator::new(memory.clone(), self.group(), arrivals.clone()));
-        let releases = Arc::new(Releases::default());
+        let releases = Arc::<SharedReleases>::default();
         let term = NewTerm {
             core: core.clone(),
             replication: Replication { streams: replicators.collect(), releases: releases.clone() },
@@ -157,7 +157,7 @@ impl<T: Transport> Node<T> {
             // What it wrote itself it surely has.
             self.page.memory().store(page::floor_at(stream), progress.written());
         }
-        self.page.memory().store(page::RECLAIMED, leader.term.releases.count());
+        self.page.memory().store(page::RECLAIMED, leader.term.releases.lock().count());
         self.page.memory().store(page::ITEMS, leader.term.core.engine.index.items());
         observe(|| Seen::SteppedDown { term: leader.term.term });
         // Clients may read this memory until their leases are over (M8): by clocks that may be slow.

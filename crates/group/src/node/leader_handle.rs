@@ -34,8 +34,7 @@ impl<Q: QueuePair> LeaderHandle<Q> {
     pub fn has_all(&self, node: NodeId) -> bool {
         let followers = self.term.followers.lock();
         let Some(follower) = followers.iter().find(|follower| follower.node == node) else { return false };
-        let streams = follower.attachments.iter().zip(self.term.core.engine.progress());
-        let mut lags = streams.map(|(attachment, progress)| attachment.acked() < progress.written());
-        !lags.any(|lags| lags) && self.term.releases.is_done(node)
+        let written = self.term.core.engine.progress().iter().map(|stream| stream.written());
+        follower.progress().lag(written) == 0 && self.term.releases.lock().is_done(node)
     }
 }

@@ -3,22 +3,19 @@
 use std::collections::BTreeMap;
 
 use longarm_base::NodeId;
-use longarm_host::Mutex;
-use longarm_replica::Nodes;
+
+use crate::Nodes;
 
 /// Segments that are to be freed once every attached follower has let go of them (M9).
-#[derive(Debug, Default)]
-pub struct Releases(Mutex<Open>);
-
-#[derive(Debug, Default)]
-struct Open {
+#[derive(Clone, Debug, Default)]
+pub struct Releases {
     joined: Nodes,
     /// How many were ever asked for.
     count: u64,
     segments: BTreeMap<u32, Asked>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Asked {
     waiting: Nodes,
     /// What the streams had written by then: all that the segment held, and all that made it needless.
@@ -28,6 +25,7 @@ struct Asked {
 /// What a follower is to let go of.
 #[derive(PartialEq, Eq, Debug)]
 pub struct LetGo {
+    /// By number.
     pub segments: Vec<u32>,
     /// By stream, what was written by then: all that they held, and all that made them needless.
     pub written: Vec<u64>,
@@ -44,32 +42,29 @@ pub fn raise(least: &mut Vec<u64>, by: &[u64]) {
 impl Releases {
     /// From now on the follower is asked: also for what others are being asked for, as the table that it is
     /// given next still has that.
-    pub fn join(&self, node: NodeId) {
-        let mut open = self.0.lock();
-        open.joined.add(node);
-        for asked in open.segments.values_mut() {
+    pub fn join(&mut self, node: NodeId) {
+        self.joined.add(node);
+        for asked in self.segments.values_mut() {
             asked.waiting.add(node);
         }
     }
 
     /// It is not asked any more: it comes back only by being synced anew.
-    pub fn leave(&self, node: NodeId) {
-        let mut open = self.0.lock();
-        open.joined.remove(node);
-        open.segments.values_mut().for_each(|asked| asked.waiting.remove(node));
+    pub fn leave(&mut self, node: NodeId) {
+        self.joined.remove(node);
+        self.segments.values_mut().for_each(|asked| asked.waiting.remove(node));
     }
 
     /// Asks for a segment, when the streams have written so much.
-    pub fn ask(&self, segment: u32, written: Vec<u64>) {
-        let mut open = self.0.lock();
-        let waiting = open.joined;
-        open.count += 1;
-        open.segments.insert(segment, Asked { waiting, written });
+    pub fn ask(&mut self, segment: u32, written: Vec<u64>) {
+        let waiting = self.joined;
+        self.count += 1;
+        self.segments.insert(segment, Asked { waiting, written });
     }
 
     /// How many were ever asked for.
     pub fn count(&self) -> u64 {
-        self.0.lock().count
+        self.count
     }
 
     /// What the follower is asked for, of what it has everything written until then: see `acked`.
@@ -77,20 +72,18 @@ impl Releases {
     /// Followers let go in the order in which segments were asked for, as more is written with each: who was
     /// told of more let go of all that another did.
     pub fn asked(&self, node: NodeId, acked: impl Fn(&[u64]) -> bool) -> LetGo {
-        let open = self.0.lock();
-        let mine = open.segments.iter().filter(|(_, asked)| asked.waiting.has(node));
+        let mine = self.segments.iter().filter(|(_, asked)| asked.waiting.has(node));
         let (now, later): (Vec<_>, Vec<_>) = mine.partition(|(_, asked)| acked(&asked.written));
         let mut written = Vec::new();
         now.iter().for_each(|(_, asked)| raise(&mut written, &asked.written));
         let segments = now.into_iter().map(|(segment, _)| *segment).collect();
-        LetGo { segments, written, told: open.count - later.len() as u64 }
+        LetGo { segments, written, told: self.count - later.len() as u64 }
     }
 
     /// The follower has let go of them.
-    pub fn let_go(&self, node: NodeId, segments: &[u32]) {
-        let mut open = self.0.lock();
+    pub fn let_go(&mut self, node: NodeId, segments: &[u32]) {
         for segment in segments {
-            if let Some(asked) = open.segments.get_mut(segment) {
+            if let Some(asked) = self.segments.get_mut(segment) {
                 asked.waiting.remove(node);
             }
         }
@@ -98,22 +91,21 @@ impl Releases {
 
     /// Whether the follower has let go of all that it was asked for.
     pub fn is_done(&self, node: NodeId) -> bool {
-        self.0.lock().segments.values().all(|asked| !asked.waiting.has(node))
+        self.segments.values().all(|asked| !asked.waiting.has(node))
     }
 
     /// Frees those for which nobody is waited for: in one step, so that who joins is asked for a segment, or
     /// finds it free. Whether there were any.
-    pub fn free(&self, mut free: impl FnMut(u32)) -> bool {
-        let mut open = self.0.lock();
-        let before = open.segments.len();
-        open.segments.retain(|segment, asked| {
+    pub fn free(&mut self, mut free: impl FnMut(u32)) -> bool {
+        let before = self.segments.len();
+        self.segments.retain(|segment, asked| {
             let is_waited_for = asked.waiting.count() > 0;
             if !is_waited_for {
                 free(*segment);
             }
             is_waited_for
         });
-        open.segments.len() < before
+        self.segments.len() < before
     }
 }
 
@@ -121,7 +113,7 @@ impl Releases {
 mod tests {
     use super::*;
 
-    fn freed(releases: &Releases) -> Vec<u32> {
+    fn freed(releases: &mut Releases) -> Vec<u32> {
         let mut freed = Vec::new();
         assert_eq!(releases.free(|segment| freed.push(segment)), !freed.is_empty());
         freed
@@ -129,7 +121,7 @@ mod tests {
 
     #[test]
     fn a_follower_is_told_of_no_more_segments_than_it_let_go_of() {
-        let (releases, near, far) = (Releases::default(), NodeId(1), NodeId(2));
+        let (mut releases, near, far) = (Releases::default(), NodeId(1), NodeId(2));
         releases.join(near);
         releases.ask(9, vec![10]);
         // The table that it is given has segment 9, as it is not free yet.
@@ -141,12 +133,12 @@ mod tests {
         assert_eq!(releases.asked(near, until(20)), asked(vec![4, 9], vec![20], 2));
         releases.let_go(near, &[4, 9]);
         assert_eq!(releases.asked(far, until(0)), asked(vec![], vec![], 0));
-        assert_eq!(freed(&releases), [0; 0]);
+        assert_eq!(freed(&mut releases), [0; 0]);
         assert_eq!(releases.asked(far, until(10)), asked(vec![9], vec![10], 1));
         releases.let_go(far, &[9]);
-        assert_eq!(freed(&releases), [9]);
+        assert_eq!(freed(&mut releases), [9]);
         assert_eq!(releases.asked(near, until(30)), asked(vec![7], vec![30], 3));
         releases.leave(far);
-        assert_eq!(freed(&releases), [4]);
+        assert_eq!(freed(&mut releases), [4]);
     }
 }

@@ -1,0 +1,259 @@
+//! What a follower is given to catch up: lines and content of the leader's arena, over a connection of its
+//! own.
+
+use std::time::Duration;
+
+use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
+use longarm_base::{Mutant, Nanos, Place, Term};
+use longarm_fabric::QueuePair;
+use longarm_host::observe::{Step, reach};
+use longarm_host::{now, sleep};
+use longarm_memory::Words;
+use longarm_store::segment::layout::{line_at, segment_at, segment_of};
+use longarm_store::segment::{Geometry, Line, claim_number, line_bytes, run_length, whole_line};
+use longarm_store::{EntryPlace, segment_entries};
+use longarm_wire::ARENA_REGION;
+
+use super::Attended;
+use crate::OWN_HEADER;
+use crate::peer_channel::PeerError;
+use crate::scan::ScannedEntry;
+
+/// Bytes copied out of the arena at a time.
+const PIECE: u64 = 1 << 20;
+/// How long a line is waited for that is being changed, and how often it is looked at.
+const CHANGE: Nanos = Nanos::from_millis(100);
+const LINE_AGAIN: Duration = Duration::from_micros(20);
+/// What clients do not wait for is pushed with rests so many times as long as the work before, once that took
+/// so long, and so long at most: cores and memory are the clients'. On as many cores as threads that serve,
+/// pushing would drive two of those onto one, where they do a third of what they did.
+const RESTS: u64 = 3;
+const WORK: Nanos = Nanos::from_micros(500);
+const REST_MOST: Nanos = Nanos::from_millis(6);
+
+/// Whether a follower with this line of a segment has nothing of what the leader's says that there is.
+fn is_unknown(ours: &Line, theirs: &Line) -> bool {
+    let known = theirs.has_entries() && theirs.is_same_use(ours);
+    ours.has_entries() && !known && !Mutant::TrustTable.is_on()
+}
+
+impl<Q: QueuePair> Attended<'_, '_, Q> {
+    /// WRITEs what the arena holds there.
+    fn copy(&mut self, from: u64, len: u64) -> Result<(), PeerError> {
+        let mut at = 0;
+        let mut bytes = Vec::new();
+        while at < len {
+            self.go_on()?;
+            let size = (len - at).min(PIECE);
+            bytes.resize(size as usize, 0);
+            self.memory().copy_out(from + at, &mut bytes);
+            let until = self.until();
+            self.bulk.write(ARENA_REGION, from + at, &bytes, until)?;
+            self.leader_term.set_pushed(now());
+            self.rest();
+            at += size;
+        }
+        Ok(())
+    }
+
+    /// Leaves time to those who are served meanwhile.
+    fn rest(&mut self) {
+        let worked = now().since(self.rested);
+        if worked < WORK || !self.is_spare() {
+            return;
+        }
+        sleep(Duration::from_nanos((worked.0 * RESTS).min(REST_MOST.0)));
+        self.rested = now();
+    }
+
+    /// Whether clients are served, and writes committed, without this follower.
+    fn is_spare(&self) -> bool {
+        let with =
+            1 + self.leader_term.followers.lock().iter().filter(|follower| follower.is_synced()).count();
+        self.leader_term.served().is_some() && with > self.leader_term.members.list.len() / 2
+    }
+
+    fn geometry(&self) -> Geometry {
+        Geometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
+    }
+
+    /// The line of a segment of ours; free if it is being written at this moment.
+    fn line(&self, segment: u32) -> Line {
+        let sums = self.leader_term.core.engine.store.sums();
+        Line::read(self.memory(), sums, segment).unwrap_or(Line::FREE)
+    }
+
+    /// The header and all lines.
+    pub(super) fn table(&mut self) -> Result<(), PeerError> {
+        let segments = self.geometry().segments;
+        self.lines(0, segments)
+    }
+
+    /// So many lines. None of them is half of a change: on the follower it would stay so.
+    fn lines(&mut self, first: u32, count: u32) -> Result<(), PeerError> {
+        let mut bytes = Vec::new();
+        for segment in first..first + count {
+            bytes.extend_from_slice(&self.whole_line(segment)?);
+            if bytes.len() as u64 == PIECE || segment + 1 == first + count {
+                self.go_on()?;
+                let (until, at) = (self.until(), line_at(segment + 1) - bytes.len() as u64);
+                self.bulk.write(ARENA_REGION, at, &bytes, until)?;
+                self.leader_term.set_pushed(now());
+                self.rest();
+                bytes.clear();
+            }
+        }
+        Ok(())
+    }
+
+    fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
+        let until = now() + CHANGE;
+        loop {
+            let sums = self.leader_term.core.engine.store.sums();
+            if let Some(line) = whole_line(self.memory(), sums, segment) {
+                return Ok(line);
+            }
+            self.go_on()?;
+            if now() >= until {
+                // Nobody is at it any more: it was so when this node took the arena over, and says nothing.
+                return Ok(line_bytes(self.memory(), segment));
+            }
+            sleep(LINE_AGAIN);
+        }
+    }
+
+    /// Segments of older terms, which the follower does not have in the use that they are in here. It holds
+    /// the same start set, and had let go of them at the word of a leader whose other followers had not: what
+    /// is there says nothing, and may be what it wrote itself and nobody counted (L16).
+    pub(super) fn unknown(&mut self) -> Result<Vec<u32>, PeerError> {
+        let (geometry, until) = (self.geometry(), self.until());
+        let mut unknown = Vec::new();
+        for first in (geometry.table..geometry.segments).step_by(READ_MAX as usize / LINE as usize) {
+            let count = (geometry.segments - first).min(READ_MAX / LINE as u32);
+            let place = Place::new(ARENA_REGION, line_at(first), count * LINE as u32);
+            let theirs = self.bulk.read(place, until)?.to_vec();
+            for (segment, theirs) in (first..).zip(theirs.chunks_exact(LINE as usize)) {
+                let sums = self.leader_term.core.engine.store.sums();
+                let theirs = Line::from_bytes(theirs, sums, segment).unwrap_or(Line::FREE);
+                let ours = self.line(segment);
+                if ours.term < self.leader_term.term && is_unknown(&ours, &theirs) {
+                    unknown.push(segment);
+                }
+            }
+        }
+        Ok(unknown)
+    }
+
+    /// All segments of older terms, whole.
+    pub(super) fn older(&mut self) -> Result<(), PeerError> {
+        let geometry = self.geometry();
+        for segment in geometry.table..geometry.segments {
+            if !self.is_over_there(segment) {
+                self.whole(segment)?;
+                self.serve_releases()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A segment, or run, of an older term, to its end: what the follower has there of an entry that was cut
+    /// off must not stay (L16).
+    pub(super) fn whole(&mut self, segment: u32) -> Result<(), PeerError> {
+        let line = self.line(segment);
+        if line.term < self.leader_term.term && line.has_entries() {
+            self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
+            reach(Step::Content);
+        }
+        Ok(())
+    }
+
+    /// All entries of the base's streams from these positions on.
+    pub(super) fn of_base(&mut self, from: &[u64]) -> Result<(), PeerError> {
+        let tail = &self.leader_term.tail;
+        let known =
+            tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
+        if !known {
+            return self.of_term(self.leader_term.base, from);
+        }
+        // Behind a gap too: what is missing was reclaimed.
+        let missing = |seen: &&ScannedEntry| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
+        // Its segment may have been freed since, and used again; not any more, as we are asked now.
+        let still =
+            |seen: &&ScannedEntry| self.line(segment_of(seen.place.offset)).term == self.leader_term.base;
+        let mut places: Vec<_> =
+            tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
+        places.sort_unstable_by_key(|place| place.offset);
+        let together =
+            |one: &EntryPlace, next: &EntryPlace| segment_of(one.offset) == segment_of(next.offset);
+        places.chunk_by(together).try_for_each(|places| self.entries(places))
+    }
+
+    /// All entries of a term's streams from these positions on, as they are found in the arena.
+    pub(super) fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), PeerError> {
+        if from.is_empty() {
+            return Ok(());
+        }
+        let geometry = self.geometry();
+        for segment in geometry.table..geometry.segments {
+            let sums = self.leader_term.core.engine.store.sums();
+            let places = segment_entries(self.memory(), sums, (geometry, segment), term, from);
+            self.entries(&places)?;
+            if !places.is_empty() {
+                reach(Step::Content);
+            }
+            if self.machine.may_release() {
+                self.serve_releases()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the follower has let go of the use that a segment still has here.
+    fn is_over_there(&self, segment: u32) -> bool {
+        self.machine.is_over(segment, claim_number(self.memory(), segment))
+    }
+
+    /// Entries of one segment, in the order in which they lie there.
+    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), PeerError> {
+        let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
+        if self.is_over_there(segment) {
+            return Ok(());
+        }
+        // Its claim may be younger than the table that was sent. It is not over: we are asked before.
+        if !Mutant::ForgetClaims.is_on() {
+            self.lines(segment, run_length(self.memory(), segment))?;
+        }
+        let end = |place: &EntryPlace| place.offset + u64::from(place.len).next_multiple_of(8);
+        // Between which no line lies.
+        let adjoin = |one: &EntryPlace, next: &EntryPlace| end(one).next_multiple_of(LINE) == next.offset;
+        for together in places.chunk_by(adjoin) {
+            let (first, last) = (together[0], together[together.len() - 1]);
+            self.copy(first.offset, end(&last) - first.offset)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::NodeId;
+    use longarm_store::segment::State;
+
+    use super::*;
+
+    /// A replica had let go of a segment at the word of a leader that was lost before its others had. The
+    /// next leader still has it, and what that replica has there is not known.
+    #[test]
+    fn what_a_follower_has_let_go_of_is_given_to_it_anew() {
+        let at = |state| Line { state, generation: 3, term: Term::new(4, NodeId(1)), claim: 9, ..Line::FREE };
+        let (sealed, freed) = (at(State::Sealed), at(State::Free));
+        assert!(is_unknown(&sealed, &freed));
+        assert!(is_unknown(&sealed, &Line::FREE), "it never had it");
+        assert!(is_unknown(&sealed, &Line { claim: 10, generation: 4, ..sealed }), "another use");
+        assert!(!is_unknown(&sealed, &at(State::Active)), "it has it, and saw less of it");
+        assert!(
+            !is_unknown(&freed, &sealed) && !is_unknown(&at(State::RunBody), &freed),
+            "nothing begins there"
+        );
+    }
+}
