@@ -336,12 +336,12 @@ impl<T: Transport> Node<T> {
     fn handle(&mut self, event: Event) {
         let mut events = vec![event];
         while let Some(event) = events.pop() {
-            if let Some(leader) = &self.leading {
-                self.machine.beat(leader.term.beat());
-                self.machine.progress(leader.term.pushed());
-            }
             let (before, blank) = (self.machine.kind(), self.machine.awaits().is_some());
             let mut todo = Vec::new();
+            if let Some(leader) = &self.leading {
+                self.machine.handle(Event::Beat(leader.term.beat()), now(), &mut todo);
+                self.machine.handle(Event::Pushed(leader.term.pushed()), now(), &mut todo);
+            }
             self.machine.handle(event, now(), &mut todo);
             let after = self.machine.kind();
             if before != after {
@@ -443,7 +443,8 @@ impl<T: Transport> Node<T> {
             Ok(()) => {
                 observe(|| Seen::Fenced { term });
                 // A heartbeat that landed before the fence is seen before anything is reported (L8).
-                self.machine.look(Beat(self.page.memory().load(page::BEAT)), now());
+                let beat = Beat(self.page.memory().load(page::BEAT));
+                self.machine.handle(Event::Looked(beat), now(), &mut Vec::new());
                 Event::Promised(term)
             }
             Err(error) => {

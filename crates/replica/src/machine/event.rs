@@ -1,6 +1,6 @@
 //! What a replica hears, and what it then does.
 
-use longarm_base::{NodeId, Term};
+use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, Report, Stay};
 
 use super::Wish;
@@ -13,6 +13,15 @@ pub enum Event {
     /// Time has passed; what the page says by now. It is read before the clock is, and not before an event
     /// that was handled before this one.
     Tick(Beat),
+    /// What the page says after a fence, and before anything is reported of what is here (L8). Nothing is to
+    /// be done about it.
+    Looked(Beat),
+    /// This leader sent a heartbeat, or was about to, at that moment: it keeps the promise that it asks of
+    /// others. Nothing is to be done about it.
+    Beat(Nanos),
+    /// A follower took some of what this leader gives it, at that moment: a leader that forms is not to give
+    /// up yet, however much there is to be given. Nothing is to be done about it.
+    Pushed(Nanos),
     /// A replica asks.
     Asked(NodeId, Ask),
     /// A replica answers what it was asked.

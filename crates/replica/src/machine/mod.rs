@@ -57,7 +57,6 @@ use longarm_wire::{Answer, Ask, Members, Report};
 
 use self::past::Blank;
 use crate::gather::{StartSet, start_set};
-use crate::page::Beat;
 use crate::timing::DOUBLINGS_MAX;
 use crate::{Group, Nodes, Timing, Watch};
 
@@ -186,6 +185,9 @@ impl Machine {
                 self.watch.look(beat, &self.timing, now);
                 self.tick(now, todo);
             }
+            Event::Looked(beat) => self.watch.look(beat, &self.timing, now),
+            Event::Beat(at) => self.beat(at),
+            Event::Pushed(at) => self.pushed(at),
             Event::Asked(from, ask) => self.asked(from, ask, now, todo),
             Event::Answered(from, answer) => self.answered(from, answer, now, todo),
             Event::Promised(term) => self.promise_made(term, now, todo),
@@ -215,21 +217,13 @@ impl Machine {
         }
     }
 
-    /// What the page says, looked at after a fence and before that is reported here (L8).
-    pub fn look(&mut self, beat: Beat, now: Nanos) {
-        self.watch.look(beat, &self.timing, now);
-    }
-
-    /// Sent a heartbeat, or is about to: the leader keeps the promise that it asks of others.
-    pub fn beat(&mut self, now: Nanos) {
-        if !Mutant::ReportAtOnce.is_on() {
-            self.watch.touch(self.promised, now);
+    fn beat(&mut self, at: Nanos) {
+        if self.role.reigns() && !Mutant::ReportAtOnce.is_on() {
+            self.watch.touch(self.promised, at);
         }
     }
 
-    /// A follower took some of what the leader gives it: who forms is not to give up yet, however much there
-    /// is to be given. `at` is when that was.
-    pub fn progress(&mut self, at: Nanos) {
+    fn pushed(&mut self, at: Nanos) {
         let election = self.election();
         if let Role::Forming { until, .. } = &mut self.role {
             *until = (*until).max(at + election);

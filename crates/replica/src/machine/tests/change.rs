@@ -160,7 +160,7 @@ fn what_makes_no_sense_is_denied() {
 fn it_is_given_up_in_time_and_not_once_others_may_have_kept_it() {
     let mut machine = leader(&[0, 1, 2], &[1, 2]);
     tell(&mut machine, ms(101), Event::Wish(Wish::Add(member(3))));
-    machine.progress(ms(150));
+    tell(&mut machine, ms(150), Event::Pushed(ms(150)));
     assert_eq!(tell(&mut machine, ms(200), Event::Tick(Beat::default())), [], "it is being given something");
     let late = tell(&mut machine, ms(230), Event::Tick(Beat::default()));
     assert_eq!(late, [Action::Dismiss(NodeId(3)), Action::Deny(Deny::Late)]);

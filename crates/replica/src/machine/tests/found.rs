@@ -334,7 +334,7 @@ fn one_that_forms_without_progress_gives_up() {
     tell(&mut machine, ms(501), Event::Answered(OTHER, answer));
     tell(&mut machine, ms(501), Event::Installed(mine));
     assert_eq!(machine.kind(), RoleKind::Forming);
-    machine.progress(ms(1_000));
+    tell(&mut machine, ms(1_000), Event::Pushed(ms(1_000)));
     let until = ms(1_000) + TIMING.election;
     assert_eq!(tell(&mut machine, ms(1_069), Event::Tick(Beat::default())), []);
     assert_eq!(tell(&mut machine, until, Event::Tick(Beat::default())), [Action::StepDown(mine)]);

@@ -172,6 +172,9 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         ("long silence".into(), 10_000, Event::Tick(Beat::default())),
     ];
     let mut add = |name: String, event| all.push((name, 1, event));
+    add("heartbeat after the fence".into(), Event::Looked(beat));
+    add("its heartbeat".into(), Event::Beat(Nanos(1)));
+    add("pushed".into(), Event::Pushed(Nanos(1)));
     let whose = [("older", OLD, NodeId(0)), ("higher", HIGH, NodeId(2)), ("not its own", HIGH, NodeId(0))];
     let promised_too = (promised.node() != ME).then_some(("promised", promised, promised.node()));
     for (which, term, from) in whose.into_iter().chain(promised_too) {

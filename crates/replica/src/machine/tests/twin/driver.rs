@@ -327,7 +327,7 @@ impl World {
         let conns: Vec<usize> = conns.map(|attached| attached.conn).collect();
         if let Some(beat) = beat {
             if self.rules.leader_promises {
-                self.nodes[node].machine.beat(now);
+                self.tell(node, Event::Beat(now));
             }
             conns.into_iter().for_each(|conn| self.post(conn, Write::Beat { beat, sent: now }));
         }
@@ -495,7 +495,7 @@ impl World {
                 self.vouch(node);
             }
             Write::Copy { .. } | Write::Place { .. } if current => {
-                self.nodes[node].machine.progress(now);
+                self.tell(node, Event::Pushed(now));
                 self.copy_on(node, follower);
             }
             Write::Copy { .. } | Write::Place { .. } => {}
