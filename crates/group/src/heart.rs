@@ -17,12 +17,12 @@ use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
 use longarm_host::Pause;
 use longarm_host::observe::{Event as Seen, observe};
 use longarm_replica::page::{self, Beat, Told};
-use longarm_replica::{Event, Group, Lease, Timing};
+use longarm_replica::{Event, Group, LeaderState, Lease, Timing};
 use longarm_wire::PAGE_REGION;
 
 use crate::events::Events;
 use crate::follower::Follower;
-use crate::leader_term::{LeaderTerm, TransferState};
+use crate::leader_term::LeaderTerm;
 use crate::liveness::Liveness;
 
 /// Heartbeats without an answer, after which a follower is let go.
@@ -78,11 +78,11 @@ pub(crate) fn run<Q: QueuePair>(
         });
         let now = core.timestamps();
         let renewed = lease.renewed(now.now);
-        let mut transfer = leader_term.transfer.lock();
-        if let TransferState::Releases(to) = *transfer {
+        let mut state = leader_term.state.lock();
+        if let LeaderState::Releasing { to, .. } = *state {
             core.set_lease(Nanos(0));
             observe(|| Seen::HandedOver { term: leader_term.term });
-            drop(transfer);
+            drop(state);
             let unix = page::calendar_at_end(core.timestamps().unix.0, &timing);
             return release((leader_term, to, unix), (&mut links, &mut done, &mut lease), (pause, events));
         }
@@ -93,16 +93,14 @@ pub(crate) fn run<Q: QueuePair>(
             });
             core.set_lease(lease.end(now.now));
         }
-        match &mut *transfer {
+        if !state.vouches() {
             // Their clocks may be slow: by less than what the leader's share of the promise leaves out.
-            TransferState::WindsDown(over) => *over = Some(vouched + timing.promise),
-            _ if renewed > Nanos(0) => {
-                core.vouch(renewed, now);
-                vouched = renewed;
-            }
-            _ => {}
+            state.leases_end(vouched + timing.promise);
+        } else if renewed > Nanos(0) {
+            core.vouch(renewed, now);
+            vouched = renewed;
         }
-        drop(transfer);
+        drop(state);
         if !pause.sleep(every) {
             return;
         }

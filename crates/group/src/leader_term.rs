@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::Channel;
 use longarm_host::{Mutex, Pause};
+use longarm_replica::LeaderState;
 use longarm_wire::Members;
 
 use crate::common::Core;
@@ -39,19 +40,6 @@ pub(crate) struct StreamHandle<Q> {
     pub waker: Waker,
 }
 
-/// What the heart does for a leader that hands over (`node/hand_over.rs`). It alone vouches for clients'
-/// leases and renews the leader's own: so under this lock it is known when that ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum TransferState {
-    /// Nothing: it beats.
-    #[default]
-    Not,
-    /// It vouches for no client's lease any more; when the last one is over, once it is known.
-    WindsDown(Option<Nanos>),
-    /// It ends the leader's lease, beats no more, and takes promises back; who is waited for.
-    Releases(NodeId),
-}
-
 /// A term that this node leads, from its start set to its end.
 pub(crate) struct LeaderTerm<Q> {
     pub term: Term,
@@ -76,13 +64,11 @@ pub(crate) struct LeaderTerm<Q> {
     beat: AtomicU64,
     /// When something was last pushed to a follower that is being synced.
     pushed: AtomicU64,
-    /// When it began to serve.
-    served: AtomicU64,
-    pub transfer: Mutex<TransferState>,
+    /// Where it is. The heart looks, vouches for clients' leases and renews the leader's own under one lock:
+    /// so it is known when those ended.
+    pub state: Mutex<LeaderState>,
     /// Threads that hold connections to followers' memory.
     attending: AtomicUsize,
-    formed: AtomicBool,
-    over: AtomicBool,
 }
 
 /// A thread of the leader's term that holds connections; to be dropped after them.
@@ -116,34 +102,19 @@ impl<Q> LeaderTerm<Q> {
             followers: Mutex::default(),
             beat: AtomicU64::new(0),
             pushed: AtomicU64::new(0),
-            served: AtomicU64::new(0),
-            transfer: Mutex::default(),
+            state: Mutex::default(),
             attending: AtomicUsize::new(0),
-            formed: AtomicBool::new(false),
-            over: AtomicBool::new(false),
         }
     }
 
-    /// The start set is here, and others are to have it.
-    pub fn set_formed(&self) {
-        // Relaxed: one thread sets and looks.
-        self.formed.store(true, Ordering::Relaxed);
-    }
-
-    pub fn is_formed(&self) -> bool {
-        // Relaxed: as above.
-        self.formed.load(Ordering::Relaxed)
-    }
-
+    /// The term is over, and followers are let go.
     pub fn end(&self) {
-        // Release: pairs with `is_over`.
-        self.over.store(true, Ordering::Release);
+        self.state.lock().end();
         self.followers.lock().iter().for_each(|follower| follower.let_go());
     }
 
     pub fn is_over(&self) -> bool {
-        // Acquire: pairs with `end`.
-        self.over.load(Ordering::Acquire)
+        *self.state.lock() == LeaderState::Over
     }
 
     /// A thread begins to hold connections.
@@ -170,16 +141,9 @@ impl<Q> LeaderTerm<Q> {
         Nanos(self.beat.load(Ordering::Acquire))
     }
 
-    /// It serves.
-    pub fn set_served(&self, now: Nanos) {
-        // Relaxed: a time, and nothing rests on it; pairs with `served`.
-        self.served.store(now.0, Ordering::Relaxed);
-    }
-
-    /// Since when it serves; `None` if it does not yet.
+    /// Since when it serves; `None` if it does not.
     pub fn served(&self) -> Option<Nanos> {
-        // Relaxed: pairs with `set_served`.
-        Some(Nanos(self.served.load(Ordering::Relaxed))).filter(|&served| served > Nanos(0))
+        self.state.lock().served()
     }
 
     /// A follower that is being synced takes what it is given.

@@ -416,7 +416,7 @@ impl<T: Transport> Node<T> {
             Action::Form(_) => {
                 self.takeover.note(Step::Installed, now());
                 let leader_term = self.leading.as_ref().map(|leader| leader.term.clone());
-                leader_term.iter().for_each(|leader_term| leader_term.set_formed());
+                leader_term.iter().for_each(|leader_term| leader_term.state.lock().form());
                 self.peers.values().for_each(|it| it.commands.keep_caught_up(leader_term.clone()));
             }
             Action::Serve(term) => self.serve(term),

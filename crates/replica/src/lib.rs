@@ -4,6 +4,7 @@
 //!   driver does what it says.
 //! - [`Watch`] and [`Lease`]: what a follower promised by seeing a heartbeat, and what the leader may
 //!   conclude from it (M6).
+//! - [`LeaderState`]: where a leader is in its term, to its end.
 //! - [`Gate`]: which entries of a stream are committed (M4). [`Sender`]: what of a stream is sent next to one
 //!   follower; a [`Run`] of neighbours in one WRITE.
 //! - [`CatchUp`]: how a follower catches up, step by step.
@@ -19,6 +20,7 @@ mod catch_up;
 mod gate;
 mod gather;
 mod group;
+mod leader_state;
 mod lease;
 mod machine;
 pub mod page;
@@ -33,6 +35,7 @@ pub use catch_up::{CatchUp, CatchUpStep};
 pub use gate::Gate;
 pub use gather::{Cut, StartSet};
 pub use group::{Group, GroupError, Nodes};
+pub use leader_state::{LeaderState, Turns};
 pub use lease::Lease;
 pub use machine::{Action, Change, Event, Kept, Leaving, Machine, Prepare, Role, RoleKind, Stage, Wish};
 pub use progress::{FollowerProgress, StreamProgress};

@@ -10,14 +10,13 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Event as Seen, Step, observe, reach};
 use longarm_host::{now, sleep};
-use longarm_replica::{Event, RoleKind, Wish};
+use longarm_replica::{Event, LeaderState, RoleKind, Wish};
 use longarm_wire::{Deny, Members, Order, Reply, Stay};
 
 use super::Node;
 use super::leader_handle::LeaderHandle;
 use super::transfer::LeaderTransfer;
 use crate::inbound::PeerRequests;
-use crate::leader_term::TransferState;
 
 /// Operators that are listened to; of more, those that came first are dropped.
 const LISTENED: usize = 8;
@@ -129,7 +128,7 @@ impl<T: Transport> Node<T> {
         let begun = || LeaderTransfer::new(None, to, true, until);
         let transfer = self.transfer.get_or_insert_with(begun);
         (transfer.to, transfer.until) = (to, until);
-        *leader.term.transfer.lock() = TransferState::WindsDown(None);
+        leader.term.state.lock().wind_down();
         reach(Step::Draining);
         self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
     }
@@ -137,12 +136,12 @@ impl<T: Transport> Node<T> {
     /// Nobody is handed over to.
     pub(super) fn stay(&mut self, why: Stay) {
         if let Some(leader) = &self.leading {
-            *leader.term.transfer.lock() = TransferState::Not;
+            leader.term.state.lock().stay();
             leader.term.core.hold_writes(false);
         }
         match &mut self.transfer {
             // It is tried again: another term is to begin.
-            Some(transfer) if transfer.next.is_some() => (transfer.held, transfer.turns) = (None, None),
+            Some(transfer) if transfer.next.is_some() => transfer.held = None,
             _ => self.reply(|_| Reply::Stays(why)),
         }
     }
@@ -150,7 +149,7 @@ impl<T: Transport> Node<T> {
     /// The heart ends the lease and takes promises back.
     pub(super) fn release(&mut self, to: NodeId) {
         let Some(leader) = &self.leading else { return };
-        *leader.term.transfer.lock() = TransferState::Releases(to);
+        leader.term.state.lock().release(to);
         leader.heart_pause.poke();
         self.transferee = Some((leader.term.term, to));
         self.log(&format!("node {} hands over to node {to}", self.group().me()));
@@ -211,16 +210,16 @@ impl<T: Transport> Node<T> {
             }
             return;
         };
-        let TransferState::WindsDown(over) = *leader.term.transfer.lock() else { return };
-        if transfer.held.is_none() && over.is_some_and(|over| now >= over) {
+        let began = leader.term.state.lock().drain(now);
+        if began {
             leader.term.core.hold_writes(true);
             transfer.held = Some(now);
         }
-        if transfer.held.is_none() {
+        if !matches!(*leader.term.state.lock(), LeaderState::Draining { .. }) {
             return;
         }
         let itself = transfer.to == self.machine.group().me();
-        if leader.is_at_rest(transfer) && (itself || leader.has_all(transfer.to)) {
+        if leader.is_drained() && (itself || leader.has_all(transfer.to)) {
             let term = leader.term.term;
             return self.handle(Event::Drained(term));
         }

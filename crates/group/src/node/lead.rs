@@ -128,7 +128,7 @@ impl<T: Transport> Node<T> {
         core.control.set_state(ServerState::Serving);
         core.enter(Phase::Serving, Nanos(u64::MAX));
         self.service.open();
-        leader.term.set_served(now());
+        leader.term.state.lock().serve(now());
         self.peers.values().for_each(|it| it.commands.pause.poke());
         self.serves_again(term);
         self.takeover.note(Step::Synced, now());

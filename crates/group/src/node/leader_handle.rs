@@ -5,9 +5,10 @@ use std::sync::Arc;
 use longarm_base::NodeId;
 use longarm_fabric::QueuePair;
 use longarm_host::{Pause, Thread};
+use longarm_replica::Turns;
 
-use super::transfer::LeaderTransfer;
 use crate::leader_term::LeaderTerm;
+use crate::pulse::Pulse;
 
 /// The leader's term, and the thread that keeps it.
 pub(super) struct LeaderHandle<Q> {
@@ -18,16 +19,11 @@ pub(super) struct LeaderHandle<Q> {
 
 impl<Q: QueuePair> LeaderHandle<Q> {
     /// Whether all that was written is applied, and answered.
-    pub fn is_at_rest(&self, transfer: &mut LeaderTransfer<Q>) -> bool {
+    pub fn is_drained(&self) -> bool {
         let core = &self.term.core;
-        if core.engine.progress().iter().any(|stream| stream.applied() < stream.written()) {
-            transfer.turns = None;
-            return false;
-        }
-        let turns = || core.pulses.iter().map(|pulse| pulse.rounds());
-        let before = transfer.turns.get_or_insert_with(|| turns().collect());
-        let mut workers = core.pulses.iter().zip(before);
-        workers.all(|(pulse, before)| pulse.is_sleeping() || pulse.rounds() >= *before + 2)
+        let applied = core.engine.progress().iter().all(|stream| stream.applied() >= stream.written());
+        let turns = |pulse: &Arc<Pulse>| Turns { sleeps: pulse.is_sleeping(), made: pulse.rounds() };
+        self.term.state.lock().is_drained(applied, core.pulses.iter().map(turns))
     }
 
     /// Whether a follower has all that was written, and knows of all that was freed.

@@ -101,7 +101,9 @@ impl<T: Transport> Node<T> {
         };
         match spawn(&format!("longarm-peer-{node}"), move || peer.run()) {
             Ok(thread) => {
-                if let Some(leader) = self.leading.as_ref().filter(|leader| leader.term.is_formed()) {
+                if let Some(leader) =
+                    self.leading.as_ref().filter(|leader| leader.term.state.lock().is_formed())
+                {
                     commands.keep_caught_up(Some(leader.term.clone()));
                 }
                 self.peers.insert(node, PeerHandle { commands, address: member.address, thread });

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use longarm_fabric::Transport;
 use longarm_host::now;
-use longarm_replica::{RoleKind, Timing};
+use longarm_replica::{LeaderState, RoleKind, Timing};
 
 use super::Node;
-use crate::leader_term::TransferState;
 
 /// Who follows looks so many times at least before it suspects its leader: so much longer that may take.
 const LOOKS_A_SUSPICION: u32 = 16;
@@ -19,16 +18,18 @@ impl<T: Transport> Node<T> {
     pub(super) fn nap(&self) -> Duration {
         let Timing { heartbeat, suspect, .. } = self.group_options.timing;
         let (every, suspect) = (Duration::from_nanos(heartbeat.0), Duration::from_nanos(suspect.0));
-        let Some(transfer) = &self.transfer else {
+        if self.transfer.is_none() {
             let follows = self.machine.kind() == RoleKind::Follower;
             let usual = if follows { every.max(suspect / LOOKS_A_SUSPICION) } else { every };
             let report = self.machine.reports_at();
             return report.map_or(usual, |at| usual.min(Duration::from_nanos(at.since(now()).0)));
-        };
+        }
         let Some(leader) = &self.leading else { return every };
-        match *leader.term.transfer.lock() {
-            _ if transfer.held.is_some() => every / LOOKS_A_HEARTBEAT,
-            TransferState::WindsDown(Some(over)) => every.min(Duration::from_nanos(over.since(now()).0)),
+        match *leader.term.state.lock() {
+            LeaderState::Draining { .. } | LeaderState::Releasing { .. } => every / LOOKS_A_HEARTBEAT,
+            LeaderState::WindingDown { over: Some(over), .. } => {
+                every.min(Duration::from_nanos(over.since(now()).0))
+            }
             _ => every,
         }
     }

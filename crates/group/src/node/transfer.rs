@@ -18,12 +18,10 @@ pub(super) struct LeaderTransfer<Q> {
     pub until: Nanos,
     /// Since when no new write is taken.
     pub held: Option<Nanos>,
-    /// Turns of the workers when all that was written was applied: two more, and it is answered.
-    pub turns: Option<Vec<u64>>,
 }
 
 impl<Q> LeaderTransfer<Q> {
     pub fn new(asker: Option<PeerRequests<Q>>, to: NodeId, changes: bool, until: Nanos) -> LeaderTransfer<Q> {
-        LeaderTransfer { asker, to, changes, next: None, until, held: None, turns: None }
+        LeaderTransfer { asker, to, changes, next: None, until, held: None }
     }
 }

@@ -163,18 +163,22 @@ fn changes(leading: Life) -> Vec<(&'static str, Life, Vec<Event>)> {
     ]
 }
 
-/// What may come in any state that waits for nothing, with how long after the state came about.
-fn events(promised: Term) -> Vec<(String, u64, Event)> {
-    let beat = Beat::new(promised, 1);
-    let mut all = vec![
+/// Time that passes, and what is only noted.
+fn noted(beat: Beat) -> Vec<(String, u64, Event)> {
+    vec![
         ("heartbeat".to_string(), 1, Event::Tick(beat)),
         ("silence".into(), 16, Event::Tick(Beat::default())),
         ("long silence".into(), 10_000, Event::Tick(Beat::default())),
-    ];
+        ("heartbeat after the fence".into(), 1, Event::Looked(beat)),
+        ("its heartbeat".into(), 1, Event::Beat(Nanos(1))),
+        ("pushed".into(), 1, Event::Pushed(Nanos(1))),
+    ]
+}
+
+/// What may come in any state that waits for nothing, with how long after the state came about.
+fn events(promised: Term) -> Vec<(String, u64, Event)> {
+    let mut all = noted(Beat::new(promised, 1));
     let mut add = |name: String, event| all.push((name, 1, event));
-    add("heartbeat after the fence".into(), Event::Looked(beat));
-    add("its heartbeat".into(), Event::Beat(Nanos(1)));
-    add("pushed".into(), Event::Pushed(Nanos(1)));
     let whose = [("older", OLD, NodeId(0)), ("higher", HIGH, NodeId(2)), ("not its own", HIGH, NodeId(0))];
     let promised_too = (promised.node() != ME).then_some(("promised", promised, promised.node()));
     for (which, term, from) in whose.into_iter().chain(promised_too) {
