@@ -5,8 +5,9 @@
 //!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
 //!  8  stable point: the csn up to which everything is applied or aborted
 //! 16  items in the index of that leader, about: how large a next one should be made; zero if unknown
-//! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown. Of one that
-//!     ended its lease to hand over: what it said last, less a promise, after which a new leader's begins
+//! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown. If
+//!     that leader ended its lease to hand over: its last calendar less a promise, since a new leader's begins
+//!     a promise later
 //! 32  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
 //! then a line of

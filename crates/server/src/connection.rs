@@ -46,7 +46,7 @@ pub(crate) enum Turn {
     Gone,
 }
 
-/// Why a connection ends at our end.
+/// Why this side ends a connection.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("{0}")]
