@@ -1,4 +1,4 @@
-//! Small questions to the server: a round trip, its statistics, and hints of what was read.
+//! Small questions to the server: a round trip, its statistics, and hints about keys that were read.
 
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
@@ -19,19 +19,20 @@ impl<T: Transport> Client<T> {
         self.ping_within(&self.deadline())
     }
 
-    /// The same as a part of another operation.
+    /// Makes a round trip as a part of another operation.
     pub(crate) fn ping_within(&mut self, deadline: &Deadline) -> Result<(), Error> {
         let ticket = self.post(Request::new(RequestKind::Ping, self.next_operation), deadline)?;
         self.wait(ticket).map(|_| ()).map_err(|error| self.unanswered(error))
     }
 
-    /// Asks for a sign of life whose answer anchors the lease anew. Nobody waits for it; one that finds no
-    /// room is sent another time.
+    /// Asks for an answer that anchors the lease anew, without waiting for it. A question that finds no room
+    /// is sent another time.
     pub(crate) fn anchor_soon(&mut self) {
         let operation = self.next_operation;
         let Some(link) = &mut self.link else { return };
         let request = Request::new(RequestKind::Ping, operation);
-        // Before it is sent: the answer's stamp may be taken as soon as somebody sees it.
+        // The clock is read before the question is sent: the answer's stamp may be taken as soon as the
+        // server sees it.
         let sent = now();
         if link.mailbox.send(&mut link.qp, &[&request.header()]).is_ok() {
             link.sent_at.push_back((operation, sent));
@@ -60,7 +61,7 @@ impl<T: Transport> Client<T> {
         let mut request = Request::new(RequestKind::Hints, 0);
         request.value = &self.hints;
         if let Some(link) = &mut self.link {
-            // A hint that finds no room is lost, and nobody minds.
+            // A hint that finds no room is lost, without harm.
             let _ = link.mailbox.send(&mut link.qp, &[&request.header(), request.value]);
             link.qp.ring();
         }

@@ -1,4 +1,4 @@
-//! Keys that are looked up together: those without an answer, and how far each lookup is.
+//! Keys that are looked up together: the keys without an answer, and the progress of each lookup.
 
 use longarm_base::Nanos;
 
@@ -8,20 +8,20 @@ use crate::lookup::{Lookup, Want};
 /// Keys that are looked up together on one connection.
 #[derive(Default)]
 pub(crate) struct Batch {
-    /// Those without an answer, by number.
+    /// The numbers of the keys without an answer.
     pub(crate) rest: Vec<usize>,
-    /// Of them, those whose values are so long, or change so often, that they are got one by one, and those
-    /// that the server must be asked for.
+    /// The keys among them that are got one by one, since their values are so long, or change so often, or
+    /// since the server must be asked for them.
     pub(crate) large: Vec<usize>,
     pub(crate) flights: Vec<Flight>,
-    /// READs under way.
+    /// The number of READs under way.
     pub(crate) open: usize,
-    /// From when on they count.
+    /// The moment from which the READs count.
     pub(crate) begin: Nanos,
 }
 
 impl Batch {
-    /// Takes as many numbers as may be looked up together; whether there was any.
+    /// Takes as many numbers as may be looked up together; returns whether there was any.
     pub(crate) fn load(&mut self, numbers: &mut impl Iterator<Item = usize>) -> bool {
         self.rest.clear();
         self.rest.extend(numbers.take(BATCH));
@@ -34,6 +34,6 @@ pub(crate) struct Flight {
     pub(crate) key: usize,
     pub(crate) lookup: Lookup,
     pub(crate) want: Want,
-    /// The READ wanted is in the queue.
+    /// Whether the READ that it wants is in the queue.
     pub(crate) posted: bool,
 }

@@ -1,16 +1,16 @@
-//! Location cache: where a key was last found, so that a repeat GET is one READ (NoSQL landscape 3.1, of
-//! HydraDB; DrTM).
+//! Location cache: the place where a key was last found, so that a repeat GET is one READ (NoSQL landscape
+//! 3.1, of HydraDB; DrTM).
 //!
-//! Direct-mapped by hash, of fixed size: no allocation after the start, a newer place replaces an older one.
-//! A remembered slot answers by itself: in a table that is updated in place a record that verifies there and
-//! has the key is the current one. A remembered entry answers if its csn and key match and it is not
-//! superseded. The cache dies with the connection.
+//! It is direct-mapped by hash, of fixed size: there is no allocation after the start, and a newer place
+//! replaces an older one. A remembered slot answers by itself: in a table that is updated in place a record
+//! that verifies there and has the key is the current one. A remembered entry answers if its csn and key
+//! match and it is not superseded. The cache dies with the connection.
 
 use longarm_base::{Csn, Place};
 use longarm_index::hash::EntryRef;
 use longarm_memory::Hash;
 
-/// Where a key was.
+/// The remembered place of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Located {
     /// Inline in a slot of this table.
@@ -29,7 +29,7 @@ impl Cache {
         Cache { lines: vec![None; entries] }
     }
 
-    /// Whether it has room for any place.
+    /// Whether the cache has room for any place.
     #[inline(always)]
     pub(crate) fn remembers(&self) -> bool {
         !self.lines.is_empty()

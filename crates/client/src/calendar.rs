@@ -1,13 +1,13 @@
-//! What a client knows of the server's calendar, by which items are gone: bounds on it, both of them true.
+//! A client's knowledge of the server's calendar, by which items expire: two bounds, both of them true.
 //!
-//! An item is gone for everybody from one moment on, at which the server's calendar reaches its expiry. A
-//! client has that calendar from heartbeats, which are old when it sees them. So it judges only what is
-//! surely there; of all else it asks the server, also where an item is surely over: a write that found it
-//! in its time may be under way, and then it is there again.
-//! (1) *Not earlier.* A heartbeat was stored before the READ of it ended. The calendar has gone on since, by
-//!     our clock less what two clocks may drift apart.
-//! (2) *Not later.* The heartbeat's stamp was taken not before a moment of our clock, which the lease's
-//!     anchor tells (`lease.rs`), and its calendar not before its stamp.
+//! An item is gone for all clients from one moment on, when the server's calendar reaches its expiry. A
+//! client has that calendar from heartbeats, which are old when it sees them. So it judges only items that
+//! are surely there. It asks the server about all others, even an item that has surely expired: a write that
+//! found it alive may be under way, and then the item is there again.
+//! (1) *Not earlier.* A heartbeat was stored before the READ of it ended. The calendar has advanced since, by
+//!     the client's clock less what two clocks may drift apart.
+//! (2) *Not later.* The heartbeat's stamp was not taken before a moment of the client's clock, which the
+//!     lease's anchor tells (`lease.rs`), and its calendar not before its stamp.
 //! (3) Neither bound ever goes back.
 
 use longarm_base::{Nanos, UnixMillis};
@@ -16,7 +16,7 @@ use crate::lease::DRIFT;
 
 const MILLI: u64 = 1_000_000;
 
-/// A moment of our clock, and what the server's calendar said then at least, or at most.
+/// A moment of the client's clock, and the least, or the most, that the server's calendar said then.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     at: Nanos,
@@ -31,9 +31,10 @@ pub(crate) struct Calendar {
 }
 
 impl Calendar {
-    /// A heartbeat with this calendar was there at `seen`; its stamp was not taken before `stamped`.
+    /// Notes that a heartbeat with this calendar was there at `seen`; its stamp was not taken before
+    /// `stamped`.
     pub(crate) fn observe(&mut self, unix: UnixMillis, stamped: Option<Nanos>, seen: Nanos) {
-        // A page on which no heartbeat was written yet: as a bound from above it would hold for decades.
+        // No heartbeat was written on this page yet: as an upper bound zero would hold for decades.
         if unix == UnixMillis(0) {
             return;
         }
@@ -47,7 +48,7 @@ impl Calendar {
         }
     }
 
-    /// The server's calendar at `now` says this, or more.
+    /// The least that the server's calendar says at `now`.
     #[inline]
     pub(crate) fn least(&self, now: Nanos) -> UnixMillis {
         self.least.map_or(UnixMillis(0), |Known { at, unix }| {
@@ -68,10 +69,10 @@ impl Calendar {
     }
 }
 
-/// What the calendar says at most at `now`.
+/// The most that the calendar says at `now`.
 fn latest(Known { at, unix }: Known, now: Nanos) -> UnixMillis {
     let passed = now.since(at).0;
-    // It counts whole milliseconds, and may have been at the end of one.
+    // The calendar counts whole milliseconds, and may have been at the end of one.
     UnixMillis(unix.0 + (passed + passed / DRIFT).div_ceil(MILLI))
 }
 
@@ -83,8 +84,8 @@ mod tests {
     use crate::lease::Lease;
 
     proptest! {
-        /// Clocks of any offset that drift within the bound, heartbeats of any age: what is judged is what
-        /// the server's calendar says at that very moment, and what was gone is never there again.
+        /// Clocks have any offset and drift within the bound, heartbeats have any age. A judgement is what
+        /// the server's calendar says at that very moment, and an item that was gone is never there again.
         #[test]
         fn what_is_judged_is_what_the_server_would_say(
             (skew, ppm) in (0u64..1_000_000_000_000, -19_000i64..19_000),
@@ -125,10 +126,10 @@ mod tests {
         calendar.observe(UnixMillis(1000), Some(ms(100)), ms(103));
         let in_time = |calendar: &Calendar, expiry| calendar.is_in_time(UnixMillis(expiry), ms(103));
         assert_eq!([1000, 1001, 1004, 1005].map(|at| in_time(&calendar, at)), [false, false, false, true]);
-        // A page that nobody has written yet says nothing.
+        // A page that was not written yet says nothing.
         calendar.observe(UnixMillis(0), Some(ms(1)), ms(103));
         assert!(!in_time(&calendar, 1001));
-        // Older ones, which say less, set nothing back.
+        // Older heartbeats, which say less, set no bound back.
         calendar.observe(UnixMillis(990), Some(ms(80)), ms(103));
         assert!(in_time(&calendar, 1005) && !in_time(&calendar, 1004));
         assert_eq!(calendar.least(ms(103)), UnixMillis(1000));

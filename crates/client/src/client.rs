@@ -1,4 +1,4 @@
-//! The client itself: its connection, and how it gets a new one.
+//! The client itself: its connection, and the way to a new connection.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -17,12 +17,13 @@ use crate::link::{Coming, Counters, Link, Trouble};
 use crate::options::Options;
 use crate::targets::Targets;
 
-/// Pause between two rounds of tries to connect: least, most, and as a share of the time that went by. So
-/// whoever waits for a new leader waits little longer than it must, and does not keep it from its work.
+/// The pause between two rounds of tries to connect: least, most, and as a share of the time that went by. So
+/// a client that waits for a new leader waits little longer than it must, and does not keep the leader from
+/// its work.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 const PAUSE_SHARE: u64 = 8;
-/// Places remembered where a round trip costs more than a cache line.
+/// The number of remembered places, if a round trip costs more than a cache line.
 const CACHE_ENTRIES: usize = 65_536;
 
 /// A connection to one server, for one thread.
@@ -32,7 +33,7 @@ pub struct Client<T: Transport = Any> {
     pub(crate) options: Options,
     pub(crate) link: Option<Link<T::Qp>>,
     session: u64,
-    /// The group that its leader told; zero for a server of its own.
+    /// The group that its leader named; zero for a server of its own.
     group: u64,
     pub(crate) boot: u64,
     pub(crate) next_operation: u64,
@@ -54,7 +55,7 @@ impl Client<Any> {
         Client::connect_over(Any::default(), address, options)
     }
 
-    /// Connects to whichever of a group's replicas leads.
+    /// Connects to the leader of a group's replicas.
     pub fn connect_group(addresses: &[Address], options: Options) -> Result<Client<Any>, Error> {
         Client::connect_group_over(Any::default(), addresses, options)
     }
@@ -66,8 +67,9 @@ impl<T: Transport> Client<T> {
         Client::connect_group_over(transport, std::slice::from_ref(address), options)
     }
 
-    /// The same for a group: to whichever of its replicas leads. One that does not says which does, if it
-    /// knows. Where several addresses are given, all are tried until `Options::connect_timeout` is over.
+    /// Connects to the leader of a group's replicas over a transport with settings of its own. A replica that
+    /// does not lead names the leader, if it knows it. If several addresses are given, all are tried until
+    /// `Options::connect_timeout` is over.
     ///
     /// # Panics
     /// If no address is given.
@@ -131,7 +133,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Where it is connected, or connects next.
+    /// The address to which it is connected, or connects next.
     pub fn address(&self) -> &Address {
         self.targets.current()
     }
@@ -146,7 +148,7 @@ impl<T: Transport> Client<T> {
         self.link.as_ref().and_then(|link| u32::try_from(link.welcome.pid).ok())
     }
 
-    /// What happened on this client so far.
+    /// The counters of this client so far.
     pub fn counters(&self) -> Counters {
         let now = self.link.as_ref().map_or(Counters::default(), |link| link.counters);
         add(self.counters, now)
@@ -157,7 +159,7 @@ impl<T: Transport> Client<T> {
         self.open.len()
     }
 
-    /// That of an operation which begins.
+    /// The deadline of an operation that begins.
     pub(crate) fn deadline(&self) -> Deadline {
         Deadline::within(self.options.timeout)
     }
@@ -178,7 +180,7 @@ impl<T: Transport> Client<T> {
         Error::Unresponsive { address: self.address().to_string(), waited: self.options.timeout }
     }
 
-    /// What trouble is to the caller, if nothing is done about it.
+    /// The caller's error for trouble that is not dealt with.
     pub(crate) fn failed(&self, trouble: Trouble) -> Error {
         match trouble {
             Trouble::Broken(reason) | Trouble::Lost(reason) => {
@@ -188,7 +190,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Why a request has no answer that would have changed nothing: there is nothing to doubt.
+    /// The error of an unanswered request that would have changed nothing: it leaves no doubt.
     pub(crate) fn unanswered(&self, error: Error) -> Error {
         match error {
             Error::InDoubt(reason) if self.link.is_none() => {
@@ -199,8 +201,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Deals with trouble: connects again where that helps and the deadline allows, and sends again what has
-    /// no answer.
+    /// Deals with trouble: connects again if that helps and the deadline allows, and sends all unanswered
+    /// requests again.
     #[cold]
     pub(crate) fn recover(&mut self, trouble: Trouble, deadline: &Deadline) -> Result<(), Error> {
         let reason = match trouble {
@@ -209,7 +211,7 @@ impl<T: Transport> Client<T> {
         };
         if let Some(link) = self.link.take() {
             self.counters = add(self.counters, link.counters);
-            // It is there, and of no use: it says nothing, or has no lease.
+            // The server is there, but says nothing or has no lease, so another address is tried.
             if link.qp.state().is_ok() {
                 self.targets.leave();
             }
@@ -244,8 +246,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Takes a new connection into use: the same server, and the next leader of its group, get the unanswered
-    /// requests again, unless their time is over; another one cannot know them.
+    /// Takes a new connection into use. The same server, and the next leader of its group, get the unanswered
+    /// requests again, unless their time is over; another server cannot know them.
     fn adopt(&mut self, link: Link<T::Qp>) {
         self.hint_in = self.options.hint_every * u32::from(link.welcome.wants_hints != 0);
         let of_group = link.welcome.group != 0 && link.welcome.group == self.group;
@@ -254,7 +256,7 @@ impl<T: Transport> Client<T> {
         self.boot = link.welcome.boot;
         self.link = Some(link);
         let (mut open, time) = (std::mem::take(&mut self.open), now());
-        // What is late is not repeated: the server may not remember it any more.
+        // A late request is not repeated: the server may not remember it any more.
         open.retain(|request| {
             let late = time >= request.deadline;
             if !request.abandoned && (late || !same) {
@@ -268,7 +270,7 @@ impl<T: Transport> Client<T> {
         for request in &open {
             let link = self.link.as_mut().expect("just connected");
             link.sent_at.push_back((request.operation, now()));
-            // A ring that is too full breaks nothing: the next recovery, or the deadline, deals with it.
+            // A full ring breaks nothing: the next recovery, or the deadline, deals with it.
             let _ = link.mailbox.send(&mut link.qp, &[&request.message]);
         }
         self.link.as_mut().expect("just connected").qp.ring();

@@ -1,7 +1,7 @@
 //! The clock in one operation: until when it may try, and since when its READs count.
 //!
-//! A GET takes less time than ten readings of the clock, so it makes do with one, behind its READs. The two
-//! types here say what may stand in for the readings that it does without, and for nothing else.
+//! A GET takes less time than ten readings of the clock, so it makes do with one reading, behind its READs.
+//! The two types here state what may replace the readings that it does without, and for which purpose alone.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_host::now;
 
-/// Until when an operation may try. Its time begins to run when it first has to wait: who looks at the
-/// deadline has read the clock anyway, and before that nothing has taken time.
+/// The end of an operation's tries. Its time begins to run when the operation first has to wait: code that
+/// looks at the deadline has read the clock anyway, and before that no step took time.
 pub(crate) struct Deadline {
     timeout: Nanos,
     end: Cell<Option<Nanos>>,
 }
 
 impl Deadline {
-    /// An operation begins that may take so long.
+    /// The deadline of an operation that begins and may take so long.
     pub fn within(timeout: Duration) -> Deadline {
         Deadline {
             timeout: Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)),
@@ -25,27 +25,27 @@ impl Deadline {
         }
     }
 
-    /// This moment, which was settled before.
+    /// A deadline at this moment, which was decided before.
     pub fn at(end: Nanos) -> Deadline {
         Deadline { timeout: Nanos(0), end: Cell::new(Some(end)) }
     }
 
-    /// The moment itself, for one who has read the clock.
+    /// The moment itself, for a caller that has read the clock.
     pub fn end(&self, now: Nanos) -> Nanos {
         let end = self.end.get().unwrap_or(Nanos(now.0.saturating_add(self.timeout.0)));
         self.end.set(Some(end));
         end
     }
 
-    /// Whether no more may be tried.
+    /// Whether the operation may try no more.
     pub fn is_over(&self, now: Nanos) -> bool {
         now >= self.end(now)
     }
 }
 
 /// The last reading of the clock by one operation, left to the next as the moment at which its READs begin.
-/// It is earlier than that, by however long the client rested: READs that seem to take longer than they may
-/// do not count and are repeated, so it costs a try at worst. Nothing else may be measured from it.
+/// It is earlier than that, by however long the client rested. READs that seem to take longer than they may
+/// do not count and are repeated, so it costs a try at worst. No other duration may be measured from it.
 #[derive(Default)]
 pub(crate) struct Earlier(Option<Nanos>);
 
@@ -54,12 +54,12 @@ impl Earlier {
         self.0 = Some(read);
     }
 
-    /// So much time will go by that READs would surely be repeated.
+    /// Forgets the reading, as so much time will go by that READs would surely be repeated.
     pub fn forget(&mut self) {
         self.0 = None;
     }
 
-    /// What was left, to whoever comes first; the clock itself to the others.
+    /// Takes the reading that was left; the next caller gets the clock itself.
     #[inline(always)]
     pub fn take(&mut self) -> Nanos {
         self.0.take().unwrap_or_else(now)

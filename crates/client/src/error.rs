@@ -1,4 +1,4 @@
-//! What can go wrong for a caller. "Not found" and "condition not met" are results, not errors.
+//! The errors of a caller. "Not found" and "condition not met" are results, not errors.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use longarm_wire::Refusal;
 
 /// Why an operation has no result.
 ///
-/// What a write that ended with one has done, and whether to repeat it:
+/// The table shows what a write that ended with an error has done, and whether to repeat it:
 ///
 /// | error | the write |
 /// |---|---|
@@ -15,23 +15,23 @@ use longarm_wire::Refusal;
 /// | [`Protocol`](Error::Protocol) | the same: an answer came, and cannot be understood |
 /// | all others | has not happened, and will not |
 ///
-/// [`is_in_doubt`](Error::is_in_doubt) tells them apart. Of those that have not happened, what is refused for
-/// good is the caller's to mend ([`KeyLength`](Error::KeyLength), [`ValueLength`](Error::ValueLength),
-/// [`NotANumber`](Error::NotANumber), [`Overflow`](Error::Overflow), [`Invalid`](Error::Invalid)); the rest
-/// may be tried again as they are. A condition that does not hold is no error.
+/// [`is_in_doubt`](Error::is_in_doubt) tells the two kinds apart. Of the writes that have not happened, some
+/// are refused for good, and the caller must change them ([`KeyLength`](Error::KeyLength),
+/// [`ValueLength`](Error::ValueLength), [`NotANumber`](Error::NotANumber), [`Overflow`](Error::Overflow),
+/// [`Invalid`](Error::Invalid)). The others may be tried again unchanged. A condition that does not hold is
+/// no error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No connection could be made.
     #[error("{0}")]
     Connect(#[from] SetupError),
-    /// The connection is gone and could not be made again within the timeout. Nothing was changed by this
-    /// operation.
+    /// The connection is gone and could not be made again within the timeout. This operation changed nothing.
     #[error("connection to {address} lost: {reason}")]
     Lost {
         /// Where the server was.
         address: String,
-        /// How it was lost.
+        /// How the connection was lost.
         reason: String,
     },
     /// The server is there but makes no progress (stopped, or starved): its memory cannot be trusted.
@@ -39,7 +39,7 @@ pub enum Error {
     Unresponsive {
         /// Where the server is.
         address: String,
-        /// How long we tried.
+        /// How long the client tried.
         waited: Duration,
     },
     /// The answer to a write never came: it may have been executed, or may yet be.
@@ -51,8 +51,8 @@ pub enum Error {
             or turn eviction on"
     )]
     OutOfMemory,
-    /// The index has no slot for one more key like this: too many have nearly the same hash, which does not
-    /// happen by chance. Nothing was stored.
+    /// The index has no slot for one more key like this: too many keys have nearly the same hash, which does
+    /// not happen by chance. Nothing was stored.
     #[error(
         "too many keys have nearly the same hash as this one; nothing was stored. Somebody chose them so:
             delete them, or take another key"
@@ -76,11 +76,11 @@ pub enum Error {
     /// The request makes no sense to the server; nothing was done.
     #[error("the server refused the request: {0}")]
     Invalid(&'static str),
-    /// Of a read alone: so many tries, each of which found the key changing or the connection broken, fit
-    /// into the timeout. Not for a key that is written often: after a few dozen tries a GET asks the server.
+    /// A read found the key changing or the connection broken in each of so many tries within the timeout. A
+    /// key that is written often does not cause this: after a few dozen tries a GET asks the server.
     #[error("the key could not be read in {0} tries")]
     Contended(u32),
-    /// What the server sent or shows is not this protocol.
+    /// The server sent or shows something that is not this protocol.
     #[error("protocol error: {0}")]
     Protocol(String),
     /// As many requests are in flight as may be: poll first.
@@ -110,7 +110,7 @@ impl Error {
     }
 }
 
-/// What a node said that refused a client, if it was the node and not its transport that did.
+/// The refusal of a client, if the node refused it and not its transport.
 pub fn refusal(error: &SetupError) -> Option<Refusal> {
     match error {
         SetupError::Refused(reason) => Refusal::decode(&reason.text, &reason.bytes).ok(),

@@ -1,13 +1,13 @@
-//! A request in flight: its name, what is kept of it until its answer comes, and what it came to.
+//! A request in flight: its name, the state that is kept until its answer comes, and its outcome.
 
 use longarm_base::{Csn, Nanos};
 use longarm_wire::RequestKind;
 
-/// Names a submitted request until its answer was polled.
+/// The name of a submitted request until its answer is polled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct Ticket(pub u64);
 
-/// What a request came to. The statuses that are errors come as [`Error`](crate::Error).
+/// The outcome of a request. The statuses that are errors come as [`Error`](crate::Error).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reply {
@@ -17,9 +17,9 @@ pub enum Reply {
     Number(i64, Csn),
     /// No such key.
     NotFound,
-    /// The condition did not hold; the key's version, if it is there.
+    /// The condition did not hold; the key's version, if the key is there.
     Mismatch(Option<Csn>),
-    /// The value that the server read for a client that could not, and its version.
+    /// The value that the server read for a client that could not read it, and its version.
     Value(Vec<u8>, Csn),
     /// Text of the server's statistics.
     Text(String),
@@ -31,7 +31,8 @@ pub(crate) struct InFlight {
     pub(crate) kind: RequestKind,
     pub(crate) message: Vec<u8>,
     pub(crate) deadline: Nanos,
-    /// The highest version that the server had told before it was sent: it got a higher one, if any.
+    /// The highest version that the server had told before the request was sent: a version of the request is
+    /// higher.
     pub(crate) since: Csn,
     pub(crate) abandoned: bool,
 }

@@ -20,7 +20,7 @@ pub(crate) const READ_TRIES: u32 = 64;
 /// Tries in a row, after which a reader pauses between them.
 pub(crate) const PATIENT_TRIES: u32 = 8;
 
-/// How one attempt ended.
+/// The end of one attempt.
 pub(crate) enum Attempt<R> {
     Value(R),
     Missing,
@@ -29,8 +29,8 @@ pub(crate) enum Attempt<R> {
 }
 
 impl<T: Transport> Client<T> {
-    /// The value of a key, or `None`. One READ if it is inline, two if it is an entry, none of them served by
-    /// a CPU.
+    /// The value of a key, or `None`. It takes one READ if the value is inline, two if it is an entry; no CPU
+    /// of the server takes part.
     pub fn get(&mut self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         self.get_with(key, |value, _| value.to_vec())
     }
@@ -72,7 +72,7 @@ impl<T: Transport> Client<T> {
                 Ok(Attempt::Again) if tries > READ_TRIES => return self.get_served(key, deadline, &mut show),
                 Err(Trouble::NoLease) => return self.get_served(key, deadline, &mut show),
                 Ok(Attempt::Again) if tries > PATIENT_TRIES => {
-                    // Somebody writes faster than we read: let them, briefly.
+                    // A writer is faster than this reader: let it write, briefly.
                     let waited = self.link()?.wait_a_little(deadline);
                     waited.or_else(|trouble| self.recover(trouble, deadline))?;
                 }
@@ -111,7 +111,7 @@ impl<T: Transport> Client<T> {
                 }
                 Want::Hit { csn, at, len, expiry } => {
                     let end = now();
-                    // A large value is whole by its checksum; only its lease is of time.
+                    // The checksum of a large value shows that it is whole; only its lease depends on time.
                     let begin = if whole { end } else { begin };
                     if !link.trusted(begin, end) {
                         return Ok(Attempt::Again);
@@ -130,7 +130,7 @@ impl<T: Transport> Client<T> {
                     return Ok(Attempt::Value(value));
                 }
                 Want::Miss => {
-                    // What was remembered is no more: to read it again in its length would only lose time.
+                    // The remembered place lost the key: another READ there would only lose time.
                     if located.is_some() {
                         cache.forget(hash);
                     }
@@ -183,8 +183,8 @@ impl<T: Transport> Client<T> {
         Ok(begin)
     }
 
-    /// A GET that the server's worker answers: where one-sided READs do not come to an end (M7:
-    /// "retry, finally RPC"). An answer needs no lease: a server that executes requests is there.
+    /// A GET that the server's worker answers, if one-sided READs cannot settle it (M7: "retry, finally
+    /// RPC"). An answer needs no lease: a server that executes requests is there.
     pub(crate) fn get_served<R, F: FnOnce(&[u8], Csn) -> R>(
         &mut self,
         key: &[u8],
@@ -206,8 +206,8 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Looks at the heartbeat until the lease is valid, and sees to it that its anchor stays young; gives up
-    /// in favour of the server where that takes too long.
+    /// Looks at the heartbeat until the lease is valid, and keeps its anchor young. If that takes too long it
+    /// gives up, and the server is asked.
     fn renew(&mut self, deadline: &Deadline) -> Result<Nanos, Trouble> {
         let patience = now() + self.connected()?.patience();
         let mut asked = false;
@@ -222,7 +222,8 @@ impl<T: Transport> Client<T> {
             if valid {
                 return Ok(begin);
             }
-            // A loose anchor (a slow connect), or a server that makes no progress: an answer tells which.
+            // Either the anchor is loose (a slow connect), or the server makes no progress: an answer tells
+            // which.
             if !asked {
                 self.ping_within(deadline).map_err(|error| match error {
                     Error::Lost { reason, .. } => Trouble::Lost(reason),

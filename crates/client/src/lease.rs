@@ -1,15 +1,15 @@
 //! The reader's lease, as arithmetic: until when the server's memory may be trusted, on the client's clock.
 //!
 //! The server stores a stamp of its clock while it makes progress (control page). A stamp vouches for its
-//! memory for the lease's length D. Clocks of two machines are never compared (M7, X4): from one
-//! request and its answer the client learns that the stamp `s0` in the answer was taken not before it sent,
-//! at `t0`; so server time `s` is not earlier than
-//! `t0 + (s - s0)(1 - rho)` on the client's clock, and a result that was complete before that plus D counts.
-//! On shared memory both sides read one clock, and the bound is exact.
+//! memory for the lease's length D. Clocks of two machines are never compared (M7, X4): from one request and
+//! its answer the client learns that the stamp `s0` in the answer was not taken before the client sent, at
+//! `t0`. So server time `s` is not earlier than `t0 + (s - s0)(1 - rho)` on the client's clock, and a result
+//! that was complete before that plus D counts. On shared memory both sides read one clock, and the bound is
+//! exact.
 //! (1) `end` never promises more than D after a moment at which the server was alive.
 //! (2) Only rates are assumed: two clocks drift apart by at most one part in [`DRIFT`].
-//! (3) What an anchor says is worth less with time. Before that costs much of the lease, the server is asked
-//!     for a new one ([`Lease::wants_anchor`]); nobody waits for the answer.
+//! (3) An anchor is worth less with time. Before that costs much of the lease, the client asks the server for
+//!     a new one ([`Lease::wants_anchor`]) and does not wait for the answer.
 
 use longarm_base::limits::DRIFT_PPM;
 use longarm_base::{Mutant, Nanos};
@@ -23,7 +23,7 @@ const LOOSE: u64 = 8;
 #[derive(Clone, Debug)]
 pub(crate) struct Lease {
     length: Nanos,
-    /// Client time minus server time, at most; `None` until anchored.
+    /// The most that client time minus server time can be; `None` until anchored.
     offset: Option<i128>,
     exact: bool,
     anchored: Nanos,
@@ -37,12 +37,12 @@ impl Lease {
         Lease { length, offset: None, exact: false, anchored: Nanos(0), wanted: Nanos(0), end: Nanos(0) }
     }
 
-    /// Both sides read the same clock.
+    /// Notes that both sides read the same clock.
     pub(crate) fn same_clock(&mut self) {
         (self.offset, self.exact) = (Some(0), true);
     }
 
-    /// An answer to something sent at `sent` carried the server's clock.
+    /// Notes that an answer to a request sent at `sent` carried the server's clock.
     pub(crate) fn anchor(&mut self, sent: Nanos, stamp: Nanos) {
         if self.exact {
             return;
@@ -55,15 +55,15 @@ impl Lease {
         }
     }
 
-    /// The server was alive at `stamp` of its clock; `now` is the client's.
+    /// Notes that the server was alive at `stamp` of its clock; `now` is the client's.
     pub(crate) fn observe(&mut self, stamp: Nanos, now: Nanos) {
         let Some(earliest) = self.earliest(stamp, now) else { return };
         let end = earliest + Nanos(self.length.0 / DRIFT * (DRIFT - 1));
-        // A stamp from the future of the bound is a broken clock: it earns no more than a fresh one.
+        // A stamp beyond the bound comes from a broken clock: it counts no more than a fresh one.
         self.end = self.end.max(end).min(now + self.length);
     }
 
-    /// The client's clock when `stamp` was taken said this, or more, as far as is known at `now`; `None`
+    /// The least that the client's clock said when `stamp` was taken, as far as is known at `now`; `None`
     /// until anchored.
     pub(crate) fn earliest(&self, stamp: Nanos, now: Nanos) -> Option<Nanos> {
         let drift =
@@ -77,7 +77,7 @@ impl Lease {
         self.end
     }
 
-    /// Whether to ask the server for an answer, which anchors the lease anew: once in a lease at most.
+    /// Whether to ask the server for an answer, which anchors the lease anew; at most once in a lease.
     pub(crate) fn wants_anchor(&mut self, now: Nanos) -> bool {
         let lost = now.since(self.anchored).0 / DRIFT;
         let wanted = !self.exact && lost > self.length.0 / LOOSE && now.since(self.wanted) > self.length;

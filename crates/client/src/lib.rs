@@ -11,10 +11,10 @@
 //! ```
 //!
 //! A [`Client`] belongs to one thread; make one a thread, hundreds per server. GETs ([`Client::get`],
-//! [`Client::multi_get`]) are one-sided READs under a lease: see `lookup.rs` for what is read, `lease.rs` for
-//! when it counts. Writes go through the server, blocking ([`Client::put`]) or pipelined
-//! ([`Client::submit`]); each has an operation number, so that a retry after a broken connection is never
-//! executed twice, and one whose answer never came is reported as [`Error::InDoubt`], never as failed.
+//! [`Client::multi_get`]) are one-sided READs under a lease: `lookup.rs` says what is read, `lease.rs` when
+//! it counts. Writes go through the server, blocking ([`Client::put`]) or pipelined ([`Client::submit`]).
+//! Each write has an operation number, so a retry after a broken connection is never executed twice. A write
+//! whose answer never came is reported as [`Error::InDoubt`], never as failed.
 //!
 //! A [`ClusterClient`] has a client for each group of a cluster, and knows which of them has a key
 //! ([`Topology`]).

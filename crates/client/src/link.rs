@@ -28,7 +28,7 @@ use crate::options::Options;
 pub(crate) const BATCH: usize = 64;
 /// Landing bytes of one lookup: a segment, or an entry of up to this size.
 pub(crate) const SLOT: u32 = 4096;
-/// From one landing area to the next: one line more, or the first lines of all areas would share one set of
+/// The distance of two landing areas: one line more, or the first lines of all areas would share one set of
 /// the first-level cache.
 const STRIDE: u32 = SLOT + limits::LINE as u32;
 const CONTROL_AT: u32 = 0;
@@ -38,24 +38,24 @@ const LARGE_AT: u32 = SLOTS_AT + BATCH as u32 * STRIDE;
 const LARGE_PIECES: u32 = 4;
 const LANDING: u32 = LARGE_AT + LARGE_PIECES * limits::READ_MAX;
 
-/// Why a step on the connection did not end well.
+/// Why a step on the connection failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The connection is of no more use: connect again.
+    /// The connection is broken: connect again.
     Broken(String),
-    /// It could not be made again within the deadline.
+    /// The connection could not be made again within the deadline.
     Lost(String),
     /// The deadline came first.
     Late,
     /// The server makes no progress.
     Unresponsive,
-    /// The server can answer what READs cannot: none completes within a lease (an overloaded machine, or a
-    /// slow network), or an item is about to be gone.
+    /// No READ completes within a lease (an overloaded machine, or a slow network), or an item may be about
+    /// to expire: the server can answer.
     NoLease,
 }
 
 impl Trouble {
-    /// What it is while a connection is made.
+    /// The error of the trouble while a connection is made.
     fn at_setup(self, address: &Address) -> SetupError {
         match self {
             Trouble::Late => SetupError::Timeout(address.to_string()),
@@ -64,7 +64,7 @@ impl Trouble {
     }
 }
 
-/// What happened on a client, for people and tests.
+/// The counters of a client, for people and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -72,7 +72,7 @@ pub struct Counters {
     pub reads: u64,
     /// GETs that had to start again because bytes were of different moments.
     pub torn: u64,
-    /// GETs answered by a remembered place.
+    /// GETs answered from a remembered place.
     pub cache_hits: u64,
     /// Looks at the server's heartbeat.
     pub renewals: u64,
@@ -82,7 +82,7 @@ pub struct Counters {
     pub reconnects: u64,
     /// Requests sent.
     pub requests: u64,
-    /// GETs that the server answered, as no READ completed within a lease.
+    /// GETs that the server answered, since READs could not settle them.
     pub served: u64,
 }
 
@@ -96,13 +96,13 @@ pub(crate) struct Answer {
     pub(crate) value: Vec<u8>,
 }
 
-/// What a client says of its session when it connects.
+/// The session that a client names when it connects.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Coming {
     pub(crate) session: u64,
-    /// The first operation that was sent to nobody yet.
+    /// The first operation that was never sent.
     pub(crate) fresh: u64,
-    /// What has no answer got a higher version than this one, if it was executed.
+    /// Each unanswered operation got a higher version than this one, if it was executed.
     pub(crate) since: Csn,
 }
 
@@ -127,20 +127,20 @@ pub(crate) struct Link<Q> {
     arena_bytes: u64,
     calendar: Calendar,
     done: Completions,
-    /// When the server's side last did something that we waited for, or the wait began.
+    /// When the server last did something that the client waited for, or when the wait began.
     heard: Nanos,
     reads_open: usize,
     failed: Option<WorkError>,
     pub(crate) answers: VecDeque<Answer>,
-    /// When the oldest request without an answer was sent: the anchor of the lease.
+    /// When each unanswered request was sent, the oldest first: the oldest is the anchor of the lease.
     pub(crate) sent_at: VecDeque<(u64, Nanos)>,
-    /// The highest version that the server told: what is sent now gets a higher one.
+    /// The highest version that the server told: a request that is sent now gets a higher one.
     pub(crate) seen: Csn,
     pub(crate) counters: Counters,
 }
 
-/// A request is repeated until its timeout is over: the server must remember it so long, also if its clock is
-/// fast and ours slow.
+/// Checks that the server remembers a request as long as the client repeats it, until the client's timeout is
+/// over, also if the server's clock is fast and the client's slow.
 fn check_timeout(timeout: Duration, remembers: Duration) -> Result<(), SetupError> {
     let drift = timeout / (1_000_000 / (2 * limits::DRIFT_PPM as u32) - 1);
     if timeout + drift <= remembers {
@@ -154,7 +154,7 @@ fn check_timeout(timeout: Duration, remembers: Duration) -> Result<(), SetupErro
 }
 
 impl<Q: QueuePair> Link<Q> {
-    /// Connects within `limit`, learns what is where, and takes a first lease.
+    /// Connects within `limit`, learns the geometry, and takes a first lease.
     pub(crate) fn connect<T: Transport<Qp = Q>>(
         transport: &T,
         address: &Address,
@@ -226,7 +226,7 @@ impl<Q: QueuePair> Link<Q> {
         Ok(link)
     }
 
-    /// What lookups need to know.
+    /// The state that lookups need to know.
     #[inline(always)]
     pub(crate) fn view(&self) -> View<'_> {
         View { geometry: &self.geometry, sums: &self.sums, arena_bytes: self.arena_bytes, slot_max: SLOT }
@@ -249,8 +249,8 @@ impl<Q: QueuePair> Link<Q> {
         self.finish_reads(deadline)
     }
 
-    /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it. Where requests in flight hold the queue,
-    /// or READs its window, it waits until some are complete.
+    /// Posts a READ; [`finish_reads`](Self::finish_reads) ends it. If requests in flight fill the queue, or
+    /// READs its window, it waits until some are complete.
     #[inline]
     pub(crate) fn post_read(&mut self, from: Place, into: u32, deadline: &Deadline) -> Result<(), Trouble> {
         self.counters.reads += 1;
@@ -303,17 +303,18 @@ impl<Q: QueuePair> Link<Q> {
         self.welcome.group != 0
     }
 
-    /// How long a leader may do nothing that is waited for before another is looked for.
+    /// How long a leader may do nothing that the client waits for, before the client looks for another
+    /// leader.
     pub(crate) fn silence(&self) -> Nanos {
         self.patience() + self.patience()
     }
 
-    /// Since when the server has done nothing that was waited for.
+    /// Since when the server has done nothing that the client waited for.
     pub(crate) fn heard(&self) -> Nanos {
         self.heard
     }
 
-    /// A wait begins.
+    /// Notes that a wait begins.
     pub(crate) fn listen(&mut self) {
         self.heard = now();
     }
@@ -325,7 +326,7 @@ impl<Q: QueuePair> Link<Q> {
         }
     }
 
-    /// Sleeps until something happens, for at most a millisecond, and looks at the deadline.
+    /// Sleeps until something happens, for at most a millisecond, and checks the deadline.
     pub(crate) fn wait_a_little(&mut self, deadline: &Deadline) -> Result<(), Trouble> {
         if let Err(reason) = self.qp.state() {
             return Err(Trouble::Broken(reason.to_string()));
@@ -341,11 +342,11 @@ impl<Q: QueuePair> Link<Q> {
         Ok(())
     }
 
-    /// Takes what has completed or arrived; returns how much.
+    /// Takes completions and arrivals; returns how many there were.
     #[inline]
     pub(crate) fn pump(&mut self) -> usize {
         let n = self.qp.poll(&mut self.done);
-        // A long message goes on also when nothing was reported: room may have come back in silence.
+        // A long message also continues when nothing was reported: room may have come back silently.
         if n == 0 && !self.mailbox.is_sending() {
             return 0;
         }
@@ -468,7 +469,8 @@ impl<Q: QueuePair> Link<Q> {
         if beat.epoch != self.geometry.epoch {
             self.fetch_geometry(beat.epoch, deadline)?;
         }
-        // Half of the bound: a table retired during this READ is kept for the other half and the lease.
+        // Half of the bound: a table that was retired during this READ is kept for the other half and the
+        // lease.
         if end.since(begin).0 <= self.welcome.read_bound / 2 {
             self.lease.observe(beat.stamp, end);
             observe(|| Event::Trusted { boot: beat.boot, end: self.lease.end() });

@@ -1,8 +1,9 @@
-//! One GET as a value: which bytes to READ next, until there is an answer. No I/O and no clock; the same for
-//! one key and for a batch, for every transport, and in tests. What it finds and what the server would answer
-//! are of one history (Cell 2.4).
+//! One GET as a value: it says which bytes to READ next, until there is an answer. It does no I/O and reads
+//! no clock, and is the same for one key and for a batch, for every transport, and in tests. Its results and
+//! the server's answers are of one history (Cell 2.4).
 //!
-//! A remembered place first (one READ); else the index search, and the entry if the item is not inline.
+//! It tries a remembered place first (one READ), else the index search, and the entry if the item is not
+//! inline.
 
 use longarm_base::{Csn, Mutant, Place, UnixMillis, limits};
 use longarm_index::hash::{EntryRef, Geometry, Look, Search, Step};
@@ -12,18 +13,18 @@ use longarm_wire::ARENA_REGION;
 
 use crate::cache::Located;
 
-/// What a lookup wants next, or found.
+/// The next step of a lookup, or its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Want {
     /// READ this and feed it.
     Read(Place),
     /// Found: the value is in the bytes just fed ([`Lookup::located`] says where they came from).
     Hit { csn: Csn, at: u32, len: u32, expiry: UnixMillis },
-    /// The entry is longer than one landing slot: fetch it apart and feed it whole.
+    /// The entry is longer than one landing slot: fetch it separately and feed it whole.
     Large { entry: EntryRef },
     /// No such key.
     Miss,
-    /// The server alone can tell.
+    /// Only the server can tell.
     Ask,
     /// The bytes were of different moments, or the memory was reused: start again.
     Again,
@@ -42,7 +43,7 @@ enum Stage {
         csn: Csn,
     },
     Search,
-    /// Waiting for the first line of an entry whose length the slot does not say.
+    /// Waits for the first line of an entry whose length the slot does not say.
     EntryHead {
         entry: EntryRef,
         csn: Csn,
@@ -62,7 +63,7 @@ pub(crate) struct Lookup {
     slot: Place,
 }
 
-/// What every step needs to know.
+/// The state that every step needs to know.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) geometry: &'a Geometry,
@@ -98,7 +99,7 @@ impl Lookup {
         self.search.hash()
     }
 
-    /// Where the value of a hit was.
+    /// The place of a hit's value.
     #[inline]
     pub(crate) fn located(&self, view: &View<'_>) -> Located {
         match self.stage {
@@ -110,7 +111,7 @@ impl Lookup {
         }
     }
 
-    /// The remembered place did not answer: search from the start.
+    /// Searches from the start, as the remembered place did not answer.
     #[cold]
     fn start_search(&mut self, view: &View<'_>) -> Want {
         self.stage = Stage::Search;

@@ -13,14 +13,14 @@ use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
 use crate::link::{Link, Trouble};
 use crate::lookup::{Lookup, Want};
 
-/// Lookups that are judged together while the lines of the next are under way: a core keeps about so many
-/// misses in flight.
+/// Lookups that are judged together while the lines of the next group are under way: a core keeps about so
+/// many misses in flight.
 const GROUP: usize = 8;
 
 /// Begins the READs that these lookups, the first of which has number `first`, want; returns how many.
 ///
-/// A loop of its own: a prefetch whose page is not in the TLB does not retire before its page walk ends, so
-/// walks overlap only as far as the prefetches stand close together.
+/// It is a loop of its own: a prefetch whose page is not in the TLB does not retire before its page walk
+/// ends, so walks overlap only if the prefetches are close together.
 #[inline(always)]
 fn begin_reads<Q: QueuePair>(
     link: &mut Link<Q>,
@@ -42,9 +42,9 @@ fn begin_reads<Q: QueuePair>(
 }
 
 impl<T: Transport> Client<T> {
-    /// Looks up all keys, pipelined, and shows each value (or `None`) with its key's number, in any order.
-    /// None is shown twice. If it ends with an error, what was shown is right, and of those that were not
-    /// shown nothing is known: they may be asked for again.
+    /// Looks up all keys, pipelined, and shows each value (or `None`) with its key's number, in any order. No
+    /// key is shown twice. If this ends with an error, the values shown are right, and nothing is known of
+    /// the other keys: they may be asked for again.
     pub fn multi_get(
         &mut self,
         keys: &[impl AsRef<[u8]>],
@@ -56,7 +56,7 @@ impl<T: Transport> Client<T> {
         self.get_all(keys, 0..keys.len(), &mut show)
     }
 
-    /// Looks up the keys of these numbers, which were checked.
+    /// Looks up the keys of these numbers; the caller has checked the keys.
     pub(crate) fn get_all(
         &mut self,
         keys: &[impl AsRef<[u8]>],
@@ -88,18 +88,18 @@ impl<T: Transport> Client<T> {
             tries += 1;
             match self.try_batch(keys, batch, deadline, show) {
                 Ok(()) if tries > READ_TRIES => batch.large.append(&mut batch.rest),
-                // Somebody writes faster than we read, or was stopped in the middle: let them, briefly.
+                // A writer is faster than this reader, or was stopped in the middle: let it write, briefly.
                 Ok(()) if tries > PATIENT_TRIES && !batch.rest.is_empty() => {
                     let waited = self.link()?.wait_a_little(deadline);
                     waited.or_else(|trouble| self.recover(trouble, deadline))?;
                 }
                 Ok(()) => {}
-                // One by one, through the server where that must be.
+                // The keys are got one by one, through the server if necessary.
                 Err(Trouble::NoLease) => batch.large.append(&mut batch.rest),
                 Err(trouble) => self.recover(trouble, deadline)?,
             }
         }
-        // Long values one by one: their bytes, not their round trips, are what they cost.
+        // Long values are got one by one: their cost is their bytes, not their round trips.
         for at in 0..batch.large.len() {
             let key = batch.large[at];
             let found = self.get_with(keys[key].as_ref(), |value, csn| show(key, Some((value, csn))))?;
@@ -150,7 +150,7 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    /// Hands over what the READs under way brought, and begins those that are wanted next.
+    /// Feeds the lookups the READs under way, and begins the READs that they want next.
     pub(crate) fn turn_batch(
         &mut self,
         keys: &[impl AsRef<[u8]>],
@@ -176,7 +176,7 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    /// No READ is under way any more: shows what was found, if it counts.
+    /// Ends a batch without READs under way: shows the values found, if they count.
     pub(crate) fn end_batch(
         &mut self,
         batch: &mut Batch,
@@ -195,7 +195,7 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    /// Shows what was found if the READs count, and keeps the rest for another try.
+    /// Shows the values found if the READs count, and keeps the other keys for another try.
     fn settle(
         &mut self,
         batch: &mut Batch,
@@ -207,7 +207,7 @@ impl<T: Transport> Client<T> {
         for (i, flight) in flights.iter().enumerate() {
             let link = self.link.as_mut().expect("READs had a link");
             match flight.want {
-                // Alone it is asked for.
+                // The key is got alone, through the server.
                 Want::Hit { expiry, .. } if counts && !link.is_in_time(expiry, end) => {
                     large.push(flight.key);
                 }

@@ -1,4 +1,4 @@
-//! How a client connects and how long it tries.
+//! The options of a client: how it connects and how long it tries.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use longarm_fabric::Login;
 /// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Shown by the server's `stats`.
+    /// The name that the server's `stats` shows.
     pub name: String,
     /// Bound on one operation, retries and reconnects included.
     pub timeout: Duration,
@@ -15,18 +15,18 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// Proof of identity.
     pub login: Login,
-    /// Bytes of the ring the server answers in.
+    /// Bytes of the ring for the server's answers.
     pub ring_bytes: u64,
-    /// Places remembered, so that a repeat GET is one READ; `None` chooses: none on shared memory, 65,536
-    /// elsewhere.
+    /// The number of remembered places, so that a repeat GET is one READ. `None` chooses: none on shared
+    /// memory, 65,536 elsewhere.
     pub cache: Option<usize>,
     /// How long to poll before sleeping for an answer.
     pub spin: Duration,
     /// One GET in so many is reported to the server, for eviction; 0 for none.
     pub hint_every: u32,
-    /// The group to ask for where a node has several; zero takes what it has, if that is one.
+    /// The group to ask for, on a node with several; zero takes the node's only group.
     pub group: u64,
-    /// Whether to connect to the leader where a replica is asked that does not lead.
+    /// Whether to connect to the leader, if a replica answers that does not lead.
     pub follow: bool,
 }
 

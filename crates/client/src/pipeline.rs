@@ -1,9 +1,9 @@
-//! The client itself, and requests in flight: submit, poll, retry, and the truth about what is in doubt.
+//! Requests in flight: submit, poll, retry, and the truth about requests in doubt.
 //!
-//! Every write has an operation number of the client's session. Requests without an answer are kept, and sent
-//! again (same session, same numbers) after a broken connection; the server answers those it has executed
-//! from its records. What is still unanswered at the deadline, or belongs to a server that lost its memory,
-//! is in doubt.
+//! Every write has an operation number of the client's session. The client keeps unanswered requests, and
+//! sends them again (same session, same numbers) after a broken connection; the server answers those that it
+//! has executed from its records. A request is in doubt if it is still unanswered at the deadline, or belongs
+//! to a server that lost its memory.
 
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_base::{Csn, Nanos};
@@ -18,19 +18,19 @@ use crate::flight::{InFlight, Reply, Ticket};
 use crate::link::{Answer, Trouble};
 use crate::write::check;
 
-/// Most requests of one client that have no answer yet.
+/// The most unanswered requests of one client.
 pub const IN_FLIGHT_MAX: usize = QUEUE_DEPTH / 2;
 
 impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
-    /// At most [`IN_FLIGHT_MAX`] may be open: then [`Error::Full`], until one of them is answered. Those
+    /// At most [`IN_FLIGHT_MAX`] may be open: then [`Error::Full`], until one of them is answered. Requests
     /// that a blocking call gave up as in doubt are open, too. The doorbell rings by itself on poll and wait.
     pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<Ticket, Error> {
         check(request)?;
-        // Only then is anything asked of the connection: most who submit poll, too.
+        // Only a full pipeline asks the connection for answers: most callers that submit poll, too.
         if self.open.len() >= IN_FLIGHT_MAX {
             self.go_on();
-            // What nobody fetches has a limit as well.
+            // Outcomes that are never fetched have a limit as well.
             if self.finished.len() >= IN_FLIGHT_MAX {
                 return Err(Error::Full);
             }
@@ -38,7 +38,7 @@ impl<T: Transport> Client<T> {
         self.send(request.to_wire(self.next_operation), &self.deadline())
     }
 
-    /// Sends a request that the caller waits for: it waits also for its place among those that are open.
+    /// Sends a request that the caller waits for: it waits also for its place among the open requests.
     pub(crate) fn post(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<Ticket, Error> {
         if self.open.len() >= IN_FLIGHT_MAX {
             self.listen();
@@ -56,7 +56,7 @@ impl<T: Transport> Client<T> {
         if self.open.len() >= IN_FLIGHT_MAX {
             return Err(Error::Full);
         }
-        // Its answer is some microseconds away: a GET behind it reads the clock itself.
+        // Its answer is some microseconds away, so a GET behind it reads the clock itself.
         self.earlier.forget();
         let mut message = self.spare.pop().unwrap_or_default();
         message.clear();
@@ -69,7 +69,8 @@ impl<T: Transport> Client<T> {
                 self.recover(Trouble::Broken("not connected".into()), deadline)?;
             }
             let link = self.link.as_mut().expect("connected");
-            // Before it is sent: the stamp of its answer may be taken as soon as somebody sees it.
+            // The clock is read before the request is sent: the stamp of its answer may be taken as soon as
+            // the server sees it.
             let sent = now();
             match link.mailbox.send(&mut link.qp, &[&message]) {
                 Ok(()) => {
@@ -99,7 +100,7 @@ impl<T: Transport> Client<T> {
         Ok(Ticket(operation))
     }
 
-    /// A wait for a leader begins, unless one is under way.
+    /// Begins a wait for a leader, unless one is under way.
     fn listen(&mut self) {
         let waits = self.open.iter().any(|open| !open.abandoned);
         if let Some(link) = self.link.as_mut().filter(|link| link.in_group() && !waits) {
@@ -113,7 +114,7 @@ impl<T: Transport> Client<T> {
         self.finished.pop_front()
     }
 
-    /// Sends what was submitted and takes what was answered.
+    /// Sends submitted requests and takes answers.
     pub(crate) fn go_on(&mut self) {
         if let Some(link) = &mut self.link {
             link.qp.ring();
@@ -127,7 +128,7 @@ impl<T: Transport> Client<T> {
         self.wait_while(ticket, || {})
     }
 
-    /// The same, with something else to do now and then.
+    /// Waits for the outcome of one request, and calls `also` now and then.
     pub(crate) fn wait_while(&mut self, ticket: Ticket, mut also: impl FnMut()) -> Result<Reply, Error> {
         let mut spins = 0u32;
         let spin_until = now() + Nanos(self.options.spin.as_nanos() as u64);
@@ -135,7 +136,7 @@ impl<T: Transport> Client<T> {
             link.qp.ring();
         }
         loop {
-            // What came while the client waited for a READ was taken then, and is collected now.
+            // Answers that came while the client waited for a READ were taken then, and are collected now.
             let news = self.link.as_mut().is_some_and(|link| link.pump() > 0 || !link.answers.is_empty());
             if news || !self.finished.is_empty() {
                 self.collect();
@@ -158,7 +159,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Between polls: sleep, reconnect, or give the request up as in doubt.
+    /// Sleeps between polls, reconnects, or gives the request up as in doubt.
     fn await_more(&mut self, deadline: Nanos, spin_until: Nanos, ticket: Ticket) -> Result<(), Error> {
         let time = now();
         if time >= deadline {
@@ -182,13 +183,13 @@ impl<T: Transport> Client<T> {
             return Ok(());
         }
         let link = self.link.as_mut().expect("not broken");
-        // Short, so that a goodbye or a death is noticed within the timeout.
+        // The wait is short, so that a goodbye or a death is noticed within the timeout.
         link.qp.wait(std::time::Duration::from_millis(20));
         Ok(())
     }
 
     fn await_recovery(&mut self, trouble: Trouble, deadline: Nanos, ticket: Ticket) -> Result<(), Error> {
-        // It was sent: whatever keeps its answer away, nobody knows what came of it.
+        // The request was sent: whatever keeps its answer away, its outcome is unknown.
         self.recover(trouble, &Deadline::at(deadline)).map_err(|error| {
             self.open.retain(|open| open.operation != ticket.0);
             match error {
@@ -198,7 +199,7 @@ impl<T: Transport> Client<T> {
         })
     }
 
-    /// A leader that has been silent for long is looked at: without a lease it leads no more, or cannot.
+    /// Checks a leader that has been silent for long: without a lease it leads no more, or cannot.
     fn doubts_leader(&mut self, time: Nanos) -> Option<Trouble> {
         let link = self.link.as_mut().filter(|link| link.in_group())?;
         if time.since(link.heard()) <= link.silence() {
@@ -221,7 +222,8 @@ impl<T: Transport> Client<T> {
                 Some(first) if first.operation == answer.operation => Some(0),
                 _ => self.open.iter().position(|open| open.operation == answer.operation),
             };
-            // An answer to something given up, or answered before a reconnect: nobody waits for it.
+            // No request is open for an answer to a request that was given up, or answered before a
+            // reconnect.
             let Some(request) = at.and_then(|at| self.open.remove(at)) else { continue };
             if !request.abandoned {
                 self.finished.push_back((Ticket(request.operation), outcome(request.kind, answer)));

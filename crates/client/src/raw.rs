@@ -1,11 +1,12 @@
-//! The server's regions as they lie in its memory, for inspection: words fetched by READs, as any reader may.
+//! The server's regions as they are in its memory, for inspection: words fetched by READs, as any reader may.
 //!
-//! [`Words`] cannot fail, so a READ that does leaves zeroes and the reason in [`Raw::failure`]; whoever walks
-//! asks for it at the end and believes nothing if there is one. A broken connection stays broken: a walk over
-//! two servers' memories would mean nothing.
+//! [`Words`] cannot fail, so a READ that fails leaves zeroes and the reason in [`Raw::failure`]. A walk asks
+//! for it at the end and believes nothing if there is one. A broken connection stays broken: a walk over two
+//! servers' memories would mean nothing.
 //!
-//! Where a READ is a round trip, a walk that goes on in steps is read ahead. The second look of a walk must
-//! be a look: the same words asked for twice are fetched twice, only first looks are answered from what was
+//! If a READ is a round trip, the client reads ahead of a walk that proceeds in steps. The second look of a
+//! walk must be a new look: words that are asked for twice are fetched twice, and only first looks are
+//! answered from the bytes read ahead.
 //! read ahead.
 
 use std::collections::HashSet;
@@ -22,7 +23,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::link::{Link, Trouble};
 
-/// A connected server's memory, read as it lies.
+/// The memory of a connected server, read as it is.
 pub struct Raw<'c, T: Transport> {
     shared: Mutex<Shared<'c, T>>,
     sums: SumKey,
@@ -31,18 +32,18 @@ pub struct Raw<'c, T: Transport> {
 struct Shared<'c, T: Transport> {
     client: &'c mut Client<T>,
     failure: Option<Error>,
-    /// Read ahead at all: not on shared memory, where a READ costs less than the bookkeeping.
+    /// Whether to read ahead at all: not on shared memory, where a READ costs less than the bookkeeping.
     remote: bool,
     ahead: Vec<Ahead>,
 }
 
-/// What was read ahead of one region.
+/// The bytes read ahead of one region.
 struct Ahead {
     id: RegionId,
     region_bytes: u64,
-    /// Where the last look was.
+    /// The place of the last look.
     last: u64,
-    /// Looks in a row that were near the one before.
+    /// The number of looks in a row that were near the previous one.
     near: u32,
     at: u64,
     bytes: Vec<u8>,
@@ -50,12 +51,12 @@ struct Ahead {
     answered: HashSet<(u64, usize)>,
 }
 
-/// Looks this near to each other are steps of a walk; what lies so far before a look is read along.
+/// The distance within which looks are steps of a walk, and how far around a look is read along.
 const NEAR: u64 = 8192;
-/// Steps until a walk is believed to be one.
+/// The number of steps that make a walk.
 const STEPS: u32 = 3;
 
-/// One region of it.
+/// One region of the memory.
 pub struct RawRegion<'r, 'c, T: Transport> {
     raw: &'r Raw<'c, T>,
     id: RegionId,
@@ -63,7 +64,7 @@ pub struct RawRegion<'r, 'c, T: Transport> {
 }
 
 impl<T: Transport> Client<T> {
-    /// The server's memory as it lies, for inspection.
+    /// The server's memory as it is, for inspection.
     pub fn raw(&mut self) -> Result<Raw<'_, T>, Error> {
         let sums = self.link()?.sums.clone();
         let remote = !matches!(self.address(), Address::Shm(_));
@@ -71,12 +72,13 @@ impl<T: Transport> Client<T> {
         Ok(Raw { shared: Mutex::new(shared), sums })
     }
 
-    /// Number the server drew when it started: another one means that its memory began empty again.
+    /// The boot number, which the server drew when it started: another number means that its memory began
+    /// empty again.
     pub fn server_boot(&self) -> u64 {
         self.boot
     }
 
-    /// The server's clock in Unix milliseconds, which judges expiry, as its last heartbeat seen tells.
+    /// The server's calendar in Unix milliseconds, which judges expiry, as the last heartbeat seen tells it.
     pub fn server_unix(&mut self) -> Result<UnixMillis, Error> {
         let deadline = &self.deadline();
         if let Err(trouble) = self.ensure_lease(deadline) {
@@ -92,7 +94,7 @@ impl<'c, T: Transport> Raw<'c, T> {
         &self.sums
     }
 
-    /// The tables in use now, as the control page says.
+    /// The tables in use now, by the control page.
     pub fn geometry(&self) -> Result<Geometry, Error> {
         let client = &mut *self.lock().client;
         let deadline = &client.deadline();
@@ -108,13 +110,13 @@ impl<'c, T: Transport> Raw<'c, T> {
         Some(RawRegion { raw: self, id, bytes: granted.bytes })
     }
 
-    /// Why bytes shown so far are not the server's, if a READ failed.
+    /// The reason why bytes shown so far are not the server's, if a READ failed.
     pub fn failure(&self) -> Option<Error> {
         self.lock().failure.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared<'c, T>> {
-        // What a panicking walker left is a client between two operations.
+        // A walker that panicked left a client between two operations.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -130,7 +132,7 @@ impl<T: Transport> Shared<'_, T> {
         }
     }
 
-    /// From what was read ahead if this is a first look there, else by a READ.
+    /// Answers from the bytes read ahead if this is a first look there, else by a READ.
     fn answer(&mut self, id: RegionId, region_bytes: u64, at: u64, into: &mut [u8]) -> Result<(), Trouble> {
         if !self.remote || into.len() as u64 > NEAR {
             return self.try_read(id, at, into);
@@ -166,7 +168,7 @@ impl<T: Transport> Shared<'_, T> {
     fn try_read(&mut self, id: RegionId, at: u64, into: &mut [u8]) -> Result<(), Trouble> {
         let deadline = &self.client.deadline();
         let link = self.client.connected()?;
-        // The landing slots lie side by side: together they hold the longest READ.
+        // The landing slots are adjacent: together they hold the longest READ.
         let landing = Link::<T::Qp>::slot(0);
         let mut from = at;
         for piece in into.chunks_mut(READ_MAX as usize) {
@@ -185,7 +187,7 @@ impl Ahead {
         Ahead { id, region_bytes, last: 0, near: 0, at: 0, bytes: Vec::new(), answered: HashSet::new() }
     }
 
-    /// Notes a look, and says whether it is a step of a walk.
+    /// Notes a look; returns whether it is a step of a walk.
     fn is_walk(&mut self, at: u64) -> bool {
         self.near = if at.abs_diff(self.last) <= NEAR { self.near.saturating_add(1) } else { 0 };
         self.last = at;

@@ -1,4 +1,4 @@
-//! Where to connect: one server, or the replicas of a group, of which one leads.
+//! The addresses to connect to: one server, or the replicas of a group, of which one leads.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use longarm_wire::RefusalCode;
 
 use crate::error::refusal;
 
-/// Leaders named one after the other without one that leads: then all are tried in turn.
+/// The number of named leaders in a row that do not lead, after which all addresses are tried in turn.
 const HINTS_MAX: u32 = 3;
-/// Addresses that are tried, with those that were named.
+/// The most addresses that are tried, including those that replicas named.
 const TARGETS_MAX: usize = 32;
-/// Least bound on one try, where there are others to be tried: one that is stopped or cut off takes
+/// The least bound on one try, if there are other addresses: a server that is stopped or cut off takes
 /// connections and says nothing.
 const TRY_MIN: Duration = Duration::from_millis(250);
 
@@ -23,8 +23,8 @@ pub(crate) struct Targets {
     at: usize,
     hinted: Option<Address>,
     hints: u32,
-    /// Bound on one try. It doubles with each that it ended: a busy machine or a long way may need more, and
-    /// those who come again and again and never to an end are no help.
+    /// The bound on one try. It doubles with each try that it ended: a busy machine or a long way may need
+    /// more, and clients that come again and again and never finish are no help.
     limit: Duration,
     most: Duration,
 }
@@ -38,17 +38,17 @@ impl Targets {
         Targets { all: all.to_vec(), at: 0, hinted: None, hints: 0, limit, most }
     }
 
-    /// How long to try.
+    /// The bound on the next try.
     pub(crate) fn limit(&self) -> Duration {
         self.limit
     }
 
-    /// Where to try now.
+    /// The address to try now.
     pub(crate) fn current(&self) -> &Address {
         self.hinted.as_ref().unwrap_or(&self.all[self.at])
     }
 
-    /// A try failed. Whether the next is worth while at once.
+    /// Notes that a try failed; returns whether the next address is worth trying at once.
     pub(crate) fn failed(&mut self, error: &SetupError) -> bool {
         if matches!(error, SetupError::Timeout(_)) {
             self.limit = (self.limit * 2).min(self.most);
@@ -68,20 +68,20 @@ impl Targets {
         self.hints = 0;
         self.hinted = None;
         self.at = (self.at + 1) % self.all.len();
-        // All were tried: let some time pass.
+        // All addresses were tried: let some time pass.
         self.at != 0
     }
 
-    /// Whoever is there does not answer: others may know more.
+    /// Leaves a server that does not answer: other replicas may know more.
     pub(crate) fn leave(&mut self) {
         let at = self.all.iter().position(|address| address == self.current()).unwrap_or(self.at);
         self.hinted = None;
         self.at = (at + 1) % self.all.len();
     }
 
-    /// A try succeeded, and took so long.
+    /// Notes that a try succeeded, and how long it took.
     pub(crate) fn reached(&mut self, took: Nanos) {
-        // A replica that the group did not have before is one of those to try, from now on.
+        // A replica that the group did not have before is one of the addresses to try, from now on.
         if let Some(named) = self.hinted.as_ref().filter(|named| !self.all.contains(named))
             && self.all.len() < TARGETS_MAX
         {

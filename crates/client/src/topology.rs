@@ -1,10 +1,10 @@
-//! Which group has a key: a hash of the key chooses among the groups of a cluster.
+//! Finds the group of a key: a hash of the key chooses among the groups of a cluster.
 //!
-//! Groups divide the values of the hash equally among themselves, in the order in which the cluster's file
-//! names them: group `i` of `n` has those from `i * 2^64 / n` on (Lemire's multiply-shift). The hash is that
-//! of [`HashKey`] under the cluster's own key; each group's index has another key, drawn independently, so
-//! keys that meet in a group do not meet in its buckets. Frozen: another hash would look for keys where they
-//! are not.
+//! Groups divide the values of the hash equally, in the order in which the cluster's file names them: group
+//! `i` of `n` has the values from `i * 2^64 / n` on (Lemire's multiply-shift). The hash is that of
+//! [`HashKey`] under the cluster's own key. Each group's index has another key, drawn independently, so keys
+//! that meet in a group do not meet in its buckets. Frozen: another hash would look for keys where they are
+//! not.
 
 use std::path::Path;
 
@@ -12,19 +12,19 @@ use longarm_cluster::{Cluster, FileError};
 use longarm_fabric::{Address, Member};
 use longarm_memory::HashKey;
 
-/// The groups of a cluster: where they are, and which keys they have.
+/// The groups of a cluster: their addresses, and their keys.
 #[derive(Clone, Debug)]
 pub struct Topology {
     place: HashKey,
     groups: Vec<GroupAt>,
 }
 
-/// A group, for those who want to reach it.
+/// A group and its addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupAt {
-    /// Names it; zero takes whatever serves at the addresses.
+    /// The id of the group; zero takes any server at the addresses.
     pub id: u64,
-    /// Where its replicas are.
+    /// The addresses of its replicas.
     pub addresses: Vec<Address>,
 }
 
@@ -39,13 +39,13 @@ impl Topology {
         Topology { place: HashKey::new(place_key), groups }
     }
 
-    /// The cluster whose file this is: the one that its nodes and the program's commands have. Of its keys
-    /// none is kept but that which places keys.
+    /// Reads the cluster's file, which its nodes and the program's commands have, too. Of its keys only the
+    /// one that places keys is kept.
     pub fn read(file: impl AsRef<Path>) -> Result<Topology, FileError> {
         Cluster::read(file.as_ref()).map(|cluster| Topology::from(&cluster))
     }
 
-    /// One server, or the replicas of one group, whichever it is.
+    /// The topology of one server, or of the replicas of one group.
     pub fn of_one(addresses: Vec<Address>) -> Topology {
         Topology::new(0, vec![GroupAt { id: 0, addresses }])
     }
@@ -55,7 +55,7 @@ impl Topology {
         &self.groups
     }
 
-    /// The number of the group that has a key. Of one group no key is hashed.
+    /// The number of the group of a key. With one group no key is hashed.
     #[inline]
     pub fn group_of(&self, key: &[u8]) -> usize {
         match self.groups.len() {
@@ -86,7 +86,7 @@ mod tests {
         Topology::new(place_key, (1..=groups).map(group).collect())
     }
 
-    /// Of these, clusters are made: a change would lose what they hold.
+    /// Clusters depend on these values: a change would lose their items.
     #[test]
     fn keys_are_where_they_always_were() {
         let keys: [&[u8]; 6] = [b"a", b"greeting", b"key-7", b"user:1000", &[0; 16], &[0xff; 1024]];

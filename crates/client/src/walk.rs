@@ -1,14 +1,16 @@
 //! All items of a live server, read one-sidedly pair by pair: for dumps and inspection.
 //!
-//! The walk promises what a SCAN of Redis does: an item that is there throughout is seen, one that comes or
-//! goes meanwhile may be. An item may be seen twice if the index grows during the walk, if it stands beside
-//! it, or if another server comes to lead meanwhile: what that one has is walked from the beginning.
+//! The walk promises what a SCAN of Redis does: an item that is there throughout is seen, an item that comes
+//! or goes meanwhile may be. An item may be seen twice if the index grows during the walk, if it is stored
+//! beside the index, or if another server comes to lead meanwhile: the items of that server are walked from
+//! the beginning.
 //!
-//! (1) Pairs move from older tables to newer ones. Tables are walked from the oldest on, and after each of
-//!     them it is asked anew which there are: what was moved from it before it was looked at is in one of
-//!     those that are still to come. So it may also be withdrawn meanwhile, and used for other records.
-//! (2) A look at a pair counts only under the lease (L9): a server that does not lead any more may have its
-//!     memory used for something else.
+//! (1) Pairs move from older tables to newer ones. The walk takes the oldest table first, and after each
+//!     table it asks anew which tables there are: a pair that was moved before it was looked at is in one of
+//!     the tables still to come. So a table may also be withdrawn meanwhile, and its memory used for other
+//!     records.
+//! (2) A look at a pair counts only under the lease (L9): a server that leads no more may have its memory
+//!     used for something else.
 
 use longarm_base::{Csn, Place, UnixMillis};
 use longarm_fabric::{QueuePair, Transport};
@@ -34,7 +36,7 @@ pub struct Item {
     pub value: Vec<u8>,
     /// Its version.
     pub csn: Csn,
-    /// When it is gone, in Unix milliseconds of the server, or never.
+    /// When the item is gone, in Unix milliseconds of the server, or never.
     pub expiry: UnixMillis,
 }
 
@@ -59,17 +61,17 @@ impl Words for Window {
     }
 }
 
-/// Other servers that may come to lead during a walk.
+/// The most other servers that may come to lead during a walk.
 const LEADERS_MAX: usize = 16;
 
-/// How a walk goes on.
+/// The end of a walk.
 #[derive(PartialEq, Eq)]
 enum Walked {
-    /// All of it was seen.
+    /// All items were seen.
     All,
     /// The caller stops it.
     Stopped,
-    /// Another server answers than when it began.
+    /// Another server answers than at the beginning.
     Elsewhere,
 }
 
@@ -85,7 +87,7 @@ impl<T: Transport> Client<T> {
         Err(Error::Lost { address: self.address().to_string(), reason })
     }
 
-    /// All that one server has.
+    /// Walks all items of one server.
     fn walk_one(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<Walked, Error> {
         let boot = self.boot;
         // Before and after the tables: an item may get a slot meanwhile, or lose it.
@@ -101,7 +103,7 @@ impl<T: Transport> Client<T> {
         Ok(Walked::All)
     }
 
-    /// Items that stand beside the tables, which the server lists.
+    /// Walks the items beside the tables, which the server lists.
     fn walk_spilled(&mut self, each: &mut impl FnMut(Item) -> bool) -> Result<Walked, Error> {
         let mut last = Vec::new();
         loop {
@@ -144,7 +146,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// The tables that there are now, oldest first; `None` if another server answers.
+    /// The present tables, oldest first; `None` if another server answers.
     fn live_tables(&mut self, boot: u64) -> Result<Option<Vec<Table>>, Error> {
         let deadline = &self.deadline();
         while self.boot == boot {
@@ -177,7 +179,7 @@ impl<T: Transport> Client<T> {
         Err(Error::Protocol(problem))
     }
 
-    /// One look at a pair: its items, or why it must be looked at again.
+    /// Looks at a pair once: its items, or why it must be looked at again.
     fn try_pair(
         &mut self,
         table: &Table,
@@ -193,7 +195,7 @@ impl<T: Transport> Client<T> {
         let mut window = Window { at: table.pair_at(pair), bytes: link.qp.landing(into, size).to_vec() };
         let header = window.bytes[table.shape.header_at() as usize..][..64].try_into().expect("a header");
         let header = longarm_index::hash::layout::Header::parse(header);
-        // Slots of added groups lie elsewhere: they join the window as one more piece each.
+        // Slots of added groups are elsewhere: each joins the window as one more piece.
         let extended = header.groups.iter().any(|&group| group != 0);
         if extended {
             window = self.whole_table_window(table, pair, &header, deadline)?;
@@ -203,7 +205,7 @@ impl<T: Transport> Client<T> {
             return Ok(Err("a READ of it took longer than it may".into()));
         }
         let sums = link.sums.clone();
-        // An entry is what the slot says if its checksum and its version are: that needs no lease.
+        // A slot's entry is right if its checksum and its version are: that needs no lease.
         let mut found = Vec::new();
         let mut entries = Vec::new();
         let looked = items(&window, table, pair, &sums, |record| match *record {

@@ -1,5 +1,5 @@
-//! Writes: PUT, DELETE, increment, expiry. Each is a request to the server (HiStore 3.2.4);
-//! blocking here, pipelined by `Client::submit`.
+//! Writes: PUT, DELETE, increment, expiry. Each is a request to the server (HiStore 3.2.4), blocking here,
+//! pipelined by `Client::submit`.
 
 use std::time::Duration;
 
@@ -45,24 +45,24 @@ impl<'a> Write<'a> {
     pub fn touch(key: &'a [u8]) -> Write<'a> {
         Write::new(RequestKind::Touch, key, &[])
     }
-    /// Gone after this time (rounded up to milliseconds).
+    /// Lets the item expire after this time (rounded up to milliseconds).
     pub fn ttl(self, ttl: Duration) -> Write<'a> {
         let ms = ttl.as_nanos().div_ceil(1_000_000).clamp(1, u64::MAX as u128) as u64;
         Write { ttl_ms: ms, ..self }
     }
-    /// Keeps the expiry that the item has.
+    /// Keeps the expiry of the item.
     pub fn keep_ttl(self) -> Write<'a> {
         Write { keep_ttl: true, ..self }
     }
-    /// Only if the key is not there.
+    /// Writes only if the key is absent.
     pub fn if_absent(self) -> Write<'a> {
         Write { condition: Condition::Absent, ..self }
     }
-    /// Only if the key is there.
+    /// Writes only if the key is there.
     pub fn if_present(self) -> Write<'a> {
         Write { condition: Condition::Present, ..self }
     }
-    /// Only if the key has this version.
+    /// Writes only if the key has this version.
     pub fn if_version(self, version: Csn) -> Write<'a> {
         Write { condition: Condition::Version, argument: version.0, ..self }
     }
@@ -81,12 +81,12 @@ impl<'a> Write<'a> {
     }
 }
 
-/// What a conditional write came to.
+/// The outcome of a conditional write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Put {
     /// Stored (or removed), with this version.
     Stored(Csn),
-    /// The condition did not hold; the version the key has, if it is there.
+    /// The condition did not hold; the key's version, if the key is there.
     Mismatch(Option<Csn>),
 }
 
@@ -107,12 +107,12 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Stores a value if the key is not there.
+    /// Stores a value if the key is absent.
     pub fn put_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<Put, Error> {
         self.conditional(&Write::put(key, value).if_absent())
     }
 
-    /// Stores a value that is gone after `ttl`, if the key is not there.
+    /// Stores a value that is gone after `ttl`, if the key is absent.
     pub fn put_if_absent_for(&mut self, key: &[u8], value: &[u8], ttl: Duration) -> Result<Put, Error> {
         self.conditional(&Write::put(key, value).if_absent().ttl(ttl))
     }
@@ -122,12 +122,12 @@ impl<T: Transport> Client<T> {
         self.conditional(&Write::put(key, value).if_version(version))
     }
 
-    /// Removes a key; `false` if it was not there.
+    /// Removes a key; `false` if it was absent.
     pub fn delete(&mut self, key: &[u8]) -> Result<bool, Error> {
         Ok(self.delete_versioned(key)?.is_some())
     }
 
-    /// Removes a key, and returns the version of its removal; `None` if it was not there.
+    /// Removes a key, and returns the version of its removal; `None` if the key was absent.
     pub fn delete_versioned(&mut self, key: &[u8]) -> Result<Option<Csn>, Error> {
         match self.write(&Write::delete(key))? {
             Reply::Done(csn) => Ok(Some(csn)),
@@ -146,7 +146,7 @@ impl<T: Transport> Client<T> {
         Ok(self.increment_versioned(key, by)?.0)
     }
 
-    /// The same, and the version of the sum.
+    /// Adds to a decimal number; returns the sum and its version.
     pub fn increment_versioned(&mut self, key: &[u8], by: i64) -> Result<(i64, Csn), Error> {
         match self.write(&Write::increment(key, by))? {
             Reply::Number(number, csn) => Ok((number, csn)),
@@ -154,7 +154,7 @@ impl<T: Transport> Client<T> {
         }
     }
 
-    /// Sets (or with `None` removes) the expiry of a key; `false` if it is not there.
+    /// Sets (or with `None` removes) the expiry of a key; `false` if the key is absent.
     pub fn touch(&mut self, key: &[u8], ttl: Option<Duration>) -> Result<bool, Error> {
         let write = Write::touch(key);
         match self.write(&ttl.map_or(write, |ttl| write.ttl(ttl)))? {
@@ -181,7 +181,7 @@ impl<T: Transport> Client<T> {
     }
 }
 
-/// Limits that need no server.
+/// Checks the limits that need no server.
 pub(crate) fn check(write: &Write<'_>) -> Result<(), Error> {
     check_key(write.key)?;
     if write.value.len() > VALUE_MAX { Err(Error::ValueLength(write.value.len())) } else { Ok(()) }

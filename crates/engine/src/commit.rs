@@ -1,4 +1,4 @@
-//! When a write takes effect, and what the writes of a group share.
+//! When a write takes effect, and the state that the writes of a group share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,52 +14,52 @@ use crate::stripes::{Stripe, Stripes};
 /// When a write takes effect. Chosen once, when the engine is made.
 #[derive(Debug)]
 pub enum Commit {
-    /// At once: nobody replicates this server.
+    /// At once: the server has no followers.
     Direct,
     /// When the followers of the group's leader have its entry.
     Replicated(Box<Replicated>),
 }
 
-/// What the writes of a group share.
+/// The state that the writes of a group share.
 #[derive(Debug)]
 pub struct Replicated {
-    /// Who may write which key.
+    /// The stripes, which decide who may write which key.
     pub stripes: Stripes,
-    /// By stream.
+    /// How far each stream is, by stream.
     pub progress: Vec<Arc<Progress>>,
-    /// What was deleted, and may explain an entry that no slot names.
+    /// The deletes that may explain an entry that no slot names.
     pub deletes: Deletes,
     /// When the leader's lease ends, in nanoseconds of the monotonic clock.
     lease: AtomicU64,
 }
 
 impl Replicated {
-    /// Of a leader with so many streams, nothing written, without a lease.
+    /// The state of a leader with so many streams, nothing written, without a lease.
     pub fn new(streams: u16) -> Replicated {
         let progress = (0..streams).map(|_| Arc::default()).collect();
         let (stripes, deletes) = Default::default();
         Replicated { stripes, progress, deletes, lease: AtomicU64::new(0) }
     }
 
-    /// The lease lasts until then.
+    /// Sets the end of the lease.
     pub fn set_lease(&self, end: Nanos) {
         // Release: pairs with `leads`.
         self.lease.store(end.0, Ordering::Release);
     }
 
-    /// When it ends, as far as it was renewed.
+    /// The end of the lease, as far as it was renewed.
     pub fn lease(&self) -> Nanos {
         // Acquire: pairs with `set_lease`.
         Nanos(self.lease.load(Ordering::Acquire))
     }
 
-    /// Whether what was seen before `now` was the newest: to be asked after looking (L9, etcd 20418).
+    /// Whether what was seen before `now` was the newest. Call it after looking (L9, etcd 20418).
     pub fn leads(&self, now: Nanos) -> bool {
         // Acquire: pairs with `set_lease`.
         now.0 < self.lease.load(Ordering::Acquire) || Mutant::NoLease.is_on()
     }
 
-    /// The stripe of a write, if none is in its way.
+    /// Takes the stripe of a write, if no other write is in its way.
     pub(crate) fn enter(&self, hash: Hash, blind: bool) -> Result<Stripe, Short> {
         let alone = !blind && !Mutant::ShareStripes.is_on();
         self.stripes.enter(hash, alone).ok_or(Short::Busy)

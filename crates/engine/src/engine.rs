@@ -24,33 +24,33 @@ use crate::stream::{Progress, Stream};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
-/// How often an operation starts again because another writer came between, or because the index made room.
-/// Each try loses only to a change of the very same pair.
+/// Tries of an operation. It starts again when another writer came between, or when the index made room. Each
+/// try loses only to a change of the very same pair.
 pub const ATTEMPTS: u32 = 64;
-/// A finding that nothing can be freed holds so long.
+/// How long a finding that nothing can be freed holds.
 const EXHAUSTED_FOR: Nanos = Nanos::from_millis(10);
-/// A want of memory that pauses so long begins anew: what was found before says nothing any more.
+/// A shortage of memory that pauses for so long begins anew: earlier findings no longer count.
 const EPISODE: Nanos = Nanos::from_millis(1000);
-/// Collection and eviction show a first gain within this time, or there is none to be had.
+/// Within this time collection and eviction show a first gain, or there is none to be had.
 const FIRST_GAIN: Nanos = Nanos::from_millis(50);
 
 pub type PairOf<'a, M> = Pair<'a, M, Arena<M>>;
 
-/// Index, store, csn.
+/// Index, store and csn counter.
 pub struct Engine<M: OwnedWords> {
-    /// Which key has which item.
+    /// The index: the item of each key.
     pub index: Owner<M, Arena<M>>,
     /// The entries.
     pub store: Arc<Store<M>>,
-    /// The same, as the index looks at them.
+    /// The same entries, as the index looks at them.
     pub arena: Arena<M>,
     /// The memory limit, of index and entries together.
     pub budget: Arc<Budget>,
     /// Clock bits, where eviction is on.
     pub marks: Option<Marks>,
-    /// What is counted.
+    /// The counters.
     pub counts: Counts,
-    /// What it was asked to be.
+    /// The options that it was made with.
     pub options: EngineOptions,
     /// Wakes the maintenance thread.
     pub relief: Arc<Pause>,
@@ -58,20 +58,20 @@ pub struct Engine<M: OwnedWords> {
     pub commit: Commit,
     /// The last version drawn.
     pub csn: AtomicU64,
-    /// An item with a time to live was ever stored.
+    /// Whether an item with a time to live was ever stored.
     pub ttl_used: AtomicBool,
-    /// The highest expiry of which somebody found, by its own times, that it is over: it is for all.
+    /// The highest expiry that a thread has found over, by its own times: it is over for all threads.
     over: AtomicU64,
     need: Need,
 }
 
-/// What writers that found no memory and the maintenance thread tell each other, in nanoseconds of the
-/// monotonic clock. All Relaxed: hints with a time on them.
+/// Hints, in nanoseconds of the monotonic clock, between writers that found no memory and the maintenance
+/// thread. All Relaxed: each has its time on it.
 #[derive(Debug, Default)]
 struct Need {
-    /// When somebody last found none.
+    /// When a writer last found no memory.
     last: AtomicU64,
-    /// When that began, without a pause of [`EPISODE`].
+    /// When the shortage began, without a pause of [`EPISODE`].
     since: AtomicU64,
     /// When the maintenance thread found that nothing can be freed.
     exhausted: AtomicU64,
@@ -96,7 +96,7 @@ pub struct Current {
     pub expiry: UnixMillis,
     /// Its entry; outside a group an inline item has none.
     pub place: Option<EntryPlace>,
-    /// Its time is over: to clients it is not there.
+    /// Whether its time is over: clients no longer see it.
     pub gone: bool,
 }
 
@@ -113,7 +113,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         let arena = Arena { memory: store.memory().clone() };
         let found_items = options.found_items.min(store.adopted_rooms());
         let room = EngineOptions { found_items, ..options };
-        // What an arena holds that others filled leaves an index its room.
+        // An arena filled by another leader leaves an index its room.
         let charged = if options.term.is_some() { budget.used() } else { 0 };
         budget.give(charged);
         let index = index_of((index, arena), control, sums, budget.clone(), &room)?;
@@ -172,7 +172,7 @@ pub(crate) fn store_of<M: OwnedWords>(
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// The context of a stream's thread; workers have theirs, the maintenance thread has the last.
+    /// The context of a stream's thread. Each worker has one, the maintenance thread has the last.
     pub fn worker_context(&self, stream: u16) -> WorkerContext<M> {
         let mut context = WorkerContext::new(self.store.writer(stream));
         let progress = self.progress().get(stream as usize);
@@ -180,7 +180,7 @@ impl<M: OwnedWords> Engine<M> {
         context
     }
 
-    /// How far each stream is; none where writes take effect at once.
+    /// How far each stream is; empty where writes take effect at once.
     pub fn progress(&self) -> &[Arc<Progress>] {
         match &self.commit {
             Commit::Direct => &[],
@@ -188,7 +188,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// What was deleted, where deletes are entries.
+    /// The known deletes, where deletes are entries.
     pub fn deletes(&self) -> Option<&Deletes> {
         match &self.commit {
             Commit::Direct => None,
@@ -196,7 +196,8 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Whether what was seen here before `now` was the newest there is, and may be told: nobody else leads.
+    /// Whether what was seen here before `now` was the newest there is, and may be told: no other replica
+    /// leads.
     #[inline]
     pub fn leads(&self, now: impl FnOnce() -> Nanos) -> bool {
         match &self.commit {
@@ -213,7 +214,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// The leader's lease lasts until `end`.
+    /// Sets the end of the leader's lease.
     pub fn set_lease(&self, end: Nanos) {
         if let Commit::Replicated(group) = &self.commit {
             group.set_lease(end);
@@ -222,7 +223,7 @@ impl<M: OwnedWords> Engine<M> {
 
     /// The last csn drawn.
     pub fn csn(&self) -> Csn {
-        // Acquire: what was announced before a draw (`Stream::announce`) is seen by who sees the draw.
+        // Acquire: a thread that sees a draw sees what was announced before it (`Stream::announce`).
         Csn(self.csn.load(Ordering::Acquire))
     }
 
@@ -257,7 +258,7 @@ impl<M: OwnedWords> Engine<M> {
         self.ttl_used.load(Ordering::Relaxed)
     }
 
-    /// What a found record says.
+    /// The version, expiry and place that a found record states.
     #[inline]
     pub fn current(&self, found: &Found, times: Timestamps) -> Current {
         let (csn, expiry, place) = match found.record() {
@@ -275,14 +276,14 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Whether an item with this expiry is gone. Threads look at the clock before they look at items, and may
-    /// be kept from their core in between: what one has found to be over is over for those, too, whose times
-    /// are earlier. Who asks holds the lock of the item's pair.
+    /// be kept from their core in between. So an expiry that one thread has found over is over for threads
+    /// with earlier times, too. The caller holds the lock of the item's pair.
     #[inline]
     fn is_over(&self, expiry: UnixMillis, times: Timestamps) -> bool {
         if expiry == UnixMillis::NEVER {
             return false;
         }
-        // Relaxed: the lock of the pair orders those who ask for one item.
+        // Relaxed: the lock of the pair orders the threads that ask for one item.
         if expiry.0 <= self.over.load(Ordering::Relaxed) {
             return true;
         }
@@ -302,9 +303,9 @@ impl<M: OwnedWords> Engine<M> {
         pair.remove(found);
     }
 
-    /// Makes the index take one more key of this hash.
+    /// Makes room in the index for one more key of this hash.
     pub fn make_room(&self, hash: Hash, times: Timestamps) -> Result<(), Short> {
-        // The moves that the growth began are the maintenance thread's to finish.
+        // The growth begins moves that the maintenance thread finishes.
         self.relief.poke();
         match self.index.make_room(hash) {
             Ok(()) => Ok(()),
@@ -314,7 +315,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Says what to do where memory is short.
+    /// Says whether a write that found no memory waits or is refused.
     #[cold]
     pub fn short(&self, times: Timestamps) -> Short {
         let before = get(&self.need.last);
@@ -331,7 +332,7 @@ impl<M: OwnedWords> Engine<M> {
         Short::Wait
     }
 
-    /// The maintenance thread has nothing to do at `now`, and last gained something at `gained`.
+    /// Notes that the maintenance thread has nothing to do at `now`, and last gained something at `gained`.
     pub fn nothing_to_gain(&self, now: Nanos, gained: Nanos) {
         let since = get(&self.need.since);
         let wanted = now.since(get(&self.need.last)) < EPISODE;

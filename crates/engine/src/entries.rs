@@ -1,7 +1,8 @@
-//! What the index asks of entries, answered from the arena, which only this process changes.
+//! Answers the questions of the index about entries, from the arena, which only this process changes.
 //!
 //! An entry that a slot names, seen under the lock of its pair, is whole and stays where it is: its segment
-//! is not freed before the slot names something else. So headers are trusted here, and checked only against
+//! is not freed before the slot names another entry. So headers are trusted here, and checked only against
+//! the csn.
 //! the csn.
 
 use longarm_base::limits::KEY_MAX;
@@ -11,12 +12,12 @@ use longarm_memory::{Hash, HashKey, OwnedWords};
 use longarm_store::EntryPlace;
 use longarm_store::object::{Age, age_at, layout, total_len};
 
-/// Slots name an entry in the terms of the index.
+/// The entry at a place, in the terms of the index.
 pub fn entry_ref(place: EntryPlace) -> EntryRef {
     EntryRef { offset: place.offset, len: place.len }
 }
 
-/// The memory that the entries are in.
+/// The memory of the entries.
 #[derive(Clone, Debug)]
 pub struct Arena<M> {
     /// The arena.

@@ -1,4 +1,4 @@
-//! GET through the server, for clients whose one-sided READs do not come to an end.
+//! GET through the server, for clients whose one-sided READs cannot settle it.
 
 use longarm_base::{Csn, Mutant, UnixMillis};
 use longarm_index::hash::Record;
@@ -12,13 +12,13 @@ use crate::outcome::{Outcome, Short};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
-/// Keys in one answer, in bytes.
+/// Bytes of the keys in one answer.
 const SPILLED_BYTES: usize = 16 << 10;
 
 impl<M: OwnedWords> Engine<M> {
-    /// The value is left in [`WorkerContext::value`]; `number` is the time to live that is left.
-    /// [`Short::Busy`] if an item's time is over and a write that may have found it alive is on its way to
-    /// the followers: once that is applied the item may be there again, with another expiry.
+    /// Reads an item; the value is left in [`WorkerContext::value`], and `number` is the time to live that is
+    /// left. [`Short::Busy`] if the item's time is over and a write that may have found it alive is on its
+    /// way to the followers: once that write is applied, the item may be there again, with another expiry.
     pub fn get(
         &self,
         context: &mut WorkerContext<M>,
@@ -43,19 +43,20 @@ impl<M: OwnedWords> Engine<M> {
             }
             drop(pair);
             let place = current.place.expect("what is not inline has an entry");
-            // Not under the lock: a long copy would keep writers waiting. Afterwards the entry may have been
-            // replaced, which makes this its value of a moment ago; or its room was used again, which shows.
+            // Not under the lock: a long copy would keep writers waiting. Meanwhile the entry may have been
+            // replaced; then the copy is the value of a moment ago. If its room was used again, the entry
+            // does not verify.
             if self.read_value(context, place, current.csn) {
                 self.mark(hash);
                 return Ok(outcome);
             }
         }
-        // Writers of this key came between every time; the last look is under the lock.
+        // Writers of this key came between every time, so the last look is under the lock.
         self.get_locked(context, times, request)
     }
 
-    /// Keys of items that stand beside the index, for who walks over all: those that come after one, or the
-    /// first if that is empty. With each, how long it has to live.
+    /// Keys of items that are stored beside the index, for a walk over all items: the keys that come after
+    /// `after`, or the first ones if it is empty. Each comes with the time that its item has left.
     pub fn spilled(&self, after: &[u8], times: Timestamps) -> Vec<u8> {
         let last = (!after.is_empty()).then_some(after);
         let mut list = Vec::new();
@@ -68,8 +69,8 @@ impl<M: OwnedWords> Engine<M> {
         list
     }
 
-    /// There is no item, or one that is gone. Under the lock of its pair: a write that is not under way now
-    /// is applied, and was found, or will be judged, and find that the item is gone.
+    /// The answer for an item that is absent or gone. The caller holds the lock of its pair. A write that is
+    /// not under way now is either applied, and was found, or will be judged, and find that the item is gone.
     fn absent(&self, hash: Hash, gone: bool) -> Result<Outcome, Short> {
         match &self.commit {
             Commit::Replicated(group) if gone && !Mutant::TellGone.is_on() => {

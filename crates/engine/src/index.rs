@@ -1,4 +1,4 @@
-//! The index of an engine, empty.
+//! Creates the index of an engine, empty.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use longarm_memory::{Budget, OwnedWords, SumKey};
 use crate::entries::Arena;
 use crate::options::{CreateError, EngineOptions};
 
-/// The index of an engine with these options, empty; every geometry is published on the control page.
+/// Creates an empty index by these options; every geometry is published on the control page.
 pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
     (memory, arena): (M, Arena<M>),
     control: Control<M>,

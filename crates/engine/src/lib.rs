@@ -1,15 +1,15 @@
-//! The engine: what executes writes, reads and collection over index and store; of a server of its own, or of
-//! a group's leader in its term.
+//! The engine executes writes, reads and collection over index and store: for a server of its own, or for a
+//! group's leader in its term.
 //!
-//! - `engine` is index, store and version counter together, and what all operations on them share; a
+//! - `engine` holds index, store and version counter together, and what all operations on them share. A
 //!   [`WorkerContext`] is a thread's own part: its writer, buffers and stream.
-//! - `write` is the way of a write, judged alike everywhere; [`Commit`] says when it takes effect. `get`
-//!   reads for clients whose one-sided READs do not come to an end. `session` has each operation run once.
-//! - `reclaim` gives memory back. `recover` makes an engine of an arena that others filled.
-//! - `stream`, `stripes`: what a group's leader has written and not applied yet.
+//! - `write` judges every write in one way; [`Commit`] says when it takes effect. `get` reads for clients
+//!   whose one-sided READs cannot settle a GET. `session` has each operation run once.
+//! - `reclaim` gives memory back. `recover` makes an engine of an arena that another leader filled.
+//! - `stream`, `stripes`: the entries that a group's leader has written and not applied yet.
 //!
-//! Absent: no thread, no clock, no fabric. Time is an argument, and whoever replicates an entry says when it
-//! is committed ([`Stream::committed`]).
+//! The engine has no thread, no clock and no fabric. Time is an argument, and the caller that replicates an
+//! entry says when it is committed ([`Stream::committed`]).
 #![forbid(unsafe_code)]
 
 mod commit;

@@ -1,6 +1,6 @@
 //! Of each key the newest version counts, in whatever order versions come: as a stream commits them, or as
 //! they lie in the segments that an earlier leader left. Of copies of one version the youngest counts: the
-//! segment of the one that collection copied from is freed first.
+//! segment of the original is freed first.
 
 use std::cmp::Ordering;
 
@@ -14,14 +14,14 @@ use crate::entries::entry_ref;
 use crate::timestamps::Timestamps;
 
 impl<M: OwnedWords> Engine<M> {
-    /// In a group, the record of an item that stands as an entry.
+    /// In a group, the record of the item of an entry.
     pub fn record_of<'a>(&self, place: EntryPlace, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
         record_of(self.options.slots, place, entry, hash)
     }
 
-    /// The key has this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
-    /// same. That cannot fail: what has no slot, not even beyond the memory limit, stands beside the table.
-    /// Whether it took the place of an item whose time was over.
+    /// Gives the key this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
+    /// same. That cannot fail: an item without a slot, even beyond the memory limit, is stored beside the
+    /// table. Returns whether it replaced an expired item.
     pub fn set_newest(
         &self,
         times: Timestamps,
@@ -50,7 +50,7 @@ impl<M: OwnedWords> Engine<M> {
                 order => order == Ordering::Greater,
             };
             if is_older {
-                // A write that was drawn later and came sooner: ours was the key's value just before it.
+                // A later write came sooner: this entry was the key's value just before it.
                 drop(pair);
                 self.store.supersede(place, entry.csn);
                 return false;
@@ -69,7 +69,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// The key's item goes, unless it is newer than the delete.
+    /// Removes the key's item, unless it is newer than the delete.
     pub fn remove_older(&self, (key, hash): (&[u8], Hash), csn: Csn) {
         let mut pair = self.index.lock(hash);
         if let Some(found) = pair.find(key)
@@ -80,7 +80,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 }
 
-/// In a group, the record of an item that stands as an entry: the item itself, where it fits a slot.
+/// In a group, the record of the item of an entry: the item itself, where it fits a slot.
 pub fn record_of<'a>(slots: SlotKind, place: EntryPlace, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
     let Stored { csn, key, value, expiry, .. } = *entry;
     let entry = entry_ref(place);

@@ -1,37 +1,37 @@
-//! What an engine is asked to be, and why it could not be made.
+//! The options of an engine, and the errors of making one.
 
 use longarm_base::{Nanos, Term};
 use longarm_index::hash::SlotKind;
 
-/// What a full memory does to a write.
+/// How a write is treated when memory is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Eviction {
-    /// It is refused.
+    /// The write is refused.
     #[default]
     None,
     /// Items that were not used lately go (approximately: see `reclaim/evict.rs`).
     Lru,
 }
-/// How to build an engine.
+/// The options of an engine.
 #[derive(Clone, Copy)]
 pub struct EngineOptions {
-    /// Threads that write; one more stream is the maintenance thread's.
+    /// Threads that write; the maintenance thread has one more stream.
     pub workers: u16,
     /// Kind of index slots.
     pub slots: SlotKind,
-    /// Items to have room for before the index first grows.
+    /// Items that the index has room for before it first grows.
     pub expected_items: u64,
-    /// In a group: items that the arena will be found to hold, as far as is known; zero if it is not.
+    /// In a group: the number of items that the arena is expected to hold, as far as is known, else zero.
     pub found_items: u64,
     /// The index takes its memory at once, rather than a little at a time.
     pub populate: bool,
-    /// Key of the hashes, which nobody outside can guess.
+    /// Key of the hashes, which an outsider cannot guess.
     pub hash_key: u64,
-    /// What a full memory does to a write.
+    /// How a write is treated when memory is full.
     pub eviction: Eviction,
-    /// How long what is freed may still be read by clients.
+    /// How long clients may still read memory that was freed.
     pub quarantine: Nanos,
-    /// In a group: the leader's term. The arena then is one that its replicas filled.
+    /// In a group: the leader's term. The arena then is one that the replicas of the group filled.
     pub term: Option<Term>,
 }
 

@@ -1,45 +1,45 @@
-//! What an operation came to, or why it came to nothing yet.
+//! The outcome of an operation, or why it has none yet.
 
 use longarm_base::Csn;
 use longarm_wire::Status;
 
-/// What an operation came to.
+/// The outcome of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// How it went.
+    /// Its status.
     pub status: Status,
     /// The version written, read, or found in the way.
     pub csn: Csn,
-    /// What an INCREMENT came to; milliseconds that the item of a GET has left, zero for ever.
+    /// The sum of an INCREMENT; the milliseconds that the item of a GET has left, zero for ever.
     pub number: i64,
 }
 
 impl Outcome {
-    /// One that has no version.
+    /// An outcome without a version.
     pub fn of(status: Status) -> Outcome {
         Outcome { status, csn: Csn::NONE, number: 0 }
     }
 
-    /// The version was written, or read.
+    /// Success: the version was written, or read.
     pub fn ok(csn: Csn) -> Outcome {
         Outcome { status: Status::Ok, csn, number: 0 }
     }
 
-    /// The condition did not hold for this version; none if there is no item.
+    /// The condition did not hold for this version; no version if there is no item.
     pub fn mismatch(csn: Csn) -> Outcome {
         Outcome { status: Status::Mismatch, csn, number: 0 }
     }
 }
 
-/// There is no memory for the operation; nothing was done.
+/// An operation that could not be done now, and that changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Short {
-    /// Some may be freed: try again soon.
+    /// There is no memory, but some may be freed: try again soon.
     Wait,
-    /// None can be freed.
+    /// There is no memory, and none can be freed.
     Refused,
-    /// There is memory, but another write of the key is under way, or the lease is not there now.
+    /// Another write of the key is under way, or the leader has no lease now.
     Busy,
-    /// Its pair of the index takes no more keys.
+    /// The key's pair of the index takes no more keys.
     Crowded,
 }

@@ -1,19 +1,20 @@
-//! Exactly once: what each client's operations came to, kept over its reconnects (L17; LoLKV 3.5
-//! has retries run again).
+//! Exactly once: the outcomes of each client's operations, kept over its reconnects (L17; LoLKV 3.5 has
+//! retries run again).
 //!
-//! A client numbers its writes and repeats one whose answer it did not see. The session remembers the last
-//! [`WINDOW`] completions; a repeated operation is answered from there and never runs twice.
+//! A client numbers its writes and repeats a write whose answer it did not see. The session remembers the
+//! last [`WINDOW`] completions; a repeated operation is answered from them and never runs twice.
 //! (1) An operation runs, and is recorded, under the mutex of its session.
-//! (2) Each connection of a session has a generation, and only the newest runs anything. So once a client was
-//!     welcomed again, nothing that its old connection still carries can run, and what ran is on record.
-//! (3) A session is forgotten some time after its client left, or sooner where there are too many. No
-//!     forgotten one wrote a version above the horizon. Where a client comes whose session is unknown, and
-//!     what it repeats may have run below the horizon, that is not executed: it is told that it is forgotten.
-//!     What it sends for the first time runs.
-//! (4) In a group the next leader knows no horizon but its own: what entries say of a session outlives the
+//! (2) Each connection of a session has a generation, and only the newest connection runs anything. So once a
+//!     client was welcomed again, no request that its old connection still carries can run, and each
+//!     operation that ran is on record.
+//! (3) A session is forgotten some time after its client left, or sooner if there are too many. No forgotten
+//!     session wrote a version above the horizon. If a client comes whose session is unknown, and an
+//!     operation that it repeats may have run below the horizon, the operation is not executed: the client is
+//!     told that it is forgotten. An operation that it sends for the first time runs.
+//! (4) In a group the next leader knows no horizon but its own. So what entries say of a session outlives the
 //!     session for as long as clients may repeat (`may_ask`), which is shorter than (3).
-//! (5) Under its session's mutex a worker also answers how many sessions there are. So nobody waits for a
-//!     session while it has the lock of all of them: it passes over those that others hold.
+//! (5) Under its session's mutex a worker also answers how many sessions there are. So a thread never waits
+//!     for a session while it has the lock of all of them: it passes over the sessions that others hold.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,9 +28,9 @@ use longarm_wire::Status;
 use crate::outcome::Outcome;
 use crate::stream::At;
 
-/// Completions remembered; at least twice the requests a client may have in flight.
+/// Completions that are remembered; at least twice the requests that a client may have in flight.
 pub const WINDOW: usize = 2 * QUEUE_DEPTH;
-/// Completions that there is room for at first, and by how much that grows: most clients write little.
+/// Room for completions at first, and the factor by which it grows: most clients write little.
 const NARROW: usize = 8;
 const WIDER: usize = 4;
 const _: () = assert!(WINDOW.is_multiple_of(NARROW) && (WINDOW / NARROW).is_multiple_of(WIDER));
@@ -41,18 +42,18 @@ struct Completed {
     csn: Csn,
     number: i64,
     status: Status,
-    /// In a group: it counts when this position is applied.
+    /// In a group: the position that must be applied before it counts.
     at: Option<At>,
 }
 
 const NEVER: Completed = Completed { operation: 0, csn: Csn::NONE, number: 0, status: Status::Ok, at: None };
 
-/// What is known of an operation.
+/// What the session knows about an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Recall {
-    /// Nothing: it may run.
+    /// The session has no record of it: it may run.
     New,
-    /// It ran, and this came of it; once the position is applied, if there is one.
+    /// It ran, with this outcome; the outcome counts once the position is applied, if there is one.
     Ran(Outcome, Option<At>),
     /// It is older than the record reaches.
     Forgotten,
@@ -61,7 +62,7 @@ pub enum Recall {
 /// One client's session.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// Zero is nobody's.
+    /// The name of the session; zero belongs to no client.
     id: u64,
     generation: u64,
     /// When its last connection ended.
@@ -70,15 +71,15 @@ pub struct Session {
     highest: u64,
     /// The highest version that any operation got.
     csn: Csn,
-    /// What was sent before this operation, to a session of this name that is forgotten, may have run.
+    /// Operations before this one may have run, if they were sent to a forgotten session of this name.
     fresh: u64,
-    /// By operation modulo its length: empty at first, and wider with each that finds its place taken, up to
-    /// [`WINDOW`].
+    /// Indexed by operation modulo its length. It is empty at first, and grows with each operation that finds
+    /// its place taken, up to [`WINDOW`].
     window: Vec<Completed>,
 }
 
 impl Session {
-    /// Its name; zero for one that is never found again.
+    /// Its name; zero for a session that is never found again.
     pub fn id(&self) -> u64 {
         self.id
     }
@@ -89,7 +90,7 @@ impl Session {
         self.generation == generation
     }
 
-    /// What came of an operation, as far as it is remembered.
+    /// The outcome of an operation, as far as it is remembered.
     #[inline]
     pub fn recall(&self, operation: u64) -> Recall {
         if operation > self.highest || Mutant::NoDedupe.is_on() {
@@ -103,7 +104,7 @@ impl Session {
         if reached { Recall::New } else { Recall::Forgotten }
     }
 
-    /// An operation ran; `at`: where its entry is, if it wrote one.
+    /// Records an operation that ran; `at` is the position of its entry, if it wrote one.
     #[inline]
     pub fn record(&mut self, operation: u64, outcome: Outcome, at: Option<At>) {
         while self.window.len() < WINDOW && self.at(operation).is_none_or(|there| there.operation != 0) {
@@ -116,7 +117,7 @@ impl Session {
         self.csn = self.csn.max(csn);
     }
 
-    /// What stands where this operation belongs.
+    /// The completion at the place of this operation.
     #[inline]
     fn at(&self, operation: u64) -> Option<&Completed> {
         let len = self.window.len().max(1);
@@ -132,7 +133,7 @@ impl Session {
         }
     }
 
-    /// The connection of this generation is over.
+    /// Notes that the connection of this generation is over.
     pub fn leave(&mut self, generation: u64, now: Nanos) {
         if self.generation == generation {
             self.left = now;
@@ -142,20 +143,20 @@ impl Session {
 
 type Shared = Arc<Mutex<Session>>;
 
-/// A session that nobody else holds, and so no connection. Others come by it under the lock of all alone: it
-/// stays so as long as the caller has that.
+/// A session that no other thread, and so no connection, holds. Threads get a session only under the lock of
+/// all sessions: this stays so as long as the caller has that lock.
 fn unheld(session: &mut Shared) -> Option<&mut Session> {
     Arc::get_mut(session).map(Mutex::get_mut)
 }
 
-/// What a client says of its session when it comes.
+/// The session that a client names when it connects.
 #[derive(Clone, Copy, Debug)]
 pub struct Coming {
-    /// The session that its client drew.
+    /// The name that the client drew.
     pub id: u64,
-    /// It has sent what is below this operation.
+    /// The client has sent all operations below this one.
     pub fresh: u64,
-    /// What it sent and has no answer to got a higher version than this, if it ran.
+    /// An unanswered operation got a higher version than this, if it ran.
     pub since: Csn,
 }
 
@@ -172,21 +173,22 @@ pub struct Sessions {
 #[derive(Debug, Default)]
 struct All {
     known: BTreeMap<u64, Shared>,
-    /// Sessions that are forgotten got no version above it.
+    /// No forgotten session got a version above it.
     horizon: Csn,
-    /// The version drawn last at this moment: `aged`, once that is long enough ago.
+    /// The version drawn last at the moment `marked`: it becomes `aged`, once that is long enough ago.
     drawn: Csn,
     marked: Nanos,
 }
 
 impl Sessions {
-    /// At most `limit`, which is more than may be connected; each kept so long after its client left.
+    /// At most `limit` sessions, which is more than may be connected; each is kept so long after its client
+    /// left.
     pub fn new(limit: usize, keep: Nanos) -> Sessions {
         Sessions { all: Mutex::default(), limit, keep, aged: AtomicU64::new(0) }
     }
 
-    /// A new connection of a client's session, which fences the one before. Session 0 is nobody's: it is
-    /// never found again.
+    /// Opens a new connection of a client's session, which fences the connection before. Session 0 belongs to
+    /// no client: it is never found again.
     pub fn open(&self, coming: Coming) -> (Shared, u64) {
         let session = if coming.id == 0 { Shared::default() } else { self.find_or_make(coming) };
         let mut opened = session.lock();
@@ -203,7 +205,7 @@ impl Sessions {
         }
         let fresh = if since < all.horizon { fresh } else { 0 };
         if all.known.len() >= self.limit {
-            // Of one that wrote nothing there is nothing to remember.
+            // A session that wrote nothing has nothing to remember.
             let order = |session: &mut Session| (session.csn != Csn::NONE, session.left);
             let known = all.known.iter_mut();
             let last = known.filter_map(|(id, session)| Some((order(unheld(session)?), *id))).min();
@@ -216,8 +218,8 @@ impl Sessions {
         all.known.entry(id).or_insert_with(named).clone()
     }
 
-    /// Takes over what entries of earlier terms say (L17); of more sessions than there may be, those
-    /// that wrote last.
+    /// Takes over the records in entries of earlier terms (L17). Of more sessions than there may be, it takes
+    /// those that wrote last.
     pub fn restore(&self, restored: Restored, now: Nanos) {
         let mut known: Vec<_> = restored.0.into_iter().collect();
         known.sort_unstable_by_key(|(_, recent)| std::cmp::Reverse(recent.csn));
@@ -235,19 +237,19 @@ impl Sessions {
         self.all.lock().horizon = forgotten;
     }
 
-    /// Whether a client may still ask for what came of an operation that got this version: it has at most as
-    /// many in flight as a queue holds. One whose session is unknown here may ask the next leader, as long as
-    /// a client may repeat.
+    /// Whether a client may still ask for the outcome of an operation that got this version: it has at most
+    /// as many in flight as a queue holds. A client whose session is unknown here may ask the next leader, as
+    /// long as a client may repeat.
     pub fn may_ask(&self, id: u64, operation: u64, csn: Csn) -> bool {
         let session = self.all.lock().known.get(&id).cloned();
         match session {
             Some(session) => session.lock().highest < operation + QUEUE_DEPTH as u64,
-            // Relaxed: seen late, it keeps more.
+            // Relaxed: a value that is seen late only keeps more.
             None => csn.0 > self.aged.load(Ordering::Relaxed),
         }
     }
 
-    /// Forgets those whose clients left long ago. `drawn` is the version drawn last.
+    /// Forgets the sessions whose clients left long ago. `drawn` is the version drawn last.
     pub fn forget(&self, now: Nanos, drawn: Csn) {
         let mut all = self.all.lock();
         let All { known, horizon, .. } = &mut *all;
@@ -266,13 +268,13 @@ impl Sessions {
         }
     }
 
-    /// How many there are.
+    /// The number of sessions.
     pub fn count(&self) -> usize {
         self.all.lock().known.len()
     }
 }
 
-/// What entries say of operations, while they are gone through in any order.
+/// What entries say of operations, collected while they are read in any order.
 #[derive(Debug, Default)]
 pub struct Restored(BTreeMap<u64, Recent>);
 
@@ -280,14 +282,14 @@ pub struct Restored(BTreeMap<u64, Recent>);
 #[derive(Debug, Default)]
 struct Recent {
     highest: u64,
-    /// The highest version any of them got.
+    /// The highest version that any of them got.
     csn: Csn,
-    /// In no order; some twice, and some older than a session remembers.
+    /// In no order; some are here twice, and some are older than a session remembers.
     completed: Vec<(u64, Outcome)>,
 }
 
 impl Restored {
-    /// An operation of a session came to this.
+    /// Notes the outcome of an operation of a session.
     pub fn note(&mut self, id: u64, operation: u64, outcome: Outcome) {
         let recent = self.0.entry(id).or_default();
         if operation + WINDOW as u64 <= recent.highest {
@@ -305,12 +307,12 @@ impl Restored {
         }
     }
 
-    /// Nothing says anything of this session any more.
+    /// Forgets a session that no entry mentions any more.
     pub fn forget(&mut self, id: u64) {
         self.0.remove(&id);
     }
 
-    /// Takes what another knows.
+    /// Takes over what another part has collected.
     pub fn take(&mut self, other: Restored) {
         for (id, recent) in other.0 {
             recent.completed.into_iter().for_each(|(operation, outcome)| self.note(id, operation, outcome));
@@ -327,7 +329,7 @@ mod tests {
         Coming { id, fresh: 1, since: Csn::NONE }
     }
 
-    /// One that comes again: it has sent all below an operation, and the last answer had this version.
+    /// A client that comes again: it has sent all below an operation, and the last answer had this version.
     fn again(id: u64, fresh: u64, since: u64) -> Coming {
         Coming { id, fresh, since: Csn(since) }
     }

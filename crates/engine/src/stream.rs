@@ -1,14 +1,14 @@
-//! One worker's entries between their writing and their end: written, replicated, committed, applied
-//! (LoLKV 3.3.2: creation, replication, application).
+//! The entries of one worker between writing and application: written, replicated, committed, applied (LoLKV
+//! 3.3.2: creation, replication, application).
 //!
-//! (1) Positions count from zero in each term; what was written below `written` is whole in the arena.
+//! (1) Positions count from zero in each term; each entry below `written` is whole in the arena.
 //! (2) Entries are applied in order of position, and only once they are committed.
-//! (3) An answer goes out when its position is applied: [`Progress::is_applied`], from any thread.
+//! (3) An answer is sent when its position is applied: [`Progress::is_applied`], from any thread.
 //! (4) An entry that is being moved is not moved again before the copy is applied ([`Stream::is_moving`]). So
-//!     of the copies of a version the youngest is the one that counts, whoever puts that together from the
-//!     arena (`newest.rs`).
+//!     the youngest copy of a version is the one that counts, for every replica that restores from the arena
+//!     (`newest.rs`).
 //! (5) `low` is at most the csn of each entry that is written and not applied, from before that csn is drawn:
-//!     the stable point is what is below all of them (M9, M10).
+//!     all csns below it are stable (M9, M10).
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,48 +21,48 @@ use longarm_store::EntryPlace;
 
 use crate::stripes::Stripe;
 
-/// Entries that may be written and not applied: more than all clients of a worker may ask for at once would
-/// fit, fewer than would hurt.
+/// Entries that may be written and not applied. There is room for all requests that the clients of a worker
+/// may have open at once, and the number is small enough to do no harm.
 pub const UNAPPLIED_MAX: u64 = 8192;
-/// Entries kept for followers that are behind. One that is further behind is let go and synced anew.
+/// Entries kept for followers that are behind. A follower further behind is let go and synced anew.
 pub const KEPT_MAX: usize = 4 * UNAPPLIED_MAX as usize;
 
 /// A position of one of the leader's streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct At {
-    /// Which stream.
+    /// The stream.
     pub stream: u16,
-    /// The position in it.
+    /// The position in the stream.
     pub position: u64,
 }
 
 /// What applying an entry does to the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Change {
-    /// The key has this entry's value.
+    /// Gives the key this entry's value.
     Store {
-        /// Of the key.
+        /// The hash of the key.
         hash: Hash,
-        /// Which the write holds until then.
+        /// The stripe, which the write holds until then.
         stripe: Stripe,
     },
-    /// The key is gone.
+    /// Removes the key.
     Remove {
-        /// Of the key.
+        /// The hash of the key.
         hash: Hash,
-        /// Which the write holds until then.
+        /// The stripe, which the write holds until then.
         stripe: Stripe,
     },
-    /// The slot that names exactly this place names the copy.
+    /// Makes the slot that names exactly this place name the copy.
     Move {
-        /// Of the key.
+        /// The hash of the key.
         hash: Hash,
-        /// What was copied.
+        /// The entry that was copied.
         from: EntryPlace,
     },
-    /// The copy replaces an entry that no slot names.
+    /// Replaces an entry that no slot names by its copy.
     Replace {
-        /// What was copied.
+        /// The entry that was copied.
         from: EntryPlace,
         /// Its version.
         csn: Csn,
@@ -70,7 +70,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// Of the key whose slot it changes.
+    /// The hash of the key whose slot it changes.
     pub fn hash(self) -> Option<Hash> {
         match self {
             Change::Store { hash, .. } | Change::Remove { hash, .. } | Change::Move { hash, .. } => {
@@ -80,7 +80,7 @@ impl Change {
         }
     }
 
-    /// Where the entry stands that it copies.
+    /// The place of the entry that it copies.
     fn from(self) -> Option<EntryPlace> {
         match self {
             Change::Move { from, .. } | Change::Replace { from, .. } => Some(from),
@@ -92,7 +92,7 @@ impl Change {
         matches!(self, Change::Store { .. } | Change::Remove { .. })
     }
 
-    /// The key that a client's write is of, and whether it then has a value.
+    /// The hash of a client's write, and whether the key then has a value.
     fn write(self) -> Option<(u64, bool)> {
         match self {
             Change::Store { hash, .. } => Some((hash.0, true)),
@@ -105,20 +105,20 @@ impl Change {
 /// An entry that is written.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    /// Where it stands.
+    /// Its place.
     pub place: EntryPlace,
     /// Its version.
     pub csn: Csn,
-    /// What applying it does.
+    /// The change when it is applied.
     pub change: Change,
 }
 
-/// What other threads may know of a stream. Its worker writes it.
+/// The part of a stream that other threads may read. Its worker writes it.
 #[derive(Debug, Default)]
 pub struct Progress {
     applied: AtomicU64,
     written: AtomicU64,
-    /// Zero: nothing is under way.
+    /// The low bound of (5); zero if nothing is under way.
     low: AtomicU64,
 }
 
@@ -129,13 +129,13 @@ impl Progress {
         self.applied.load(Ordering::Acquire) > position
     }
 
-    /// All positions below this are applied.
+    /// The number of applied positions: all below are applied.
     pub fn applied(&self) -> u64 {
         // Acquire: as in `is_applied`.
         self.applied.load(Ordering::Acquire)
     }
 
-    /// All positions below this are written.
+    /// The number of written positions: all below are written.
     pub fn written(&self) -> u64 {
         // Acquire: those entries are whole in the arena; pairs with `Stream::push`.
         self.written.load(Ordering::Acquire)
@@ -154,34 +154,34 @@ impl Progress {
 /// The worker's side of its stream.
 #[derive(Debug)]
 pub struct Stream {
-    /// Which stream of the leader.
+    /// The number of the stream, of this leader.
     pub number: u16,
-    /// What other threads see of it.
+    /// The part that other threads see.
     pub progress: Arc<Progress>,
-    /// From position `first` on.
+    /// Entries from position `first` on.
     kept: VecDeque<Written>,
     first: u64,
     applied: u64,
-    /// All below are committed, as the gate says.
+    /// All positions below are committed, as the gate says.
     pub committed: u64,
-    /// Where the entries stand that it copies and that no applied copy has replaced yet.
+    /// Places of the entries that it copies and whose copies are not applied yet.
     moving: BTreeSet<u64>,
 }
 
 impl Stream {
-    /// One in which nothing is written.
+    /// A stream in which nothing is written.
     pub fn new(number: u16, progress: Arc<Progress>) -> Stream {
         let (kept, moving) = Default::default();
         Stream { number, progress, kept, first: 0, applied: 0, committed: 0, moving }
     }
 
-    /// All positions below this are written.
+    /// The number of written positions: all below are written.
     #[inline]
     pub fn written(&self) -> u64 {
         self.first + self.kept.len() as u64
     }
 
-    /// All positions below this are applied.
+    /// The number of applied positions: all below are applied.
     pub fn applied(&self) -> u64 {
         self.applied
     }
@@ -192,7 +192,7 @@ impl Stream {
         self.written() - self.applied >= UNAPPLIED_MAX || self.kept.len() >= KEPT_MAX + UNAPPLIED_MAX as usize
     }
 
-    /// Before a csn above `counter` is drawn for an entry of this stream.
+    /// Announces a write, before a csn above `counter` is drawn for an entry of this stream.
     #[inline]
     pub fn announce(&self, counter: Csn) {
         // Relaxed: only this thread stores it.
@@ -202,7 +202,7 @@ impl Stream {
         }
     }
 
-    /// An entry was finished at the next position, which this returns.
+    /// Appends a finished entry; returns its position.
     #[inline]
     pub fn push(&mut self, written: Written) -> u64 {
         let position = self.written();
@@ -219,12 +219,12 @@ impl Stream {
         position
     }
 
-    /// Whether a copy of the entry there is written and not applied yet.
+    /// Whether a copy of the entry at this place is written and not applied yet.
     pub fn is_moving(&self, place: EntryPlace) -> bool {
         self.moving.contains(&place.offset)
     }
 
-    /// The entry at a position that is kept.
+    /// The entry at a position, if it is kept.
     #[inline]
     pub fn at(&self, position: u64) -> Option<&Written> {
         self.kept.get(usize::try_from(position.checked_sub(self.first)?).ok()?)
@@ -236,14 +236,14 @@ impl Stream {
         self.to_apply(0).copied()
     }
 
-    /// The one that comes so many after it, if that is committed as well.
+    /// The entry so many positions after the next to apply, if it is committed as well.
     #[inline]
     pub fn to_apply(&self, after: u64) -> Option<&Written> {
         let position = self.applied + after;
         if position < self.committed { self.at(position) } else { None }
     }
 
-    /// That entry is applied.
+    /// Counts the next entry as applied.
     #[inline]
     pub fn set_applied(&mut self) {
         observe(|| Event::Applied { stream: self.number, position: self.applied });

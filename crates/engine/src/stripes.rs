@@ -1,9 +1,9 @@
-//! Who may write a key while a write of it is on its way to the followers (M5, L18).
+//! Decides who may write a key while a write of it is on its way to the followers (M5, L18).
 //!
-//! A blind write is judged by nobody, so many may be under way; the highest csn wins. A conditional one (and
-//! each whose answer says what was there) is judged when nothing on its stripe is under way, and keeps all
-//! others away until it is applied: no unapplied write of a lower csn when it is judged, none of a higher csn
-//! applied before it.
+//! A blind write needs no judgement, so many may be under way; the highest csn wins. A conditional write, or
+//! any write whose answer tells the previous state, is judged when no write on its stripe is under way. It
+//! keeps all others away until it is applied: no write with a lower csn is unapplied when it is judged, and
+//! none with a higher csn is applied before it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,7 +11,7 @@ use longarm_memory::Hash;
 
 /// Stripes: many more than writes that can be under way.
 const STRIPES: usize = 1 << 14;
-/// A conditional write is under way.
+/// The mark of a conditional write under way.
 const EXCLUSIVE: u32 = u32::MAX;
 
 /// All stripes of a group's keys.
@@ -36,7 +36,7 @@ impl Stripes {
             true => (held == 0).then_some(EXCLUSIVE),
             false => (held < EXCLUSIVE - 1).then(|| held + 1),
         };
-        // AcqRel: what the last holder applied is seen by the next; pairs with `leave`.
+        // AcqRel: each holder sees what the last one applied; pairs with `leave`.
         let entered = self.0[at].fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
         entered.ok().map(|_| Stripe(at as u32))
     }
@@ -47,7 +47,7 @@ impl Stripes {
         self.0[(hash.0 >> 16) as usize % STRIPES].load(Ordering::Acquire) == EXCLUSIVE
     }
 
-    /// The write is applied, or was not made after all.
+    /// Leaves the stripe: the write is applied, or was not made after all.
     pub fn leave(&self, stripe: Stripe) {
         let next = |held: u32| match held {
             EXCLUSIVE => Some(0),

@@ -16,9 +16,9 @@ use crate::session::Coming;
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
-/// Whose all numbered operations are.
+/// The session of all numbered operations.
 pub const SESSION: u64 = 77;
-/// Its client, as it comes first.
+/// Its client, as it first connects.
 pub const COMING: Coming = Coming { id: SESSION, fresh: 1, since: Csn::NONE };
 
 /// Memory of so many bytes, all zero.
@@ -27,10 +27,10 @@ pub fn memory(bytes: u64) -> Mapped {
     Region::create(&options).expect("a region").memory().clone()
 }
 
-/// When nothing depends on the time.
+/// The times of tests in which nothing depends on the time.
 pub const TIMES: Timestamps = Timestamps { now: Nanos(1_000_000_000), unix: UnixMillis(1_000_000) };
 
-/// How long what these engines free may still be read.
+/// How long memory that these engines free may still be read.
 pub const QUARANTINE: Nanos = Nanos::from_millis(20);
 
 /// An engine with one worker, and a second stream to move with.
@@ -51,8 +51,8 @@ pub fn arena(limit: u64) -> Mapped {
     arena
 }
 
-/// The same as the leader of a group's term, over an arena that earlier ones left.
-/// `found_items` is what it is told to expect there.
+/// The engine of a group's leader in its term, over an arena that earlier leaders filled. `found_items` is
+/// the number of items that it is told to expect.
 pub fn engine_of(
     (term, found_items): (Term, u64),
     slots: SlotKind,
@@ -63,7 +63,7 @@ pub fn engine_of(
     build(regions, limit, options(slots, Eviction::None, Some((term, found_items))))
 }
 
-/// What they are asked to be; in a group, in this term, told to expect so many items.
+/// Options of these engines; in a group with the term and the number of items to expect.
 pub fn options(slots: SlotKind, eviction: Eviction, term: Option<(Term, u64)>) -> EngineOptions {
     EngineOptions {
         term: term.map(|(term, _)| term),
@@ -104,7 +104,7 @@ pub fn execute<M: OwnedWords>(
     Ok(outcome)
 }
 
-/// Which entry the slot of a key names.
+/// The entry that the slot of a key names.
 pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryPlace, Csn) {
     let pair = engine.index.lock(engine.hash(key));
     let found = pair.find(key).expect("it is there");
@@ -112,7 +112,7 @@ pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryPlace, Csn)
     (current.place.expect("an item of a group is an entry"), current.csn)
 }
 
-/// All that was written with this context is committed, and applied.
+/// Has all that was written with this context committed, and applies it.
 pub fn apply<M: OwnedWords>(engine: &Engine<M>, context: &mut WorkerContext<M>, times: Timestamps) {
     let stream = context.stream.as_mut().expect("a context of a group has a stream");
     stream.committed = stream.written();

@@ -1,4 +1,4 @@
-//! What a thread that calls the engine has of its own: its writer, buffers, and stream.
+//! The context of a thread that calls the engine: its writer, buffers, and stream.
 
 use std::ops::Range;
 
@@ -7,23 +7,23 @@ use longarm_store::Writer;
 
 use crate::stream::Stream;
 
-/// What one thread has of its own: its writer, and buffers it reuses.
+/// The context of one thread: its writer, its stream, and buffers that it reuses.
 pub struct WorkerContext<M: OwnedWords> {
     /// Writes entries into segments of its own.
     pub writer: Writer<M>,
     /// Holds the entry that was read last.
     pub bytes: Vec<u8>,
-    /// Where in `bytes` the value of a GET stands.
+    /// The range of the value of a GET in `bytes`.
     pub value: Range<usize>,
-    /// In a group: what it wrote and did not apply yet.
+    /// In a group: the entries that this thread wrote and did not apply yet.
     pub stream: Option<Stream>,
 }
 
-/// Buffers beyond this size are given back once they were used.
+/// Buffers beyond this size are given back after use.
 const BYTES_KEPT: usize = 1 << 20;
 
 impl<M: OwnedWords> WorkerContext<M> {
-    /// One that has read and written nothing.
+    /// The context of a thread that has read and written nothing.
     pub fn new(writer: Writer<M>) -> WorkerContext<M> {
         WorkerContext { writer, bytes: Vec::new(), value: 0..0, stream: None }
     }

@@ -1,11 +1,11 @@
-//! Random numbers that nobody can guess.
+//! Random numbers that cannot be guessed.
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use crate::world::entered;
 
-/// `N` random words, of the operating system; in a world, of its seed.
+/// Returns `N` random words of the operating system; in a world, of its seed.
 pub fn random<const N: usize>() -> io::Result<[u64; N]> {
     if let Some(world) = entered() {
         return Ok([(); N].map(|()| world.draw()));

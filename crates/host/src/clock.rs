@@ -6,8 +6,9 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::world::entered;
 
 /// The monotonic clock (`CLOCK_BOOTTIME`): the same for all processes of a machine, never compared between
-/// machines. It goes on while the machine is suspended, as the clocks of others do: a lease or a promise ends
-/// meanwhile. `CLOCK_MONOTONIC`, which sleeps are bounded by, stands still then: they last longer, no more.
+/// machines. It continues while the machine is suspended, as the clocks of other machines do, so a lease or a
+/// promise ends meanwhile. `CLOCK_MONOTONIC`, which bounds sleeps, stands still then: sleeps last longer, no
+/// more.
 #[inline]
 pub fn now() -> Nanos {
     match entered() {

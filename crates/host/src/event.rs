@@ -1,8 +1,8 @@
-//! What replicas and clients did, in the words of the specification (docs/protocol.md, "Invariants").
+//! The steps of replicas and clients, in the words of the specification (docs/protocol.md, "Invariants").
 
 use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
 
-/// Something happened. Terms that are not named are the one that the machine leads, or is about to.
+/// A step. An event without a term concerns the term that the machine leads, or is about to lead.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A replica starts, and finds on disk that it promised this term.
@@ -12,74 +12,75 @@ pub enum Event {
     },
     /// A promise is on disk.
     Promised {
-        /// What is promised: to take part in no older term.
+        /// The promised term: the replica takes part in no older term.
         term: Term,
     },
     /// No WRITE of an older term can land in this replica's memory any more (M1).
     Fenced {
-        /// The term that is open now.
+        /// The term that is admitted now.
         term: Term,
     },
-    /// A replica looked at what it holds, to report it for the term it promised (M2).
+    /// A replica scanned its memory, to report it for the term that it promised (M2).
     Reported {
-        /// For which term.
+        /// The term of the report.
         term: Term,
         /// The term whose start set it holds.
         sync: Term,
-        /// What it holds of each of that term's streams: all positions below.
+        /// The length that it holds of each of that term's streams: all positions below.
         lens: Vec<u64>,
-        /// Segments of which it was told, in that term, that they are free.
+        /// The number of segments of which it was told, in that term, that they are free.
         reclaimed: u64,
-        /// Its memory is being overwritten with another start set.
+        /// Whether its memory is being overwritten with another start set.
         mixed: bool,
     },
-    /// A replica voided what it held of its sync term at or beyond these cuts: another start set of that base
+    /// A replica voided the entries of its sync term at or beyond these cuts: another start set of that base
     /// is to be here.
     CutOff {
         /// Its sync term.
         sync: Term,
-        /// By stream: all positions from here on. All of a stream that is not named.
+        /// The cuts by stream: all positions from here on are void. Streams without a cut are void as a
+        /// whole.
         cuts: Vec<u64>,
     },
-    /// A candidate has the reports of a majority and makes their start set its own (M3).
+    /// A candidate has the reports of a majority and completes their start set in its memory (M3).
     Installing {
         /// The new term.
         term: Term,
-        /// The term that it goes on from.
+        /// The term from which it continues.
         base: Term,
-        /// Where the streams of the base are cut: positions below are in the start set.
+        /// The cuts of the streams of the base: positions below are in the start set.
         cuts: Vec<u64>,
-        /// What the candidate holds of the terms before the base is a mixture, and becomes the start set.
+        /// Whether the candidate holds a mixture of the terms before the base, which becomes the start set.
         mixed: bool,
         /// The replicas of the group, in this term.
         members: Vec<NodeId>,
     },
-    /// It is on disk which replicas a leader wants the group to have, or has (M14).
+    /// The set of replicas that a leader wants the group to have, or that the group has, is on disk (M14).
     Kept {
         /// The leader's term.
         term: Term,
-        /// Who they are.
+        /// The replicas of the set.
         members: Vec<NodeId>,
     },
-    /// A leader has it from majorities that the group's replicas are others from its next term on (M14).
+    /// Majorities have told a leader that the group's replicas change from its next term on (M14).
     Agreed {
         /// The leader's term.
         term: Term,
-        /// Who they are.
+        /// The next replicas.
         members: Vec<NodeId>,
     },
     /// An entry of the start set was found, and counts.
     Restored {
-        /// Hash of its key; `None` for one that only says what became of an operation.
+        /// Hash of its key; `None` for an entry that only saves the outcome of an operation.
         key: Option<u64>,
         /// Its version.
         csn: Csn,
-        /// It is no delete.
+        /// Whether it is a value, and not a delete.
         value: bool,
         /// Session and operation that wrote it.
         by: Option<(u64, u64)>,
     },
-    /// A replica holds the start set of a term: of another's, or of its own.
+    /// A replica holds the start set of a term: of another leader, or of itself.
     Adopted {
         /// Its sync term from now on.
         term: Term,
@@ -88,161 +89,162 @@ pub enum Event {
     Served {
         /// Its term.
         term: Term,
-        /// The number by which clients know this server.
+        /// The boot number by which clients know this server.
         boot: u64,
     },
-    /// A leader ended its lease for good, and takes back what it was promised: another is to lead.
+    /// A leader ended its lease for good, and takes promises back: another replica is to lead.
     HandedOver {
         /// Its term.
         term: Term,
     },
-    /// A leader ended all that its term was doing.
+    /// A leader ended all work of its term.
     SteppedDown {
         /// Its term.
         term: Term,
     },
     /// A leader takes its lease to last until `end` (M6).
     Leased {
-        /// When the renewal it rests on was begun, on the leader's clock.
+        /// When the renewal that the lease rests on was begun, on the leader's clock.
         renewed: Nanos,
-        /// On the same clock.
+        /// The end, on the same clock.
         end: Nanos,
-        /// The followers whose promises it rests on.
+        /// The followers whose promises the lease rests on.
         by: Vec<NodeId>,
     },
-    /// A client takes what it READs of this server to be current until `end` (M7).
+    /// A client takes its READs of this server to be current until `end` (M7).
     Trusted {
-        /// Which server.
+        /// The boot number of the server.
         boot: u64,
-        /// On the client's clock.
+        /// The end, on the client's clock.
         end: Nanos,
     },
-    /// A client takes something that it READ as current.
+    /// A client takes the result of a READ as current.
     Relied {
-        /// Of which server.
+        /// The boot number of the server that it READ.
         boot: u64,
-        /// When it had come, on the client's clock.
+        /// When the result had arrived, on the client's clock.
         at: Nanos,
     },
     /// A leader wrote the next entry of one of its streams.
     Wrote {
-        /// Which stream.
+        /// The stream.
         stream: u16,
-        /// Its position.
+        /// The position of the entry.
         position: u64,
         /// Its version. A copy of an entry keeps it.
         csn: Csn,
-        /// Hash of its key and whether it is no delete, for a write of a client; `None` for a copy.
+        /// For a client's write: the hash of its key, and whether it is a value. `None` for a copy.
         write: Option<(u64, bool)>,
     },
-    /// A client's operation was executed, or what came of it before was found (L17).
+    /// A client's operation was executed, or its earlier outcome was found (L17).
     Ran {
-        /// Whose.
+        /// The session.
         session: u64,
-        /// Which.
+        /// The number of the operation.
         operation: u64,
-        /// The version that it made.
+        /// The version that it wrote.
         csn: Csn,
     },
     /// A leader counts all positions of a stream below this as committed (M4).
     Committed {
-        /// Which stream.
+        /// The stream.
         stream: u16,
-        /// All positions below.
+        /// All positions below are committed.
         below: u64,
         /// The followers whose acknowledgements make the majority.
         by: Vec<NodeId>,
     },
-    /// A follower is about to be told how many segments are free, and may learn of it at any moment: of fewer
-    /// than before, if it is attached anew and what it had let go of is not free yet.
+    /// A follower is about to be told how many segments are free, and may learn of it at any moment. The
+    /// number is lower than before if the follower is attached anew and segments that it had released are not
+    /// free yet.
     Tells {
         /// The follower.
         node: NodeId,
-        /// How many.
+        /// The number of free segments.
         reclaimed: u64,
     },
     /// A follower was told how many segments are free.
     Told {
         /// The follower.
         node: NodeId,
-        /// How many.
+        /// The number of free segments.
         reclaimed: u64,
     },
-    /// A follower that counts let go of segments, so many in all, and the leader is about to rely on that.
+    /// A follower that counts released segments, so many in all, and the leader is about to rely on that.
     LetGo {
         /// The follower.
         node: NodeId,
-        /// How many it let go of.
+        /// The number of segments that it released.
         reclaimed: u64,
     },
     /// A leader applied an entry.
     Applied {
-        /// Which stream.
+        /// The stream.
         stream: u16,
-        /// Its position.
+        /// The position of the entry.
         position: u64,
     },
-    /// From now on readers find this version of a key.
+    /// Readers find this version of a key from now on.
     Shown {
         /// Hash of the key.
         key: u64,
-        /// [`Csn::NONE`] if they find none.
+        /// The version; [`Csn::NONE`] if they find none.
         csn: Csn,
     },
-    /// A leader answers a request by what it just saw, and no entry of its own.
+    /// A leader answers a request by the items that it just saw, without an entry of its own.
     Answered,
     /// A client was told that the write at this position is done (M5).
     Acknowledged {
-        /// Which stream.
+        /// The stream.
         stream: u16,
-        /// Its position.
+        /// The position of the write.
         position: u64,
     },
-    /// A machine has come to a step of what it does: a world may have it stand still, or be lost, there.
+    /// A machine has come to a step: a world may have it stand still, or be lost, there.
     Reached {
-        /// Which.
+        /// The step.
         step: Step,
     },
     /// Bytes that another machine had sent landed in memory.
     Landed {
-        /// Who had sent them.
+        /// The machine that had sent them.
         from: u32,
-        /// Into whose memory.
+        /// The machine in whose memory they landed.
         into: u32,
-        /// Which region of the receiver.
+        /// The region of the receiver.
         region: RegionId,
     },
 }
 
-/// Where a replica is between two things that others rely on in this order. What other events say already
-/// is not said again.
+/// A place of a replica between two things that others rely on in this order. Places that other events report
+/// already are not here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A candidate fetched an entry that others have.
+    /// A candidate fetched an entry that other replicas have.
     Fetched,
-    /// A candidate has the entries of the start set, and voided all others.
+    /// A candidate has the entries of the start set, and voided all other entries.
     Completed,
     /// A candidate built its index.
     Restored,
     /// A follower made its memory ready to be written by a new leader, and has not said so.
     Prepared,
-    /// A leader asks this follower from now on before segments are freed.
+    /// From now on a leader asks this follower before segments are freed.
     Joined,
     /// A follower was given the segment table.
     Table,
-    /// A follower was given another segment of what it lacks.
+    /// A follower was given another segment of those that it lacks.
     Content,
-    /// All of that has landed there.
+    /// The table and all segments have landed at a follower.
     Landed,
     /// The streams send to a follower.
     Attached,
-    /// A follower was given what the streams had written before.
+    /// A follower was given the earlier entries of the streams.
     Pushed,
     /// A follower said that it is in sync, and its floors do not say so yet.
     Synced,
-    /// Segments that are to be freed are free at a follower, which was not told of their count.
+    /// Segments that are to be freed are free at a follower that was not told of their count.
     LetGo,
-    /// All followers let go of a segment, and it is free at the leader.
+    /// All followers released a segment, and it is free at the leader.
     Freed,
     /// A set of replicas is about to go to disk.
     Keeping,
@@ -251,7 +253,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// All of them.
+    /// All steps.
     pub const ALL: [Step; 15] = [
         Step::Fetched,
         Step::Completed,

@@ -1,4 +1,4 @@
-//! How many cores this machine has, and whether one is to spare.
+//! The number of cores of this machine, and how long they have been idle.
 
 use std::num::NonZero;
 
@@ -7,7 +7,7 @@ use rustix::param::clock_ticks_per_second;
 
 use crate::world::entered;
 
-/// How many cores this process may use; one if nobody knows.
+/// The number of cores that this process may use; one if it is unknown.
 pub fn cores() -> usize {
     match entered() {
         None => std::thread::available_parallelism().map_or(1, NonZero::get),
@@ -15,8 +15,8 @@ pub fn cores() -> usize {
     }
 }
 
-/// How long all cores together have been idle since the machine started, as far as it says so (`/proc/stat`,
-/// in ticks of some 10 ms). `None` in a simulated world: its cores have nothing to share.
+/// How long all cores together have been idle since the machine started, if it says so (`/proc/stat`, in
+/// ticks of some 10 ms). `None` in a simulated world: its cores have nothing to share.
 pub fn idle() -> Option<Nanos> {
     if entered().is_some() {
         return None;
@@ -24,7 +24,7 @@ pub fn idle() -> Option<Nanos> {
     parse(&std::fs::read_to_string("/proc/stat").ok()?, clock_ticks_per_second())
 }
 
-/// The first line: `cpu`, then ticks of users, of nice ones, of the kernel, idle, waiting for a disk.
+/// Parses the first line: `cpu`, then ticks of users, of nice ones, of the kernel, idle, waiting for a disk.
 fn parse(text: &str, ticks_a_second: u64) -> Option<Nanos> {
     let mut words = text.lines().next()?.split_ascii_whitespace();
     let (cpu, mut ticks) = (words.next()?, words.skip(3));

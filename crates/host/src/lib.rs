@@ -1,11 +1,13 @@
-//! Clocks, threads, sleep, locks and chance: those of this machine, or those of a world that simulates many.
+//! Clocks, threads, sleep, locks and random numbers: those of this machine, or those of a world that
+//! simulates many machines.
 //!
 //! Servers and clients take all five from here and from nowhere else (tidy checks it), so the code that ships
-//! is the code that the simulator runs. On an ordinary thread everything is the operating system's, after one
-//! look at a thread-local flag. On a thread that has [`enter`](world::enter)ed a [`World`], everything is the
-//! world's: its virtual time, its tasks, its seed.
+//! is the code that the simulator runs. On an ordinary thread the operating system provides them, after one
+//! look at a thread-local flag. On a thread that has [`enter`](world::enter)ed a [`World`], the world does:
+//! its virtual time, its tasks, its seed.
 //!
-//! Absent: sockets, and files but for one of the kernel's ([`mod@idle`]). What moves bytes is a transport's.
+//! The crate has no sockets, and reads only one file, of the kernel ([`mod@idle`]). Moving bytes is the work
+//! of a transport.
 #![forbid(unsafe_code)]
 
 mod chance;

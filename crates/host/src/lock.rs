@@ -6,8 +6,8 @@ use crate::world::entered;
 
 const DIED: &str = "a thread died while it held this lock";
 
-/// A mutex. A thread that died while it held it left a broken invariant behind: whoever locks it then dies,
-/// too.
+/// A mutex. A thread that died while it held the mutex left a broken invariant behind, so a thread that locks
+/// it afterwards dies, too.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -17,7 +17,7 @@ impl<T> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// What it holds: who has the only way to the lock need not take it.
+    /// The value: a caller with exclusive access to the lock need not take it.
     pub fn get_mut(&mut self) -> &mut T {
         self.0.get_mut().expect(DIED)
     }
@@ -25,14 +25,14 @@ impl<T> Mutex<T> {
     /// Takes the lock.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        // An error of a poisoned lock holds it: it is dropped before we try again.
+        // The error of a poisoned lock holds the lock, so it is dropped before the next try.
         if let Ok(guard) = self.0.try_lock() {
             return guard;
         }
         self.lock_late()
     }
 
-    /// All tasks of a world share one thread, so whoever has the lock must be let go on.
+    /// All tasks of a world share one thread, so the task that has the lock must be allowed to continue.
     #[cold]
     fn lock_late(&self) -> MutexGuard<'_, T> {
         let Some(world) = entered() else { return self.0.lock().expect(DIED) };

@@ -1,23 +1,23 @@
-//! Tells the world what replicas and clients did in it.
+//! Tells the world the steps of replicas and clients in it.
 //!
-//! The simulator's judges replay it against the rules (docs/protocol.md, "Invariants"). Without the feature
-//! `observe`, which only the simulator asks for, nobody is told anything and the compiler knows it: no event
-//! is built. An event never decides anything: whoever tells it goes on as if it had not.
+//! The simulator's judges replay the steps against the rules (docs/protocol.md, "Invariants"). Without the
+//! feature `observe`, which only the simulator asks for, there is no listener and the compiler knows it: no
+//! event is built. An event never decides anything: the code that tells it continues as if it had not.
 
 pub use crate::event::{Event, Step};
 #[cfg(feature = "observe")]
 use crate::world;
 
-/// This machine has come to a step.
+/// Tells the world that this machine has come to a step.
 #[inline(always)]
 pub fn reach(step: Step) {
     observe(|| Event::Reached { step });
 }
 
-/// Whether anybody can be told anything.
+/// Whether there can be a listener.
 pub const WATCHED: bool = cfg!(feature = "observe");
 
-/// Tells the world that this thread is in, if any.
+/// Tells the world that this thread has entered, if any.
 #[cfg(feature = "observe")]
 pub fn observe(event: impl FnOnce() -> Event) {
     if let Some(world) = world::entered() {
@@ -25,7 +25,7 @@ pub fn observe(event: impl FnOnce() -> Event) {
     }
 }
 
-/// Tells nobody.
+/// Does nothing, without the feature.
 #[cfg(not(feature = "observe"))]
 #[inline(always)]
 pub fn observe(_event: impl FnOnce() -> Event) {}

@@ -1,4 +1,4 @@
-//! Where a thread sleeps: until its time is over, somebody pokes it, or it is told to stop.
+//! The sleep of a thread: it ends with its time, by a poke, or by a stop.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
@@ -20,7 +20,7 @@ impl State {
     }
 }
 
-/// One sleeper's bed. A poke while it is awake makes its next sleep short.
+/// The bed of one sleeper. A poke while it is awake makes its next sleep short.
 #[derive(Debug, Default)]
 pub struct Pause {
     state: Mutex<State>,
@@ -28,13 +28,13 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Sleeps at most so long; `false` once it was told to stop.
+    /// Sleeps at most so long; `false` once the sleeper was told to stop.
     pub fn sleep(&self, time: Duration) -> bool {
         self.sleep_unless_poked(time);
         !self.is_stopped()
     }
 
-    /// Sleeps at most so long; whether it was poked, or told to stop.
+    /// Sleeps at most so long; returns whether the sleeper was poked, or told to stop.
     pub fn sleep_unless_poked(&self, time: Duration) -> bool {
         let mut state = match entered() {
             None => {
@@ -46,14 +46,14 @@ impl Pause {
         std::mem::take(&mut state.poked) || state.stop
     }
 
-    /// What `look` finds, which looks first and after every poke; `None` when the time has come, or once it
-    /// was told to stop.
+    /// Waits for a result of `look`, which looks first and after every poke; `None` when the time is over, or
+    /// once the sleeper was told to stop.
     pub fn wait_for<R>(&self, until: Nanos, mut look: impl FnMut() -> Option<R>) -> Option<R> {
         loop {
             if let Some(found) = look() {
                 return Some(found);
             }
-            // Whoever pokes after the look makes the sleep short.
+            // A poke after the look makes the sleep short.
             let left = until.since(now());
             if left == Nanos(0) || !self.sleep(Duration::from_nanos(left.0)) {
                 return None;
@@ -61,11 +61,11 @@ impl Pause {
         }
     }
 
-    /// The world may wake us for nothing.
+    /// Parks in the world, which may wake the task without a reason.
     fn park(&self, world: &dyn World, time: Duration) -> MutexGuard<'_, State> {
         let until = world.now() + Nanos(time.as_nanos() as u64);
-        // A look at the clock lets others go on, who may poke: nothing comes between the last look at the
-        // state and the park.
+        // A look at the clock lets other tasks continue, which may poke. No task runs between the last look
+        // at the state and the park.
         while world.now() < until && self.lock().quiet() && world.park(self.bed(), until) {}
         self.lock()
     }
@@ -76,7 +76,7 @@ impl Pause {
         self.wake();
     }
 
-    /// Wakes the sleeper for good.
+    /// Tells the sleeper to stop, and wakes it for good.
     pub fn stop(&self) {
         self.lock().stop = true;
         self.wake();
@@ -94,7 +94,7 @@ impl Pause {
         }
     }
 
-    /// A number that no other bed has while this one stands.
+    /// A number that no other bed has while this one exists.
     fn bed(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }

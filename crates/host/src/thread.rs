@@ -17,11 +17,11 @@ enum Inner {
     Task(u64),
 }
 
-/// The thread ended in a panic: a broken invariant, reported where it happened.
+/// A thread ended in a panic: a broken invariant, reported where it happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Panicked;
 
-/// Starts a thread. Errors are the system's, which has no room for one more.
+/// Starts a thread. An error is the system's, which has no room for one more thread.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
     match entered() {
         None => std::thread::Builder::new().name(name.into()).spawn(body).map(Inner::Thread).map(Thread),
@@ -29,14 +29,14 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Thr
     }
 }
 
-/// Bound on a thread's end, once somebody waits for it. Whatever takes long has bounds of its own, far below.
+/// The bound on the wait for a thread's end. Work that takes long has bounds of its own, far below.
 const END: Duration = Duration::from_secs(60);
 
 impl Thread {
-    /// Waits until it is over.
+    /// Waits until the thread is over.
     ///
     /// # Panics
-    /// If it does not end within a minute: it stands still, and so would whoever waits for it.
+    /// If it does not end within a minute: it stands still, and its waiter would, too.
     pub fn join(self) -> Result<(), Panicked> {
         match self.0 {
             Inner::Thread(handle) => {
@@ -63,9 +63,9 @@ fn await_end(thread: &JoinHandle<()>, within: Duration) {
     }
 }
 
-/// Does the same on so many threads at once, and returns when all are done. `body` is told which it is. None
-/// may wait for another: in a world one is done after the other. What one of them panics with, this panics
-/// with.
+/// Runs `body` on so many threads at once, and returns when all are done. `body` gets the number of its
+/// thread. No thread may wait for another: in a world one runs after the other. A panic of one of them is
+/// passed on.
 pub fn at_once(threads: usize, body: impl Fn(usize) + Sync) {
     if entered().is_some() || threads <= 1 {
         return (0..threads).for_each(body);
@@ -80,21 +80,22 @@ pub fn at_once(threads: usize, body: impl Fn(usize) + Sync) {
     });
 }
 
-/// Sleeps so long.
+/// Sleeps for so long.
 pub fn sleep(time: Duration) {
-    // Nobody else has this bed: the time alone ends the sleep.
+    // No other thread has this bed, so only the time ends the sleep.
     Pause::default().sleep(time);
 }
 
-/// Work on so much data takes a core so long. On a machine it did so by itself; in a world, where what a task
-/// does takes no time, the time passes now.
+/// Lets the time pass that a core needs for so much data. On a machine the work itself took the time. In a
+/// world, where the work of a task takes no time, the time passes now.
 pub fn spend(time: Duration) {
     if entered().is_some() {
         sleep(time);
     }
 }
 
-/// Gives the core to others, once: for loops that look again at what another thread is about to change.
+/// Gives the core to other threads, once: for loops that look again at what another thread is about to
+/// change.
 #[inline]
 pub fn relax() {
     match entered() {

@@ -1,4 +1,4 @@
-//! The other possibility: a world in which time passes when it says so.
+//! A simulated world, in which time passes when the world says so.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -7,10 +7,10 @@ use longarm_base::{Nanos, UnixMillis};
 
 use crate::event::Event;
 
-/// What a simulated world offers to the task that runs in it. All of it belongs to one thread; a call that
-/// waits lets other tasks run.
+/// The services that a simulated world offers to the task that runs in it. All of it belongs to one thread; a
+/// call that waits lets other tasks run.
 pub trait World {
-    /// The monotonic clock of the machine on which the running task is.
+    /// The monotonic clock of the running task's machine.
     fn now(&self) -> Nanos;
 
     /// That machine's calendar.
@@ -19,17 +19,17 @@ pub trait World {
     /// Starts a task on the same machine; returns its number.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce()>) -> u64;
 
-    /// Waits until a task is over; whether it panicked.
+    /// Waits until a task is over; returns whether it panicked.
     fn join(&self, task: u64) -> bool;
 
-    /// Lets the running task sleep until `bed` is poked or the time, on its machine's clock, is over.
-    /// `false`, at once, where nothing waits any more: in what a crashed machine's tasks leave to be dropped.
+    /// Lets the running task sleep until `bed` is poked or the time, on its machine's clock, is over. Returns
+    /// `false` at once if nothing may wait any more: while the tasks of a crashed machine are dropped.
     fn park(&self, bed: usize, until: Nanos) -> bool;
 
-    /// Wakes whoever is parked in `bed`.
+    /// Wakes the tasks that are parked in `bed`.
     fn unpark(&self, bed: usize);
 
-    /// The running task looks at something again and again: others go on meanwhile.
+    /// Lets other tasks continue, since the running task looks at something again and again.
     fn relax(&self);
 
     /// A random word, of the seed.
@@ -38,31 +38,31 @@ pub trait World {
     /// The machine of the running task.
     fn machine(&self) -> u32;
 
-    /// How many cores that machine has. What a world's machines do must not go by those of the machine that
-    /// simulates, or a seed would be another run elsewhere.
+    /// The number of cores of that machine. The machines of a world must not depend on the cores of the
+    /// simulating machine, or a seed would be another run elsewhere.
     fn cores(&self) -> usize {
         1
     }
 
-    /// The world's own time, which no machine knows: for the parts of the world between machines.
+    /// The world's own time, which no machine knows, for the parts of the world between machines.
     fn time(&self) -> Nanos;
 
-    /// At this time, or now if it is past, the world does something that is no task's: a NIC works.
+    /// Has the world do, at this time or now if it is past, something that is no task's: a NIC works.
     fn at(&self, time: Nanos, event: Box<dyn FnOnce()>);
 
-    /// Something happened, on the machine of the running task unless the event says otherwise.
+    /// Observes a step, on the machine of the running task unless the event says otherwise.
     fn observe(&self, event: Event) {
         let _ = event;
     }
 }
 
 thread_local! {
-    /// Whether `WORLD` holds one: the only thing that ordinary threads look at.
+    /// Whether `WORLD` holds a world: an ordinary thread looks at nothing else.
     static ENTERED: Cell<bool> = const { Cell::new(false) };
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
 }
 
-/// Runs `body` in `world`. Ordinary life goes on when it returns or panics.
+/// Runs `body` in `world`. The thread is ordinary again when this returns or panics.
 pub fn enter<R>(world: Rc<dyn World>, body: impl FnOnce() -> R) -> R {
     struct Leave(Option<Rc<dyn World>>);
     impl Drop for Leave {

@@ -1,8 +1,8 @@
 //! The gate of acknowledgements: which positions of a stream are committed (M4, L1; LoLKV 3.3.2).
 //!
-//! A position is committed when the leader has it and enough followers that are synced in this term have it
-//! with everything before it. What a follower acknowledged before it was synced counts from then on: it was
-//! synced with all of the stream that came before.
+//! A position is committed when the leader has it, and enough followers that are synced in this term have it
+//! with everything before it. What a follower acknowledged before it was synced counts from then on: the
+//! follower was synced with all of the stream that came before.
 
 use longarm_base::{Mutant, NodeId};
 
@@ -24,27 +24,27 @@ struct Follower {
 }
 
 impl Gate {
-    /// Nobody is synced.
+    /// The gate of a term in which no follower is synced yet.
     pub fn new(group: Group) -> Gate {
         let follower = |node| Follower { node, acked: 0, synced: false };
         Gate { group, followers: group.others().map(follower).collect(), committed: 0 }
     }
 
-    /// The follower has all positions below `end`.
+    /// Notes that the follower has all positions below `end`.
     pub fn ack(&mut self, node: NodeId, end: u64) {
         if let Some(follower) = self.followers.iter_mut().find(|follower| follower.node == node) {
             follower.acked = follower.acked.max(end);
         }
     }
 
-    /// Whether the follower counts. One that no longer does may come back, with what it had.
+    /// Sets whether the follower counts. A follower that no longer counts may come back, with what it had.
     pub fn set_synced(&mut self, node: NodeId, synced: bool) {
         if let Some(follower) = self.followers.iter_mut().find(|follower| follower.node == node) {
             follower.synced = synced;
         }
     }
 
-    /// What the follower has, as far as is known here.
+    /// The number of positions that the follower has, as far as is known here.
     pub fn acked(&self, node: NodeId) -> u64 {
         self.followers.iter().find(|follower| follower.node == node).map_or(0, |follower| follower.acked)
     }
@@ -58,10 +58,10 @@ impl Gate {
         self.followers.iter().filter(|follower| follower.synced || Mutant::CountUnsynced.is_on())
     }
 
-    /// All positions below this are committed, where the leader has written those below `written`.
+    /// The number of committed positions, if the leader has written those below `written`.
     pub fn committed(&mut self, written: u64) -> u64 {
         let reached = self.group.reached(written, self.counts().map(|follower| follower.acked));
-        // What was committed stays so, whoever leaves.
+        // A committed position stays committed when a follower leaves.
         self.committed = self.committed.max(reached);
         self.committed
     }

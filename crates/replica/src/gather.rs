@@ -1,24 +1,24 @@
 //! The start set of a term, from the reports of a majority (M2).
 //!
-//! The paper takes the highest `<term, seq_num>` of each thread from anybody (LoLKV 3.4); across terms that
-//! loses what was readable (L1). Here only reports of the highest sync term count: whoever holds the start
-//! set of a younger term holds everything that an older one committed. Among those the longest prefix of
-//! each stream has all that was committed in that term, since a commit was acknowledged by a majority of
-//! synced replicas, one of which reports.
+//! The paper takes the highest `<term, seq_num>` of each thread from any replica (LoLKV 3.4); across terms
+//! that loses entries that were readable (L1). Here only reports of the highest sync term count: a replica
+//! that holds the start set of a younger term holds everything that an older one committed. Among those
+//! reports the longest prefix of each stream has all that was committed in that term, since a majority of
+//! synced replicas acknowledged it, and one of them reports.
 
 use longarm_base::{Mutant, NodeId, Term};
 use longarm_wire::{Extent, Report};
 
-/// Where a stream is cut, and who has it up to there.
+/// The position at which a stream is cut, and a replica that has it up to there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cut {
-    /// Positions below it are in the start set; the others are void (L16).
+    /// Positions below are in the start set; the others are void (L16).
     pub len: u64,
-    /// A replica that has them.
+    /// A replica that has the positions below.
     pub holder: NodeId,
 }
 
-/// What a term starts from.
+/// The entries that a term starts from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StartSet {
     /// The new term.
@@ -27,17 +27,18 @@ pub struct StartSet {
     pub base: Term,
     /// The streams of the base term.
     pub cuts: Vec<Cut>,
-    /// The highest calendar of a leader that any of them was told, in unix milliseconds.
+    /// The highest calendar of a leader that any reporting replica was told, in unix milliseconds.
     pub unix: u64,
-    /// What the new leader itself holds of them.
+    /// The extent of each stream that the new leader itself holds.
     pub own: Vec<Extent>,
-    /// What the new leader holds of the terms before the base is a mixture: nobody else's start set.
+    /// Whether the new leader holds a mixture of the terms before the base, which is no other replica's start
+    /// set.
     pub mixed: bool,
 }
 
 impl StartSet {
-    /// The term whose start set this one goes on from on followers, too. One that goes on from a mixture is
-    /// in common with nobody who has not adopted it: that is the term itself.
+    /// The term whose start set followers share with this one. A start set that continues from a mixture is
+    /// shared only with replicas that have adopted it, so that is the new term itself.
     pub fn common(&self) -> Term {
         if self.mixed { self.term } else { self.base }
     }
@@ -46,9 +47,10 @@ impl StartSet {
 /// The start set of `term`, from the leader's own report and those of others.
 ///
 /// # Errors
-/// The leader may not lead now; one who may, by these reports. It is not among the replicas of the highest
-/// sync term, or one of these let go of segments that it did not: newer entries made them needless, and
-/// whoever has them still may hold the old without the new (a delete, say, that is stored nowhere any more).
+/// The candidate may not lead now; the error names a replica that may, by these reports. Either the candidate
+/// is not among the replicas of the highest sync term, or one of these released segments that the candidate
+/// did not. Newer entries made those segments needless. A replica that still has them may hold an old entry
+/// without the newer one (for example a delete that no replica stores any more).
 pub(crate) fn start_set(
     term: Term,
     (me, own): (NodeId, &Report),
@@ -62,7 +64,7 @@ pub(crate) fn start_set(
     {
         return Err(*node);
     }
-    // Nobody's is higher.
+    // No other report is higher.
     let base = own.sync;
     let of_base = || others.iter().filter(|(_, report)| report.sync == base || any);
     let streams = of_base().map(|(_, report)| report.streams.len()).fold(own.streams.len(), usize::max);

@@ -1,10 +1,10 @@
-//! The configured set of a group: quorums are over it, and over nothing that shrinks (L20; the active set
-//! of LoLKV 3.5 does).
+//! The configured set of a group. Quorums are over this set, and never over a set that shrinks (L20; the
+//! active set of LoLKV 3.5 does).
 
 use longarm_base::NodeId;
 use longarm_wire::Members;
 
-/// Most replicas of a group.
+/// The most replicas of a group.
 pub const REPLICAS_MAX: usize = longarm_wire::MEMBERS_MAX;
 
 /// A set of nodes.
@@ -12,37 +12,37 @@ pub const REPLICAS_MAX: usize = longarm_wire::MEMBERS_MAX;
 pub struct Nodes(u128);
 
 impl Nodes {
-    /// Nobody.
+    /// The empty set.
     pub const NONE: Nodes = Nodes(0);
 
-    /// Only this one.
+    /// The set of only this node.
     pub const fn only(node: NodeId) -> Nodes {
         Nodes(1 << node.0)
     }
 
-    /// Adds one; `true` if it is new.
+    /// Adds a node; `true` if it is new.
     pub fn add(&mut self, node: NodeId) -> bool {
         let before = self.0;
         self.0 |= 1 << node.0;
         self.0 != before
     }
 
-    /// Removes one.
+    /// Removes a node.
     pub fn remove(&mut self, node: NodeId) {
         self.0 &= !(1 << node.0);
     }
 
-    /// Whether it is among them.
+    /// Whether the node is in the set.
     pub const fn has(self, node: NodeId) -> bool {
         self.0 & 1 << node.0 != 0
     }
 
-    /// How many.
+    /// The number of nodes.
     pub const fn count(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// All of them, in order.
+    /// All nodes, in order.
     pub fn iter(self) -> impl Iterator<Item = NodeId> {
         (0..=NodeId::MAX.0).map(NodeId).filter(move |&node| self.has(node))
     }
@@ -63,14 +63,14 @@ impl std::fmt::Debug for Nodes {
     }
 }
 
-/// Why a group cannot be.
+/// Why a group is impossible.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum GroupError {
     /// It has no replica, or more than are possible.
     Size(usize),
     /// A node is named twice.
     Twice(NodeId),
-    /// This node is not among them.
+    /// This node is not one of its replicas.
     Stranger(NodeId),
 }
 
@@ -96,7 +96,7 @@ pub struct Group {
 }
 
 impl Group {
-    /// The group of `members`, for the one that is `me`.
+    /// The group of `members`, as its replica `me` sees it.
     pub fn new(me: NodeId, members: &[NodeId]) -> Result<Group, GroupError> {
         if members.is_empty() || members.len() > REPLICAS_MAX {
             return Err(GroupError::Size(members.len()));
@@ -113,7 +113,8 @@ impl Group {
         Ok(Group { me, members: set })
     }
 
-    /// These replicas, as `me` sees them, who may be none of them: one that was removed, or is to be added.
+    /// The group of these replicas, as `me` sees it; `me` need not be one of them, if it was removed or is to
+    /// be added.
     pub fn of(me: NodeId, members: &Members) -> Group {
         Group { me, members: members.list.iter().map(|member| member.node).collect() }
     }
@@ -144,8 +145,8 @@ impl Group {
         nodes.iter().filter(|&node| self.members.has(node)).count() >= self.majority()
     }
 
-    /// The greatest value that a majority has reached, where this replica has reached `own` and each of the
-    /// others what `theirs` says (any number of them; those who say nothing have reached nothing).
+    /// The greatest value that a majority has reached, if this replica has reached `own` and each of the
+    /// others a value of `theirs` (any number of them; a replica without a value has reached nothing).
     pub fn reached<T: Ord + Copy + Default>(&self, own: T, theirs: impl Iterator<Item = T>) -> T {
         let mut values = [T::default(); REPLICAS_MAX];
         values[0] = own;

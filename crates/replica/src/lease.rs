@@ -1,46 +1,47 @@
-//! The leader's lease: what it may conclude from heartbeats that a majority has (M6).
+//! The leader's lease: what the leader may conclude from heartbeats that a majority has (M6).
 //!
-//! A renewal counts from before it was sent; the follower's promise counts from when it saw it, which is
-//! later. So the leader's share of D, shortened by the drift of clocks, ends first ([`Timing::lease`]).
+//! A renewal counts from before the heartbeat was sent. The follower's promise counts from when the follower
+//! saw it, which is later. So the leader's share of D, shortened by the drift of clocks, ends first
+//! ([`Timing::lease`]).
 
 use longarm_base::{Nanos, NodeId};
 
 use crate::{Group, Timing};
 
-/// When a leader's lease ends.
+/// The lease of a leader.
 #[derive(Clone, Debug)]
 pub struct Lease {
     group: Group,
     share: Nanos,
-    /// When the last heartbeat that each of the others has was sent.
+    /// For each other replica: when the last heartbeat that it has was sent.
     renewed: Vec<(NodeId, Nanos)>,
 }
 
 impl Lease {
-    /// Nothing is renewed yet.
+    /// A lease that is not renewed yet.
     pub fn new(group: Group, timing: &Timing) -> Lease {
         let renewed = group.others().map(|node| (node, Nanos(0))).collect();
         Lease { group, share: timing.lease(), renewed }
     }
 
-    /// The WRITE of a heartbeat that was begun at `sent` completed.
+    /// Notes that the WRITE of a heartbeat that was begun at `sent` completed.
     pub fn renew(&mut self, node: NodeId, sent: Nanos) {
         if let Some((_, renewed)) = self.renewed.iter_mut().find(|(known, _)| *known == node) {
             *renewed = sent.max(*renewed);
         }
     }
 
-    /// When a majority last renewed: at `now`, as far as this replica is one of it.
+    /// When a majority last renewed; this replica, if it is one of the group, renews at `now`.
     pub fn renewed(&self, now: Nanos) -> Nanos {
         self.group.reached(now, self.renewed.iter().map(|&(_, sent)| sent))
     }
 
-    /// The others whose promises a lease that was renewed at this moment rests on.
+    /// The other replicas whose promises back a lease that was renewed at this moment.
     pub fn backers(&self, renewed: Nanos) -> impl Iterator<Item = NodeId> {
         self.renewed.iter().filter(move |(_, sent)| *sent >= renewed).map(|(node, _)| *node)
     }
 
-    /// When it ends; this may be in the past.
+    /// The end of the lease, which may be in the past.
     pub fn end(&self, now: Nanos) -> Nanos {
         match self.renewed(now) {
             Nanos(0) => Nanos(0),

@@ -1,6 +1,6 @@
 //! Replication without a log (LoLKV), as state machines that do no I/O and take time as an argument.
 //!
-//! - [`Machine`]: who leads. Promise, gather, start set, sync term (M1 to M3); it decides, and a
+//! - [`Machine`]: who leads. Promise, gather, start set, sync term (M1 to M3); the machine decides, and a
 //!   driver does what it says.
 //! - [`Watch`] and [`Lease`]: what a follower promised by seeing a heartbeat, and what the leader may
 //!   conclude from it (M6).
@@ -12,8 +12,8 @@
 //!   followers are asked to let go of (M9).
 //! - [`page`]: the bytes by which a leader tells passive followers that it lives.
 //!
-//! The specification is `docs/spec/ViewChange.tla`; names are the same. Absent: entries, segments, queue
-//! pairs, clocks, disks.
+//! The specification is `docs/spec/ViewChange.tla`; names are the same. The crate knows no entries, segments,
+//! queue pairs, clocks or disks.
 #![forbid(unsafe_code)]
 
 mod catch_up;

@@ -1,22 +1,23 @@
-//! The page by which a leader tells a passive follower that it lives, and what the follower surely has.
-//! Frozen: replicas of neighbouring versions write each other's.
+//! The page by which a leader tells a passive follower that it lives, and what the follower is known to have.
+//! Frozen: replicas of neighbouring versions write each other's pages.
 //!
 //! ```text
 //!  0  beat: term (39 bits) << 24 | number of the heartbeat, modulo 2^24, never zero
 //!  8  stable point: the csn up to which everything is applied or aborted
 //! 16  items in the index of that leader, about: how large a next one should be made; zero if unknown
-//! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown. Of one that
-//!     ended its lease to hand over: what it said last, less a promise, after which a new leader's begins
+//! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown. If
+//!     that leader ended its lease to hand over: its last calendar less a promise, since a new leader's begins
+//!     a promise later
 //! 32  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
 //! then a line of
 //!  0  released: the packed term of a leader that has ended its lease, to hand over
 //!  8  reclaimed: segments of which this follower was told, in its sync term, that they are free
 //! ```
-//! Writes: the leader of the follower's term, by one-sided WRITEs; the follower itself when it takes another
-//! term. Reads: the follower. Each word is whole; they need not be of one moment: each only grows within a
-//! term, but for the calendar at its end. A heartbeat is one WRITE from the beat to the floors
-//! ([`heartbeat`]); what it must not touch stands behind them.
+//! The leader of the follower's term writes the page, by one-sided WRITEs; the follower writes it when it
+//! takes another term, and reads it. Each word is whole; the words need not be of one moment. Each word only
+//! grows within a term, except the calendar at its end. A heartbeat is one WRITE from the beat to the floors
+//! ([`heartbeat`]); the words that it must not touch come after them.
 
 use longarm_base::Term;
 
@@ -54,7 +55,7 @@ pub fn heartbeat(beat: Beat, told: Told, floors: &[u64]) -> Vec<u8> {
     words.flat_map(u64::to_le_bytes).collect()
 }
 
-/// What a heartbeat tells every follower.
+/// The part of a heartbeat that is the same for every follower.
 #[derive(Clone, Copy, Debug)]
 pub struct Told {
     /// The stable point.
@@ -65,15 +66,15 @@ pub struct Told {
     pub unix: u64,
 }
 
-/// What a page says of the calendar of a leader on which nothing rests any more, if it said `unix` last: a
-/// new leader's begins a promise after what pages say, as it must where a lease may have run on.
+/// The calendar that a page states for a leader whose lease has ended, if the page said `unix` last. A new
+/// leader's calendar begins a promise after what pages say, as it must if a lease may have run on.
 pub fn calendar_at_end(unix: u64, timing: &Timing) -> u64 {
     unix.saturating_sub(timing.promise_millis())
 }
 
 const NUMBER_BITS: u32 = 24;
 
-/// A heartbeat: whose, and which. Any change of it is a sign of life.
+/// A heartbeat: its term and its number. Any change of it is a sign of life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Beat(pub u64);
 
@@ -84,12 +85,12 @@ impl Beat {
         Beat(term.bits() << NUMBER_BITS | number)
     }
 
-    /// The term it is of; `None` if there was none yet, or the word cannot be one.
+    /// Its term; `None` if there was no heartbeat yet, or the word cannot be one.
     pub const fn term(self) -> Option<Term> {
         if self.0 == 0 { None } else { Term::from_bits(self.0 >> NUMBER_BITS) }
     }
 
-    /// How many heartbeats later than `older` it is, which another one of the same term was.
+    /// How many heartbeats it is later than `older`; `None` if it is not a later heartbeat of the same term.
     pub fn since(self, older: Beat) -> Option<u64> {
         let numbers = (1 << NUMBER_BITS) - 1;
         let number = |beat: Beat| beat.0 % (1 << NUMBER_BITS);

@@ -1,53 +1,53 @@
-//! The times of a group, and what they must be to each other.
+//! The times of a group, and the relations that they must have.
 
 use longarm_base::Nanos;
 use longarm_base::limits::DRIFT_PPM;
 
-/// A candidate has longer with each election before it that came to nothing, up to so many doublings: what
-/// it has to fetch and to build may take longer than the time of one, on a busy machine or of a large group.
+/// How often the time of a candidate doubles. It has longer with each election before it that failed:
+/// fetching and building may take longer than one election, on a busy machine or in a large group.
 pub(crate) const DOUBLINGS_MAX: u32 = 4;
 
-/// A leader is suspected after so many times the usual silence, whatever was learnt.
+/// The most times the configured silence after which a leader is suspected, whatever was learnt.
 const PATIENCE: u64 = 5;
 
 /// Times of a group; all of its replicas have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// Between two heartbeats.
+    /// The time between two heartbeats.
     pub heartbeat: Nanos,
-    /// Without a heartbeat for so long, the leader is suspected; later, if leaders that lived on were silent
-    /// for long ([`patience`](Self::patience)).
+    /// The silence after which the leader is suspected; later, if leaders that lived on were silent for long
+    /// ([`patience`](Self::patience)).
     pub suspect: Nanos,
     /// D: no report within this time after a heartbeat was seen.
     pub promise: Nanos,
-    /// A candidate that has not become leader by then starts over.
+    /// The time after which a candidate that has not become leader starts over.
     pub election: Nanos,
 }
 
 impl Timing {
-    /// The same with another promise, and elections that are given the time for it.
+    /// The same times with another promise, and elections that are long enough for it.
     pub fn with_promise(self, promise: Nanos) -> Timing {
         let spare = self.election.since(self.promise);
         Timing { promise, election: promise + spare, ..self }
     }
 
-    /// However long leaders were silent, whoever is silent for so long is suspected.
+    /// The silence after which any leader is suspected, however long leaders were silent before.
     pub fn patience(&self) -> Nanos {
         Nanos(self.suspect.0.saturating_mul(PATIENCE)).min(self.election)
     }
 
-    /// The promise in milliseconds, of which calendars are made, rounded up.
+    /// The promise in milliseconds, the unit of calendars, rounded up.
     pub fn promise_millis(&self) -> u64 {
         self.promise.0.div_ceil(1_000_000)
     }
 
-    /// The leader's share of a promise of D: what has passed of it on a clock that runs fast, seen from one
-    /// that runs slow, and a millionth for rounding.
+    /// The leader's share of a promise of D: its length on a fast clock, seen from a slow one, less a
+    /// millionth for rounding.
     pub fn lease(&self) -> Nanos {
         Nanos(self.promise.0 - self.promise.0 / 1_000_000 * 2 * DRIFT_PPM - self.promise.0 % 1_000_000)
     }
 
-    /// Names what is wrong with the times, if something is.
+    /// Checks the times; the error names what is wrong.
     pub fn check(&self) -> Result<(), &'static str> {
         if self.heartbeat == Nanos(0) || self.promise < Nanos::from_millis(1) {
             return Err("a heartbeat needs a time, and a promise at least a millisecond");

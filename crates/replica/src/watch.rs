@@ -1,5 +1,5 @@
-//! A follower's promise. Followers are passive: that a heartbeat was seen is the promise (M6, L8). Where a
-//! heartbeat is a counter that followers READ (LoLKV 3.4), here the leader WRITEs it.
+//! A follower's promise. Followers are passive: a follower that sees a heartbeat thereby promises (M6, L8).
+//! In LoLKV 3.4 a heartbeat is a counter that followers READ; here the leader WRITEs it.
 //!
 //! (1) *Seen before answered.* Before it reports, a replica fences, flushes, and then looks at the heartbeat
 //!     word: a renewal that completed at the leader landed before, and so is seen.
@@ -8,19 +8,19 @@
 //! (3) A replica that restarts does not know what it promised: it behaves as if it had just seen a heartbeat
 //!     (rule BootWait of `docs/spec`).
 //! (4) *Taken back.* A leader that hands over has ended its lease, and all that rests on it, before it takes
-//!     back what it was promised (rules ReleaseAfter and ReleaseOwn). What older leaders were promised is
-//!     over by then, since it served; a younger one's promise stands.
-//! (5) *Suspicion* ends no promise, it only has others asked. How long a leader may be silent follows from
-//!     how long leaders that lived on were: on a busy machine that is longer than anybody would set. A leader
-//!     whose process is gone is suspected at once: its connections broke. Heartbeats that land after that
-//!     were on their way.
+//!     promises back (rules ReleaseAfter and ReleaseOwn). Promises to older leaders are over by then, since
+//!     this leader served; a promise to a younger leader stands.
+//! (5) *Suspicion* ends no promise; it only has others asked. How long a leader may be silent follows from
+//!     how long leaders that lived on were silent: on a busy machine that is longer than any configured time.
+//!     A leader whose process is gone is suspected at once: its connections broke. Heartbeats that land after
+//!     that were on their way.
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 
 use crate::Timing;
 use crate::page::Beat;
 
-/// A leader is suspected when it has been silent for so many times its longest silence of late.
+/// A leader is suspected when it has been silent for so many times its longest recent silence.
 const SILENCES: u64 = 2;
 /// Half of the longest silence is forgotten in this time.
 const FADES: Nanos = Nanos::from_millis(30_000);
@@ -30,9 +30,9 @@ const FADES: Nanos = Nanos::from_millis(30_000);
 pub struct Watch {
     beat: Beat,
     changed: Nanos,
-    /// The highest term whose leader may have been promised something.
+    /// The highest term whose leader may hold a promise of this replica.
     to: Term,
-    /// That was taken back.
+    /// Whether that leader took the promise back.
     released: bool,
     /// The longest silence of a leader that lived on, and when it ended.
     silence: (Nanos, Nanos),
@@ -41,13 +41,13 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A replica that starts at `now`, and had promised `promised` before.
+    /// The watch of a replica that starts at `now`, and had promised `promised` before.
     pub fn new(promised: Term, now: Nanos) -> Watch {
         let beat = Beat::default();
         Watch { beat, changed: now, to: promised, released: false, silence: (Nanos(0), now), gone: None }
     }
 
-    /// What the heartbeat word says at `now`.
+    /// Looks at the heartbeat word at `now`.
     pub fn look(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
         if beat != self.beat {
             self.learn(beat, timing, now);
@@ -56,21 +56,21 @@ impl Watch {
         }
     }
 
-    /// The leader of `term` was heard of in another way; a leader, that it sent a heartbeat itself.
+    /// Notes another sign of the leader of `term`; for a leader, that it sent a heartbeat itself.
     pub fn touch(&mut self, term: Term, now: Nanos) {
         self.changed = self.changed.max(now);
         self.to = self.to.max(term);
         self.released = false;
     }
 
-    /// The process of that replica ended, or its way here was cut.
+    /// Notes that the process of that replica ended, or that its way here was cut.
     pub fn lose(&mut self, node: NodeId) {
         if self.to.node() == node {
             self.gone = Some(node);
         }
     }
 
-    /// That replica says something.
+    /// Notes that the replica says something.
     pub fn find(&mut self, node: NodeId) {
         self.gone = self.gone.filter(|gone| *gone != node);
     }
@@ -101,15 +101,15 @@ impl Watch {
         learnt.min(timing.patience()).max(timing.suspect)
     }
 
-    /// The longest silence of late.
+    /// The longest recent silence.
     fn longest(&self, now: Nanos) -> Nanos {
         let (longest, ended) = self.silence;
         let halvings = now.since(ended).0 / FADES.0;
         Nanos(longest.0.checked_shr(halvings.min(u64::from(u32::MAX)) as u32).unwrap_or(0))
     }
 
-    /// A heartbeat is seen for the first time. Others may have come since the last look, which this replica
-    /// made late: their times are not the leader's silence.
+    /// Learns from a heartbeat that is seen for the first time. Others may have come since the last look,
+    /// which this replica made late: their times are not the leader's silence.
     fn learn(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
         let Some(beats) = beat.since(self.beat) else { return };
         let unseen = timing.heartbeat.0.saturating_mul(beats - 1);
@@ -119,7 +119,8 @@ impl Watch {
         }
     }
 
-    /// The leader of `term` has ended its lease and all that rests on it. Whether that is news.
+    /// Notes that the leader of `term` has ended its lease and all that rests on it; returns whether that is
+    /// news.
     pub fn release(&mut self, term: Term) -> bool {
         let news = !self.released && term >= self.to;
         self.released |= news;
@@ -204,15 +205,15 @@ mod tests {
         assert_eq!(patience(&watch, seen), 30);
         seen = beats(&mut watch, 1, 25);
         assert_eq!(patience(&watch, seen), 50);
-        // It was this replica that was late: eleven came.
+        // This replica was late: eleven heartbeats came.
         seen = beats(&mut watch, 11, 60);
         assert_eq!(patience(&watch, seen), 50);
-        // It was suspected, and lived on.
+        // The leader was suspected, and lived on.
         seen = beats(&mut watch, 1, 60);
         assert_eq!(patience(&watch, seen), 120);
         seen = beats(&mut watch, 1, 700);
         assert_eq!(patience(&watch, seen), 150, "there is a bound");
-        // A younger leader was not silent: it was not there.
+        // A younger leader was not silent: it did not lead yet.
         watch.look(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
         assert_eq!(watch.longest(seen + ms(29_999)), ms(700));
         assert_eq!(watch.longest(seen + ms(30_000)), ms(350));

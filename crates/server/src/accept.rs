@@ -1,5 +1,6 @@
-//! Lets clients and replicas in, one thread an address: checks their hello, and hands each to the endpoint
-//! of the group it names. A client is lent its regions there and given to the worker with the fewest.
+//! Admits clients and replicas, with one thread an address: it checks their hello, and hands each to the
+//! endpoint of the group that the hello names. There a client is lent its regions and given to the worker
+//! with the fewest connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,24 +30,24 @@ use longarm_engine::Eviction;
 use longarm_engine::session::Coming;
 use longarm_group::Seldom;
 
-/// Longest wait for a peer, and so for this thread to see that the server closes.
+/// The longest wait for a peer, and so the longest time until this thread sees that the server closes.
 const ACCEPT_WAIT: Duration = Duration::from_millis(100);
 /// Pause after the system refused to accept.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Landing buffer of a server's queue pair: it READs nothing of its clients.
+/// The landing buffer of a server's queue pair: the server READs nothing of its clients.
 const LANDING: u32 = 0;
 
-/// One address's acceptor.
+/// The acceptor of one address.
 pub(crate) struct Acceptor<L: Listener> {
     pub listener: L,
     pub router: Arc<Router<L::Qp>>,
     pub pause: Arc<Pause>,
-    /// Who did not get in.
+    /// Peers that were refused.
     pub refused: Seldom,
 }
 
 impl<L: Listener> Acceptor<L> {
-    /// Accepts until the router is closed; then nobody listens any more.
+    /// Accepts until the router is closed; then the address is no longer listened on.
     pub fn run(mut self) {
         while !self.router.is_closed() {
             let incoming = self.listener.accept(ACCEPT_WAIT);
@@ -101,7 +102,7 @@ impl<L: Listener> Acceptor<L> {
     }
 }
 
-/// What one who knocks says first.
+/// The hello of a peer that connects.
 enum HelloKind {
     Client(Hello, Agreed),
     Replica(PeerHello),
@@ -165,7 +166,8 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         };
         let inbox = self.least_loaded();
         let welcome = self.welcome_text(agreed).encode();
-        // The old connection of the same client is fenced before the client can know that this one stands.
+        // The old connection of the same client is fenced before the client can know that this connection
+        // stands.
         let coming = Coming { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
         let (session, generation) = self.shared.core.sessions.open(coming);
         let grants = self.grants(&ring);
@@ -186,7 +188,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             requests: AtomicU64::new(0),
         });
         slot.list(client.clone());
-        // Relaxed: a hint for whoever spreads the load.
+        // Relaxed: a hint for spreading the load.
         inbox.pulse.load.fetch_add(1, Ordering::Relaxed);
         inbox.put(Connection::new(qp, mailbox, (session, generation), client, slot));
         Ok(())
@@ -198,9 +200,9 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             agreed,
             boot: core.boot,
             sum_key: core.sum_key,
-            // Read after the hello came, on the clock of the heartbeats.
+            // The clock is read after the hello came; it is the clock of the heartbeats.
             stamp: core.timestamps().now.0,
-            // Of a group, what its timing gives, whatever the server would give alone.
+            // For a group the lease follows from its timing, whatever the server's own would be.
             lease: core.options.lease.as_nanos() as u64,
             read_bound: core.options.read_bound.as_nanos() as u64,
             ring_bytes: options.ring_bytes,
@@ -225,7 +227,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
     }
 }
 
-/// Whether a client's answer ring has a size that can be used.
+/// Checks that a client's answer ring has a usable size.
 fn check_ring(bytes: u64) -> Result<(), String> {
     if !bytes.is_multiple_of(4096) || !(RING_MIN..=RING_MAX).contains(&bytes) {
         return Err(format!(
@@ -235,7 +237,7 @@ fn check_ring(bytes: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// The mailbox over our ring and the client's, if the client lent what it said.
+/// The mailbox over the server's ring and the client's, if the client lent the ring that it announced.
 fn mailbox(qp: &impl QueuePair, hello: &Hello, own: Mapped) -> Result<Mailbox, SetupError> {
     let fits = |lent: &&Granted| lent.id == RING_REGION && lent.rights.allow(Rights::WRITE);
     match qp.granted().iter().find(fits) {

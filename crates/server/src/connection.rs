@@ -1,11 +1,11 @@
 //! One client's connection: its requests in, their answers out, in order and in bounds.
 //!
 //! (1) A turn takes a bounded number of arrivals, so that no client starves the others.
-//! (2) Answers that the client's ring has no room for wait here, at most [`QUEUE_DEPTH`]; requests go on
-//!     being taken, because the client's credit for more answers may stand behind them. A client that asks
-//!     for more without taking answers is dropped.
-//! (3) What waits is small: a GET waits as its key and is executed when its turn comes.
-//! (4) Whatever breaks the protocol ends this connection, with a reason in the log, and nothing else.
+//! (2) Answers that the client's ring has no room for wait here, at most [`QUEUE_DEPTH`]. The worker
+//!     continues to take requests, because the client's credit for more answers may come behind them. A
+//!     client that asks for more without taking answers is dropped.
+//! (3) A waiting answer is small: a GET waits as its key and is executed when its turn comes.
+//! (4) A breach of the protocol ends this connection, with a reason in the log, and nothing else.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,25 +28,25 @@ use longarm_engine::stream::At;
 
 /// Arrivals taken in one turn.
 pub(crate) const BATCH: usize = 32;
-/// Turns without news between two looks at whether the connection still stands.
+/// Turns without news between two checks that the connection still stands.
 const LOOK_EVERY: u32 = 256;
-/// A message of this size may make its worker look stuck for a while.
+/// The size from which a message may make its worker look stuck for a while.
 const LONG: usize = 256 << 10;
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
-    /// Nothing to do.
+    /// There was nothing to do.
     Idle,
     /// Something was done.
     Busy,
-    /// Something waits that no arrival may announce: look again soon.
+    /// Something waits whose continuation no arrival may announce: look again soon.
     Waiting,
     /// The connection is over.
     Gone,
 }
 
-/// Why a connection ends at our end.
+/// Why this side ends a connection.
 #[derive(Debug, thiserror::Error)]
 enum Fault {
     #[error("{0}")]
@@ -72,7 +72,7 @@ impl From<PostError> for Fault {
 /// An answer that waits for room.
 enum Late {
     Header([u8; 48]),
-    /// Once the entry there is applied.
+    /// An answer that waits until its entry is applied.
     Applied {
         header: [u8; 48],
         at: At,
@@ -98,7 +98,7 @@ pub(crate) struct Connection<Q> {
     done: Completions,
     next: usize,
     late: VecDeque<Late>,
-    /// Until when the request in the mailbox may wait, if it does.
+    /// When the wait of the request in the mailbox ends, if it waits.
     stalled: Option<Nanos>,
     session: Arc<Mutex<Session>>,
     generation: u64,
@@ -121,7 +121,7 @@ impl<Q: QueuePair> Connection<Q> {
         Connection { qp, mailbox, done, next, late, stalled, session, generation, client, quiet, _slot: slot }
     }
 
-    /// Takes what has arrived, executes it, answers.
+    /// Takes what has arrived, executes it, and answers.
     pub fn turn(&mut self, execution: &mut Execution<'_>) -> Turn {
         if self.next == self.done.as_slice().len() {
             self.done.clear();
@@ -137,7 +137,7 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    /// Whether it has something to send, or to execute, that waits.
+    /// Whether something to send or to execute waits.
     pub fn owes(&self) -> bool {
         self.stalled.is_some() || !self.late.is_empty() || self.mailbox.is_sending()
     }
@@ -150,7 +150,7 @@ impl<Q: QueuePair> Connection<Q> {
         Turn::Idle
     }
 
-    /// Whether the connection still stands; if not, says why in the log.
+    /// Whether the connection still stands; if not, the reason goes to the log.
     pub fn stands(&self, execution: &Execution<'_>) -> bool {
         let Err(why) = self.qp.state() else { return true };
         if why != Broken::Closed {
@@ -162,7 +162,7 @@ impl<Q: QueuePair> Connection<Q> {
 
     /// Asks for a wake-up; `true` if there is something to do already.
     pub fn arm(&mut self) -> bool {
-        // While a write waits for memory, or for another write, nothing that has come is looked at.
+        // While a write waits for memory, or for another write, no arrival is looked at.
         self.stalled.is_none() && (self.next < self.done.as_slice().len() || self.qp.arm())
     }
 
@@ -176,7 +176,7 @@ impl<Q: QueuePair> Connection<Q> {
     }
 
     fn work(&mut self, execution: &mut Execution<'_>) -> Result<Turn, Fault> {
-        // Read after the poll: every request of this batch had arrived.
+        // The clock is read after the poll: every request of this batch had arrived.
         let times = execution.shared.core.timestamps();
         let before = (self.late.len(), self.next, self.stalled);
         self.send_late(execution, times)?;
@@ -203,8 +203,8 @@ impl<Q: QueuePair> Connection<Q> {
         Ok(if progress || !self.owes() { Turn::Busy } else { Turn::Waiting })
     }
 
-    /// Executes the message in the mailbox and answers it. `false` if it waits (`stalled`); then it is still
-    /// there.
+    /// Executes the message in the mailbox and answers it. `false` if the request waits (`stalled`); then it
+    /// stays in the mailbox.
     #[inline]
     fn handle(
         &mut self,
@@ -219,7 +219,7 @@ impl<Q: QueuePair> Connection<Q> {
         let message = self.mailbox.message();
         let long = message.len() > LONG;
         if long {
-            // Four nanoseconds a byte is slower than any copy; what takes longer is stuck.
+            // Four nanoseconds a byte is slower than any copy; a copy that takes longer is stuck.
             execution.pulse.be_patient(times.now + Nanos(message.len() as u64 * 4));
         }
         let request = Request::decode(message)?;
@@ -233,7 +233,7 @@ impl<Q: QueuePair> Connection<Q> {
             }
             self.answer(execution, times, operation, executed)?;
         }
-        // However it came out, nothing in the mailbox waits any more.
+        // Whatever the outcome, no request in the mailbox waits any more.
         self.stalled = None;
         execution.pulse.count(kind);
         // Relaxed: a counter with one writer.
@@ -292,7 +292,7 @@ impl<Q: QueuePair> Connection<Q> {
         self.send(&[&header, value])
     }
 
-    /// `false` if there is no room.
+    /// Sends an answer; `false` if there is no room.
     #[inline]
     fn send(&mut self, parts: &[&[u8]]) -> Result<bool, Fault> {
         match self.mailbox.send(&mut self.qp, parts) {
@@ -303,7 +303,7 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    /// The question in the mailbox is executed when there is room for what it says.
+    /// Lets the request in the mailbox wait until there is room for its answer.
     fn wait_to_read(&mut self) -> Result<(), Fault> {
         let request = Request::decode(self.mailbox.message())?;
         let operation = request.operation;
@@ -323,11 +323,11 @@ impl<Q: QueuePair> Connection<Q> {
         Ok(())
     }
 
-    /// Sends what waits, as far as there is room.
+    /// Sends waiting answers, as far as there is room.
     fn send_late(&mut self, execution: &mut Execution<'_>, times: Timestamps) -> Result<(), Fault> {
         while let Some(late) = self.late.pop_front() {
             self.mailbox.pump(&mut self.qp)?;
-            // While a long answer is on its way none can follow: do not execute a GET in vain.
+            // While a long answer is on its way no other can follow, so a GET would be executed in vain.
             let sent = !self.mailbox.is_sending() && self.send_one(execution, times, &late)?;
             if !sent {
                 self.late.push_front(late);
@@ -375,7 +375,7 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    /// The connection is over: the session may be taken up by another.
+    /// Ends the connection: another one may take up the session.
     pub fn leave(self, now: Nanos) {
         self.session.lock().leave(self.generation, now);
     }

@@ -1,6 +1,7 @@
-//! What a group's connections are handed to: the workers that serve clients now, or, in a group, the replica.
+//! The endpoint of a group, to which its connections go: the workers that serve clients now, or, in a group,
+//! the replica.
 //!
-//! Listeners are open as long as the node lives; who serves a group's clients may change meanwhile.
+//! Listeners are open as long as the node lives; the workers of a group's clients may change meanwhile.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::shared::Shared;
 use crate::worker_inbox::WorkerInbox;
 use longarm_group::Inbound;
 
-/// Who serves clients now.
+/// The workers that serve clients now.
 pub(crate) struct Serving<Q> {
     pub shared: Arc<Shared>,
     pub inboxes: Vec<Arc<WorkerInbox<Q>>>,
@@ -24,10 +25,10 @@ impl<Q> Clone for Serving<Q> {
     }
 }
 
-/// Who takes the connections of one group, or of a server of its own.
+/// The endpoint of one group, or of a server of its own.
 pub(crate) struct GroupEndpoint<Q> {
     serving: Mutex<Option<Serving<Q>>>,
-    /// Of a replica: where other replicas go.
+    /// For a replica: where connections of other replicas go.
     pub inbound: Option<Arc<Inbound<Q>>>,
 }
 
@@ -41,7 +42,7 @@ impl<Q: QueuePair> GroupEndpoint<Q> {
         self.inbound.as_ref().map_or(0, |inbound| inbound.group())
     }
 
-    /// From now on these serve, or nobody.
+    /// Sets the workers that serve from now on, if any.
     pub fn set(&self, serving: Option<Serving<Q>>) {
         *self.serving.lock() = serving;
     }
@@ -50,7 +51,7 @@ impl<Q: QueuePair> GroupEndpoint<Q> {
         self.serving.lock().clone()
     }
 
-    /// What a client is told that asks here, where nobody serves.
+    /// The refusal for a client that asks here while this node does not lead.
     pub fn not_leader(&self) -> Refusal {
         let none = || Refusal::new(RefusalCode::Closing, "nobody serves here");
         self.inbound.as_ref().map_or_else(none, |inbound| inbound.not_leader())

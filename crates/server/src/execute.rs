@@ -1,4 +1,4 @@
-//! One request, from its decoded form to what came of it: exactly once where the client numbered it.
+//! Executes one decoded request, exactly once if the client numbered it.
 
 use std::sync::atomic::Ordering;
 
@@ -15,11 +15,11 @@ use longarm_engine::{Outcome, Short, WorkerContext};
 use longarm_group::Phase;
 use longarm_group::Pulse;
 
-/// How long a write may wait for memory to be freed, beyond the quarantine that what is freed goes through.
-/// Where nothing can be freed, the maintenance thread says so much sooner.
+/// How long a write may wait for memory to be freed, beyond the quarantine of freed memory. If no memory can
+/// be freed, the maintenance thread says so much sooner.
 const MEMORY_WAIT: Nanos = Nanos::from_millis(2000);
 
-/// What a worker executes requests with.
+/// The means with which a worker executes requests.
 pub(crate) struct Execution<'a> {
     pub shared: &'a Shared,
     pub pulse: &'a Pulse,
@@ -27,16 +27,16 @@ pub(crate) struct Execution<'a> {
     pub phase: Phase,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug)]
 pub(crate) enum Executed {
-    /// No answer is wanted.
+    /// The client wants no answer.
     Nothing,
-    /// It is to be executed again, a little later: memory is being freed.
+    /// The request is to be executed again, a little later: memory is being freed.
     Wait,
     /// An answer without value.
     Answer(Outcome),
-    /// The same, once the entry at this position is applied.
+    /// An answer without value, once the entry at this position is applied.
     Later(Outcome, At),
     /// An answer with the value that the worker's context holds.
     Value(Outcome),
@@ -44,8 +44,8 @@ pub(crate) enum Executed {
     Text(Vec<u8>),
 }
 
-/// Executes a request. `stalled` is until when it may wait, once it does; whoever keeps it ends it, once what
-/// came of the request is anything but [`Executed::Wait`].
+/// Executes a request. `stalled` is the end of its wait, once it waits. The caller that keeps `stalled`
+/// clears it, once the result is anything but [`Executed::Wait`].
 #[inline]
 pub(crate) fn execute(
     execution: &mut Execution<'_>,
@@ -55,7 +55,7 @@ pub(crate) fn execute(
     request: &Request<'_>,
 ) -> Executed {
     let engine = &execution.shared.core.engine;
-    // While draining, what had arrived before is still executed.
+    // While draining, requests that had arrived before are still executed.
     let closing = execution.phase != Phase::Serving && execution.pulse.is_drained();
     match request.kind {
         RequestKind::Hints => {
@@ -63,7 +63,7 @@ pub(crate) fn execute(
             Executed::Nothing
         }
         RequestKind::Ping if !closing => Executed::Answer(Outcome::of(Status::Ok)),
-        // What waits for the lease is not looked at before that is there: a value may be long.
+        // A request that waits for the lease reads nothing before the lease is there: a value may be long.
         RequestKind::Get | RequestKind::Spilled
             if !closing && stalled.is_some() && !execution.shared.core.may_tell() =>
         {
@@ -85,7 +85,7 @@ pub(crate) fn execute(
     }
 }
 
-/// A write: answered from the record, or executed and put on record.
+/// Executes a write and records it, or answers it from the record.
 #[inline]
 fn once(
     execution: &mut Execution<'_>,
@@ -99,7 +99,8 @@ fn once(
         match session.recall(operation) {
             Recall::New => {}
             Recall::Ran(outcome, at) => {
-                // Its client may have gone to another leader meanwhile, which ran it, and have come back.
+                // The client may meanwhile have gone to another leader, which ran the operation, and have
+                // come back.
                 if at.is_none() && !may_answer(execution, Mutant::RecallAnyway) {
                     return wait_to_tell(stalled);
                 }
@@ -124,7 +125,7 @@ fn once(
         Err(Short::Busy) => return wait_to_tell(stalled),
         Err(Short::Crowded) => engine.counts.crowded(),
         Err(short) => {
-            // A wait for something else has no bound of its own; this one begins now.
+            // A wait for something else has no bound; this wait, for memory, begins now.
             let bound = times.now + engine.options.quarantine + MEMORY_WAIT;
             let until = stalled.map_or(bound, |until| until.min(bound));
             *stalled = Some(until);
@@ -137,7 +138,7 @@ fn once(
         }
     };
     let at = written(execution.context, before);
-    // What was judged by what is here, and left no entry, holds only under the lease.
+    // An outcome without an entry was judged by the items here, and holds only under the lease.
     if at.is_none() && !may_answer(execution, Mutant::TellAnyway) {
         return wait_to_tell(stalled);
     }
@@ -148,7 +149,7 @@ fn once(
     at.map_or(Executed::Answer(outcome), |at| Executed::Later(outcome, at))
 }
 
-/// Whether an answer that no entry stands for may go out: under the lease, or where the mutant is on.
+/// Whether an answer that no entry backs may be sent: under the lease, or if the mutant is on.
 fn may_answer(execution: &Execution<'_>, anyway: Mutant) -> bool {
     let may = execution.shared.core.may_tell() || anyway.is_on();
     if may {
@@ -157,7 +158,7 @@ fn may_answer(execution: &Execution<'_>, anyway: Mutant) -> bool {
     may
 }
 
-/// Tells a simulated world which version an operation made.
+/// Tells a simulated world which version an operation wrote.
 fn tell(session: &Session, operation: u64, outcome: Outcome) {
     observe(|| {
         let csn = if outcome.status == Status::Ok { outcome.csn } else { Csn::NONE };
@@ -165,14 +166,14 @@ fn tell(session: &Session, operation: u64, outcome: Outcome) {
     });
 }
 
-/// Where the context's stream has an entry more than `before`.
+/// The position of an entry that the context's stream has beyond `before`.
 fn written(context: &WorkerContext<Mapped>, before: Option<u64>) -> Option<At> {
     let (stream, before) = (context.stream.as_ref()?, before?);
     (stream.written() > before).then_some(At { stream: stream.number, position: before })
 }
 
-/// It is tried again until it can be told, or the connection ends: another write of the key is under way, the
-/// lease is not there now, or the leader hands over.
+/// Lets the request wait until it can be answered, or the connection ends: another write of the key is under
+/// way, the lease is not there now, or the leader hands over.
 fn wait_to_tell(stalled: &mut Option<Nanos>) -> Executed {
     *stalled = Some(Nanos(u64::MAX));
     Executed::Wait

@@ -1,14 +1,14 @@
 //! The server: it owns the memory that clients read, and executes their writes.
 //!
 //! - [`Server`] starts everything and stops it ([`start`](Server::start), [`stop`](Server::stop)).
-//! - `accept` lets clients in, `router` finds their group's `endpoint`, a `worker` serves many `connection`s
+//! - `accept` admits clients, `router` finds their group's `endpoint`, a `worker` serves many `connection`s
 //!   and has the engine execute.
 //! - `heartbeat` vouches for the memory, `maintenance` grows, collects, expires and evicts in the background.
-//! - `replicas` makes replicas of groups of it (`longarm-group`), which serve clients in the terms that they
+//! - `replicas` makes it a host of replicas (`longarm-group`), which serve clients in the terms that they
 //!   lead.
 //!
-//! Absent: no thread here takes part in a one-sided GET. What a request comes to is the engine's
-//! (`longarm-engine`), which is told the time and knows no connection.
+//! No thread of this crate takes part in a one-sided GET. The engine (`longarm-engine`) decides the outcome
+//! of a request; it is told the time and knows no connection.
 #![forbid(unsafe_code)]
 
 mod accept;

@@ -1,9 +1,9 @@
-//! The maintenance thread: everything that may happen a little later. It grows the index and moves its pairs,
-//! frees tables and segments past their quarantine, collects nearly dead segments, expires, evicts, and
-//! forgets sessions.
+//! The maintenance thread: it does everything that may happen a little later. It grows the index and moves
+//! its pairs, frees tables and segments past their quarantine, collects nearly dead segments, expires,
+//! evicts, and forgets sessions.
 //!
-//! Each pass is bounded. With nothing to do it sleeps longer and longer; whoever runs short of memory pokes
-//! it.
+//! Each pass is bounded. With nothing to do it sleeps longer and longer; a thread that runs short of memory
+//! pokes it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,35 +34,35 @@ const TICK_MAX: Duration = Duration::from_millis(80);
 const MOVE_PAIRS: u64 = 64;
 /// Pairs looked at in one pass for groups to give back, where the index cannot grow.
 const COMPACT_PAIRS: u64 = 4096;
-/// Steps of moving, and pieces of collection, in one pass.
+/// The most steps of moving, and pieces of collection, in one pass.
 const MOVES_A_PASS: u32 = 64;
 const WORKS_A_PASS: u32 = 256;
-/// All pairs are looked at for expired items in this time.
+/// The time in which all pairs are looked at for expired items.
 const EXPIRE_ROUND: Nanos = Nanos::from_millis(60_000);
 const EXPIRE_ROUND_SHORT: Nanos = Nanos::from_millis(5_000);
 const EXPIRE_PAIRS: u64 = 4096;
-/// Pairs an eviction step looks at.
+/// The number of pairs that an eviction step looks at.
 const EVICT_PAIRS: u64 = 64;
 /// Memory is short, for expiry and eviction, when less than a twentieth of it is left, or fewer than three
 /// segments.
 const SHORT_SHARE: u64 = 20;
 const SHORT_BYTES: u64 = 3 * SEGMENT_BYTES;
-/// Eviction pauses while a tenth of what entries may use is on its way back through the quarantine...
+/// The part of the memory for entries whose return through the quarantine makes eviction pause.
 const COMING_SHARE: u64 = 10;
-/// ...takes at most a thirty-second of it before collection has looked again (which it does every 10 ms)...
+/// The part of it that eviction takes at most before collection has looked again (which it does every 10 ms).
 const STEP_SHARE: u64 = 32;
 const STEP_TIME: Nanos = Nanos::from_millis(12);
-/// ...and never takes entries below half of it: what is short then is not theirs to give.
+/// The part of it below which eviction takes no entries: the shortage then does not come from entries.
 const LIVE_SHARE: u64 = 2;
-/// Passes in vain before it is said that nothing can be freed: time alone may have passed while others had
-/// the core.
+/// The number of passes in vain before the thread says that nothing can be freed: time alone may have passed
+/// while other threads had the core.
 const FRUITLESS: u32 = 16;
-/// However much memory is free, segments are collected below this live share, in percent: what a replica has
-/// to look at when its leader is lost, and a follower ahead of that, shall not be mostly dead.
+/// Segments are collected below this live share, in percent, however much memory is free. A replica has to
+/// scan its segments when its leader is lost, and a follower ahead of that; they shall not be mostly dead.
 const COLLECT_LEAST: u32 = 8;
-/// A group moves live entries slowly until less than so much of its memory is left.
+/// The part of memory that must be left for a group to move live entries slowly.
 const HURRY_SHARE: u64 = 8;
-/// Sleep while followers are awaited.
+/// The sleep while it waits for followers.
 const REPLICATING: Duration = Duration::from_micros(200);
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 
@@ -70,16 +70,16 @@ const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
 pub(crate) struct Maintenance<Q> {
     shared: Arc<Shared>,
     context: WorkerContext<Mapped>,
-    /// In a group: its stream's way to the followers, and who must let go of segments.
+    /// In a group: its stream's way to the followers, and the segments that followers must release.
     group: Option<GroupPart<Q>>,
     collector: Collector<Mapped>,
     expiry: Cursor,
     eviction: Cursor,
     last_pass: Nanos,
     last_forget: Nanos,
-    /// When something was last freed, or moved so that it will be.
+    /// When it last freed something, or moved an entry so that something will be freed.
     last_gain: Nanos,
-    /// Passes since then that gained nothing.
+    /// The number of passes since then without a gain.
     fruitless: u32,
     expire_debt: u64,
     /// When the next step of eviction begins, and the live bytes at which this one ends.
@@ -87,7 +87,7 @@ pub(crate) struct Maintenance<Q> {
     evict_goal: u64,
 }
 
-/// What only the maintenance thread of a group has.
+/// The part of the state that only a group's maintenance thread has.
 struct GroupPart<Q> {
     replicator: Replicator<Q, Mapped>,
     releases: Arc<SharedReleases>,
@@ -99,14 +99,15 @@ struct GroupPart<Q> {
 /// A segment that is dead and past its quarantine.
 struct Leaving {
     segment: u32,
-    /// From where on in the arena records of sessions are still to be saved from it.
+    /// The place in the arena from which records of sessions are still to be saved.
     unsaved: Option<u64>,
-    /// Where our stream ended when the last of them was.
+    /// The length of its own stream when the last of them was saved.
     until: u64,
 }
 
 impl<Q: QueuePair> GroupPart<Q> {
-    /// Followers are asked to let go of what is dead once what sessions may still ask for is saved from it.
+    /// Asks followers to release a dead segment, once the records that sessions may still ask for are saved
+    /// from it.
     fn ask_releases(&mut self, shared: &Shared, context: &mut WorkerContext<Mapped>) {
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
@@ -158,13 +159,13 @@ impl<Q: QueuePair> Maintenance<Q> {
         let mut tick = TICK_MIN;
         while !pause.is_stopped() {
             let times = self.shared.core.timestamps();
-            // A leader that forms has followers that catch up, and writes nothing yet; one that hands over
-            // writes nothing more.
+            // A leader that forms has followers that catch up, and writes nothing yet. A leader that hands
+            // over writes nothing more.
             let quiet = self.shared.core.phase() == Phase::Forming || self.shared.core.holds_writes();
             let sent = self.written();
             let replicated = self.replicate(times);
             let more = !quiet && self.pass(times);
-            // What was written since is sent before a sleep: a leader that hands over waits for it.
+            // New entries are sent before a sleep: a leader that hands over waits for them.
             let unsent = self.written() > sent && !Mutant::SleepUnsent.is_on();
             if more || replicated == Pumped::Busy || unsent {
                 tick = TICK_MIN;
@@ -183,19 +184,20 @@ impl<Q: QueuePair> Maintenance<Q> {
         }
     }
 
-    /// All positions of our stream below this are written.
+    /// The number of written positions of its own stream.
     fn written(&self) -> u64 {
         self.context.stream.as_ref().map_or(0, Stream::written)
     }
 
-    /// Sends what was written to the followers, applies what they have, and frees what they have let go of.
+    /// Sends new entries to the followers, applies committed ones, and frees segments that followers have
+    /// released.
     fn replicate(&mut self, times: Timestamps) -> Pumped {
         let Maintenance { shared, context, group, .. } = self;
         let (Some(group), Some(stream)) = (group, &mut context.stream) else {
             return Pumped::Idle;
         };
         let pumped = group.replicator.pump(stream);
-        // Whoever leads next must know of all that was asked for, or it may not.
+        // The next leader must know of all releases that were asked for, or it may not lead.
         if !shared.core.holds_writes() {
             group.ask_releases(shared, context);
         }
@@ -212,7 +214,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         }
     }
 
-    /// One bounded pass; whether there is more to do at once.
+    /// Makes one bounded pass; returns whether there is more to do at once.
     fn pass(&mut self, times: Timestamps) -> bool {
         let gained = self.last_gain;
         let (growing, collecting) = (self.grow(times), self.collect(times));
@@ -266,7 +268,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             group.rate.fill(times.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
         }
         for _ in 0..WORKS_A_PASS {
-            // In a group what is moved goes to the followers first.
+            // In a group a moved entry goes to the followers first.
             if self.context.stream.as_ref().is_some_and(Stream::is_full) {
                 return false;
             }
@@ -277,7 +279,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             };
             match work {
                 Work::Idle(next) => {
-                    // What waits in quarantine will be freed.
+                    // Memory in quarantine will be freed.
                     if next.is_some() {
                         self.last_gain = times.now;
                     }
@@ -310,8 +312,8 @@ impl<Q: QueuePair> Maintenance<Q> {
         true
     }
 
-    /// The live share below which segments are collected: the more memory is used, the higher. What is left
-    /// alone while there is room goes on dying, and is never copied.
+    /// The live share below which segments are collected: the more memory is used, the higher. A segment that
+    /// is left alone while there is room continues to die, and dead entries are never copied.
     fn worth_collecting(&self) -> u32 {
         let most = self.shared.options.collect_percent;
         let budget = &self.shared.core.engine.budget;
@@ -347,8 +349,8 @@ impl<Q: QueuePair> Maintenance<Q> {
         left < (budget.limit() / part).max(SHORT_BYTES)
     }
 
-    /// Evicts a little where collection alone gives nothing back. Random items going thin all segments out
-    /// evenly, so this goes on until some are worth collecting.
+    /// Evicts a little, if collection alone gives nothing back. Evicting random items thins out all segments
+    /// evenly, so eviction continues until some are worth collecting.
     fn evict(&mut self, times: Timestamps) -> bool {
         let engine = &self.shared.core.engine;
         if engine.marks.is_none() || !self.is_short() {

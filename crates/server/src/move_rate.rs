@@ -1,22 +1,22 @@
-//! How many live entries a leader moves out of nearly dead segments while there is no need to hurry.
+//! Limits how many live entries a leader moves out of nearly dead segments while there is no need to hurry.
 //!
-//! Where all keys are written equally often, all segments are nearly dead at the same time. A burst of moves
-//! would hold up writes, and leave followers behind that look at what is new here (`group/node/pace.rs`): if
-//! their leader were lost then, the next one had to look at all of it while nobody is served.
+//! If all keys are written equally often, all segments are nearly dead at the same time. A burst of moves
+//! would hold up writes, and leave behind the followers that index new entries (`group/node/pace.rs`). If
+//! their leader were lost then, the next leader would have to index all of them while no client is served.
 
 use longarm_base::{Csn, Nanos};
 
-/// Moves in a second, whatever is written.
+/// Moves in a second that are always allowed.
 const LEAST: u64 = 1_000;
-/// So many times what gives back as much room as is written.
+/// The allowed multiple of the moves that give back as much room as is written.
 const AHEAD: u64 = 2;
-/// Moves that may be made up for.
+/// The most moves that may be saved up.
 const SAVED_MOST: u64 = 4_096;
 const SECOND: u64 = 1_000_000_000;
 
-/// What may be moved now.
+/// The moves that may be made now.
 pub(crate) struct MoveRate {
-    /// What was written when it was filled up last.
+    /// The csn when it was last filled up.
     csn: Csn,
     /// Moves that may be made, in billionths.
     saved: u64,
@@ -27,8 +27,8 @@ impl MoveRate {
         MoveRate { csn, saved: SAVED_MOST * SECOND }
     }
 
-    /// So much time has passed, and more was written. Where segments are collected that are `percent` alive,
-    /// `percent / (100 - percent)` of them is moved for each that dies.
+    /// Fills up, as `passed` has passed and the csn is `csn`. If collected segments are `percent` alive,
+    /// `percent / (100 - percent)` entries are moved for each dead one.
     pub fn fill(&mut self, passed: Nanos, csn: Csn, percent: u32) {
         let percent = u64::from(percent.min(99));
         let each = AHEAD * SECOND * percent / (100 - percent);
@@ -38,12 +38,12 @@ impl MoveRate {
         self.csn = csn;
     }
 
-    /// Whether one more may be moved.
+    /// Whether one more entry may be moved.
     pub fn is_due(&self) -> bool {
         self.saved >= SECOND
     }
 
-    /// One was moved.
+    /// Notes that an entry was moved.
     pub fn spend(&mut self) {
         self.saved = self.saved.saturating_sub(SECOND);
     }
@@ -68,7 +68,7 @@ mod tests {
         assert_eq!(spend(&mut rate), SAVED_MOST);
         rate.fill(Nanos(SECOND / 2), Csn(5), 8);
         assert_eq!(spend(&mut rate), LEAST / 2);
-        // Half alive: one is moved for each that dies, and twice that may be.
+        // Half alive: one entry is moved for each dead one, and twice that may be moved.
         rate.fill(Nanos(0), Csn(105), 50);
         assert_eq!(spend(&mut rate), 200);
         rate.fill(Nanos(0), Csn(1105), 8);

@@ -1,4 +1,4 @@
-//! What a server is asked to be, and why it could not start.
+//! The options of a server, and their check.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,19 +14,19 @@ use longarm_index::hash::SlotKind;
 /// Pages behind the memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pages {
-    /// Those of the system.
+    /// Pages of the system.
     #[default]
     Ordinary,
-    /// 2 MiB pages of the reserved pool where it has enough, those of the system otherwise.
+    /// 2 MiB pages of the reserved pool if it has enough, else pages of the system.
     HugeIfAvailable,
-    /// 2 MiB pages of the reserved pool, or no start.
+    /// 2 MiB pages of the reserved pool; without them the server does not start.
     Huge,
 }
 
-/// How to serve. Start from [`ServerOptions::default`] and name at least one address.
+/// The options of a server. Start from [`ServerOptions::default`] and name at least one address.
 #[derive(Clone)]
 pub struct ServerOptions {
-    /// Where to listen.
+    /// Addresses to listen on.
     pub addresses: Vec<Address>,
     /// Threads that execute writes.
     pub workers: usize,
@@ -40,22 +40,22 @@ pub struct ServerOptions {
     pub read_bound: Duration,
     /// Kind of index slots.
     pub slots: SlotKind,
-    /// Items to have room for before the index first grows.
+    /// Items that the index has room for before it first grows.
     pub expected_items: u64,
     /// Pages behind the memory.
     pub pages: Pages,
-    /// What a full memory does to a write.
+    /// How a write is treated when memory is full.
     pub eviction: Eviction,
-    /// Clients at once.
+    /// The most clients at once.
     pub max_clients: usize,
     /// Bytes of the request ring lent to each client.
     pub ring_bytes: u64,
-    /// How long an idle worker looks again before it sleeps.
+    /// How long an idle worker keeps looking before it sleeps.
     pub spin: Duration,
-    /// What clients must prove.
+    /// The proof that clients must give.
     pub login: Login,
-    /// What replicas and operators must prove, and this node proves to them ([`Login::Peer`], decision 19);
-    /// with [`Login::None`] whoever may be a client may be one of them too.
+    /// The proof that replicas and operators must give, and that this node gives to them ([`Login::Peer`],
+    /// decision 19). With [`Login::None`] any client may be one of them too.
     pub peers: Login,
     /// TLS below the tcp addresses.
     pub tls: Option<Tls>,
@@ -65,16 +65,16 @@ pub struct ServerOptions {
     pub socket_mode: u32,
     /// Directory of plain files to keep the memory in, so that it can be inspected later.
     pub arena_dir: Option<PathBuf>,
-    /// Live share, in percent, below which a segment is collected when all memory is used; the less is, the
-    /// lower.
+    /// The live share, in percent, below which a segment is collected when all memory is used. The share
+    /// falls with the memory used.
     pub collect_percent: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
     /// The groups that the node has replicas of; none for a server of its own. They share `memory` and
-    /// `expected_items` equally, and each has `workers` divided by their number, at least one; `max_clients`
-    /// may be connected to each.
+    /// `expected_items` equally. Each has `workers` divided by their number, at least one. Up to
+    /// `max_clients` may be connected to each.
     pub groups: Vec<GroupOptions>,
-    /// Told what happens, one line each.
+    /// Receives the events of the server, one line each.
     pub log: Log,
 }
 
@@ -118,11 +118,11 @@ impl std::fmt::Debug for ServerOptions {
     }
 }
 
-/// Smallest memory limit: segment table, reserve, and a few segments that can be written to.
+/// The smallest memory limit: segment table, reserve, and a few segments that can be written to.
 const MEMORY_MIN: u64 = 16 << 20;
-/// Workers a server may have; each has a stream of the store.
+/// The most workers of a server; each has a stream of the store.
 const WORKERS_MAX: usize = 256;
-/// Largest ring, of either side: an immediate names a frame by its offset in sixteenths.
+/// The largest ring, of either side: an immediate names a frame by its offset in sixteenths.
 pub(crate) const RING_MAX: u64 = 1 << 30;
 
 impl ServerOptions {
@@ -131,7 +131,7 @@ impl ServerOptions {
         self.addresses.iter().any(|address| matches!(address, Address::Verbs(_)))
     }
 
-    /// What this node proves to other replicas.
+    /// The proof that this node gives to other replicas.
     pub(crate) fn peer_login(&self) -> Login {
         match &self.peers {
             Login::None => self.login.clone(),
@@ -139,7 +139,7 @@ impl ServerOptions {
         }
     }
 
-    /// What other replicas, and operators, must have proved to be at least.
+    /// The least role that other replicas, and operators, must have proved.
     pub(crate) fn peer_role(&self) -> Role {
         match &self.peers {
             Login::None => Role::Client,
@@ -147,7 +147,7 @@ impl ServerOptions {
         }
     }
 
-    /// The options of one of the groups, alone: its share of what they have in common.
+    /// The options of one of the groups by itself: with its part of what the groups share.
     pub(crate) fn of_group(&self, group: &GroupOptions) -> ServerOptions {
         let count = self.groups.len();
         ServerOptions {
@@ -159,7 +159,7 @@ impl ServerOptions {
         }
     }
 
-    /// What its threads share, and a replica must know.
+    /// The options that its threads share, and that a replica must know.
     pub(crate) fn core(&self) -> CoreOptions {
         CoreOptions {
             workers: self.workers,
@@ -176,7 +176,7 @@ impl ServerOptions {
         }
     }
 
-    /// Finds the first thing that makes no sense.
+    /// Finds the first option that makes no sense.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |what: &'static str, text: String| Err(StartError::Option { what, text });
         if self.addresses.is_empty() {

@@ -1,8 +1,8 @@
 //! The regions that a server lends: control page, index, arena. Index and arena are as large as either may
 //! become; pages cost memory when first touched, and the budget bounds both together.
 //!
-//! A NIC wants to know every page at once: where there is one, both regions are locked from the start, and
-//! the index is no larger than the limit.
+//! A NIC must know every page at once. With a NIC both regions are locked from the start, and the index is no
+//! larger than the limit.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use crate::saved::Saved;
 use longarm_group::Lent;
 use longarm_group::StartError;
 
-/// Largest index: where every item is small, tables old and new stand beside each other while it grows.
+/// The largest index, in memory limits: if every item is small, old and new tables exist side by side while
+/// it grows.
 const INDEX_TIMES: u64 = 2;
 
-/// Creates all three.
+/// Creates all three regions.
 pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
     let lent = sized(options, sum_key)?;
     if options.registers() {
@@ -37,7 +38,7 @@ pub(crate) fn create(options: &ServerOptions, sum_key: u64) -> Result<Lent, Star
     Ok(lent)
 }
 
-/// What is lent to every client, to look at.
+/// The regions that are lent to every client, for READ.
 pub(crate) fn lend(lent: &Lent) -> Vec<Grant> {
     let regions = [(CONTROL_REGION, &lent.control), (INDEX_REGION, &lent.index), (ARENA_REGION, &lent.arena)];
     let grant =
@@ -64,7 +65,7 @@ fn sized(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
     let region = |name: &str, bytes, backing| create_one(name, bytes, backing);
     let (index, arena) = match options.pages {
         Pages::Ordinary => ordinary(index_bytes, arena_bytes, Backing::SmallPages)?,
-        // The pool's pages are reserved in full, so the index gets no more than the limit.
+        // Pages of the pool are reserved in full, so the index gets no more than the limit.
         Pages::Huge => (
             region("longarm-index", options.memory, Backing::HugePages)?,
             region("longarm-arena", arena_bytes, Backing::HugePages)?,
@@ -96,7 +97,7 @@ fn create_one(name: &str, bytes: u64, backing: Backing) -> Result<Arc<Region>, R
     Region::create(&RegionOptions { name: name.into(), bytes, backing }).map(Arc::new)
 }
 
-/// Whole segments for the limit, and those of the table.
+/// Whole segments for the limit, and the segments of the table.
 fn arena_bytes(memory: u64) -> u64 {
     let segments = memory.div_ceil(SEGMENT_BYTES);
     let table = (segments * LINE).div_ceil(SEGMENT_BYTES);
@@ -109,7 +110,7 @@ fn in_files(dir: &Path, (index_bytes, arena_bytes): (u64, u64), sum_key: u64) ->
     saved.create(dir)?;
     let create = || -> Result<Lent, StartError> {
         let file = |path, bytes| {
-            // A file that was left there would be taken for fresh memory.
+            // A file that an earlier server left would be taken for fresh memory.
             match std::fs::exists(&path) {
                 Ok(false) => Ok(create_one("longarm-file", bytes, Backing::File(path))?),
                 _ => Err(StartError::Directory {
@@ -125,7 +126,7 @@ fn in_files(dir: &Path, (index_bytes, arena_bytes): (u64, u64), sum_key: u64) ->
         })
     };
     create().inspect_err(|error| {
-        // What was there before us stays there.
+        // Files that were there before stay there.
         if !matches!(error, StartError::Directory { .. }) {
             Saved::remove(dir);
         } else {

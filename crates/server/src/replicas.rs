@@ -1,5 +1,5 @@
-//! The replicas of a node, one a group: each has its memory, threads, promises and term. They share
-//! listeners and process, and nothing else.
+//! The replicas of a node, one a group. Each has its own memory, threads, promises and term. They share only
+//! listeners and process.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ use crate::regions::{self, lend};
 use crate::stats::Stats;
 use crate::term::Terms;
 
-/// Says what a replica is, which has other statistics each term.
+/// The statistics of a replica, which differ from term to term.
 pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
 
-/// A replica that lives.
+/// A running replica.
 pub(crate) struct RunningReplica {
     pub replica: Replica,
     pub stats: Told,
 }
 
-/// A replica's memory and endpoint, before it lives.
+/// A replica's memory and endpoint, before it runs.
 pub(crate) struct PreparedReplica<T: Transport> {
     options: ServerOptions,
     prepared: Prepared<T>,
@@ -30,7 +30,7 @@ pub(crate) struct PreparedReplica<T: Transport> {
 }
 
 impl<T: Transport> PreparedReplica<T> {
-    /// Of one of the groups of `options`, with its share of memory.
+    /// Prepares the replica of one of the groups of `options`, with its share of memory.
     pub fn new(options: &ServerOptions, group: &GroupOptions) -> Result<PreparedReplica<T>, StartError> {
         let several = options.groups.len() > 1;
         let (mut options, group) = (options.of_group(group), group.clone());
@@ -53,17 +53,17 @@ impl<T: Transport> PreparedReplica<T> {
         Ok(PreparedReplica { options, prepared, endpoint, grants })
     }
 
-    /// What it lends to clients, and to the leader of a term.
+    /// The regions that it lends to clients, and to the leader of a term.
     pub fn grants(&self) -> Vec<Grant> {
         [self.grants.clone(), self.prepared.grants()].concat()
     }
 
-    /// Where those who ask for its group go.
+    /// The endpoint for connections that ask for its group.
     pub fn endpoint(&self) -> Arc<GroupEndpoint<T::Qp>> {
         self.endpoint.clone()
     }
 
-    /// Lets it live.
+    /// Starts the replica.
     pub fn start(self, transport: Arc<T>) -> Result<RunningReplica, StartError> {
         let PreparedReplica { options, prepared, endpoint, .. } = self;
         let terms = Terms { options, endpoint: endpoint.clone(), term: None };

@@ -1,5 +1,5 @@
-//! Which group's endpoint a hello goes to. A node has one router, which the acceptors (`accept.rs`) of all
-//! its addresses share.
+//! Finds the endpoint of the group that a hello names. A node has one router, which the acceptors
+//! (`accept.rs`) of all its addresses share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,12 +18,13 @@ pub(crate) struct Router<Q> {
 }
 
 impl<Q: QueuePair> Router<Q> {
-    /// Over the endpoint of a server of its own, or one a group.
+    /// A router over the endpoint of a server of its own, or over one endpoint a group.
     pub fn new(endpoints: Vec<Arc<GroupEndpoint<Q>>>, log: Log) -> Router<Q> {
         Router { endpoints, closed: AtomicBool::new(false), log }
     }
 
-    /// The endpoint of a group; of the only one there is, if none is named. An error says why there is none.
+    /// The endpoint of a group; if the hello names none, the only endpoint there is. An error says why there
+    /// is none.
     pub fn endpoint(&self, group: u64) -> Result<&Arc<GroupEndpoint<Q>>, Refusal> {
         let wrong = |text| Refusal::new(RefusalCode::WrongGroup, text);
         match (&self.endpoints[..], group) {
@@ -41,9 +42,9 @@ impl<Q: QueuePair> Router<Q> {
         }
     }
 
-    /// Nobody is let in any more.
+    /// Admits no more connections.
     pub fn close(&self) {
-        // Relaxed: an acceptor that sees it late lets one more in, who is told at once.
+        // Relaxed: an acceptor that sees it late admits one more client, which is told at once.
         self.closed.store(true, Ordering::Relaxed);
     }
 

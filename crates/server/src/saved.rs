@@ -1,4 +1,4 @@
-//! What stands beside the plain files of an arena, so that they can be opened and verified later.
+//! The description beside the plain files of an arena, by which they can be opened and verified later.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -57,12 +57,12 @@ impl Saved {
         Ok(saved)
     }
 
-    /// Writes the description, which must not be there yet: two servers never share a directory, and nothing
-    /// that was saved is overwritten.
+    /// Writes the description, which must not exist yet: two servers never share a directory, and no saved
+    /// file is overwritten.
     pub(crate) fn create(&self, dir: &Path) -> Result<(), StartError> {
         let text = serde_json::to_vec_pretty(self).expect("numbers become JSON");
         let wrong = |text: String| StartError::Directory { dir: dir.display().to_string(), text };
-        // It holds the key of the checksums: its owner's eyes only.
+        // The file holds the key of the checksums, so only its owner may read it.
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(dir.join(Saved::FILE));
         let mut file: File = file.map_err(|e| match e.kind() {
             std::io::ErrorKind::AlreadyExists => wrong(
@@ -74,7 +74,7 @@ impl Saved {
         file.write_all(&text).map_err(|e| wrong(format!("{}: {e}", Saved::FILE)))
     }
 
-    /// Removes what a start that failed had made.
+    /// Removes the description that a failed start had made.
     pub(crate) fn remove(dir: &Path) {
         for path in [Saved::control_path(dir), Saved::index_path(dir), Saved::segments_path(dir)] {
             let _ = std::fs::remove_file(path);

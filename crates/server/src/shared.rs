@@ -1,4 +1,4 @@
-//! What all threads of a server share: the core that they serve from, and who is connected.
+//! The state that all threads of a server share: the core that they serve from, and the connected clients.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,18 +18,18 @@ pub(crate) struct Client {
     pub requests: AtomicU64,
 }
 
-/// Everything that threads share.
+/// The state that threads share.
 pub(crate) struct Shared {
     pub core: Arc<Core>,
     pub options: ServerOptions,
     pub addresses: OnceLock<Vec<longarm_fabric::Address>>,
-    /// Of a group's leader: what its replica says of itself.
+    /// For a group's leader: the standing that its replica reports.
     replica: Option<Arc<Mutex<Standing>>>,
     clients: Mutex<BTreeMap<u64, Arc<Client>>>,
     slots: AtomicUsize,
     next_client: AtomicU64,
     grow_failed: AtomicBool,
-    /// Tests make workers hang.
+    /// A flag by which tests make workers hang.
     #[cfg(test)]
     pub hang: AtomicBool,
 }
@@ -41,7 +41,7 @@ pub(crate) struct ClientSlot {
 }
 
 impl Shared {
-    /// Over a core; of a group's leader, which says so of itself.
+    /// The state over a core; for a group's leader, with the standing of its replica.
     pub fn new(options: ServerOptions, core: Arc<Core>, replica: Option<Arc<Mutex<Standing>>>) -> Shared {
         Shared {
             core,
@@ -61,12 +61,12 @@ impl Shared {
         self.core.log(line);
     }
 
-    /// What the replica says of itself.
+    /// The standing that the replica reports.
     pub fn standing(&self) -> Option<Standing> {
         self.replica.as_ref().map(|replica| replica.lock().clone())
     }
 
-    /// A slot, unless all are taken.
+    /// Takes a slot, unless all are taken.
     pub fn take_slot(self: &Arc<Shared>) -> Option<ClientSlot> {
         let max = self.options.max_clients;
         // Relaxed: counters that publish nothing.

@@ -1,5 +1,5 @@
-//! Starting: memory, engine, listeners, threads, in this order. What a failed start made is gone again when
-//! it returns.
+//! Starting: memory, engine, listeners, threads, in this order. When a start fails, everything it made is
+//! removed before it returns.
 
 use std::sync::Arc;
 
@@ -29,15 +29,15 @@ pub struct Server {
     pub(crate) body: Body,
 }
 
-/// Who serves those that the listeners let in.
+/// The part of a server that serves admitted clients.
 pub(crate) enum Body {
-    /// A server of its own, all of its life.
+    /// A server of its own, for all its life.
     Alone { shared: Arc<Shared>, threads: Threads, heart: Option<Thread>, heart_pause: Arc<Pause> },
     /// Replicas, one a group.
     Replicas(Vec<RunningReplica>),
 }
 
-/// The threads that let others in.
+/// The threads that admit clients and replicas.
 #[derive(Default)]
 pub(crate) struct Listeners {
     pub threads: Vec<Thread>,
@@ -57,7 +57,7 @@ impl Server {
         Server::start_on(&Any { tcp: tcp.with_spin(options.spin), verbs }, options)
     }
 
-    /// Starts to serve over another transport: a hook, or the simulator's.
+    /// Starts to serve over another transport: a hook, or the transport of the simulator.
     pub fn start_on<T: Transport + Clone>(
         transport: &T,
         options: ServerOptions,
@@ -66,7 +66,7 @@ impl Server {
         if !options.groups.is_empty() {
             return Server::replicas(transport, &options);
         }
-        // The boot's name, and keys nobody can guess.
+        // The boot number, and keys that cannot be guessed.
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let lent = Arc::new(regions::create(&options, sum_key)?);
         let dir = options.arena_dir.clone();
@@ -104,12 +104,12 @@ impl Server {
             listeners: Listeners::default(),
             body: Body::Alone { shared, threads, heart, heart_pause },
         };
-        // From here on the drop of `server` stops what was started.
+        // From here on the drop of `server` stops the threads that were started.
         server.listeners.open(listeners, Router::new(vec![endpoint], log))?;
         Ok(server)
     }
 
-    /// All of its groups, or none: a replica that cannot start says why.
+    /// Starts a replica of each group, or of none: an error says why a replica cannot start.
     fn replicas<T>(transport: &T, options: &ServerOptions) -> Result<Server, StartError>
     where
         T: Transport + Clone,
@@ -125,17 +125,17 @@ impl Server {
         let replicas = prepared.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let mut server =
             Server { addresses, listeners: Listeners::default(), body: Body::Replicas(replicas) };
-        // From here on the drop of `server` stops what was started.
+        // From here on the drop of `server` stops the threads that were started.
         server.listeners.open(listeners, Router::new(endpoints, options.log.clone()))?;
         Ok(server)
     }
 
-    /// Where it listens, ports resolved.
+    /// The addresses that it listens on, with ports resolved.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// What it knows of itself; of several groups, of the first.
+    /// Its statistics; with several groups, those of the first.
     pub fn stats(&self) -> Stats {
         match &self.body {
             Body::Alone { shared, .. } => shared.stats(),
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    /// What it knows of each of its groups, in their order; a server of its own says one thing.
+    /// The statistics of each of its groups, in their order; a server of its own has one entry.
     pub fn all_stats(&self) -> Vec<Stats> {
         match &self.body {
             Body::Alone { shared, .. } => vec![shared.stats()],
@@ -151,8 +151,8 @@ impl Server {
         }
     }
 
-    /// What tells how a replica stands in its group, for checks that ask often: one a group, in their order.
-    /// It may be asked also when the server is gone.
+    /// Functions that return the standing of each replica in its group, in the order of the groups, for
+    /// checks that ask often. They also work when the server is gone.
     pub fn stands(&self) -> Vec<Arc<dyn Fn() -> GroupStats + Send + Sync>> {
         match &self.body {
             Body::Alone { .. } => Vec::new(),
@@ -162,7 +162,7 @@ impl Server {
         }
     }
 
-    /// All that a replica holds, for checks: one a group, in their order. It may be looked at also when the
+    /// The contents of each replica, in the order of the groups, for checks. They can also be read when the
     /// server is gone.
     pub fn contents(&self) -> Vec<Contents> {
         match &self.body {

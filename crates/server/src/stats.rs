@@ -1,4 +1,4 @@
-//! Statistics: what `longarm stats` shows.
+//! Statistics, as `longarm stats` shows them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,11 +11,11 @@ use crate::shared::Shared;
 /// One connected client.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClientStats {
-    /// The name it gave.
+    /// The name that the client gave.
     pub name: String,
     /// Its address or process.
     pub peer: String,
-    /// The transport really in use.
+    /// The transport that is really in use.
     pub transport: String,
     /// Requests answered; one-sided GETs are not among them.
     pub requests: u64,
@@ -63,25 +63,25 @@ pub struct StoreStats {
     pub quarantined: u32,
     /// Entries that collection moved.
     pub moved: u64,
-    /// Dead segments that are kept although memory is wanted, because they hold what nothing explains: a
-    /// fault of Longarm, which the log describes.
+    /// Dead segments that are kept although memory is wanted, because they hold an unexplained entry: a fault
+    /// of Longarm, which the log describes.
     pub held_back: u64,
 }
 
-/// What a server knows of itself.
+/// The statistics of a server.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     /// Milliseconds since it started.
     pub uptime_ms: u64,
-    /// Drawn when it started.
+    /// The boot number, drawn when it started.
     pub boot: u64,
     /// Its process.
     pub pid: u32,
-    /// Where it listens.
+    /// The addresses that it listens on.
     pub addresses: Vec<String>,
-    /// Who is connected.
+    /// The connected clients.
     pub clients: Vec<ClientStats>,
-    /// Sessions remembered.
+    /// The number of remembered sessions.
     pub sessions: usize,
     /// Requests answered.
     pub requests: RequestStats,
@@ -93,9 +93,9 @@ pub struct Stats {
     pub geometry_epoch: u64,
     /// Bytes of the hash tables in use.
     pub index_bytes: u64,
-    /// Of them, bytes in huge pages.
+    /// The part of them in huge pages.
     pub index_huge_bytes: u64,
-    /// Of a replica: its part in the group.
+    /// For a replica: its part in the group.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<GroupStats>,
     /// The entry store.
@@ -117,10 +117,10 @@ pub struct Stats {
     pub expired: u64,
     /// Writes refused for want of memory.
     pub out_of_memory: u64,
-    /// Writes refused because too many keys have one place in the index (decision 17).
+    /// Writes refused because too many keys belong to one pair of the index (decision 17).
     pub crowded: u64,
-    /// Items that stand beside the index, as their place in it was full when a replica took over: only the
-    /// server finds them.
+    /// Items beside the index, since their pair was full when a replica took over: only the server finds
+    /// them.
     pub beside_index: u64,
     /// Heartbeats.
     pub heartbeats: u64,
@@ -131,7 +131,7 @@ pub struct Stats {
 }
 
 impl Stats {
-    /// As JSON.
+    /// The statistics as JSON.
     pub fn to_json(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers and strings become JSON")
     }

@@ -1,8 +1,8 @@
 //! Stopping, in an order that leaves no client in doubt without need:
-//! (1) replicas that lead hand over, within a bound; listeners are open, as the next leader is heard of and
-//! asked for there; (2) nobody is let in; (3) workers execute what had arrived, and answer later requests
-//! with Closing; (4) the control page says goodbye and heartbeats end; (5) workers send what they owe and
-//! close their connections.
+//! (1) replicas that lead hand over, within a bound; listeners stay open, as there the next leader announces
+//!     itself and clients ask for it; (2) no more connections are admitted; (3) workers execute requests that
+//!     had arrived, and answer later ones with Closing; (4) the control page says goodbye and heartbeats end;
+//!     (5) workers send the answers that they owe and close their connections.
 
 use std::time::Duration;
 
@@ -12,33 +12,33 @@ use longarm_host::{now, sleep};
 use crate::start::{Body, Server};
 use longarm_group::join;
 
-/// Time for the last answers where the drain took all there was.
+/// The time for the last answers if the drain took all there was.
 const LAST_WORD: Nanos = Nanos::from_millis(100);
 
-/// Between two looks at whether replicas have handed over.
+/// The time between two checks that replicas have handed over.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// How a stop went.
+/// The result of a stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StopReport {
     /// Clients that were connected when it began.
     pub clients: usize,
-    /// Everything that had arrived was executed within the time.
+    /// Whether every request that had arrived was executed within the time.
     pub drained: bool,
-    /// Threads that had panicked: a broken invariant of ours, reported where it happened.
+    /// Threads that had panicked: a broken invariant of Longarm, reported where it happened.
     pub panicked: usize,
 }
 
 impl Server {
-    /// Stops in good order: replicas that lead hand over, for which they have an election's time; nobody is
-    /// let in any more, what has arrived is executed and answered, clients are told, connections and sockets
-    /// go. That takes at most about `drain`.
+    /// Stops in good order. Replicas that lead hand over, for which they have an election's time. No more
+    /// connections are admitted, requests that have arrived are executed and answered, clients are told,
+    /// connections and sockets go. That takes at most about `drain`.
     pub fn stop(mut self, drain: Duration) -> StopReport {
         self.leave();
         self.shutdown(drain)
     }
 
-    /// Has others lead the groups that are led here, as far as they can.
+    /// Has other nodes lead the groups that this node leads, as far as they can.
     pub(crate) fn leave(&self) {
         let Body::Replicas(replicas) = &self.body else { return };
         replicas.iter().for_each(|replica| replica.replica.leave());
@@ -60,8 +60,8 @@ impl Server {
                 let deadline = shared.core.timestamps().now + Nanos(drain.as_nanos() as u64);
                 let mut panicked = join(self.listeners.threads.drain(..));
                 let drained = threads.drain(deadline);
-                // Nothing is executed any more, or we give up on it: from here on memory and heartbeat tell
-                // nothing new.
+                // Requests are executed no longer, or the drain is given up: from here on memory and
+                // heartbeat tell nothing new.
                 heart_pause.stop();
                 panicked += join(heart.take());
                 panicked += threads.end(deadline.max(shared.core.timestamps().now + LAST_WORD));

@@ -15,12 +15,12 @@ use crate::threads::Threads;
 use crate::worker::Worker;
 use crate::worker_inbox::WorkerInbox;
 
-/// Threads that were started.
+/// The threads that were started.
 pub(crate) struct Started<Q> {
     pub threads: Threads,
-    /// By worker: where its new connections go.
+    /// The inbox for new connections, by worker.
     pub inboxes: Vec<Arc<WorkerInbox<Q>>>,
-    /// By stream: what wakes its writer.
+    /// The waker of the writer, by stream.
     pub wakers: Vec<Waker>,
 }
 
@@ -55,12 +55,12 @@ pub(crate) fn start<Q: QueuePair + 'static>(
     Ok(Started { threads, inboxes, wakers })
 }
 
-/// Who serves clients in the terms that a replica leads, one after the other.
+/// The service of clients in the terms that a replica leads, one after the other.
 pub(crate) struct Terms<Q> {
     pub options: ServerOptions,
-    /// Where clients of the group go.
+    /// The endpoint of the group's clients.
     pub endpoint: Arc<GroupEndpoint<Q>>,
-    /// Those of the term that it leads now.
+    /// The workers and threads of the term that it leads now.
     pub term: Option<(Serving<Q>, Threads)>,
 }
 

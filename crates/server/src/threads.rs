@@ -12,7 +12,7 @@ use longarm_group::Phase;
 use longarm_group::StartError;
 use longarm_group::{join, spawn};
 
-/// Between two looks at whether the workers have drained.
+/// The time between two checks that the workers have drained.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(1);
 
 /// Workers and maintenance thread of one engine.
@@ -46,8 +46,8 @@ impl Threads {
         Ok(())
     }
 
-    /// What has arrived is executed, later requests are told that the server closes. Whether all of it was,
-    /// in time.
+    /// Has requests that have arrived executed, while later ones are told that the server closes. Returns
+    /// whether all of them were executed in time.
     pub fn drain(&self, deadline: Nanos) -> bool {
         self.enter(Phase::Draining, deadline);
         let pulses = &self.shared.core.pulses[..self.workers.len()];
@@ -59,8 +59,8 @@ impl Threads {
         drained()
     }
 
-    /// Connections end, with what is owed if that takes no longer than until `deadline`. Returns how many
-    /// threads had panicked.
+    /// Ends the connections, after the answers that are owed if that takes no longer than until `deadline`.
+    /// Returns how many threads had panicked.
     pub fn end(&mut self, deadline: Nanos) -> usize {
         self.shared.core.control.set_state(ServerState::Closed);
         self.enter(Phase::Closing, deadline);

@@ -1,4 +1,4 @@
-//! A worker: polls the connections it was given, executes, answers; spins a little when there is nothing,
+//! A worker: it polls its connections, executes, and answers. When there is nothing to do it spins a little,
 //! then sleeps.
 
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use longarm_engine::WorkerContext;
 use longarm_group::Phase;
 use longarm_group::{Pumped, Replicator};
 
-/// Longest sleep; whatever should have woken us is found then.
+/// The longest sleep; a missed wake-up is found then.
 const SLEEP: Duration = Duration::from_millis(500);
-/// Sleep while an answer waits for room, whose coming nobody may announce.
+/// The sleep while an answer waits for room, which no event may announce.
 const SHORT_SLEEP: Duration = Duration::from_millis(1);
-/// Sleep while a follower is behind for which nobody waits.
+/// The sleep while a follower is behind and no client waits for it.
 const BEHIND_SLEEP: Duration = Duration::from_millis(5);
-/// Idle rounds between two looks at the clock, and two offers of the core to others: there may be only two
-/// cores.
+/// Idle rounds between two looks at the clock, and two offers of the core to other threads: there may be only
+/// two cores.
 const ROUNDS_A_LOOK: u32 = 32;
 
 /// One worker's thread.
@@ -35,7 +35,7 @@ pub(crate) struct Worker<Q> {
     connections: Vec<Connection<Q>>,
     /// In a group: its stream's way to the followers.
     replicator: Option<Replicator<Q, Mapped>>,
-    /// What is written waits for followers.
+    /// Whether written entries wait for followers.
     replicating: bool,
 }
 
@@ -85,7 +85,7 @@ impl<Q: QueuePair> Worker<Q> {
         }
     }
 
-    /// One turn of every connection; the most urgent of what they came to.
+    /// Makes one turn of every connection; returns the most urgent of their results.
     fn round(&mut self) -> Turn {
         self.inbox.pulse.round();
         #[cfg(test)]
@@ -122,7 +122,7 @@ impl<Q: QueuePair> Worker<Q> {
         }
     }
 
-    /// Sends what was written to the followers, and applies what they have. Whether anything moved.
+    /// Sends new entries to the followers, and applies committed ones. Returns whether anything moved.
     fn replicate(&mut self) -> bool {
         let (Some(replicator), Some(stream)) = (&mut self.replicator, &mut self.context.stream) else {
             return false;
@@ -135,7 +135,8 @@ impl<Q: QueuePair> Worker<Q> {
             || pumped == Pumped::Busy
     }
 
-    /// Sleeps until followers have what a client waits for, or something else may have to be looked at.
+    /// Sleeps until followers have the entries that a client waits for, or until something else may need a
+    /// look.
     fn sleep_for_followers(&mut self) -> bool {
         match (&mut self.replicator, &self.context.stream) {
             (Some(replicator), Some(stream)) => replicator.wait(stream.written(), SHORT_SLEEP),
@@ -143,7 +144,7 @@ impl<Q: QueuePair> Worker<Q> {
         }
     }
 
-    /// Arms every connection, and sleeps unless one has something already.
+    /// Arms every connection, and sleeps unless one of them has something already.
     fn sleep(&mut self, limit: Duration) {
         self.inbox.pulse.set_sleeping(true);
         if self.replicating && self.sleep_for_followers() {
@@ -151,7 +152,7 @@ impl<Q: QueuePair> Worker<Q> {
         }
         let behind = self.replicator.as_ref().zip(self.context.stream.as_ref());
         let behind = behind.is_some_and(|(replicator, stream)| replicator.is_behind(stream.written()));
-        // Completions of a follower that is behind do not wake us.
+        // Completions of a follower that is behind do not wake this thread.
         let limit = if behind { limit.min(BEHIND_SLEEP) } else { limit };
         let mut news = false;
         let mut at = 0;
@@ -176,7 +177,7 @@ impl<Q: QueuePair> Worker<Q> {
         self.inbox.pulse.set_sleeping(false);
     }
 
-    /// Executes everything that had arrived when the stop began: at most what fits the rings, so it ends.
+    /// Executes every request that had arrived when the stop began: at most what fits the rings, so it ends.
     fn drain(&mut self) {
         let most = self.shared.options.ring_bytes / 64 / BATCH as u64 + 2;
         let mut quiet = 0;
@@ -189,7 +190,8 @@ impl<Q: QueuePair> Worker<Q> {
         self.inbox.pulse.set_drained();
     }
 
-    /// Tells whoever still asks that the server closes, sends what is owed, and ends all connections.
+    /// Tells clients that still ask that the server closes, sends the answers that are owed, and ends all
+    /// connections.
     fn close(mut self) {
         self.inbox.pulse.set_drained();
         let mut quiet = 0;
@@ -213,7 +215,7 @@ impl<Q: QueuePair> Worker<Q> {
 
     #[cfg(test)]
     fn hang(&self) {
-        // Relaxed: a test's wish, seen sooner or later.
+        // Relaxed: a test sets it, and the worker sees it sooner or later.
         while self.shared.hang.load(Ordering::Relaxed) {
             longarm_host::relax();
         }
@@ -222,6 +224,6 @@ impl<Q: QueuePair> Worker<Q> {
 
 fn leave<Q: QueuePair>(shared: &Shared, inbox: &WorkerInbox<Q>, connection: Connection<Q>) {
     connection.leave(shared.core.timestamps().now);
-    // Relaxed: a hint for whoever spreads the load.
+    // Relaxed: a hint for spreading the load.
     inbox.pulse.load.fetch_sub(1, Ordering::Relaxed);
 }

@@ -1,4 +1,4 @@
-//! What acceptors give a worker: new connections, until the worker takes no more.
+//! The new connections that acceptors give a worker, until the worker takes no more.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use longarm_group::{Inbox, Pulse};
 
 use crate::connection::Connection;
 
-/// A worker's new connections, what wakes it, and what it says of itself.
+/// A worker's new connections, its waker, and the state that it publishes.
 pub(crate) struct WorkerInbox<Q> {
     pub connections: Inbox<Connection<Q>>,
     pub channel: Channel,
@@ -19,13 +19,13 @@ impl<Q> WorkerInbox<Q> {
         WorkerInbox { connections: Inbox::default(), channel, pulse }
     }
 
-    /// Gives the worker a connection. Its load was counted by whoever chose the worker.
+    /// Gives the worker a connection. The acceptor that chose the worker has counted its load.
     pub fn put(&self, connection: Connection<Q>) {
         self.connections.put(connection);
         self.channel.notify();
     }
 
-    /// The worker takes no more connections: those that wait here, and all that come, end.
+    /// Closes the inbox: the connections that wait here, and all that come later, end.
     pub fn close(&self) {
         self.connections.close();
     }

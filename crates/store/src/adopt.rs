@@ -1,23 +1,23 @@
-//! Taking over an arena that others filled: a store over a leader's WRITEs, by whoever leads next.
+//! Taking over an arena that another leader filled: the next leader makes a store over the previous one's
+//! WRITEs.
 //!
-//! [`Store::adopt`] reads the segment table only. What the segments hold is then told by [`Store::replay`],
-//! one segment after the other, and the caller builds its index from that.
+//! [`Store::adopt`] reads the segment table only. [`Store::replay`] then shows what the segments hold, one
+//! segment after the other, and the caller builds its index from that.
 //!
-//! Writes: whoever adopts, lines and marks. Reads: nobody; this memory was a follower's, so no slot and no
+//! The adopting node writes lines and marks. No client reads: this memory was a follower's, so no slot and no
 //! location cache of a client names anything in it before the caller has published its index.
-//! (1) Only what verifies and bears stream, term and generation of its segment's line is an entry. Every
-//!     other room is voided: what an older use left, and what landed half.
-//! (2) That an entry is superseded is the old leader's knowledge, which the bit on this node may show or not.
-//!     So replay clears the bit and counts the entry live, and the caller supersedes all but the newest entry
-//!     of each key, as it comes to know them. Clearing is safe because nobody reads yet; the bit of an entry
-//!     that may be cached never goes from set to clear (docs/spec: ClearAfter).
+//! (1) Only bytes that verify and bear stream, term and generation of their segment's line are an entry.
+//!     Every other room is voided: bytes of an older use, and half-landed entries.
+//! (2) The old leader knew which entries are superseded; the bit on this node may show it or not. So replay
+//!     clears the bit and counts the entry live, and the caller supersedes all but the newest entry of each
+//!     key, as it comes to know them. Clearing is safe because no client reads yet; the bit of an entry that
+//!     may be cached never goes from set to clear (docs/spec: ClearAfter).
 //! (3) A segment is held until it has been replayed, as if by a draft: it does not die while entries may
-//!     still be counted. With the end of its replay it may.
-//!     What dies before the index is published dies unread: it needs no quarantine
-//!     ([`Store::bury_unread`]). Leaders of which each ends before a quarantine does could else fill the
-//!     memory with what is dead.
+//!     still be counted. It may die with the end of its replay. A segment that dies before the index is
+//!     published dies unread, so it needs no quarantine ([`Store::bury_unread`]). Otherwise leaders that each
+//!     end before a quarantine does could fill the memory with dead segments.
 //! (4) Adopted segments are sealed; new entries come into segments of this term. Claim numbers and
-//!     generations go on from those that were found.
+//!     generations continue from those that were found.
 
 use std::sync::Arc;
 
@@ -33,11 +33,11 @@ use crate::store::check_shape;
 use crate::written::{Scratch, TOGETHER, together, written};
 use crate::{CreateError, EntryPlace, Settled, Store, StoreOptions};
 
-/// What sees the entries of a replayed segment.
+/// The visitor of the entries of a replayed segment.
 pub trait Visit {
-    /// This entry is about to be visited, after a few others: memory that it will need can be fetched.
+    /// Announces an entry that is visited after a few others, so that memory it will need can be fetched.
     fn ahead(&mut self, _entry: &Entry<'_>) {}
-    /// An entry, and where it is.
+    /// Visits an entry at its place.
     fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>);
 }
 
@@ -48,9 +48,9 @@ impl<F: FnMut(EntryPlace, &Entry<'_>)> Visit for F {
 }
 
 impl<M: OwnedWords> Store<M> {
-    /// A store over an arena that holds what others wrote, under terms below that of the options. Takes the
+    /// A store over an arena that earlier leaders filled, under terms below that of the options. It takes the
     /// table, all segments in use and as much of the reserve as is free from the budget, if need be beyond
-    /// its limit. Until every segment of [`adopted`](Self::adopted) has been replayed, nothing in them is
+    /// its limit. Until every segment of [`adopted`](Self::adopted) has been replayed, no entry in them is
     /// read, superseded or collected.
     ///
     /// The stable point is the highest that any claim noted.
@@ -67,7 +67,7 @@ impl<M: OwnedWords> Store<M> {
         if term > options.term || (term == options.term && term != Term::ZERO) {
             return Err(CreateError::Term { segment, found: term, term: options.term });
         }
-        // What is there is there, whatever the limit.
+        // Segments in use are charged, whatever the limit.
         budget
             .take_anyway(Store::<M>::table_bytes(geometry.segments) + u64::from(found.used) * SEGMENT_BYTES);
         let freed: Vec<(u32, Line)> =
@@ -88,27 +88,27 @@ impl<M: OwnedWords> Store<M> {
         Ok(store)
     }
 
-    /// The segments and heads of runs that [`adopt`](Self::adopt) found entries' room in; none after
+    /// The segments and heads of runs that may hold entries, as [`adopt`](Self::adopt) found them; none after
     /// [`create`](Self::create).
     pub fn adopted(&self) -> &[u32] {
         &self.adopted
     }
 
-    /// Rooms in the adopted segments, a run being one: there are no more entries.
+    /// The number of rooms in the adopted segments, a run having one: the bound on the number of entries.
     pub fn adopted_rooms(&self) -> u64 {
         let ledger = self.ledger.lock();
         self.adopted.iter().map(|&segment| ledger.segments[segment as usize].line.rooms().1).sum()
     }
 
-    /// Of adopted segments the rooms that `settled` tells of are not replayed: whoever watched them settle
-    /// knows their entries, and says how many of each segment count, and their cache lines. The superseded
-    /// bits are as that one left them. Before anything is replayed.
+    /// Presumes the rooms that `settled` knows of adopted segments, which are then not replayed. The watch
+    /// that saw them settle knows their entries, and `live` says how many of each segment count, and their
+    /// cache lines. The superseded bits are as the watch left them. Call it before anything is replayed.
     pub fn presume(&mut self, settled: &Settled, live: impl Fn(u32) -> (u64, u64)) {
         let ledger = self.ledger.lock();
         self.presumed = vec![None; self.segments as usize].into();
         for &segment in &self.adopted {
             let line = &ledger.segments[segment as usize].line;
-            // The ledger's state is that of an adopted segment; which use it is the rest says.
+            // The ledger has the state of an adopted segment; the other fields say which use it is.
             let Some(rooms) = settled.rooms((segment, line)) else { continue };
             let (entries, units) = live(segment);
             self.tallies[segment as usize].presumed(entries, units);
@@ -116,7 +116,7 @@ impl<M: OwnedWords> Store<M> {
         }
     }
 
-    /// Shows the entries that were presumed.
+    /// Shows the presumed entries.
     pub fn visit_presumed(&self, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
         for (segment, rooms) in (0..).zip(&self.presumed) {
             let Some(rooms) = rooms else { continue };
@@ -133,8 +133,8 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Shows every entry of one adopted segment, or run, that was not [`presumed`](Self::presume), to
-    /// `visit`, which may [`supersede`](Self::supersede) it and any that was visited before. Each of
-    /// [`adopted`](Self::adopted) once, in any order, several at a time by several threads if need be.
+    /// `visit`, which may [`supersede`](Self::supersede) it and any that was visited before. Call it once for
+    /// each of [`adopted`](Self::adopted), in any order, from several threads if need be.
     ///
     /// # Panics
     /// If the segment was not adopted, or has been replayed.
@@ -162,7 +162,8 @@ impl<M: OwnedWords> Store<M> {
         self.abandoned(segment);
     }
 
-    /// Returns the tail: where the last entry's room ends. In a run, which has one room, it is zero.
+    /// Replays the rooms of a segment; returns the tail: the end of the last entry's room. In a run, which
+    /// has one room, it is zero.
     fn replay_rooms(
         &self,
         segment: u32,
@@ -193,7 +194,7 @@ impl<M: OwnedWords> Store<M> {
         if line.stride == 0 { 0 } else { tail as u32 }
     }
 
-    /// The entry in a room, as live as any; another room is voided.
+    /// Shows the entry in a room, counted as live; a room without one is voided.
     fn replay_room<'b>(
         &self,
         line: &Line,

@@ -1,9 +1,8 @@
 //! Size classes: the strides at which entries share a segment, all of whose entries have one (LoLKV 3.1).
 //!
 //! In cache lines: every length up to 2 KiB, then sixteen steps a doubling, so that a room is at most a
-//! sixteenth larger than its entry. Where two neighbouring classes would put equally many rooms into a
-//! segment only the larger one is kept: the smaller one would save no memory, and would keep one more segment
-//! open.
+//! sixteenth larger than its entry. If two neighbouring classes would put equally many rooms into a segment,
+//! only the larger one is kept: the smaller one would save no memory, and would keep one more segment open.
 
 use longarm_base::limits::{ENTRY_SHARED_MAX, LINE, SEGMENT_BYTES};
 
@@ -41,7 +40,7 @@ const fn count() -> usize {
     n
 }
 
-/// How many classes there are.
+/// The number of classes.
 pub(crate) const CLASSES: usize = count();
 
 static STRIDES: [u32; CLASSES] = {

@@ -1,13 +1,13 @@
-//! Collection: frees dead segments and finds live entries to move out of nearly dead ones (LoLKV 4.1;
-//! L11, L12, L14, M9). No I/O, no clock: the caller passes the time and does the moving.
+//! Collection: frees dead segments and finds live entries to move out of nearly dead ones (LoLKV 4.1; L11,
+//! L12, L14, M9). It does no I/O and reads no clock: the caller passes the time and does the moving.
 //!
 //! For every [`Work::Move`] the server reads the entry, copies it with `Writer::draft_move` and `finish`
 //! under the same csn, and under the lock of the key switches the slot if it still names exactly this place
 //! and csn. It then supersedes the old entry; if the slot named something else it supersedes the copy
-//! instead. An entry it cannot move now is simply left: the segment is looked at again later. Where there is
-//! no room for the copy the walk ends ([`Collector::starved`]) and the segment waits for the next one to be
-//! freed: if others were begun meanwhile, the room there is would be spread over many copies of which none
-//! frees the segment it came from. Large entries in runs are never moved. Several workers may each have a
+//! instead. An entry that it cannot move now is simply left: the segment is looked at again later. If there
+//! is no room for the copy the walk ends ([`Collector::starved`]) and the segment waits for the next one to
+//! be freed: if other walks were begun meanwhile, the remaining room would be spread over many copies of
+//! which none frees its old segment. Large entries in runs are never moved. Several workers may each have a
 //! collector; a segment is walked by one at a time.
 
 use std::sync::Arc;
@@ -25,51 +25,51 @@ use crate::{EntryPlace, Store};
 const RELEASES: u32 = 4;
 /// Rooms looked at in one call.
 const ROOMS: u32 = 512;
-/// A scan over all segments that found nothing is not repeated before this.
+/// The time before a scan over all segments that found nothing is repeated.
 const SCAN_EVERY: Nanos = Nanos::from_millis(10);
-/// When memory is short, segments are worth collecting up to this live share.
+/// The live share up to which segments are worth collecting when memory is short.
 const SHORT_PERCENT: u32 = 75;
 
-/// What there is to do.
+/// A piece of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     /// Move this live entry, then ask again.
     Move {
-        /// Where it is.
+        /// Its place.
         place: EntryPlace,
         /// Its version, which the copy keeps.
         csn: Csn,
     },
-    /// Have the followers let go of this dead segment, or run that begins with it; then call
-    /// [`Store::released`]. Only where [`StoreOptions::ask_release`](crate::StoreOptions::ask_release) is
-    /// set; named once.
+    /// Have the followers release this dead segment, or run that begins with it; then call
+    /// [`Store::released`]. Only with [`StoreOptions::ask_release`](crate::StoreOptions::ask_release); each
+    /// segment is named once.
     Release {
         /// The segment, or the first of a run.
         segment: u32,
-        /// How many segments.
+        /// The number of segments.
         run: u32,
         /// Generation of the use that is over.
         generation: u32,
     },
     /// A bounded piece of work is done; ask again when convenient.
     Again,
-    /// Nothing to do now; something may be at that time, if one is named.
+    /// There is nothing to do now, but there may be at that time, if one is named.
     Idle(Option<Nanos>),
 }
 
-/// Where the collector stands in a segment.
+/// The collector's position in a segment.
 #[derive(Clone, Copy, Debug)]
 struct Walk {
     segment: u32,
     generation: u32,
-    /// What the entries of this use of the segment are marked with.
+    /// The mark of the entries of this use of the segment.
     mark: u64,
     stride: u64,
     next: u64,
     end: u64,
 }
 
-/// Finds what to move and frees what is dead.
+/// Finds entries to move and frees dead segments.
 pub struct Collector<M: OwnedWords> {
     store: Arc<Store<M>>,
     walk: Option<Walk>,
@@ -105,13 +105,13 @@ impl<M: OwnedWords> Collector<M> {
         freed.unwrap_or_else(|| self.idle())
     }
 
-    /// The next piece of work of those that move nothing: dead segments enter quarantine, and those past it
-    /// are freed or named.
+    /// The next piece of work that moves nothing: dead segments enter quarantine, and segments past it are
+    /// freed or named.
     pub fn free(&mut self, now: Nanos) -> Work {
         self.free_some(now).unwrap_or_else(|| self.idle())
     }
 
-    /// `None` if there is nothing of that now.
+    /// Frees some; `None` if there is nothing to free now.
     fn free_some(&self, now: Nanos) -> Option<Work> {
         self.store.bury(now);
         if self.store.options.ask_release {
@@ -125,15 +125,15 @@ impl<M: OwnedWords> Collector<M> {
         Work::Idle(self.store.next_release())
     }
 
-    /// There was no room for the copy of the entry that the last [`Work::Move`] named: its segment is left
-    /// until one is freed, or for as long as one that was walked to its end.
+    /// Notes that there was no room for the copy of the entry that the last [`Work::Move`] named: its segment
+    /// is left until one is freed, or for as long as a segment that was walked to its end.
     pub fn starved(&mut self, now: Nanos) {
         if let Some(walk) = self.walk.take() {
             self.store.rest(&walk, now + self.store.options.quarantine, true);
         }
     }
 
-    /// Goes on with the walk to the next live entry.
+    /// Continues the walk to the next live entry.
     fn step(&mut self, mut walk: Walk, now: Nanos) -> Work {
         for _ in 0..ROOMS {
             if walk.next >= walk.end {
@@ -158,7 +158,8 @@ impl<M: OwnedWords> Collector<M> {
         if memory.load(offset + layout::SUM) == 0 {
             return None;
         }
-        // Another mark: superseded, or the segment died and was claimed since the walk began.
+        // Another mark means that the entry is superseded, or that the segment died and was claimed since the
+        // walk began.
         if memory.load(offset + layout::MARK) != mark {
             return None;
         }
@@ -207,7 +208,8 @@ impl<M: OwnedWords> Store<M> {
         Some(Walk { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
     }
 
-    /// The oldest segment or run of the quarantine, if its time is over: its followers are to be asked.
+    /// Names the oldest segment or run of the quarantine, if its time is over, so that its followers are
+    /// asked.
     fn offer_one(&self, now: Nanos) -> Option<Work> {
         let mut ledger = self.ledger.lock();
         let segment = ledger.due(now)?;
@@ -216,7 +218,7 @@ impl<M: OwnedWords> Store<M> {
         Some(Work::Release { segment, run: offered.line.run, generation: offered.line.generation })
     }
 
-    /// The walk is over; the segment is left alone until then, or if starved until another is freed.
+    /// Ends the walk. The segment is left alone until then, or if starved until another is freed.
     fn rest(&self, walk: &Walk, until: Nanos, starved: bool) {
         let mut ledger = self.ledger.lock();
         let releases = ledger.releases;

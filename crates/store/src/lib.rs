@@ -1,4 +1,4 @@
-//! The entry and segment store: where keys and values that do not fit a slot live (LoLKV 3.1, 4.1).
+//! The entry and segment store: the place of keys and values that do not fit a slot (LoLKV 3.1, 4.1).
 //!
 //! An arena is one region of equal segments. The first of them hold the segment table, one cache line a
 //! segment; all others hold entries. An entry is written once, verifies itself, and is named by an
@@ -7,12 +7,12 @@
 //! - [`object`]: one entry: bytes, writing, one-sided reading, checking.
 //! - [`segment`]: segments: the table, claims, live bytes, and the check of a whole arena.
 //! - [`Store`] is shared by the workers, a [`Writer`] belongs to one of them, and a [`Collector`] finds
-//!   what to move so that dead segments can be reused.
+//!   entries to move so that dead segments can be reused.
 //! - A follower's arena, filled by a leader's one-sided WRITEs, has no store: [`format()`] lays it out,
 //!   [`survey()`] says what came (not all at once: [`Settled`]), and [`Store::adopt`] takes it over.
 //!
-//! Absent: this crate does not know the index, draws no csn, reads no clock and does no I/O. Who may name an
-//! entry, and when, is the server's business; the order it must keep is written down in `store.rs`.
+//! The crate does not know the index, draws no csn, reads no clock and does no I/O. Its callers decide who
+//! may name an entry, and when; `store.rs` states the order that they must keep.
 #![forbid(unsafe_code)]
 
 mod adopt;

@@ -1,26 +1,26 @@
-//! How a store is made, and what it answers when it cannot take an entry.
+//! The options of a store, and its answers when it cannot take an entry.
 
 use longarm_base::limits::{KEY_MAX, SEGMENT_BYTES, VALUE_MAX};
 
 use crate::segment::LineError;
 use longarm_base::{Nanos, Term};
 
-/// How to create a store.
+/// The options of a store.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreOptions {
     /// Segments that only collection may take, so that it never starves (LoLKV leaves this open: L21).
     pub reserve: u32,
     /// Streams, one a worker.
     pub streams: u16,
-    /// Time between the death of a segment and its reuse; longer than any READ that may still be accepted.
+    /// The time between the death of a segment and its reuse; longer than any READ that may still be
+    /// accepted.
     pub quarantine: Nanos,
     /// Freed segments whose pages are kept for the next claim instead of given back to the system.
     pub pool: u32,
     /// The term in which this store writes; [`Term::ZERO`] on a node that is not replicated.
     pub term: Term,
-    /// A dead segment whose quarantine is over is not freed before
-    /// [`Store::released`](crate::Store::released) says so; the collector names it as a
-    /// [`Work::Release`](crate::Work::Release).
+    /// Whether a dead segment whose quarantine is over waits for [`Store::released`](crate::Store::released)
+    /// before it is freed; the collector names it as a [`Work::Release`](crate::Work::Release).
     pub ask_release: bool,
 }
 
@@ -87,7 +87,7 @@ pub enum CreateError {
     Streams,
 }
 
-/// Which limit keeps an entry out. Reads, deletes and collection go on.
+/// The limit that keeps an entry out. Reads, deletes and collection continue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum StoreFull {
     /// The memory limit of the server.

@@ -1,4 +1,4 @@
-//! Where an entry lies in the arena, as index slots and location caches name it.
+//! The place of an entry in the arena, as index slots and location caches name it.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 

@@ -1,23 +1,23 @@
-//! What a follower knows of its arena before anybody asks.
+//! What a follower knows of its arena ahead of time.
 //!
-//! After the loss of a leader a [`survey`](crate::survey()) goes over all rooms of its term, and whoever
-//! leads next over all rooms there are; nobody leads meanwhile. Most of them were there long before: a room
+//! After the loss of a leader a [`survey`](crate::survey()) goes over all rooms of its term, and the next
+//! leader over all rooms there are; no replica leads meanwhile. Most rooms were filled long before: a room
 //! that holds a whole entry below the floor holds it until its segment is claimed anew, and so does every
 //! room of an older term, once the follower is in sync. So a follower looks ahead, a little at a time, and
 //! keeps for each segment how many of its first rooms need no other look, and the highest position in them. A
-//! look also has the pages mapped that a survey and a restore will need. Whoever wants to know what the rooms
-//! hold [`Watch`]es.
+//! look also has the pages mapped that a survey and a restore will need. A [`Watch`] is told what the rooms
+//! hold.
 //!
-//! Here every entry is verified whole, unlike below the floor of a survey: WRITEs go on meanwhile, and a
-//! header of which half has landed may still bear the position of an older use.
+//! Here every entry is verified whole, unlike below the floor of a survey: WRITEs continue meanwhile, and a
+//! half-landed header may still bear the position of an older use.
 //!
-//! Writes: nothing. Reads: lines and entries that a leader may be writing.
-//! (1) Rooms of the term's own segments are passed over in order, up to the first that is not whole: what is
-//!     missing may still come, also into a room whose memory nobody wrote yet. In segments of older terms it
-//!     never comes: they were complete when the follower got in sync.
-//! (2) Runs, which have one room, are left to whoever asks.
-//! (3) That an entry is below the floor says that it is here. Another leader may still cut it, if no majority
-//!     had it: whoever relied on it must ask ([`Settled::is_beyond`]).
+//! It writes nothing, and reads lines and entries that a leader may be writing.
+//! (1) Rooms of the term's own segments are passed over in order, up to the first that is not whole: a
+//!     missing entry may still come, also into a room whose memory was not written yet. In segments of older
+//!     terms it never comes: they were complete when the follower got in sync.
+//! (2) Runs, which have one room, are left to the survey and the restore.
+//! (3) An entry below the floor is here. Another leader may still cut it, if no majority had it: a caller
+//!     that relied on it must ask ([`Settled::is_beyond`]).
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Mutant, Term};
@@ -29,22 +29,23 @@ use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, State};
 use crate::written::{Scratch, TOGETHER, together, written};
 
-/// What a look at a segment costs at least, in bytes.
+/// The least cost of a look at a segment, in bytes.
 const VISIT: u64 = 8 * LINE;
-/// What an entry costs besides its bytes.
+/// The cost of an entry besides its bytes.
 const ENTRY: u64 = 4 * LINE;
 
-/// Is told what settles.
+/// Is told which entries settle.
 pub trait Watch {
-    /// Of this entry it will be told next, or after a few others: memory that it will need can be fetched.
+    /// Announces an entry that is told next, or after a few others, so that memory it will need can be
+    /// fetched.
     fn ahead(&mut self, _entry: &Entry<'_>) {}
-    /// An entry of this use of a segment; it is told of once. `false`: not now, and nothing more.
+    /// Tells an entry of this use of a segment, once. `false` ends the look, and the entry is told again.
     fn entry(&mut self, segment: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool;
-    /// The use of the segment of which entries were told is over: none of them counts any more.
+    /// Tells that the use of the segment of which entries were told is over: none of them counts any more.
     fn over(&mut self, segment: u32);
 }
 
-/// Nobody watches.
+/// Watches nothing.
 impl Watch for () {
     fn entry(&mut self, _: u32, _: &Line, _: EntryPlace, _: &Entry<'_>) -> bool {
         true
@@ -63,21 +64,21 @@ pub struct Settled {
     scratch: Scratch,
 }
 
-/// What there is in a room, if it counts.
+/// The entry in a room, if it counts.
 type Here<'a> = Option<(EntryPlace, Entry<'a>)>;
 
 /// One use of a segment.
 #[derive(Clone, Copy, Debug)]
 struct Use {
-    /// What its line said; nothing is known of a free one.
+    /// Its line; of a free segment nothing is known.
     line: Line,
-    /// How many rooms there are.
+    /// The number of its rooms.
     of: u32,
-    /// So many of them, from the first on, need no other look...
+    /// The number of rooms, from the first on, that need no other look.
     rooms: u32,
-    /// ...at positions up to this one, if any holds an entry...
+    /// The highest position in those rooms, if any of them holds an entry.
     highest: Option<u64>,
-    /// ...the last of which stands in the room before this one.
+    /// The room after the last of those entries.
     end: u32,
 }
 
@@ -99,8 +100,8 @@ impl Use {
         self.end = room + 1;
     }
 
-    /// Looks at more rooms of its segment: of the term's own at those below the floor, up to the first that
-    /// is not whole. `false` if this is not the end of it.
+    /// Looks at more rooms of its segment; in the term's own segments at rooms below the floor, up to the
+    /// first that is not whole. `false` if the look did not come to its end.
     fn look_on(
         &mut self,
         (memory, sums): (&dyn Words, &SumKey),
@@ -147,7 +148,7 @@ impl Use {
                 }
             }
             if is_end {
-                // Of an older term nothing comes any more; of its own the rest may.
+                // No entry of an older term comes any more; entries of its own term may.
                 self.rooms = if floor.is_none() { self.of } else { self.rooms };
                 return true;
             }
@@ -156,28 +157,29 @@ impl Use {
     }
 }
 
-/// What was settled of a segment that is taken over.
+/// The settled rooms of a segment that is taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Rooms {
-    /// How many need no other look.
+    /// The number of rooms that need no other look.
     pub seen: u64,
-    /// How many of them there are up to the last that holds an entry.
+    /// The number of them up to the last that holds an entry.
     pub end: u64,
 }
 
 impl Settled {
-    /// Of what term the follower is in sync, as far as looks were told.
+    /// The term in which the follower is in sync, as the looks were told.
     pub fn term(&self) -> Term {
         self.term
     }
 
-    /// The follower is in sync in this term; what had settled is in its start set.
+    /// Continues in this term: the follower is in sync in it, and its start set has what had settled.
     pub fn go_on(&mut self, term: Term) {
         self.term = term;
     }
 
-    /// Looks a little further: at about so many bytes of what is here, in sync with the leader of `term`.
-    /// `floors` says how many positions of each stream are known to be here; each only grows within a term.
+    /// Looks a little further, at about so many bytes of the arena, in sync with the leader of `term`.
+    /// `floors` says how many positions of each stream are known to be here; each floor only grows within a
+    /// term.
     pub fn look(
         &mut self,
         (memory, sums): (&dyn Words, &SumKey),
@@ -228,7 +230,7 @@ impl Settled {
             return *bytes > 0;
         }
         let floor = match line.term < self.term {
-            // What is missing was never written.
+            // A missing entry was never written.
             true => None,
             false => Some(floors.get(line.stream as usize).copied().unwrap_or(0)),
         };
@@ -236,7 +238,7 @@ impl Settled {
         known.look_on((memory, sums), rooms, bytes, &mut self.scratch, watch) && *bytes > 0
     }
 
-    /// Whether an entry that is settled lies at or beyond the cuts of the streams of `base`.
+    /// Whether a settled entry lies at or beyond the cuts of the streams of `base`.
     pub fn is_beyond(&self, base: Term, cuts: &[u64]) -> bool {
         let cut = |known: &Use| cuts.get(known.line.stream as usize).copied().unwrap_or(0);
         let mut of_base = self.uses.iter().filter(|known| known.line.term == base);
@@ -244,7 +246,7 @@ impl Settled {
             && of_base.any(|known| known.highest.is_some_and(|highest| highest >= cut(known)))
     }
 
-    /// Says what is over by now, of all segments: for memory that nobody writes to any more.
+    /// Tells which uses are over by now, of all segments, in memory that no leader writes to any more.
     pub fn settle(&mut self, (memory, sums): (&dyn Words, &SumKey), watch: &mut impl Watch) {
         for (segment, known) in (0..).zip(&mut self.uses).filter(|(_, known)| known.end > 0) {
             let line = Line::read(memory, sums, segment);
@@ -255,7 +257,7 @@ impl Settled {
         }
     }
 
-    /// How many rooms of this use of a segment, from the first on, hold nothing from `floor` on.
+    /// How many rooms of this use of a segment, from the first on, hold no entry from `floor` on.
     pub(crate) fn rooms_below(&self, (segment, line): (u32, &Line), floor: u64) -> u64 {
         let known = self.uses.get(segment as usize).filter(|known| known.is(line));
         known

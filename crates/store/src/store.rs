@@ -1,27 +1,28 @@
 //! The store: the segments of one arena, shared by the workers.
 //!
-//! Writes: each worker's [`Writer`](crate::Writer) into its own segments; any worker the superseded bit,
-//! under the lock of the key; whoever claims, seals or frees a segment its line. Reads: anyone
-//! (`object/reader.rs`).
+//! Each worker's [`Writer`](crate::Writer) writes its own segments; any worker writes the superseded bit,
+//! under the lock of the key; the thread that claims, seals or frees a segment writes its line. Any party
+//! reads, at any moment (`object/reader.rs`).
 //!
 //! The order that callers keep, and why one-sided readers are then never wrong:
 //! (1) *Whole before named*: the index learns a place from `Writer::finish`, after the entry's last store.
 //! (2) *Superseded before replaced*: a worker that replaces an entry, under the lock of its key, sets the old
-//!     entry's superseded bit BEFORE it switches the slot, and answers after both. So a client that reads
-//!     a cached place and finds csn and checksum right and the bit clear sampled the mark before that store,
-//!     hence before the switch, when the slot still named this entry: it has the current value of a moment
-//!     within its READ. Whoever sees the bit set looks at the index again, and loses time only.
+//!     entry's superseded bit BEFORE it switches the slot, and answers after both. Suppose that a client
+//!     reads a cached place and finds csn and checksum right and the bit clear. Then it sampled the mark
+//!     before that store, hence before the switch, when the slot still named this entry: it has the current
+//!     value of a moment within its READ. A client that sees the bit set looks at the index again, and loses
+//!     time only.
 //! (3) *Moves change no value*: the copy has the csn of the original, so the order of bit and switch does not
-//!     matter; but the switch compares the exact old slot, place and csn (L12), and a copy that
-//!     lost is superseded at once.
+//!     matter. But the switch compares the exact old slot, place and csn (L12), and a copy that lost is
+//!     superseded at once.
 //! (4) *Dead before freed*: a segment dies when its last entry is superseded and no draft is left in it. Then
 //!     no slot names it, and after the quarantine (longer than any READ that may be accepted; NoSQL landscape
-//!     3.1) nobody reads it (L14; LoLKV 3.1.3 has none). A replicated store also asks its followers, and
-//!     frees what they have let go (M9).
+//!     3.1) no client reads it (L14; LoLKV 3.1.3 has none). A replicated store also asks its followers, and
+//!     frees only segments that they have released (M9).
 //! (5) *Wiped before reused*: a claim voids every room that was ever written to, before the table names the
-//!     new use, so no bytes of an earlier use, not even ones crafted by a client, ever verify as an entry of
-//!     the new one (L4, L5). What was never written to is zero, and to wipe it would take memory. Followers
-//!     wipe nothing; there, term and generation in line and entry keep the uses apart.
+//!     new use. So no bytes of an earlier use, not even ones crafted by a client, ever verify as an entry of
+//!     the new one (L4, L5). Memory that was never written to is zero, and wiping it would take memory.
+//!     Followers wipe nothing; there, term and generation in line and entry keep the uses apart.
 //! (6) *Claims are numbered*, and carry the stable point: a tombstone may go once its csn is below the
 //!     watermark, the least claim csn of all segments in use (L3, L10, M9): see `tombstone_may_go`.
 
@@ -42,14 +43,14 @@ use crate::sync::{Counter, Mutex};
 use crate::written::written;
 use crate::{CreateError, EntryPlace, StoreFull, StoreOptions};
 
-/// The segment table is charged in pages: it is only as large in memory as the part that is used.
+/// The segment table is charged in pages: only the used part takes memory.
 const PAGE: u64 = 4096;
 
-/// The last of the reserve is kept for this part of a quarantine after an arena was adopted: longer than
-/// followers need to let go of what is dead by then.
+/// The part of a quarantine for which the last segment of the reserve is kept after an arena was adopted:
+/// longer than followers need to release the segments that are dead by then.
 const GUARDED: u64 = 4;
 
-/// The entry and segment store of one arena. See the head of `store.rs` for the order its callers keep.
+/// The entry and segment store of one arena. The head of `store.rs` states the order that its callers keep.
 pub struct Store<M> {
     pub(crate) memory: M,
     pub(crate) sums: SumKey,
@@ -59,14 +60,14 @@ pub struct Store<M> {
     pub(crate) tallies: Box<[Tally]>,
     pub(crate) ledger: Mutex<Ledger>,
     pub(crate) adopted: Box<[u32]>,
-    /// By segment, what of an adopted one is not replayed; empty if that is nothing.
+    /// The rooms of each adopted segment that are not replayed; empty if there are none.
     pub(crate) presumed: Box<[Option<Rooms>]>,
     pub(crate) streams: Mutex<Vec<Option<StreamState>>>,
     stable: Counter,
     budget: Arc<Budget>,
 }
 
-/// What the store holds, counted at one moment per segment.
+/// The contents of the store, counted at one moment per segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Entries that are not superseded.
@@ -92,7 +93,7 @@ pub struct Counters {
 }
 
 /// Lays out an empty arena in fresh (zeroed) memory, as [`Store::create`] does, for a follower: it has no
-/// store, and what comes into its arena a leader WRITEs.
+/// store, and a leader WRITEs into its arena.
 pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateError> {
     let options = StoreOptions { reserve: 0, ..StoreOptions::default() };
     let Geometry { segments, table } = check_shape(memory.bytes(), &options)?;
@@ -103,7 +104,7 @@ pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateErro
     Ok(())
 }
 
-/// The shape of an arena of so many bytes, if it can be one with these options.
+/// The shape of an arena of so many bytes, if these options allow it.
 pub(crate) fn check_shape(bytes: u64, options: &StoreOptions) -> Result<Geometry, CreateError> {
     let segments = bytes / SEGMENT_BYTES;
     let table = table_segments(segments);
@@ -142,7 +143,7 @@ impl<M: OwnedWords> Store<M> {
         Ok(Store::with_ledger(memory, budget, options, sums, geometry, ledger))
     }
 
-    /// What the table of so many segments is charged.
+    /// The bytes that the table of so many segments is charged.
     pub(crate) fn table_bytes(segments: u32) -> u64 {
         (segments as u64 * LINE).next_multiple_of(PAGE)
     }
@@ -205,11 +206,11 @@ impl<M: OwnedWords> Store<M> {
         if entry.csn == csn { Ok(entry) } else { Err(EntryError::Other(entry.csn)) }
     }
 
-    /// What our own entry of version `csn` at `place` says, which nothing has superseded: it is not verified
-    /// again, and a value of more than `longest` bytes is not copied.
+    /// What this node's own entry of version `csn` at `place` says. No write has superseded the entry, so it
+    /// is not verified again, and a value of more than `longest` bytes is not copied.
     ///
     /// # Panics
-    /// If it is not there: a broken invariant of the caller.
+    /// If there is no such entry: a broken invariant of the caller.
     pub fn own<'a>(
         &self,
         place: EntryPlace,
@@ -220,7 +221,7 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Shows the whole entries of a segment, or of a run by its head, superseded or not, from the room at
-    /// `from` on until `visit` wants no more. For segments in which nothing is being written.
+    /// `from` on, until `visit` returns `false`. For segments to which no entry is being written.
     pub fn visit(&self, segment: u32, from: u64, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>) -> bool) {
         let line = self.ledger.lock().segments[segment as usize].line;
         let (room, rooms) = line.rooms();
@@ -235,8 +236,9 @@ impl<M: OwnedWords> Store<M> {
         }
     }
 
-    /// Marks the entry as replaced. Idempotent: it is accounted once, and `true` is said to that one caller.
-    /// The caller holds the lock of the key, and calls this before it lets the index name something else.
+    /// Marks the entry as replaced. Idempotent: the entry is accounted once, and only that caller gets
+    /// `true`. The caller holds the lock of the key, and calls this before it lets the index name something
+    /// else.
     pub fn supersede(&self, place: EntryPlace, csn: Csn) -> bool {
         assert!(place.offset >= segment_at(self.table), "{place:?} lies in the segment table");
         let Some(units) = object::supersede(&self.memory, place, csn) else { return false };
@@ -247,30 +249,30 @@ impl<M: OwnedWords> Store<M> {
         true
     }
 
-    /// Everything up to `csn` is applied or aborted. Claims carry it.
+    /// Sets the point up to which every csn is applied or aborted. Claims carry it.
     pub fn set_stable(&self, csn: Csn) {
         self.stable.raise(csn.0);
     }
 
-    /// The point up to which everything is applied or aborted, as far as the store was told.
+    /// The point up to which every csn is applied or aborted, as far as the store was told.
     pub fn stable(&self) -> Csn {
         Csn(self.stable.get())
     }
 
     /// The least claim csn of all segments in use: no segment holds an entry that a tombstone below it hides.
-    /// `None` if nothing is in use.
+    /// `None` if no segment is in use.
     pub fn watermark(&self) -> Option<Csn> {
         self.ledger.lock().watermark(None)
     }
 
-    /// The same of all segments but this one, or but the run that this one belongs to.
+    /// The watermark of all segments but this one, or but its run.
     pub fn watermark_without(&self, segment: u32) -> Option<Csn> {
         self.ledger.lock().watermark(Some(segment))
     }
 
-    /// Whether the tombstone of version `csn` at `place`, which the index still names, may be dropped:
-    /// nothing that it hides can come back (`docs/spec`: Reclaim, DropTombstone). Being of an older term, as
-    /// in LoLKV 4.2, does not suffice (L10).
+    /// Whether the tombstone of version `csn` at `place`, which the index still names, may be dropped: no
+    /// entry that it hides can come back (`docs/spec`: Reclaim, DropTombstone). Being of an older term, as in
+    /// LoLKV 4.2, does not suffice (L10).
     /// - No other segment holds an older entry of its key: all were claimed when the tombstone was applied.
     ///   Its own segment does not count, because tombstone and older entries go with it, all at once.
     /// - No older write is under way, which would find the slot empty and bring the key back.
@@ -279,7 +281,7 @@ impl<M: OwnedWords> Store<M> {
         csn <= self.stable() && oldest.is_none_or(|oldest| csn <= oldest)
     }
 
-    /// What the store holds.
+    /// Counts the contents of the store.
     pub fn counters(&self) -> Counters {
         let mut counters = Counters { segments: self.segments - self.table, ..Counters::default() };
         {
@@ -287,7 +289,7 @@ impl<M: OwnedWords> Store<M> {
             counters.free = ledger.free.total();
             counters.reserve = ledger.credit;
             for segment in &ledger.segments[self.table as usize..] {
-                // Bodies of a run count with its head, while there is one.
+                // Bodies of a run count with its head, while it has one.
                 match segment.phase {
                     Phase::Free | Phase::Body => {}
                     Phase::Active => counters.active += 1,
@@ -307,7 +309,7 @@ impl<M: OwnedWords> Store<M> {
         counters
     }
 
-    /// What part of the memory is still to be had: the shift s where at most one 2^s-th of it is, at most 3.
+    /// The scarcity of memory: the shift s if at most one 2^s-th of the memory can still be taken, at most 3.
     pub(crate) fn scarcity(&self) -> u32 {
         let limit = self.budget.limit();
         let left = limit.saturating_sub(self.budget.used()) / SEGMENT_BYTES;
@@ -327,7 +329,7 @@ impl<M: OwnedWords> Store<M> {
         };
         self.tallies[claimed.segment as usize].reset(matches!(want, Want::Run { .. }));
         if claimed.dirty {
-            // After a take-over all free segments are, though most were never written to.
+            // After a take-over all free segments are dirty, though most were never written to.
             for room in written(&self.memory, claimed.segment, (stride, SEGMENT_BYTES / stride), 0) {
                 self.memory.store(base + room * stride + object::layout::SUM, 0);
             }
@@ -341,7 +343,7 @@ impl<M: OwnedWords> Store<M> {
         Ok(claimed)
     }
 
-    /// The stream adds nothing more to the segment, `tail` bytes of which were handed out.
+    /// Seals the segment: the stream adds no more entries to it; `tail` bytes of it were handed out.
     pub(crate) fn seal(&self, segment: u32, tail: u32) {
         let line = {
             let mut ledger = self.ledger.lock();
@@ -352,7 +354,8 @@ impl<M: OwnedWords> Store<M> {
             sealed.line.tail = tail;
             sealed.line
         };
-        // The line first: from the tally's step on the segment may be dead, and its line another's to write.
+        // The line first: from the tally's step on the segment may be dead, and its line another thread's to
+        // write.
         write_line(&self.memory, &self.sums, segment, &line);
         if self.tallies[segment as usize].sealed() {
             self.died(segment);
@@ -365,7 +368,7 @@ impl<M: OwnedWords> Store<M> {
         }
     }
 
-    /// Told once for each death, by whoever made the last step.
+    /// Notes the death of a segment; the thread that made the last step calls it, once.
     fn died(&self, segment: u32) {
         let mut ledger = self.ledger.lock();
         let dead = &mut ledger.segments[segment as usize];
@@ -378,13 +381,13 @@ impl<M: OwnedWords> Store<M> {
         ledger.dead.push_back(segment);
     }
 
-    /// What is dead already needs no quarantine: nobody was shown the index yet, so nobody reads it (see
-    /// `adopt.rs`).
+    /// Frees dead segments without a quarantine: no client was shown the index yet, so no client reads them
+    /// (see `adopt.rs`).
     pub fn bury_unread(&self) {
         self.bury_until(Nanos::default());
     }
 
-    /// Begins the quarantine of what died.
+    /// Begins the quarantine of the segments that died.
     pub(crate) fn bury(&self, now: Nanos) {
         self.bury_until(now + self.options.quarantine);
         let mut ledger = self.ledger.lock();
@@ -404,7 +407,7 @@ impl<M: OwnedWords> Store<M> {
                 (segment, *line)
             };
             write_line(&self.memory, &self.sums, segment, &line);
-            // Only now may another collector free it.
+            // From here on another collector may free it.
             self.ledger.lock().quarantine.push_back((until, segment));
         }
     }
@@ -420,8 +423,8 @@ impl<M: OwnedWords> Store<M> {
         true
     }
 
-    /// All followers have let go of what [`Work::Release`](crate::Work::Release) named: the segment, or the
-    /// run that begins with it, is free.
+    /// Frees a segment, or the run that begins with it, that [`Work::Release`](crate::Work::Release) named
+    /// and all followers have released.
     ///
     /// # Panics
     /// If it was not named, or was released already.
@@ -435,7 +438,7 @@ impl<M: OwnedWords> Store<M> {
         self.release(segment, run);
     }
 
-    /// Gives back segments that nobody reads any more.
+    /// Gives back segments that no client reads any more.
     fn release(&self, first: u32, run: u32) {
         let kept = self.ledger.lock().free.kept() + run <= self.options.pool;
         if !kept {
@@ -463,7 +466,7 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Checks the whole arena from its bytes, and the accounting against what was found. For moments at which
-    /// nobody writes; on a live arena use [`verify`].
+    /// no thread writes; on a live arena use [`verify`].
     pub fn check(&self) -> Report {
         let mut report = verify(&self.memory, &self.sums);
         if report.by_segment.len() != self.segments as usize {

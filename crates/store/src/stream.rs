@@ -1,4 +1,4 @@
-//! What a stream is between two writers: its position, and the segments that it has open.
+//! The state of a stream between two writers: its position, and its open segments.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use longarm_base::limits::SEGMENT_BYTES;
 use crate::class::{CLASSES, stride_units};
 use crate::object::Returns;
 
-/// Segments a lane may have open before entries share classes, however small the arena.
+/// Segments that a lane may have open before entries share classes, in however small an arena.
 const OPEN_MIN: u32 = 2;
 
 /// A segment that a writer fills.
@@ -18,7 +18,7 @@ pub(crate) struct Open {
     pub stride: u32,
     /// Bytes handed out.
     pub tail: u32,
-    /// Rooms that drafts left again.
+    /// Rooms of dropped drafts.
     pub spare: Vec<u64>,
 }
 
@@ -41,7 +41,7 @@ impl Opens {
         Opens { by_class: (0..CLASSES).map(|_| None).collect(), count: 0, allowed }
     }
 
-    /// The nearest open class from `class` on whose rooms have at most `units_max` cache lines.
+    /// The nearest open class, from `class` on, whose rooms have at most `units_max` cache lines.
     pub fn nearest(&self, class: usize, units_max: u32) -> Option<usize> {
         (class..CLASSES).take_while(|&c| stride_units(c) <= units_max).find(|&c| self.by_class[c].is_some())
     }
@@ -52,7 +52,7 @@ impl Opens {
     }
 }
 
-/// What a stream is between two writers.
+/// The state of a stream between two writers.
 #[derive(Debug)]
 pub(crate) struct StreamState {
     pub next_position: u64,

@@ -1,19 +1,20 @@
 //! What a follower has: a survey of an arena that has no store and no owner.
 //!
-//! A leader's one-sided WRITEs fill the arena of a follower, which does nothing. When the leader is gone and
-//! fenced off, the survey says how far each of its streams came here, so that a new leader can choose the
+//! A leader's one-sided WRITEs fill the arena of a follower, whose CPU takes no part. When the leader is gone
+//! and fenced off, the survey says how far each of its streams came here, so that a new leader can choose the
 //! longest of a majority (L1, L16).
 //!
-//! Writes: [`void`] alone, by the follower or whoever leads it. Reads: lines and entries that nobody changes.
-//! (1) An entry is there if it verifies and bears stream, term and generation of its segment's line. A line
-//!     that landed half has no entries, nor has a run unless all of its lines are there; a store that adopts
-//!     the arena judges in the same way.
-//! (2) Below a stream's floor all is known to be there, and of such entries no more than two words are looked
-//!     at, and at none in rooms that were [`Settled`] before. From the floor on each is verified whole, and
-//!     counts if all positions before it are there, too: entries take positions in order but WRITEs of
-//!     different sizes may land out of order, or not at all.
-//! (3) What verifies behind a gap was never acknowledged by this follower and is not part of the stream. It
-//!     is named so that it can be voided, or it might come back in a later term (L16).
+//! Only [`void`] writes, by the follower or its leader. The survey reads lines and entries that do not
+//! change.
+//! (1) An entry is there if it verifies and bears stream, term and generation of its segment's line. A
+//!     half-landed line has no entries, and a run has its entry only if all of its lines are there; a store
+//!     that adopts the arena judges in the same way.
+//! (2) All entries below a stream's floor are known to be there. At most two words of each are looked at, and
+//!     none in rooms that were [`Settled`] before. From the floor on each entry is verified whole, and counts
+//!     if all positions before it are there, too: entries take positions in order but WRITEs of different
+//!     sizes may land out of order, or not at all.
+//! (3) An entry that verifies behind a gap was never acknowledged by this follower and is not part of the
+//!     stream. It is named so that it can be voided, or it might come back in a later term (L16).
 
 use longarm_base::{Csn, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
@@ -24,19 +25,19 @@ use crate::segment::{Geometry, Line, LineError, extent};
 use crate::written::written;
 use crate::{EntryPlace, Settled};
 
-/// How far the streams of one term came.
+/// The extent of the streams of one term.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Survey {
-    /// By stream.
+    /// The streams, by number.
     pub streams: Vec<StreamSurvey>,
     /// The highest version in any stream's tail.
     pub csn: Csn,
 }
 
-/// How far one stream came.
+/// The extent of one stream.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct StreamSurvey {
-    /// Positions that are there without a gap: the floor, and the tail.
+    /// The number of positions that are there without a gap: the floor, and the tail.
     pub len: u64,
     /// Position and place of each entry from the floor to `len`, in order.
     pub tail: Vec<(u64, EntryPlace)>,
@@ -46,7 +47,7 @@ pub struct StreamSurvey {
 }
 
 /// Surveys the streams of `term`: one for each of `floors`, which says how many of its positions are known to
-/// be there. Other streams and terms are left out; so is what is settled. An error if the arena has no
+/// be there. Other streams and terms are left out, and so are settled entries. An error if the arena has no
 /// header.
 pub fn survey(
     memory: &dyn Words,
@@ -72,8 +73,8 @@ pub fn survey(
     Ok(survey)
 }
 
-/// Where the whole entries of `term` lie in a segment, or in the run that begins there, in that order: those
-/// at or beyond their stream's floor, and all of streams that have none.
+/// The places of the whole entries of `term` in a segment, or in the run that begins there, in order: entries
+/// at or beyond their stream's floor, and all entries of streams without a floor.
 pub fn segment_entries(
     memory: &dyn Words,
     sums: &SumKey,
@@ -88,7 +89,7 @@ pub fn segment_entries(
     found.into_iter().map(|whole| whole.place).collect()
 }
 
-/// Position and place of the entry that lies there, in a segment or in the run that begins with it, if it is
+/// Position and place of the entry at this place, in a segment or in the run that begins with it, if it is
 /// whole and was written in the use that the segment's line names.
 pub fn whole_entry(
     memory: &dyn Words,
@@ -103,7 +104,7 @@ pub fn whole_entry(
     Some((entry.position, place))
 }
 
-/// Shows every whole entry that lies where its stream has claimed, superseded or not. An error if the arena
+/// Shows every whole entry in a segment that its stream has claimed, superseded or not. An error if the arena
 /// has no header.
 pub fn entries(
     memory: &dyn Words,
@@ -128,7 +129,7 @@ pub fn entries(
     Ok(())
 }
 
-/// Takes an entry that [`survey`] found beyond a stream's end out of the arena.
+/// Voids an entry that [`survey`] found beyond a stream's end.
 pub fn void<M: OwnedWords>(memory: &M, place: EntryPlace) {
     memory.store(place.offset + layout::SUM, 0);
 }
@@ -173,7 +174,7 @@ fn rooms(
     }
 }
 
-/// Splits the entries of a stream into its tail and what is beyond.
+/// Splits the entries of a stream into its tail and the entries beyond.
 fn judge(mut entries: Vec<Whole>, floor: u64, csn: &mut Csn) -> StreamSurvey {
     entries.sort_unstable();
     let mut stream = StreamSurvey { len: floor, ..StreamSurvey::default() };

@@ -1,8 +1,8 @@
 //! The crate's one door to atomics and locks, so that tests can schedule every step of them.
 //!
-//! Production: thin wrappers of std. Tests: every step first calls [`pause`], which inside a shuttle run lets
-//! the scheduler choose who goes on, and a lock is tried and never waited for (shuttle's tasks share one
-//! thread).
+//! In production these are thin wrappers of std. In tests every step first calls [`pause`], which inside a
+//! shuttle run lets the scheduler choose the next task, and a lock is tried and never waited for (shuttle's
+//! tasks share one thread).
 
 use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ thread_local! {
     pub(crate) static SCHEDULED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// A step that others may come before.
+/// A step before which other tasks may run.
 #[inline(always)]
 pub(crate) fn pause() {
     #[cfg(test)]
@@ -31,7 +31,7 @@ impl Counter {
     #[inline]
     pub(crate) fn add(&self, more: u64) -> u64 {
         pause();
-        // AcqRel: pairs with itself in other threads; who sees the sum sees what led to it.
+        // AcqRel: pairs with itself in other threads; a thread that sees the sum sees what led to it.
         self.0.fetch_add(more, Ordering::AcqRel).wrapping_add(more)
     }
 
@@ -67,7 +67,8 @@ impl<T> Mutex<T> {
         Mutex(std::sync::Mutex::new(value))
     }
 
-    /// Takes the lock. A thread that died inside left a broken invariant behind, so everybody dies.
+    /// Takes the lock. A thread that died inside left a broken invariant behind, so the thread that locks
+    /// dies, too.
     #[cfg(not(test))]
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().expect("a thread died while it held a lock of the store")

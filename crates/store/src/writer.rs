@@ -1,11 +1,12 @@
 //! A worker's side of the store: rooms for its entries, in segments that only it fills.
 //!
-//! The writer keeps one open segment a size class and lane, opened when first needed. In a large arena
-//! nothing else matters. In a small one, open segments could use up the memory before it holds much; so once
-//! a writer has its share of them open, an entry of a further class goes into the nearest open class of at
-//! most four times its size (up to 32 times as memory gets scarce), and only then opens one more. Where no
-//! segment can be had, any open one whose rooms hold the entry will do; and if there is none, the writer
-//! seals those that are mostly dead or empty, so that collection can make segments of them that hold the
+//! The writer keeps one open segment a size class and lane, opened when first needed. In a large arena that
+//! is all. In a small one, open segments could use up the memory before it holds much. So once a writer has
+//! its share of them open, an entry of a further class goes into the nearest open class of at most four times
+//! its size (up to 32 times as memory gets scarce), and only then does the writer open one more. If no
+//! segment is available, any open one whose rooms hold the entry will do. If there is none, the writer seals
+//! the segments that are mostly dead or empty, so that collection can make segments of them that hold the
+//! entry when it is tried again.
 //! entry when it is tried again.
 
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::segment::{Lane, Want, write_tail};
 use crate::stream::{Open, StreamState};
 use crate::{DraftError, EntryPlace, FillError, Store, StoreFull};
 
-/// Where an entry of the lane may go when memory is scarce. Survivors may fill up segments of new entries;
-/// the other way round writes would use up what came out of the reserve.
+/// The lanes that an entry may go to when memory is scarce. Survivors may fill up segments of new entries;
+/// the other way round writes would use up segments that came out of the reserve.
 fn lanes_for(lane: Lane) -> &'static [Lane] {
     match lane {
         Lane::Write => &[Lane::Write],
@@ -32,7 +33,7 @@ fn lanes_for(lane: Lane) -> &'static [Lane] {
 
 impl<M: OwnedWords> Store<M> {
     /// The writer of a stream. A stream has one writer at a time; a writer that is dropped leaves its open
-    /// segments and its position to the next.
+    /// segments and its position to the next one.
     pub fn writer(self: &Arc<Store<M>>, stream: u16) -> Writer<M> {
         let state = self.streams.lock().get_mut(stream as usize).map(Option::take);
         let state = state.unwrap_or_else(|| panic!("stream {stream} of {} streams", self.options.streams));
@@ -44,12 +45,12 @@ impl<M: OwnedWords> Store<M> {
     }
 }
 
-/// The one party that adds entries to a stream, and alone writes its segments (LoLKV 3.1). It belongs to one
+/// Adds entries to a stream, as the only party, and writes its segments alone (LoLKV 3.1). It belongs to one
 /// worker.
 pub struct Writer<M: OwnedWords> {
     store: Arc<Store<M>>,
     stream: u16,
-    /// Always there but while the writer is dropped.
+    /// Always there, except while the writer is dropped.
     state: Option<StreamState>,
     scratch: Vec<u8>,
 }
@@ -73,15 +74,15 @@ impl<M: OwnedWords> Writer<M> {
         self.stream
     }
 
-    /// Writes key and value of a new entry into a room of its own; it needs only its csn to be valid.
+    /// Writes key and value of a new entry into a room of its own; the entry lacks only its csn to be valid.
     pub fn draft(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
         let mut draft = self.draft_streamed(key, value.len(), meta)?;
         self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
         Ok(draft)
     }
 
-    /// As [`draft`](Self::draft), for an entry that memory is given back by, or that must outlive another: it
-    /// may take of the reserve, as moves do.
+    /// Drafts as [`draft`](Self::draft) does, for an entry that gives memory back, or that must outlive
+    /// another: it may take from the reserve, as moves do.
     pub fn draft_kept(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
         let mut draft = self.begin(Lane::Move, key, value.len(), meta)?;
         self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
@@ -98,8 +99,8 @@ impl<M: OwnedWords> Writer<M> {
         self.begin(Lane::Write, key, value_len, meta)
     }
 
-    /// Begins the copy of a live entry that collection moves: same key, value and csn (which
-    /// [`finish`](Self::finish) is to be given), and a position of its own in this stream (L11).
+    /// Begins the copy of a live entry that collection moves: it has the same key, value and csn (to be
+    /// passed to [`finish`](Self::finish)), and a position of its own in this stream (L11).
     pub fn draft_move(&mut self, entry: &Entry<'_>) -> Result<Draft, DraftError> {
         let kind = if entry.kind == Kind::Put { Kind::Move } else { entry.kind };
         let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };
@@ -131,13 +132,13 @@ impl<M: OwnedWords> Writer<M> {
         Ok(object::begin(memory, sums, room, (self.stream, &returns), (key, value_len), meta))
     }
 
-    /// Writes the next piece of a value: `at` is what was written so far.
+    /// Writes the next piece of a value; `at` is the number of bytes written so far.
     pub fn fill(&mut self, draft: &mut Draft, at: u64, bytes: &[u8]) -> Result<(), FillError> {
         object::fill(&self.store.memory, &self.store.sums, draft, at, bytes, &mut self.scratch)
     }
 
-    /// Makes the entry valid under its csn, as the next of its stream. A few dozen nanoseconds, whatever its
-    /// length. The value must be complete.
+    /// Makes the entry valid under its csn, as the next of its stream. It takes a few dozen nanoseconds,
+    /// whatever the length of the entry. The value must be complete.
     pub fn finish(&mut self, draft: Draft, csn: Csn) -> EntryPlace {
         let state = self.state();
         let position = state.next_position;
@@ -171,7 +172,7 @@ impl<M: OwnedWords> Writer<M> {
         self.store.seal(open.segment, open.tail);
     }
 
-    /// Rooms of dropped drafts are used again while their segment is open.
+    /// Takes back the rooms of dropped drafts, which are used again while their segment is open.
     fn take_returns(&mut self) {
         let returns = self.state().returns.clone();
         if returns.waiting.get() == 0 {
@@ -216,7 +217,7 @@ impl<M: OwnedWords> Writer<M> {
         }
         let crowded = opens.count >= opens.allowed;
         let scarcity = self.store.scarcity();
-        // A move that wasted more would win nothing.
+        // A move that wasted more memory would win nothing.
         let stretch = if lane == Lane::Move { 2 } else { 4 << scarcity };
         if crowded || (lane == Lane::Move && scarcity > 0) {
             for &lane in lanes_for(lane) {
@@ -243,9 +244,9 @@ impl<M: OwnedWords> Writer<M> {
         }
     }
 
-    /// No segment is to be had: any open room that is large enough will do, for a move also one for new
-    /// entries. Failing that, open segments that hold little are sealed, so that they can become something
-    /// else.
+    /// Finds room when no segment is available: any open room that is large enough will do, for a move also a
+    /// room for new entries. Failing that, open segments that hold little are sealed, so that collection can
+    /// reuse them.
     fn room_under_pressure(&mut self, lane: Lane, class: usize) -> Option<Room> {
         for &lane in lanes_for(lane) {
             if let Some(larger) = self.state().lanes[lane as usize].nearest(class, SHARED_UNITS) {
@@ -253,7 +254,7 @@ impl<M: OwnedWords> Writer<M> {
             }
         }
         if lane == Lane::Move {
-            // What collection just put together is not taken apart again: the entry stays where it is.
+            // A segment that collection just filled is not taken apart again: the entry stays where it is.
             return None;
         }
         for class in 0..CLASSES {

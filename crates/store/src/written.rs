@@ -1,31 +1,31 @@
-//! The rooms of a segment that somebody may have written to.
+//! The rooms of a segment that may have been written to.
 
 use longarm_memory::Words;
 
 use crate::segment::layout::segment_at;
 
-/// After so many bytes it is asked again whether anything was written: asking costs about as much as looking
-/// at some rooms, and looking at a page that nobody wrote takes a page.
+/// The bytes after which the system is asked again whether anything was written. Asking costs about as much
+/// as looking at some rooms, and looking at a page that was never written takes a page.
 const ASK_EVERY: u64 = 16 << 10;
 
-/// So many entries of a segment are looked at together at most, so that whoever sees them can have what it
-/// needs fetched.
+/// The most entries of a segment that are looked at together, so that the visitor can have what it needs for
+/// them fetched.
 pub(crate) const TOGETHER: usize = 16;
-/// The longest room of those.
+/// The longest room of such entries.
 const LONG: u64 = 1024;
 
-/// Memory that is used again from room to room.
+/// Memory that is reused from room to room.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch(pub(crate) [Vec<u8>; TOGETHER]);
 
-/// How many rooms of so many bytes to look at together. Of long entries one: what they cost is not the look
-/// at an index.
+/// How many rooms of so many bytes to look at together. Long entries are looked at one by one: their cost is
+/// not the look at an index.
 pub(crate) fn together(room: u64) -> usize {
     if room <= LONG { TOGETHER } else { 1 }
 }
 
-/// The numbers of the rooms from `from` on, of `rooms` of `room` bytes, but for those whose first page was
-/// never written: there is no entry without its header.
+/// The numbers of the rooms from `from` on, of `rooms` of `room` bytes, except rooms whose first page was
+/// never written: no entry lacks its header.
 pub(crate) fn written(
     memory: &dyn Words,
     segment: u32,

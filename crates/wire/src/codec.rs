@@ -2,7 +2,7 @@
 
 use longarm_base::{NodeId, Term};
 
-/// A message that does not parse, and which part of it.
+/// A message that does not parse; the text names the wrong part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bad(pub &'static str);
 

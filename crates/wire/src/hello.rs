@@ -1,25 +1,25 @@
-//! What client and server say once, when they connect.
+//! The first words of client and server, when they connect.
 //!
 //! Hello: `[versions u64][placement epoch u64, zero][session][ring bytes][group][fresh][since]`
-//! `[name length u32 | 0][name]`; the first word stands there in every version ([`Versions`]).
+//! `[name length u32 | 0][name]`; the first word has this form in every version ([`Versions`]).
 
 use crate::codec::{Bad, Fields, Out, kind};
 use crate::versions::{Agreed, VERSIONS, Versions};
 
-/// First words of a client.
+/// The hello of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Hello {
-    /// Names the client's session; kept over reconnects, so that its retries are recognised.
+    /// The name of the client's session, kept over reconnects, so that its retries are recognised.
     pub session: u64,
-    /// Bytes of the ring it lends for answers.
+    /// Bytes of the ring that the client lends for answers.
     pub ring_bytes: u64,
-    /// The group whose leader it wants; zero takes whatever serves there, if that is one.
+    /// The group whose leader it wants; zero takes the only group, or the server, that serves there.
     pub group: u64,
-    /// The first operation of the session that was sent to nobody yet; it has sent what is below.
+    /// The first operation of the session that was never sent; the client has sent all below.
     pub fresh: u64,
-    /// What it sent and has no answer to got a version above this one, if it was executed.
+    /// Each unanswered operation got a version above this one, if it was executed.
     pub since: u64,
-    /// For `stats` and logs, at most 64 bytes.
+    /// The client's name for `stats` and logs, at most 64 bytes.
     pub name: String,
 }
 
@@ -44,7 +44,7 @@ impl Hello {
         out.0
     }
 
-    /// Takes received bytes apart.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Hello, Bad> {
         let mut fields = Fields(bytes);
         if VERSIONS.meet(Versions::take(&mut fields)?).is_err() {
@@ -68,7 +68,7 @@ impl Hello {
 /// The server's answer: what a client must know to read its memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Welcome {
-    /// What the server uses with this client: of both their versions the newest in common.
+    /// The version and features that the server uses with this client: the newest that both have.
     pub agreed: Agreed,
     /// Drawn when the server started; every heartbeat repeats it.
     pub boot: u64,
@@ -80,14 +80,14 @@ pub struct Welcome {
     pub lease: u64,
     /// Longest READ that may count, in nanoseconds.
     pub read_bound: u64,
-    /// Bytes of the ring lent for requests.
+    /// Bytes of the ring that the server lends for requests.
     pub ring_bytes: u64,
     /// Process id of the server.
     pub pid: u64,
     /// Whether it evicts, and so wants to hear which keys are read (0 or 1).
     pub wants_hints: u64,
-    /// The group that it leads; zero if nobody replicates it. What one leader of a group executed the next
-    /// one knows.
+    /// The group that the server leads; zero if it has no followers. The next leader of a group knows what
+    /// the previous one executed.
     pub group: u64,
     /// The version drawn last when the hello arrived, or a later one.
     pub csn: u64,
@@ -115,7 +115,7 @@ impl Welcome {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// Takes received bytes apart.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Welcome, Bad> {
         let mut fields = Fields(bytes);
         let (version, features) = (fields.u32()?, fields.u32()?);

@@ -1,7 +1,8 @@
 //! Two-sided messages between client and server, one file a family.
 //!
-//! All little-endian, fixed headers, lengths checked before use. A message that does not parse is a protocol
-//! error of the peer ([`Bad`]): its connection is dropped with that reason, nothing else happens.
+//! All words are little-endian, headers are fixed, and lengths are checked before use. A message that does
+//! not parse is a protocol error of the peer ([`Bad`]): its connection is dropped with that reason, and
+//! nothing else happens.
 #![forbid(unsafe_code)]
 
 mod codec;
@@ -31,8 +32,7 @@ use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 pub const ARENA_REGION: RegionId = RegionId(3);
 /// The page by which a leader tells a follower that it lives.
 pub const PAGE_REGION: RegionId = RegionId(4);
-/// The ring that a client writes requests to (lent by the server), and the one the server answers in (lent by
-/// the client).
+/// The ring for requests, which the server lends a client, and the ring for answers, which the client lends.
 pub const RING_REGION: RegionId = RegionId(16);
 /// Longest message.
 pub const MESSAGE_MAX: usize = 64 + KEY_MAX + VALUE_MAX;

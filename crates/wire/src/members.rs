@@ -1,4 +1,4 @@
-//! Who the replicas of a group are, and as of when: what a replica keeps beside its promise.
+//! The replicas of a group, as of a term: a replica keeps this set beside its promise.
 //!
 //! `term u64 | changed u64 | count u64`, then for each `node u32 | len u32` and the text of its address.
 
@@ -6,28 +6,28 @@ use longarm_base::{NodeId, Term};
 
 use crate::codec::{Bad, Fields, Out, node, take_term};
 
-/// Most replicas of a group.
+/// The most replicas of a group.
 pub const MEMBERS_MAX: usize = 9;
-/// Longest text of an address.
+/// The longest text of an address.
 pub const ADDRESS_MAX: usize = 1 << 10;
 
-/// A replica, and where it is.
+/// A replica and its address.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct MemberAt {
-    /// Its name.
+    /// Its node.
     pub node: NodeId,
-    /// Where the others, and clients, find it: text that nothing here looks into.
+    /// The address at which other replicas, and clients, find it: text that this crate does not parse.
     pub address: String,
 }
 
 /// The replicas of a group, as of a term.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Members {
-    /// The term whose leader said so; zero: they are those that the group began with.
+    /// The term whose leader named the set; zero for the set with which the group began.
     pub term: Term,
-    /// They are what that leader makes of those that its own term has.
+    /// Whether it is the set that this leader wants next, and not the set of its own term.
     pub changed: bool,
-    /// Who they are; nobody, if a replica has not been told yet.
+    /// The replicas; none, if a replica has not been told yet.
     pub list: Vec<MemberAt>,
 }
 
@@ -49,30 +49,30 @@ impl MemberAt {
 }
 
 impl Members {
-    /// Whether these are to be taken in place of others.
+    /// Whether this set replaces `than`.
     pub fn is_newer(&self, than: &Members) -> bool {
         let rank = |members: &Members| (members.term, members.changed, !members.list.is_empty());
         rank(self) > rank(than)
     }
 
-    /// Whether it is one of them.
+    /// Whether the node is in the set.
     pub fn has(&self, node: NodeId) -> bool {
         self.list.iter().any(|member| member.node == node)
     }
 
-    /// The nodes on which they are.
+    /// The nodes of the set.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.list.iter().map(|member| member.node).collect()
     }
 
-    /// The bytes of them.
+    /// Encodes the set.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(24 + 40 * self.list.len()));
         self.put(&mut out);
         out.0
     }
 
-    /// Takes bytes apart.
+    /// Decodes bytes.
     pub fn decode(bytes: &[u8]) -> Result<Members, Bad> {
         let mut fields = Fields(bytes);
         let members = Members::take(&mut fields)?;

@@ -1,4 +1,4 @@
-//! What an operator asks of a replica, on a connection of its own ([`Purpose::Operate`](crate::Purpose)).
+//! The orders of an operator to a replica, on a connection of its own ([`Purpose::Operate`](crate::Purpose)).
 //!
 //! ```text
 //! move leader to node   -> moved, stays, elsewhere, unheard
@@ -16,51 +16,51 @@ use crate::{MemberAt, Members};
 /// An order to a replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// That leads: to let another lead in its place.
+    /// Let another replica lead, for the leader.
     MoveLeader {
-        /// Who is to lead.
+        /// The replica that is to lead.
         to: NodeId,
     },
-    /// To have one more replica.
+    /// Add a replica to the group.
     Add {
-        /// Which, and where it is.
+        /// The replica and its address.
         member: MemberAt,
     },
-    /// To have one less.
+    /// Remove a replica from the group.
     Remove {
-        /// Which.
+        /// The replica.
         node: NodeId,
     },
 }
 
-/// What came of an order.
+/// The answer to an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// Another node leads since then.
     Moved {
-        /// Who: the one that was to, unless it failed and others elected another.
+        /// Its node: the ordered one, unless that failed and the others elected another.
         leader: NodeId,
         /// Its term.
         term: Term,
-        /// From when no new write was taken until the other served.
+        /// The time from when no new write was taken until the other node served.
         gap: Nanos,
     },
-    /// Nothing has changed: this node leads on.
+    /// Nothing has changed: this node still leads.
     Stays(Stay),
     /// This node does not lead.
     Elsewhere {
-        /// Who does, if it knows.
+        /// The leader, if this node knows it.
         leader: Option<NodeId>,
     },
-    /// It has given up leading, and has not heard of another leader in time.
+    /// This node has stopped leading, and has not heard of another leader in time.
     Unheard,
     /// A term serves that has other replicas than before.
     Changed {
-        /// Who they are.
+        /// Its replicas.
         members: Members,
-        /// Who leads it, or is about to: a leader that is to be no replica any more does not hear of it.
+        /// The node that leads it, or is about to: a leader that is being removed does not hear of it.
         leader: NodeId,
-        /// From when no new write was taken until it served, if it did.
+        /// The time from when no new write was taken until the term served, if it did.
         gap: Option<Nanos>,
     },
     /// The replicas stay as they are.
@@ -71,21 +71,21 @@ pub enum Reply {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Deny {
-    /// The leader hands over, or sees to another change.
+    /// The leader hands over, or makes another change.
     Busy = 0,
-    /// The node is one of them already.
+    /// The node is one of the replicas already.
     Member = 1,
-    /// The node is none of them.
+    /// The node is not one of the replicas.
     Stranger = 2,
-    /// It is the only one.
+    /// The node is the only replica.
     Last = 3,
-    /// There are as many as there may be.
+    /// The group has as many replicas as it may have.
     Full = 4,
-    /// No majority of those that would be left is in sync.
+    /// No majority of the remaining replicas is in sync.
     Behind = 5,
     /// The node that is to be added was not in sync in time, or a majority did not answer.
     Late = 6,
-    /// The address of the node that is to be added is none that the leader understands.
+    /// The leader does not understand the address of the node that is to be added.
     Nowhere = 7,
 }
 
@@ -102,19 +102,19 @@ impl Deny {
     ];
 }
 
-/// Why a leader goes on to lead.
+/// Why a leader continues to lead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u64)]
 pub enum Stay {
-    /// It is the one that is to lead.
+    /// It is the replica that is to lead.
     Leads = 0,
-    /// The other is not of the group.
+    /// The other node is not of the group.
     Stranger = 1,
-    /// The other is not in sync, or no longer.
+    /// The other replica is not in sync, or no longer.
     Behind = 2,
     /// It is handing over already.
     Busy = 3,
-    /// Not all that was under way came to an end in time, or not at the other.
+    /// Not all work under way was done in time, or the other replica did not have all of it.
     Late = 4,
 }
 
@@ -122,9 +122,9 @@ impl Stay {
     const ALL: [Stay; 5] = [Stay::Leads, Stay::Stranger, Stay::Behind, Stay::Busy, Stay::Late];
 }
 
-/// No node, where one may be.
+/// The word for no node.
 const NOBODY: u64 = u64::MAX;
-/// No time, where one may be.
+/// The word for no time.
 const UNKNOWN: u64 = u64::MAX;
 
 impl Order {
@@ -148,7 +148,7 @@ impl Order {
         out.0
     }
 
-    /// Takes received bytes apart.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Order, Bad> {
         let mut fields = Fields(bytes);
         let order = match kind(&mut fields)? {
@@ -196,7 +196,7 @@ impl Reply {
         out.0
     }
 
-    /// Takes received bytes apart.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Reply, Bad> {
         let mut fields = Fields(bytes);
         let reply = match kind(&mut fields)? {

@@ -1,5 +1,5 @@
-//! What the replicas of a group say to each other when a term ends and the next begins. Entries, claims and
-//! heartbeats do not travel so: the leader WRITEs them.
+//! The talk of a group's replicas when a term ends and the next begins. Entries, claims and heartbeats do not
+//! travel in it: the leader WRITEs them.
 //!
 //! A candidate, later the leader, asks; its peer answers each question once, or the connection is over.
 //! ```text
@@ -13,8 +13,8 @@
 //! serves    I lead, and have served for so long         -> (none)
 //! forgot    I know of no promise of mine: and you?      -> known
 //! ```
-//! Whoever canvasses, asks for a promise or syncs says who the group's replicas are, as far as it knows. One
-//! that knows better answers with that instead (`members`).
+//! A replica that canvasses, asks for a promise or syncs names the group's replicas, as far as it knows. A
+//! replica that knows a newer set answers with that set instead (`members`).
 //!
 //! A message is `kind u32 | 0 u32`, then words; lists begin with their length.
 
@@ -24,68 +24,68 @@ use crate::codec::{Bad, Fields, Out, kind, node, take_term};
 use crate::versions::{PEER_MARK, VERSIONS, Versions};
 use crate::{MEMBERS_MAX, Members};
 
-/// Streams that a term may have.
+/// The most streams of a term.
 pub const STREAMS_MAX: usize = 1 << 10;
-/// Places in one answer.
+/// The most places in one answer.
 pub const PLACES_MAX: usize = 1 << 16;
 
-/// First words of a peer that connects.
+/// The hello of a peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerHello {
     /// The group, so that nodes of two groups never mix.
     pub group: u64,
-    /// Who connects; of an operator, to whom.
+    /// The node that connects; from an operator, the node that is meant.
     pub node: NodeId,
-    /// In which term; of a connection that only talks, any.
+    /// The term of the connection; for a talk, any.
     pub term: Term,
-    /// What for.
+    /// The purpose of the connection.
     pub purpose: Purpose,
-    /// Bytes of the ring it lends for answers; zero where none are given.
+    /// Bytes of the ring that it lends for answers; zero if there are none.
     pub ring_bytes: u64,
-    /// How long a replica of its keeps what a heartbeat promises: all of a group have the same. Of an
-    /// operator, zero.
+    /// How long its replica keeps what a heartbeat promises: all replicas of a group have the same time. From
+    /// an operator, zero.
     pub promise: Nanos,
-    /// Names this start of its process, of all that it ever had. Of an operator, zero.
+    /// The name of this start of its process, among all that it ever had. From an operator, zero.
     pub life: u64,
 }
 
-/// What a connection between replicas is for.
+/// The purpose of a connection between replicas.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub enum Purpose {
-    /// Questions and answers of this module. No memory but rings is lent.
+    /// Questions and answers of this module. Only rings are lent.
     Talk = 1,
     /// The leader of the term WRITEs the replica's memory, or a candidate READs it.
     Memory = 2,
-    /// Orders of an operator (`operator.rs`); the node named is the one that is meant.
+    /// Orders of an operator (`operator.rs`) to the node named.
     Operate = 3,
 }
 
 /// How much of a stream a replica holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Extent {
-    /// Positions below it are known to have been there; those missing were reclaimed.
+    /// Positions below are known to have been there; missing ones were reclaimed.
     pub floor: u64,
-    /// Positions below it are there, but for what was reclaimed.
+    /// Positions below are there, except reclaimed ones.
     pub len: u64,
 }
 
-/// What a replica holds, looked at after the fence.
+/// The content of a replica's memory, scanned after the fence.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// The term whose start set it holds.
     pub sync: Term,
-    /// How many segments it has let go of in that term. One that let go of fewer than another may lack what
-    /// that one gave up because newer entries made it needless; so it may not lead.
+    /// The number of segments that it has released in that term. A replica that released fewer than another
+    /// may lack the newer entries that made the other's segments needless, so it may not lead.
     pub reclaimed: u64,
-    /// The calendar of a leader that it followed, or was, when that last told it, in unix milliseconds; zero
-    /// if none did.
+    /// The calendar of a leader, in unix milliseconds, as that leader, or this replica as the leader, last
+    /// told it; zero if none did.
     pub unix: u64,
     /// The streams of that term.
     pub streams: Vec<Extent>,
 }
 
-/// Where an entry is on a replica.
+/// The place of an entry on a replica.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryAt {
     /// Its position in its stream.
@@ -99,74 +99,75 @@ pub struct EntryAt {
 /// A question to a replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
-    /// Whether it would report for this term, were it asked.
+    /// Whether the replica would report for this term, if it were asked.
     Canvass {
-        /// The term that may come.
+        /// The term that the asker may take.
         term: Term,
-        /// The replicas that it would have.
+        /// The replicas that the term would have.
         members: Members,
     },
-    /// To promise the term, and to report.
+    /// Promise the term, and report.
     Promise {
         /// The candidate's term.
         term: Term,
-        /// The replicas that it has.
+        /// The replicas that the term has.
         members: Members,
     },
-    /// Where the entries of a stream are.
+    /// Tell the places of a stream's entries.
     Fetch {
         /// The candidate's term.
         term: Term,
         /// The stream, of the sync term that was reported.
         stream: u16,
-        /// The first position wanted.
+        /// The first position that is wanted.
         from: u64,
     },
-    /// To take the start set of a term.
+    /// Take the start set of a term.
     Sync {
         /// The leader's term.
         term: Term,
         /// The sync term that the start set was gathered from.
         base: Term,
-        /// Where the streams of `base` are cut.
+        /// The cuts of the streams of `base`.
         cuts: Vec<u64>,
         /// Streams of the new term.
         streams: u16,
         /// The replicas that the term has.
         members: Members,
     },
-    /// To keep these as the group's replicas, from the leader of the term that is promised.
+    /// Keep these as the group's replicas; from the leader of the promised term.
     Members {
-        /// Who they are: in the leader's term, or after it.
+        /// The replicas of the leader's term, or of the next one.
         members: Members,
     },
-    /// To count itself synced.
+    /// Count itself synced.
     Adopt {
         /// The leader's term.
         term: Term,
-        /// How many segments were reclaimed in it: what it has now lacks nothing that those made needless.
+        /// The number of segments reclaimed in the term: the follower now has the newer entries that made
+        /// them needless.
         reclaimed: u64,
-        /// By stream of the term: it has all positions below that were not reclaimed. From the first moment
-        /// on that it counts, what was reclaimed is no gap to it.
+        /// The floors by stream of the term: the follower has all positions below, except reclaimed ones.
+        /// From the first moment that it counts, a reclaimed entry is no gap to it.
         floors: Vec<u64>,
     },
-    /// To stand at once: the leader hands over.
+    /// Stand at once, since the leader hands over.
     Stand {
         /// The leader's term.
         term: Term,
     },
-    /// Nothing; a leader says that it serves.
+    /// Hear that a leader serves; there is nothing to answer.
     Serves {
         /// The leader's term.
         term: Term,
-        /// For how long it has.
+        /// How long it has served.
         since: Nanos,
     },
-    /// What the other has promised, and whom it knows as replicas: this one's disk says nothing.
+    /// Tell what it has promised, and which replicas it knows; from a replica whose disk holds no promise.
     Forgot {
-        /// Names this life of the replica, of all that it ever had.
+        /// The name of this life of the asker, among all that it ever had.
         life: u64,
-        /// Counts how often it has begun to ask everybody.
+        /// The number of times that it has begun to ask all others.
         round: u64,
     },
 }
@@ -174,65 +175,65 @@ pub enum Ask {
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// To [`Ask::Canvass`].
+    /// Answers [`Ask::Canvass`].
     Canvassed {
         /// The term asked about.
         term: Term,
-        /// It would.
+        /// Whether it would report.
         yes: bool,
     },
-    /// To [`Ask::Promise`].
+    /// Answers [`Ask::Promise`].
     Report {
         /// The term promised.
         term: Term,
-        /// What is held.
+        /// The content of its memory.
         report: Report,
     },
-    /// To [`Ask::Fetch`], in order of position; no more than [`PLACES_MAX`].
+    /// Answers [`Ask::Fetch`], in order of position, with at most [`PLACES_MAX`] places.
     Places {
-        /// Where the entries are.
+        /// The places of the entries.
         entries: Vec<EntryAt>,
     },
-    /// To [`Ask::Sync`].
+    /// Answers [`Ask::Sync`].
     Ready {
         /// The leader's term.
         term: Term,
-        /// What of the leader's memory is here already.
+        /// The part of the leader's memory that is here already.
         held: Held,
     },
-    /// To [`Ask::Adopt`].
+    /// Answers [`Ask::Adopt`].
     Synced {
         /// The leader's term.
         term: Term,
     },
-    /// To [`Ask::Members`]: they are on disk.
+    /// Answers [`Ask::Members`]: the set is on disk.
     Kept {
         /// The leader's term.
         term: Term,
-        /// Whether they were those after it.
+        /// Whether it was the next set.
         changed: bool,
     },
-    /// To one that does not know who the group's replicas are by now.
+    /// Tells the asker of a newer set of replicas.
     Members {
-        /// Who they are, as far as is known here.
+        /// The newest set that is known here.
         members: Members,
     },
-    /// To [`Ask::Forgot`].
+    /// Answers [`Ask::Forgot`].
     Known {
-        /// Who asked, in which of its lives.
+        /// The life of the asker.
         life: u64,
-        /// The round that it asked in.
+        /// The round in which it asked.
         round: u64,
         /// The term promised here.
         promised: Term,
         /// This replica's own life.
         own: u64,
-        /// If this one has founded the group: the lives of all who may.
+        /// If this replica has founded the group: the lives that may found it.
         founders: Vec<(NodeId, u64)>,
-        /// The replicas, as far as is known here.
+        /// The newest set that is known here.
         members: Members,
     },
-    /// To any of them.
+    /// Refuses any of the questions.
     Refused {
         /// The term asked about.
         term: Term,
@@ -241,7 +242,7 @@ pub enum Answer {
     },
 }
 
-/// What a follower that is to be synced has already.
+/// The part of the start set that a follower has before it is synced.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Held {
     /// Nothing that counts.
@@ -273,7 +274,7 @@ impl PeerHello {
         out.0
     }
 
-    /// Takes received bytes apart.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<PeerHello, Bad> {
         let mut fields = Fields(bytes);
         if fields.u32()? != PEER_MARK {
@@ -298,7 +299,7 @@ impl PeerHello {
 }
 
 impl Ask {
-    /// The term it is about.
+    /// The term that the question is about.
     pub fn term(&self) -> Term {
         match *self {
             Ask::Members { ref members } => members.term,
@@ -313,7 +314,7 @@ impl Ask {
         }
     }
 
-    /// Who the group's replicas are, as far as the one that asks knows, where that matters.
+    /// The group's replicas, as far as the asker knows, if they matter.
     pub fn members(&self) -> Option<&Members> {
         match self {
             Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Sync { members, .. } => {
@@ -323,7 +324,7 @@ impl Ask {
         }
     }
 
-    /// Whether an answer is waited for.
+    /// Whether the question has an answer.
     pub fn wants_answer(&self) -> bool {
         !matches!(self, Ask::Stand { .. } | Ask::Serves { .. })
     }
@@ -372,7 +373,7 @@ impl Ask {
         out.0
     }
 
-    /// Takes received bytes apart.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Ask, Bad> {
         let mut fields = Fields(bytes);
         let kind = kind(&mut fields)?;
@@ -486,7 +487,7 @@ impl Answer {
         out.0
     }
 
-    /// Takes received bytes apart.
+    /// Decodes received bytes.
     pub fn decode(bytes: &[u8]) -> Result<Answer, Bad> {
         let mut fields = Fields(bytes);
         let answer = match kind(&mut fields)? {

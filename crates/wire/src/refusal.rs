@@ -1,4 +1,4 @@
-//! Why a node lets a client or a replica not in: a code for programs, a text for people.
+//! A refusal of a client or a replica by a node: a code for programs, a text for people.
 //!
 //! The fabric carries the text, and beside it the bytes
 //! `[code u16 | 0 u16 | address length u32][placement epoch u64][address of the leader]`.
@@ -6,26 +6,26 @@
 use crate::codec::{Bad, Fields, Out};
 use crate::members::ADDRESS_MAX;
 
-/// What the program that was refused is to make of it.
+/// The reason of a refusal, by which the refused program acts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RefusalCode {
-    /// Another node leads the group, or none does now: ask that one, or ask again.
+    /// Another node leads the group, or none does now: ask that node, or ask again.
     NotLeader,
-    /// The node has no replica of the group that was asked for.
+    /// The node has no replica of the requested group.
     WrongGroup,
     /// The two speak no version of the protocol in common.
     Versions,
-    /// A limit of the node is reached: later there may be room.
+    /// A limit of the node is reached; there may be room later.
     Limit,
-    /// What was said makes no sense, or is not what the two must agree on.
+    /// The hello makes no sense, or differs in a value that both sides must agree on.
     Invalid,
-    /// The node ends.
+    /// The node is stopping.
     Closing,
-    /// The one that was refused did not prove that it is a replica or an operator.
+    /// The peer did not prove that it is a replica or an operator.
     Denied,
     /// The term in which a replica came is not, or no longer, the one that counts here.
     Fenced,
-    /// One that a newer program knows.
+    /// A code that a newer program defines.
     Other(u16),
 }
 
@@ -58,23 +58,23 @@ impl RefusalCode {
 /// A refusal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refusal {
-    /// What the program that was refused is to make of it.
+    /// The reason, by which the refused program acts.
     pub code: RefusalCode,
-    /// Of [`RefusalCode::NotLeader`]: the address of the leader, if it is known.
+    /// With [`RefusalCode::NotLeader`]: the address of the leader, if it is known.
     pub leader: Option<String>,
-    /// Of the placement of keys that the node goes by; zero while keys are placed by their hash alone.
+    /// The epoch of the placement of keys on the node; zero while keys are placed by their hash alone.
     pub epoch: u64,
-    /// For people.
+    /// The text for people.
     pub text: String,
 }
 
 impl Refusal {
-    /// One with this code and text.
+    /// A refusal with this code and text.
     pub fn new(code: RefusalCode, text: impl Into<String>) -> Refusal {
         Refusal { code, leader: None, epoch: 0, text: text.into() }
     }
 
-    /// That of a replica that does not lead, which may know who does.
+    /// The refusal of a replica that does not lead, and may know the leader.
     pub fn not_leader(leader: Option<String>) -> Refusal {
         let text = match &leader {
             Some(address) => format!("this node is not the leader; it is at {address}"),
@@ -94,7 +94,7 @@ impl Refusal {
         out.0
     }
 
-    /// Takes received bytes apart; `text` is what came with them.
+    /// Decodes received bytes; `text` came with them.
     pub fn decode(text: &str, bytes: &[u8]) -> Result<Refusal, Bad> {
         let mut fields = Fields(bytes);
         let code = u16::try_from(fields.u32()?).map_err(|_| Bad("bits set that mean nothing"))?;

@@ -8,11 +8,11 @@ use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 
 use crate::codec::{Bad, Fields};
 
-/// What is asked.
+/// The kinds of requests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum RequestKind {
-    /// Nothing but an answer, which renews the lease.
+    /// Answer, and so renew the lease.
     Ping = 0,
     /// Store a value.
     Put = 1,
@@ -22,14 +22,14 @@ pub enum RequestKind {
     Increment = 3,
     /// Change the expiry only.
     Touch = 4,
-    /// Read through the server, where one-sided READs do not come to an end.
+    /// Read through the server, if one-sided READs cannot settle the GET.
     Get = 5,
     /// Statistics as JSON.
     Stats = 6,
-    /// Hashes of keys that were read, as value: eight bytes each. Not answered.
+    /// Take the value as hashes of keys that were read, eight bytes each. Not answered.
     Hints = 7,
-    /// The keys of items that no client finds by itself, each as a [`SpilledKey`]: those after the key that
-    /// is the value, or from the first on if it is empty. An empty answer is the end.
+    /// List the keys of items that no client finds by itself, each as a [`SpilledKey`]: the keys after the
+    /// one in the value, or from the first on if it is empty. An empty answer is the end.
     Spilled = 8,
 }
 
@@ -50,13 +50,14 @@ pub enum Condition {
 /// A request; key and value are borrowed from the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request<'a> {
-    /// What is asked.
+    /// The kind.
     pub kind: RequestKind,
     /// When it takes effect.
     pub condition: Condition,
-    /// Keep the expiry that the item has, instead of setting one.
+    /// Whether to keep the expiry of the item, instead of setting one.
     pub keep_ttl: bool,
-    /// Number of the operation in the client's session, ascending from 1; zero for those that may run twice.
+    /// The number of the operation in the client's session, ascending from 1; zero for a request that may run
+    /// twice.
     pub operation: u64,
     /// Version of a condition, or the number to add.
     pub argument: u64,
@@ -102,7 +103,7 @@ impl<'a> Request<'a> {
         bytes
     }
 
-    /// Takes a received message apart.
+    /// Decodes a received message.
     pub fn decode(message: &'a [u8]) -> Result<Request<'a>, Bad> {
         let mut fields = Fields(message);
         let head = fields.bytes(4)?;
@@ -159,7 +160,7 @@ pub fn hints(value: &[u8]) -> impl Iterator<Item = u64> + '_ {
     value.chunks_exact(8).map(|chunk| u64::from_le_bytes(chunk.try_into().expect("eight bytes")))
 }
 
-/// A key of an item that stands beside the index, as an answer to Spilled lists them:
+/// A key of an item that is stored beside the index, as an answer to Spilled lists it:
 /// `[key length u32][expiry][key]`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SpilledKey<'a> {
@@ -170,14 +171,14 @@ pub struct SpilledKey<'a> {
 }
 
 impl<'a> SpilledKey<'a> {
-    /// Appends it to a list.
+    /// Appends the key to a list.
     pub fn encode(&self, list: &mut Vec<u8>) {
         list.extend_from_slice(&(self.key.len() as u32).to_le_bytes());
         list.extend_from_slice(&self.expiry.0.to_le_bytes());
         list.extend_from_slice(self.key);
     }
 
-    /// Takes a list apart.
+    /// Decodes a list.
     pub fn decode_all(list: &'a [u8]) -> Result<Vec<SpilledKey<'a>>, Bad> {
         let mut fields = Fields(list);
         let mut keys = Vec::new();

@@ -7,7 +7,7 @@ use longarm_base::{Csn, Nanos, UnixMillis};
 
 use crate::codec::{Bad, Fields};
 
-/// How it went.
+/// The status of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Status {
@@ -15,7 +15,7 @@ pub enum Status {
     Ok = 0,
     /// No such key.
     NotFound = 1,
-    /// The condition did not hold; `csn` is the key's version, zero if it is not there.
+    /// The condition did not hold; `csn` is the key's version, zero if the key is absent.
     Mismatch = 2,
     /// The value is not a decimal number in 64 bits.
     NotANumber = 3,
@@ -25,19 +25,19 @@ pub enum Status {
     OutOfMemory = 5,
     /// The server is shutting down; nothing was done.
     Closing = 6,
-    /// The operation is older than the session remembers: whether it was done is not known.
+    /// The operation is older than the session remembers, so its outcome is unknown.
     Forgotten = 7,
     /// The request makes no sense (a limit is exceeded); nothing was done.
     Invalid = 8,
-    /// The index has no slot for one more key like this: too many have nearly the same hash. Nothing
-    /// was stored.
+    /// The index has no slot for one more key like this: too many keys have nearly the same hash. Nothing was
+    /// stored.
     Crowded = 9,
 }
 
 /// An answer; the value is borrowed from the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Response<'a> {
-    /// How it went.
+    /// The status.
     pub status: Status,
     /// The request's operation.
     pub operation: u64,
@@ -69,7 +69,7 @@ impl<'a> Response<'a> {
         bytes
     }
 
-    /// Takes a received message apart.
+    /// Decodes a received message.
     pub fn decode(message: &'a [u8]) -> Result<Response<'a>, Bad> {
         let mut fields = Fields(message);
         let status = match fields.u32()? {

@@ -1,4 +1,4 @@
-//! Messages come back as they were; anything else is refused and never panics.
+//! Messages come back as they were sent; any other bytes are refused and never panic.
 
 use longarm_base::{Csn, Nanos, NodeId, Term, UnixMillis};
 use proptest::prelude::*;
@@ -114,7 +114,7 @@ fn orders() -> impl Strategy<Value = Order> {
     ]
 }
 
-/// Neither shorter nor longer than it is.
+/// Checks that a message can be neither shorter nor longer.
 fn is_whole<T>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, Bad>) -> bool {
     let longer = [bytes, &[0; 8]].concat();
     (0..bytes.len()).all(|cut| decode(&bytes[..cut]).is_err()) && decode(&longer).is_err()
@@ -206,8 +206,8 @@ proptest! {
         prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
     }
 
-    /// Whatever is understood was said so: the bytes have no other form, and no list takes memory that the
-    /// message does not have.
+    /// Bytes that decode are the encoding of the result: a message has no other form, and no list takes more
+    /// memory than its message.
     #[test]
     fn garbage_of_replicas_is_an_error_or_a_whole_message(
         kind in 0u32..9, words in proptest::collection::vec(prop_oneof![0u64..4, any::<u64>()], 0..12),

@@ -1,12 +1,12 @@
-//! Which versions of the protocol a program speaks, and what two programs agree on.
+//! The versions of the protocol that a program speaks, and the agreement of two programs.
 //!
-//! A hello of a client begins with `[least u16 | most u16][features u32]`; that of a replica or an operator
-//! has a mark of four bytes before it. These bytes stand there in every version, so that a server of any
-//! version can tell a client of any other what each of them speaks.
+//! A hello of a client begins with `[least u16 | most u16][features u32]`; the hello of a replica or an
+//! operator has a mark of four bytes before it. These bytes have this form in every version, so a server of
+//! any version can tell a client of any other which versions each of them speaks.
 
 use crate::codec::{Bad, Fields, Out};
 
-/// Before the versions of a replica, or an operator: tells its hello from that of a client.
+/// The mark before the versions of a replica, or an operator: it tells such a hello from a client's.
 pub(crate) const PEER_MARK: u32 = 0x7265_6570;
 
 /// A range of versions, and features beyond the least of them.
@@ -14,17 +14,17 @@ pub(crate) const PEER_MARK: u32 = 0x7265_6570;
 pub struct Versions {
     /// The oldest version that is spoken.
     pub least: u16,
-    /// The newest.
+    /// The newest version that is spoken.
     pub most: u16,
-    /// A bit for each thing that a side can do and the other need not: what both have is used. None is
-    /// defined.
+    /// A bit for each ability that a side has and the other may lack: abilities that both have are used. None
+    /// is defined.
     pub features: u32,
 }
 
-/// What this program speaks.
+/// The versions of this program.
 pub const VERSIONS: Versions = Versions { least: 6, most: 6, features: 0 };
 
-/// What two programs use with one another.
+/// The agreement of two programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Agreed {
     /// The newest version that both speak.
@@ -43,7 +43,7 @@ impl Versions {
         Versions::take(&mut fields)
     }
 
-    /// What this side uses with one that speaks `theirs`; the error names both ranges.
+    /// The agreement of this side with a side that speaks `theirs`; the error names both ranges.
     pub fn meet(self, theirs: Versions) -> Result<Agreed, String> {
         let (least, most) = (self.least.max(theirs.least), self.most.min(theirs.most));
         if least > most {

@@ -1,9 +1,9 @@
 //! A client of a whole cluster: a connection to the leader of each group, made when it is first needed.
 //!
 //! An operation on a key is that of the [`Client`] of the key's group ([`Topology`]); `one_key` has them all.
-//! What concerns several groups at once stands in `multi_get` and `pipeline`. Groups know nothing of each
-//! other: there is an order of writes within each, and none across them. Where one has no leader, operations
-//! on its keys wait, for their own timeout, and others go on.
+//! Operations on several groups at once are in `multi_get` and `pipeline`. Groups know nothing of each other:
+//! there is an order of writes within each group, and none across groups. If a group has no leader,
+//! operations on its keys wait, for their own timeout, and others continue.
 
 mod multi_get;
 mod one_key;
@@ -17,13 +17,13 @@ use crate::link::Counters;
 use crate::options::Options;
 use crate::topology::Topology;
 
-/// Connections to the groups of a cluster, for one thread. Of one group, or one server, it is as quick as a
+/// Connections to the groups of a cluster, for one thread. With one group, or one server, it is as quick as a
 /// [`Client`].
 pub struct ClusterClient<T: Transport + Clone = Any> {
     transport: T,
     topology: Topology,
     options: Options,
-    /// By number of the group; `None` where none was needed yet.
+    /// The clients by number of the group; `None` if none was needed yet.
     clients: Vec<Option<Client<T>>>,
     /// The group whose outcomes are looked at first.
     next: usize,
@@ -37,13 +37,13 @@ impl ClusterClient<Any> {
 }
 
 impl<T: Transport + Clone> ClusterClient<T> {
-    /// The same over a transport with settings of its own.
+    /// A client of a cluster, over a transport with settings of its own.
     pub fn over(transport: T, topology: Topology, options: Options) -> ClusterClient<T> {
         let clients = topology.groups().iter().map(|_| None).collect();
         ClusterClient { transport, topology, options, clients, next: 0 }
     }
 
-    /// The groups, and which keys they have.
+    /// The groups, and their keys.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -80,7 +80,7 @@ impl<T: Transport + Clone> ClusterClient<T> {
         self.clients.iter().flatten()
     }
 
-    /// What happened on all connections so far.
+    /// The counters of all connections so far.
     pub fn counters(&self) -> Counters {
         self.open().map(Client::counters).fold(Counters::default(), add)
     }

@@ -11,21 +11,21 @@ use crate::error::Error;
 use crate::get::check_key;
 use crate::link::Trouble;
 
-/// What is left of a group's keys.
+/// The remaining keys of a group.
 #[derive(Default)]
 struct Part {
-    /// Their numbers.
+    /// The numbers of the keys.
     numbers: Vec<usize>,
-    /// Of them, looked up or under way.
+    /// How many of them are looked up or under way.
     begun: usize,
     batch: Batch,
-    /// Those that one look does not settle, or whose group is in trouble: they are got when all others are
+    /// The keys that one look does not settle, or whose group is in trouble. They are got when all others are
     /// done, as a multi-GET of that group alone.
     left: Vec<usize>,
 }
 
 impl Part {
-    /// Takes the next numbers; whether there are any.
+    /// Takes the next numbers; returns whether there were any.
     fn load(&mut self) -> bool {
         let mut next = self.numbers[self.begun..].iter().copied();
         let some = self.batch.load(&mut next);
@@ -34,10 +34,10 @@ impl Part {
         some
     }
 
-    /// One look was taken; or, if not, nothing more is begun.
+    /// Notes the outcome of one look; after a failed look nothing more is begun.
     fn looked(&mut self, outcome: Result<(), Trouble>) {
         if outcome.is_err() {
-            // What the trouble is shows again when it is tried alone, and is dealt with then.
+            // The trouble shows again when the keys are tried alone, and is dealt with then.
             self.left.extend(self.numbers.drain(self.begun..));
         }
         self.left.append(&mut self.batch.rest);
@@ -48,8 +48,8 @@ impl Part {
 
 impl<T: Transport + Clone> ClusterClient<T> {
     /// Looks up all keys and shows each value (or `None`) with its key's number, in any order. READs to all
-    /// groups are under way together. An error of one group keeps no other from being shown; what was not
-    /// shown is as with [`Client::multi_get`].
+    /// groups are under way together. An error of one group does not keep values of another from being shown.
+    /// For keys that were not shown, see [`Client::multi_get`].
     pub fn multi_get(
         &mut self,
         keys: &[impl AsRef<[u8]>],
@@ -80,7 +80,8 @@ impl<T: Transport + Clone> ClusterClient<T> {
     }
 }
 
-/// One look at some keys of each group, all at the same time. Whether there was any key to look up.
+/// Takes one look at some keys of each group, all at the same time. Returns whether there was any key to look
+/// up.
 fn look_once<T: Transport>(
     clients: &mut [Option<Client<T>>],
     parts: &mut [Part],
@@ -101,7 +102,7 @@ fn look_once<T: Transport>(
         }
     }
     let any = !looking.is_empty();
-    // One that has all it wanted is shown at once: its lease is running.
+    // A group that has all it wanted is shown at once, since its lease is running.
     while !looking.is_empty() {
         looking.retain_mut(|(client, part)| {
             let turned = match part.batch.open {

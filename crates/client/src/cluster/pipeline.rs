@@ -1,7 +1,7 @@
 //! Requests in flight to several groups.
 //!
 //! Writes submitted to one group are executed in the order in which they were submitted, and their outcomes
-//! come in that order, as on any connection. Across groups there is no order: neither of execution nor of
+//! come in that order, as on any connection. Across groups there is no order, neither of execution nor of
 //! outcomes.
 
 use longarm_fabric::Transport;
@@ -25,8 +25,8 @@ fn inner(ticket: Ticket) -> (usize, Ticket) {
 
 impl<T: Transport + Clone> ClusterClient<T> {
     /// Sends a write without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait). At
-    /// most [`IN_FLIGHT_MAX`](crate::IN_FLIGHT_MAX) may be open to each group: then [`Error::Full`]. Where
-    /// the group has no leader it waits for one, within the timeout.
+    /// most [`IN_FLIGHT_MAX`](crate::IN_FLIGHT_MAX) may be open to each group: then [`Error::Full`]. If the
+    /// group has no leader, this waits for one, within the timeout.
     pub fn submit(&mut self, write: &Write<'_>) -> Result<Ticket, Error> {
         let group = self.topology.group_of(write.key);
         self.group(group)?.submit(write).map(|ticket| outer(group, ticket))
@@ -40,7 +40,7 @@ impl<T: Transport + Clone> ClusterClient<T> {
             if let Some((ticket, outcome)) = self.clients[group].as_mut().and_then(Client::poll) {
                 return Some((outer(group, ticket), outcome));
             }
-            // Only now: what is there of one group is taken in a row.
+            // The next group comes only now: outcomes of one group are taken in a row.
             self.next = (group + 1) % count;
         }
         None
@@ -56,7 +56,7 @@ impl<T: Transport + Clone> ClusterClient<T> {
             return Err(Error::Invalid("no such request is open"));
         };
         let mut also = || others.iter_mut().chain(&mut *more).flatten().for_each(Client::go_on);
-        // Their doorbells, before this thread sleeps.
+        // The other groups' doorbells ring before this thread sleeps.
         also();
         client.wait_while(ticket, also)
     }

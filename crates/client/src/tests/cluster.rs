@@ -1,5 +1,5 @@
-//! Several groups: keys find theirs, batches go to all at once, and what one of them lacks the others do not
-//! wait for.
+//! Several groups: keys find their group, batches go to all groups at once, and no group waits for another
+//! one's trouble.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::group::{Kept, TIMING};
 use super::{serve, stop};
 use crate::{Client, ClusterClient, Error, GroupAt, Options, Reply, Topology, Write};
 
-/// Long enough for a machine on which everything else runs, too.
+/// A lease that is long enough for a machine on which other tests run, too.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Servers without replicas serve as groups: what they have is theirs alone.
+/// Servers without replicas serve as groups: each has items of its own.
 fn cluster(count: usize, over_tcp: bool, lease: Duration) -> (Vec<Server>, ClusterClient) {
     let (mut servers, mut groups) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -32,7 +32,7 @@ fn key(i: usize) -> Vec<u8> {
     format!("key {i}").into_bytes()
 }
 
-/// Some fit a slot, some are entries, some are fetched in pieces.
+/// Some values fit a slot, some are entries, some are fetched in pieces.
 fn value(i: usize) -> Vec<u8> {
     let len = match i % 50 {
         0 => 20_000,
@@ -94,7 +94,7 @@ fn requests_to_all_groups_are_in_flight_together() {
         assert!(open.insert(ticket, i).is_none(), "a ticket names one request");
     }
     assert!(client.in_flight() > 0);
-    // One is waited for, the others are polled for.
+    // One request is waited for, the others are polled for.
     let (&ticket, _) = open.iter().nth(60).expect("there are 120");
     open.remove(&ticket);
     assert!(matches!(client.wait(ticket).expect("wait"), Reply::Done(_)));
@@ -110,7 +110,7 @@ fn requests_to_all_groups_are_in_flight_together() {
     servers.into_iter().for_each(stop);
 }
 
-/// What is in the groups that are left is shown; of the one that is gone there is an error.
+/// Values in the remaining groups are shown; the lost group causes an error.
 #[test]
 fn a_group_that_is_gone_is_an_error_for_its_keys_alone() {
     let (mut servers, client) = cluster(2, false, Duration::from_millis(50));
@@ -136,13 +136,13 @@ fn a_group_that_is_gone_is_an_error_for_its_keys_alone() {
         let ours = keys.iter().find(|key| here(key, &client)).expect("half of them");
         client.put(ours, b"on").expect("put");
         client.put(ours, &value(keys.iter().position(|key| key == ours).expect("it is one"))).expect("put");
-        // Once more as one that never was connected to it.
+        // A client that never was connected to the lost group tries the same.
         client = ClusterClient::new(client.topology().clone(), options.clone());
     }
     servers.into_iter().for_each(stop);
 }
 
-/// A node with a replica, the only one, of each of these groups.
+/// A node with the only replica of each of these groups.
 fn node(ids: &[u64]) -> (Server, Address) {
     let at = Address::Shm(std::env::temp_dir().join(format!("longarm-node-{}.sock", std::process::id())));
     let group = |&id: &u64| GroupOptions {

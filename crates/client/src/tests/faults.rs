@@ -17,7 +17,7 @@ fn increments_are_executed_once_over_broken_connections() {
         for seed in seeds {
             let next = AtomicU64::new(0);
             let transport = Wrapping(move |qp| {
-                // Relaxed: a number that nobody else draws. Every connection breaks at another request.
+                // Relaxed: a number that no other thread draws. Every connection breaks at another request.
                 let n = next.fetch_add(1, Ordering::Relaxed);
                 Faulty::new(
                     qp,
@@ -50,7 +50,7 @@ fn a_server_that_went_is_an_error_in_time_and_its_return_is_noticed() {
     client.put(b"k", b"v").expect("put");
     stop(server);
     let start = Instant::now();
-    // Until the lease is over its memory may still be read: it was the last to say what is true.
+    // Until the lease is over its memory may still be read: the server was the last to tell the truth.
     let lost = loop {
         match client.get(b"k") {
             Ok(_) => assert!(start.elapsed() < Duration::from_millis(500), "read past the lease"),
@@ -169,7 +169,8 @@ fn what_is_in_flight_when_a_server_loses_its_memory_is_in_doubt() {
     let again = ServerOptions { addresses: vec![shm.clone()], memory: 64 << 20, ..ServerOptions::default() };
     let server = Server::start(again).expect("a server again");
     if let Ok(ticket) = pending {
-        // Sent to the old server's ring, or sent again to the new one: never reported as failed.
+        // The request was sent to the old server's ring, or sent again to the new one: it is never reported
+        // as failed.
         assert!(matches!(client.wait(ticket), Ok(Reply::Done(_)) | Err(Error::InDoubt(_))));
     }
     client.put(b"c", b"3").expect("goes on");
@@ -179,10 +180,10 @@ fn what_is_in_flight_when_a_server_loses_its_memory_is_in_doubt() {
 /// A client with an increment under way is cut off, and its session is forgotten before it is back.
 #[test]
 fn what_a_forgotten_session_ran_is_in_doubt_and_does_not_run_again() {
-    // So four sessions are remembered.
+    // With this limit four sessions are remembered.
     let (server, shm, tcp) = serve(|options| options.max_clients = 2);
     for (address, key) in [(&shm, b"over shm"), (&tcp, b"over tcp")] {
-        // Those of others that left have their places until the server notices.
+        // Connections that other clients left keep their places until the server notices.
         let connect = || {
             let start = Instant::now();
             loop {
@@ -225,7 +226,7 @@ fn a_timeout_that_is_longer_than_the_server_remembers_is_refused() {
     stop(server);
 }
 
-/// Where no READ completes within a lease, the server answers: slower, and as true.
+/// If no READ completes within a lease, the server answers: slower, and as true.
 #[test]
 fn gets_that_cannot_be_read_within_a_lease_are_served() {
     let (server, _, tcp) = serve(|options| options.lease = Duration::from_millis(1));

@@ -14,7 +14,7 @@ fn three(name: &str) -> Three {
     Three::start((0..3).map(|n| Address::Shm(std::env::temp_dir().join(file(n)))).collect())
 }
 
-/// Begins anew, and knows of nothing.
+/// Starts a node anew with an empty directory.
 fn reinstall(three: &mut Three, node: usize) {
     drop(three.servers[node].take());
     three.vaults[node] = Arc::default();
@@ -27,7 +27,7 @@ fn two_that_forgot_do_not_begin_anew_what_a_third_still_has() {
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
     client.put(b"key", b"1").expect("put");
     three.whole();
-    // It cannot be asked, as if it were cut off.
+    // The node cannot be asked, as if it were cut off.
     drop(three.servers[2].take());
     (0..2).for_each(|node| reinstall(&mut three, node));
     (0..2).for_each(|node| three.start_one(node));
@@ -37,7 +37,7 @@ fn two_that_forgot_do_not_begin_anew_what_a_third_still_has() {
         assert!(roles.iter().all(|role| role == "learner" || role.is_empty()), "{roles:?}");
         longarm_host::sleep(Duration::from_millis(10));
     }
-    // All are there, and none has what was stored: nobody may say that nothing was.
+    // All replicas are there, and none has the stored item: no replica may say that nothing was stored.
     three.start_one(2);
     let options = Options {
         timeout: Duration::from_secs(2),

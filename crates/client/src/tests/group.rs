@@ -1,5 +1,5 @@
-//! A group of three servers in this process, in real time: what the simulator shows for all seeds holds on
-//! threads and sockets.
+//! A group of three servers in this process, in real time: properties that the simulator shows for all seeds
+//! hold on threads and sockets.
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
@@ -12,9 +12,9 @@ use longarm_server::{GroupOptions, Member, Operator, Promise, Server, ServerOpti
 
 use crate::{Client, Error, Options, Write};
 
-/// Bound on every wait.
+/// The bound on every wait.
 pub(super) const BOUND: Duration = Duration::from_secs(50);
-/// Slow enough for a machine on which everything else runs, too.
+/// Times that are slow enough for a machine on which other tests run, too.
 pub(super) const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(10),
     suspect: Nanos::from_millis(150),
@@ -37,7 +37,7 @@ impl VoteStore for Kept {
     }
 }
 
-/// A node of a group that begins with so many of these addresses; one beyond them is to be added.
+/// Starts a node of a group that begins with so many of these addresses; a node beyond them is to be added.
 pub(super) fn start(
     addresses: &[Address],
     (node, founders): (usize, usize),
@@ -129,8 +129,8 @@ impl Three {
     }
 }
 
-/// Puts, loses the leader, finds everything, takes the lost one back as one that remembers nothing, and loses
-/// the next leader.
+/// Puts, loses the leader, finds everything, takes the lost replica back as one that remembers nothing, and
+/// loses the next leader.
 fn survives(addresses: Vec<Address>) {
     let mut three = Three::start(addresses);
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
@@ -174,8 +174,8 @@ fn a_group_over_shared_memory_loses_leaders_and_nothing_else() {
     survives((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect());
 }
 
-/// Found by stopping processes: a client waited for the leader that was stopped, and its kernel took the
-/// connection, until its own patience was over, although the others had another leader by then.
+/// Found by stopping processes: a stopped leader's kernel took the client's connection. The client waited for
+/// that leader until its own patience was over, although the group had another leader by then.
 #[test]
 fn one_that_takes_connections_and_says_nothing_holds_nobody_up() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -224,7 +224,7 @@ fn hands_over(addresses: Vec<Address>) {
     let items = others(&mut client, 500);
     let (to, mut walked) = ((three.leader() + 1) % 3, std::collections::BTreeSet::new());
     let walk = |item: crate::Item| {
-        // The memory of the one that hands over is soon used for something else.
+        // The memory of the leader that hands over is soon used for something else.
         if walked.insert(item.key) && walked.len() == 10 {
             operator.move_leader(NodeId(to as u8), BOUND).expect("handed over");
             three.whole();
@@ -251,8 +251,8 @@ fn a_leader_hands_over_on_shared_memory() {
     hands_over((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect());
 }
 
-/// Nobody waits until a leader that is told to end is suspected, and nothing is lost; one that nobody can
-/// follow ends all the same.
+/// A leader that is told to end hands over, so no replica waits until it is suspected, and nothing is lost. A
+/// leader that no replica can follow ends all the same.
 #[test]
 fn a_leader_that_is_told_to_end_hands_over() {
     let file = |node| format!("longarm-ends-{}-{node}.sock", std::process::id());
@@ -309,7 +309,7 @@ fn one_replica_alone_answers_no_write() {
     }
 }
 
-/// One client finds many keys that belong to one pair of the index, of which only it has any harm.
+/// One client finds many keys that belong to one pair of the index, and harms only itself.
 #[test]
 fn keys_of_one_hash_do_no_harm_to_others() {
     let file = |node| format!("longarm-crowd-{}-{node}.sock", std::process::id());
@@ -317,7 +317,7 @@ fn keys_of_one_hash_do_no_harm_to_others() {
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
     let crowd = crowd(&HashKey::new(2), |hash| hash.0 >> 50, 90);
-    // Many are under way before any is applied, so more are taken than the pair has slots for.
+    // Many requests are under way before any is applied, so more are accepted than the pair has slots for.
     let tickets: Vec<_> = crowd[..60]
         .iter()
         .map(|key| client.submit(&Write::put(key, b"value")).expect("room in the pipeline"))
@@ -359,14 +359,14 @@ fn keys_of_one_hash_do_no_harm_to_others() {
     client.put(&crowd[0], b"value").expect("there is room again");
 }
 
-/// So many keys of which this is the same.
+/// So many keys with the same `what`.
 pub(super) fn crowd<T: PartialEq>(hash: &HashKey, what: impl Fn(Hash) -> T, keys: usize) -> Vec<Vec<u8>> {
     let wanted = what(hash.hash(b"crowd"));
     let all = (0u64..).map(u64::to_le_bytes).filter(|key| what(hash.hash(key)) == wanted);
     all.take(keys).map(|key| key.to_vec()).collect()
 }
 
-/// Stores so many other keys: there is room for all but the few that belong to that very pair.
+/// Stores so many other keys: there is room for all except the few that belong to that very pair.
 pub(super) fn others(client: &mut Client, count: u32) -> Vec<u32> {
     let stored = (0..count).filter(|i| match client.put(&i.to_le_bytes(), b"other") {
         Ok(_) => true,

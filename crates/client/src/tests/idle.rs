@@ -1,6 +1,6 @@
-//! Clients and the clock: those that rest longer than their timeout, or lose their core behind a send, and
-//! servers that are away for a moment. What a client may wait is counted from its operation, not from the
-//! one before, and what it may trust from before it asked.
+//! Clients and the clock: clients that rest longer than their timeout, or lose their core behind a send, and
+//! servers that are away for a moment. A client's wait is counted from its own operation, not from the one
+//! before. Its trust is counted from before it asked.
 
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ fn brief(options: &mut ServerOptions) {
     options.lease = LEASE;
 }
 
-/// Every operation after a rest, with something before the rest that leaves the clock's reading behind.
+/// Every operation after a rest, with an operation before the rest that leaves a reading of the clock behind.
 #[test]
 fn an_operation_after_a_long_rest_has_its_whole_time() {
     let (server, shm, tcp) = serve(brief);
@@ -68,7 +68,7 @@ fn an_operation_after_a_long_rest_has_its_whole_time() {
     stop(server);
 }
 
-/// It waits for one that is away for less than its timeout, however long it had rested.
+/// A client waits for a server that is away for less than its timeout, however long the client had rested.
 #[test]
 fn a_server_that_is_away_for_a_moment_is_waited_for_after_a_rest() {
     let (server, shm, tcp) = serve(brief);
@@ -97,7 +97,7 @@ fn a_server_that_is_away_for_a_moment_is_waited_for_after_a_rest() {
     stop(server);
 }
 
-/// An answer that never comes is not waited for longer than was asked.
+/// A client does not wait longer than it was asked to for an answer that never comes.
 #[test]
 fn the_time_of_an_operation_is_over_when_it_says_so() {
     let (server, shm, tcp) = serve(brief);
@@ -121,7 +121,7 @@ fn the_time_of_an_operation_is_over_when_it_says_so() {
     stop(server);
 }
 
-/// Requests that were given up hold their places until the server goes on, and no longer; each is executed
+/// Requests that were given up hold their places until the server continues, and no longer; each is executed
 /// once at most.
 #[test]
 fn a_client_goes_on_when_its_server_does_with_any_number_of_writes_in_doubt() {
@@ -153,7 +153,7 @@ fn a_client_goes_on_when_its_server_does_with_any_number_of_writes_in_doubt() {
     stop(server);
 }
 
-/// What an answer says of the server's clock counts from before its request was sent: a client that loses its
+/// An answer's stamp of the server's clock counts from before its request was sent: a client that loses its
 /// core just behind the send trusts no longer for it. Both sides read one clock here, so the bound is known.
 #[test]
 fn a_client_that_is_slow_behind_a_send_trusts_no_longer() {

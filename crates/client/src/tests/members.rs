@@ -1,4 +1,4 @@
-//! A group whose replicas are replaced one after the other, until none is left that it began with.
+//! A group whose replicas are replaced one after the other, until none of its first replicas is left.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::{Client, Options};
 
 const FOUNDERS: usize = 3;
 
-/// What an operator does again until it is done: it may be early, or ask one that just gave up leading.
+/// Repeats an operator's order until it is done: it may be early, or reach a leader that just gave up
+/// leading.
 fn at_last<R>(mut order: impl FnMut() -> Result<R, OrderError>) -> R {
     let begun = Instant::now();
     loop {
@@ -63,7 +64,7 @@ fn is_replaced(addresses: Vec<Address>) {
         });
         let told = vaults[new].load().expect("kept").expect("something").members;
         assert!(told.has(NodeId(new as u8)), "{told:?}");
-        // It is told where to go by the one that goes.
+        // The replica that goes tells the client where to go.
         client.put(b"last", b"of a round").expect("put");
         drop(servers[old].take());
     }
@@ -71,7 +72,7 @@ fn is_replaced(addresses: Vec<Address>) {
         let found = client.get(format!("key {old}").as_bytes()).expect("get");
         assert_eq!(found, Some(vec![old as u8; 100]));
     }
-    // What it was told goes over what it was started with.
+    // A node uses the replicas that it was told, not those with which it was started.
     servers[FOUNDERS] = None;
     servers[FOUNDERS] = Some(start(&addresses, (FOUNDERS, FOUNDERS), &vaults[FOUNDERS]));
     assert_eq!(client.increment(b"counter", 1).expect("increment"), counted + 1);

@@ -32,9 +32,9 @@ use crate::{Client, Options};
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A server on shared memory and on TCP. Its lease is long, so that READs of the heartbeat do not mix with
-/// those counted.
+/// the counted ones.
 pub fn serve(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Address) {
-    // Relaxed: a number that nobody else draws.
+    // Relaxed: a number that no other test draws.
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("longarm-client-{}-{n}.sock", std::process::id()));
     let addresses = vec![
@@ -51,7 +51,7 @@ pub fn serve(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Addre
     (server, addresses[0].clone(), addresses[1].clone())
 }
 
-/// How tests connect.
+/// The transports of tests.
 fn transports() -> Any {
     #[cfg(feature = "rdma-tests")]
     return Any { verbs: rdma::clients(), ..Any::default() };
@@ -65,7 +65,7 @@ pub fn posted(server: &Server) -> impl Iterator<Item = &Address> {
 }
 
 pub fn client(address: &Address) -> Client {
-    // Generous: an emulated machine needs seconds for the largest values.
+    // A generous timeout: an emulated machine needs seconds for the largest values.
     let options = Options { timeout: Duration::from_secs(20), ..Options::default() };
     Client::connect_over(transports(), address, options).expect("connects")
 }

@@ -8,7 +8,8 @@ use super::group::{crowd, others};
 use super::*;
 use crate::{Error, Put, Reply, Write};
 
-/// Where there are devices, the others have been tested elsewhere, and time is dear.
+/// Whether an address is tested: on a machine with devices, other transports have been tested elsewhere, and
+/// time is precious.
 fn counts(address: &&Address) -> bool {
     !cfg!(feature = "rdma-tests") || matches!(address, Address::Verbs(_))
 }
@@ -21,7 +22,7 @@ fn over_each(change: impl Fn(&mut ServerOptions), test: impl Fn(&mut Client, &Ad
     stop(server);
 }
 
-/// The same, with a new server for each.
+/// Runs the test over each address, with a new server for each.
 fn over_each_anew(change: impl Fn(&mut ServerOptions), test: impl Fn(&mut Client, &Address)) {
     for at in 0.. {
         let (server, ..) = serve(&change);
@@ -60,7 +61,7 @@ fn values_of_every_size_come_back() {
 
 #[test]
 fn a_long_value_goes_on_when_room_comes_back_in_silence() {
-    // A ring with more room than a transport takes at once: the server has nothing to say meanwhile.
+    // The ring has more room than a transport takes at once: the server has nothing to say meanwhile.
     let change = |options: &mut ServerOptions| options.ring_bytes = 4 << 20;
     over_each(change, |client, _| {
         let value: Vec<u8> = (0..3 << 20).map(|i| (i / 7) as u8).collect();
@@ -147,7 +148,7 @@ fn items_expire_for_one_sided_readers_too() {
     );
 }
 
-/// Clients see heartbeats of different ages, and none of them shows what another one saw gone.
+/// Clients see heartbeats of different ages, and no client shows an item that another client saw gone.
 #[test]
 fn an_item_that_was_gone_is_gone_for_everybody() {
     over_each(
@@ -223,8 +224,8 @@ fn pipelined_writes_come_back_with_their_tickets() {
     );
 }
 
-/// The answer to a write came while the client waited for a READ: nothing else comes after it that would have
-/// the client look.
+/// The answer to a write came while the client waited for a READ. No arrival after it would have the client
+/// look.
 #[test]
 fn an_answer_that_came_during_a_get_is_there() {
     over_each(
@@ -245,7 +246,7 @@ fn an_answer_that_came_during_a_get_is_there() {
     );
 }
 
-/// The table grows several times during the walk, so that those that it began with are given back.
+/// The table grows several times during the walk, so the tables with which the walk began are given back.
 #[test]
 fn a_walk_sees_everything_that_is_there_throughout_while_the_table_grows() {
     over_each_anew(
@@ -281,8 +282,8 @@ fn a_walk_sees_everything_that_is_there_throughout_while_the_table_grows() {
     );
 }
 
-/// One client finds keys that belong to one pair of the index: it is refused the last of them at once, and
-/// nobody else anything.
+/// One client finds keys that belong to one pair of the index. It is refused the last of them at once, and no
+/// other client is refused anything.
 #[test]
 fn keys_of_one_hash_are_refused_and_others_are_not() {
     let (server, address, _) = serve(|_| {});
@@ -298,7 +299,7 @@ fn keys_of_one_hash_are_refused_and_others_are_not() {
         assert!(matches!(client.put(key, b"value"), Err(Error::Crowded)));
     }
     assert!(began.elapsed() < Duration::from_secs(1), "nothing is waited for");
-    // The one that was refused first was asked for twice.
+    // The key that was refused first was asked for twice.
     assert_eq!(server.stats().crowded, 1 + crowd.len() as u64 - fits as u64);
     others(&mut client, 1_000);
     assert!(client.delete(&crowd[0]).expect("delete"));

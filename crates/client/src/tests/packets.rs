@@ -11,7 +11,7 @@ fn verbs(server: &Server) -> &Address {
     server.addresses().iter().find(is_verbs).expect("one of them")
 }
 
-/// Packets of one call: the least of three counts, since a slow machine sends some again.
+/// The packets of one call: the least of three counts, since a slow machine sends some packets again.
 fn packets(mut each: impl FnMut(u64)) -> f64 {
     each(0);
     let mut count = || {
@@ -23,11 +23,11 @@ fn packets(mut each: impl FnMut(u64)) -> f64 {
     least as f64 / ROUNDS as f64
 }
 
-/// The counter once the last acknowledgements are out.
+/// The counter once the last acknowledgements are sent.
 fn settled() -> u64 {
     let mut last = packets_sent();
     loop {
-        // Nobody notifies this channel: lets time pass.
+        // No event comes on this channel: the wait lets time pass.
         Channel::new().expect("channel").wait(Duration::from_millis(20));
         let now = packets_sent();
         if now == last {
@@ -39,7 +39,7 @@ fn settled() -> u64 {
 
 #[test]
 fn an_operation_takes_no_more_packets_than_it_must() {
-    // Housekeeping of the server sends nothing; leases are long, so none is read meanwhile.
+    // The server's housekeeping sends nothing; leases are long, so no heartbeat is read meanwhile.
     let (server, ..) = serve(|_| {});
     let options = || Options { hint_every: 0, ..Options::default() };
     let connect = |options| Client::connect_over(transports(), verbs(&server), options).expect("connects");

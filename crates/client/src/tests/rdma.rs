@@ -14,7 +14,7 @@ pub fn clients() -> Verbs {
     Verbs::new().with_device(devices().0.parse().expect("a device"))
 }
 
-/// Where the server listens: an address of the second device, by which it chooses that one.
+/// The address to listen on: one of the second device, by which the server chooses that device.
 pub fn address() -> Address {
     let (_, name) = devices();
     let survey = survey().expect("devices").into_iter().find(|survey| survey.device == name);

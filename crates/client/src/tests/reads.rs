@@ -1,4 +1,4 @@
-//! How many READs an operation costs, counted by the hook (`docs/paths.md`: one, two, cached one).
+//! The number of READs of an operation, counted by the hook (`docs/paths.md`: one, two, cached one).
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn costs_of_repeats(address: &Address) {
         assert!(client.get(key).expect("get").is_some());
         assert_eq!(counts.see().reads - before.reads, 1, "a remembered place is read alone");
     }
-    // A newer value is seen at once, whatever was remembered.
+    // A newer value is seen at once, whatever place was remembered.
     client.put(b"large", &[8; 1000]).expect("put");
     client.put(b"small", b"other").expect("put");
     assert_eq!(client.get(b"large").expect("get"), Some(vec![8; 1000]));

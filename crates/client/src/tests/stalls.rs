@@ -1,4 +1,4 @@
-//! A server that is away for a while, as its clients see it: nothing completes and nothing arrives.
+//! A server that is away for a while, as its clients see it: no READ completes and no message arrives.
 
 use std::sync::atomic::AtomicBool;
 
@@ -6,11 +6,11 @@ use longarm_fabric::{Broken, Completions, Granted, Op, PostError, Ticket};
 
 use super::*;
 
-/// Whether it is away now; shared by all connections.
+/// Whether the server is away now; all connections share this.
 #[derive(Clone, Default)]
 pub struct Stalls {
     away: Arc<AtomicBool>,
-    /// The client is off its core for so long whenever it has just sent something.
+    /// How long the client is off its core after each send.
     slow: Duration,
 }
 
@@ -20,13 +20,13 @@ impl Stalls {
         Stalls { slow, ..Stalls::default() }
     }
 
-    /// Nothing reaches clients from now on.
+    /// From now on nothing reaches clients.
     pub fn begin(&self) {
         // Relaxed: a flag that publishes nothing else, as below.
         self.away.store(true, Ordering::Relaxed);
     }
 
-    /// It is back, with all that it did meanwhile.
+    /// Brings the server back, with all that it did meanwhile.
     pub fn end(&self) {
         // Relaxed: as above.
         self.away.store(false, Ordering::Relaxed);
@@ -37,7 +37,7 @@ impl Stalls {
         self.away.load(Ordering::Relaxed)
     }
 
-    /// A client whose server is away when this says so.
+    /// A client whose server is away as this flag says.
     pub fn connect(&self, address: &Address, options: Options) -> Client<impl Transport + use<>> {
         let stalls = self.clone();
         let transport = Wrapping(move |inner| Stalled { inner, stalls: stalls.clone() });

@@ -1,14 +1,13 @@
-//! Before a leader frees what earlier leaders wrote, it looks whether everything there is accounted for.
+//! Before a leader frees entries of earlier leaders, it checks that each of them is accounted for.
 //!
 //! A segment is freed when none of its entries counts, by the counts that a restore began with. If the
-//! restore had missed an entry, its segment would be freed everywhere, and an acknowledged write would be
-//! lost without a word. So each value in such a segment must be explained: the index has that version or a
-//! newer one, or the key was deleted after it. A segment with an entry that nothing explains stays, and the
-//! log says so.
+//! restore had missed an entry, its segment would be freed on every replica, and an acknowledged write would
+//! be lost silently. So each value in such a segment must be explained: the index has that version or a newer
+//! one, or the key was deleted after it. A segment with an unexplained entry stays, and the log says so.
 //!
 //! A delete is a tombstone, which is kept for as long as any segment may hold an older entry of its key. So
-//! the deletes that are known are those whose tombstones are stored: no more than memory has room for.
-//! Segments of the leader's own term need no look: it applied their entries one by one.
+//! the known deletes are those whose tombstones are stored, no more than memory has room for. Segments of the
+//! leader's own term need no check: the leader applied their entries one by one.
 
 use std::collections::HashMap;
 
@@ -18,7 +17,7 @@ use longarm_memory::OwnedWords;
 
 use crate::engine::Engine;
 
-/// An entry that nothing explains.
+/// An unexplained entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unaccounted {
     /// Its key.
@@ -28,7 +27,7 @@ pub struct Unaccounted {
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// In a group: an entry of a dead segment of an earlier term, or run, that nothing explains.
+    /// In a group: an unexplained entry of a dead segment, or run, of an earlier term.
     pub fn unaccounted(&self, segment: u32) -> Option<Unaccounted> {
         let (known, term) = self.deletes().zip(self.options.term)?;
         let (mut missing, mut deletes) = (Vec::new(), HashMap::<Box<[u8]>, Csn>::new());
@@ -38,7 +37,7 @@ impl<M: OwnedWords> Engine<M> {
             }
             let (key, csn, hash) = (entry.key, entry.csn, self.hash(entry.key));
             if entry.kind == longarm_store::Kind::Tombstone {
-                // It may be dropped with all that it hides, if that is in its own segment.
+                // The tombstone may be dropped with all that it hides, if that is in its own segment.
                 let newest = deletes.entry(key.into()).or_insert(csn);
                 *newest = (*newest).max(csn);
             } else if entry.kind.is_value() {

@@ -17,12 +17,12 @@ use crate::stream::{Change, Stream, Written};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
-/// What became of a move.
+/// The result of a move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relocated {
     /// The entry is elsewhere now, or gone.
     Done,
-    /// Somebody replaced it first, or a copy of it is on its way already.
+    /// Another write replaced the entry first, or a copy of it is on its way already.
     Lost,
     /// There is no room for the copy.
     Full,
@@ -40,7 +40,7 @@ impl<M: OwnedWords> Engine<M> {
         sessions: &Sessions,
     ) -> Relocated {
         let WorkerContext { writer, bytes, stream, .. } = context;
-        // Collection comes by again while followers are slow. Of two copies the younger would lose.
+        // Collection comes by again while followers are slow. Of two copies the younger one would lose.
         let is_moving = stream.as_ref().is_some_and(|stream| stream.is_moving(place));
         if is_moving && !Mutant::MoveTwice.is_on() {
             return Relocated::Lost;
@@ -68,7 +68,7 @@ impl<M: OwnedWords> Engine<M> {
         let found = pair.find(entry.key).filter(|found| names(found, csn, place));
         let Some(found) = found else { return Relocated::Lost };
         let counter = match draft {
-            // Its time is over.
+            // The item's time is over.
             None => {
                 self.remove(&mut pair, &found);
                 &self.counts.expired
@@ -86,7 +86,7 @@ impl<M: OwnedWords> Engine<M> {
         Relocated::Done
     }
 
-    /// The copy has its place before the slot is looked at: so its segment was claimed before any delete of
+    /// The copy has its place before the slot is looked at. So its segment was claimed before any delete of
     /// the key was applied, and the watermark keeps that delete for as long as the copy may be found (rule
     /// DraftFirst of `docs/spec`).
     fn relocate_replicated(
@@ -105,7 +105,7 @@ impl<M: OwnedWords> Engine<M> {
                 let hash = self.hash(entry.key);
                 let pair = self.index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
-                // Over: it goes by expiry. Another version: this one is being applied, or was replaced.
+                // An expired item goes by expiry. Another version is being applied, or was replaced.
                 if !names(&found, csn, place) || self.current(&found, times).gone {
                     return Relocated::Lost;
                 }

@@ -10,7 +10,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The pair to look at, and on to the next.
+    /// Returns the pair to look at, and moves on to the next.
     pub fn step(&mut self, geometry: &Geometry) -> (usize, u64) {
         let live = geometry.live().count();
         if self.table >= live {

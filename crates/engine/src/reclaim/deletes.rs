@@ -1,5 +1,5 @@
-//! Which keys were deleted, for as long as their tombstones are stored: such a delete explains an older entry
-//! of its key that no slot names (`account.rs`).
+//! The keys that were deleted, for as long as their tombstones are stored. Such a delete explains an older
+//! entry of its key that no slot names (`account.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,18 +9,18 @@ use longarm_memory::Hash;
 
 use crate::recover::recovered::At;
 
-/// Deletes found at a restore that are put in order in one step.
+/// Deletes found at a restore that are sorted in one step.
 const SORTED: usize = 1024;
 
-/// Keys whose tombstones are stored, as far as anybody may ask.
+/// Keys whose tombstones are stored, as far as they may be asked for.
 #[derive(Debug, Default)]
 pub struct Deletes(Mutex<Known>);
 
 #[derive(Debug, Default)]
 struct Known {
-    /// By hash of the key. Two keys of one hash explain each other's entries: the check is the laxer.
+    /// By hash of the key. Two keys with one hash explain each other's entries, which makes the check laxer.
     newest: HashMap<u64, Csn>,
-    /// What the restore found and nobody hashed yet, so that nobody waits for it.
+    /// Deletes found at the restore that are not hashed yet, so that the restore need not wait for that.
     found: BTreeMap<Box<[u8]>, At>,
 }
 
@@ -32,17 +32,17 @@ impl Known {
 }
 
 impl Deletes {
-    /// What a restore found.
+    /// Takes the deletes that a restore found.
     pub fn found(&self, deleted: BTreeMap<Box<[u8]>, At>) {
         self.0.lock().found = deleted;
     }
 
-    /// The key was deleted.
+    /// Notes that the key was deleted.
     pub fn note(&self, hash: Hash, csn: Csn) {
         self.0.lock().note(hash, csn);
     }
 
-    /// Its tombstone is dropped: no older entry of the key is stored.
+    /// Forgets a delete whose tombstone is dropped: no older entry of the key is stored.
     pub fn forget(&self, hash: Hash, csn: Csn) {
         let newest = &mut self.0.lock().newest;
         if newest.get(&hash.0) == Some(&csn) {
@@ -50,7 +50,7 @@ impl Deletes {
         }
     }
 
-    /// Hashes some of what was found.
+    /// Hashes some of the deletes found.
     pub fn sort_some(&self, hash: impl Fn(&[u8]) -> Hash) {
         let mut known = self.0.lock();
         for _ in 0..SORTED {
@@ -59,7 +59,7 @@ impl Deletes {
         }
     }
 
-    /// The newest delete of a key that is known.
+    /// The newest known delete of a key.
     pub(crate) fn newest(&self, key: &[u8], hash: Hash) -> Option<Csn> {
         let known = self.0.lock();
         known.newest.get(&hash.0).copied().max(known.found.get(key).map(|delete| delete.csn))

@@ -1,11 +1,12 @@
 //! Eviction: approximate LRU by the clock algorithm, although most reads never touch this process.
 //!
 //! Each hash has a bit in a private array (several keys may share one). A write, and a read through the
-//! server, sets it. One-sided readers say which keys they read by a sample: a client sends the hashes of some
-//! of its GETs as Hints, and those bits are set too. The evictor's hand sweeps the pairs: where the bit of an
-//! item is set it clears the bit and passes on, otherwise the item goes. So an item stays if it was used
-//! since the hand last came by, as far as samples show. What is approximate: a key that is read seldom may be
-//! missing from the sample, and keys share bits; both only cost a miss of the cache, never a wrong answer.
+//! server, sets it. One-sided readers report the keys that they read by a sample: a client sends the hashes
+//! of some of its GETs as Hints, and those bits are set too. The evictor's hand sweeps the pairs: if the bit
+//! of an item is set, it clears the bit and passes on, otherwise the item goes. So an item stays if it was
+//! used since the hand last came by, as far as samples show. This is approximate: a key that is read seldom
+//! may be missing from the sample, and keys share bits. Both only cost a miss of the cache, never a wrong
+//! answer.
 
 use std::sync::atomic::Ordering;
 

@@ -1,5 +1,5 @@
-//! Expiry in the background. Nobody needs it to be right: readers and writers judge an item's expiry
-//! themselves. It gives the memory back.
+//! Expiry in the background, which gives memory back. No answer depends on it: readers and writers judge an
+//! item's expiry themselves.
 
 use std::sync::atomic::Ordering;
 
@@ -27,7 +27,7 @@ impl<M: OwnedWords> Engine<M> {
             let at = cursor.step(&geometry);
             gone += match &self.commit {
                 Commit::Direct => self.expire_pair(at, times),
-                // An item goes by a delete that followers have too.
+                // In a group an item goes by a delete, which followers have too.
                 Commit::Replicated(group) => {
                     let keys = self.expired_keys(at, times).into_iter();
                     let went = keys
@@ -39,7 +39,7 @@ impl<M: OwnedWords> Engine<M> {
         gone
     }
 
-    /// Takes the items of a pair away whose time is over; how many.
+    /// Removes the expired items of a pair; returns how many.
     fn expire_pair(&self, (table, pair): (usize, u64), times: Timestamps) -> u64 {
         let Some(mut pair) = self.index.lock_nth(table, pair) else { return 0 };
         let all = pair.all();
@@ -60,7 +60,7 @@ impl<M: OwnedWords> Engine<M> {
         pair.all().into_iter().filter(over).filter_map(key).collect()
     }
 
-    /// Pairs of all tables.
+    /// The number of pairs of all tables.
     pub fn pairs(&self) -> u64 {
         self.index.geometry().live().map(|table| table.pairs).sum()
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use longarm_memory::Hash;
 
-/// Fewest and most bits (a byte each): neither a tiny nor a huge expectation makes sense of them.
+/// The fewest and most bits (a byte each): neither a tiny nor a huge expectation gives a useful number.
 const MARKS_MIN: u64 = 1 << 16;
 const MARKS_MAX: u64 = 1 << 24;
 
@@ -14,7 +14,7 @@ pub struct Marks {
 }
 
 impl Marks {
-    /// All clear, for about so many items.
+    /// Clear bits for about so many items.
     pub fn new(expected_items: u64) -> Marks {
         let count = expected_items.clamp(MARKS_MIN, MARKS_MAX).next_power_of_two();
         Marks { bits: (0..count).map(|_| AtomicU8::new(0)).collect() }
@@ -25,7 +25,7 @@ impl Marks {
         &self.bits[(hash.0 >> 8) as usize & (self.bits.len() - 1)]
     }
 
-    /// A key of this hash was used.
+    /// Notes that a key of this hash was used.
     #[inline]
     pub fn set(&self, hash: Hash) {
         let bit = self.bit(hash);

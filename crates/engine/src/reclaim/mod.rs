@@ -1,5 +1,5 @@
-//! What gives memory back: dead entries are collected, items go when their time is over or room is wanted,
-//! and a group frees nothing that is not accounted for.
+//! Gives memory back: dead entries are collected, items go when their time is over or room is needed, and a
+//! group frees no entry that is not accounted for.
 
 mod account;
 mod collect;

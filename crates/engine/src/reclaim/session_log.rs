@@ -1,9 +1,8 @@
-//! What sessions may still ask for outlives the entries that say it (L17; rule KeepNewest of
-//! `docs/spec`).
+//! Outcomes that a session may still ask for outlive their entries (L17; rule KeepNewest of `docs/spec`).
 //!
 //! A completion record is part of its entry. When the entry is superseded and its segment about to be freed,
-//! what a client may still ask for (it has at most a queue of operations in flight) is written once more, as
-//! an entry that says nothing else.
+//! the outcomes that a client may still ask for (it has at most a queue of operations in flight) are written
+//! once more, as entries with no other content.
 
 use longarm_memory::OwnedWords;
 use longarm_store::{EntryMeta, Kind};
@@ -15,8 +14,8 @@ use crate::worker_context::WorkerContext;
 use crate::write::number::{DIGITS_MAX, decimal, parse};
 
 impl<M: OwnedWords> Engine<M> {
-    /// Saves the records that a dead segment, or run, holds from `from` on, an offset in the arena. Where to
-    /// go on, if there is no room for one now.
+    /// Saves the records that a dead segment, or run, holds from `from` on, an offset in the arena. Returns
+    /// where to continue, if there is no room for a record now.
     #[must_use]
     pub fn save_records(
         &self,

@@ -1,5 +1,5 @@
-//! An engine over an arena that others filled: an index of what is there, made when its leader begins,
-//! or before, as a follower's standby index.
+//! An engine over an arena that another leader filled. Its index is made when this node begins to lead, or
+//! earlier, as a follower's standby index.
 
 mod prefetch;
 pub mod recovered;

@@ -1,9 +1,9 @@
-//! Tombstones and sessions, as far as whoever goes over an arena that others filled has seen: what entries
-//! say that is known only when all have been seen, in any order, and perhaps in parts.
+//! Tombstones and sessions found in an arena that another leader filled. They are known only when all entries
+//! have been seen, in any order, and perhaps in parts.
 //!
-//! Of each delete and saved record one entry stays. Collection had copied some, and the entries that it
-//! copied from are found again wherever their segments were not freed before the term ended: if both counted,
-//! both would be copied next, and a few short terms would fill the memory.
+//! Of each delete and saved record one entry stays. Collection has copied some of them, and the originals are
+//! found again if their segments were not freed before the term ended. If both counted, both would be copied
+//! next, and a few short terms would fill the memory.
 
 use std::collections::btree_map::{BTreeMap, Entry as Known};
 
@@ -18,43 +18,43 @@ use crate::write::number::parse;
 /// A version, how young a copy of it this is, and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct At {
-    /// Its version.
+    /// The version.
     pub csn: Csn,
     /// How young a copy of the version it is.
     pub age: Age,
-    /// Where it stands.
+    /// Its place.
     pub place: EntryPlace,
 }
 
 impl At {
-    /// An entry that stands there.
+    /// The version of an entry at this place.
     pub fn of(place: EntryPlace, entry: &Entry<'_>) -> At {
         At { csn: entry.csn, age: entry.age(), place }
     }
 }
 
-/// See the head of this file.
+/// What entries say that is known only when all have been seen; see the head of this file.
 #[derive(Debug, Default)]
 pub struct Recovered {
     /// The highest version found.
     pub highest: Csn,
-    /// The newest delete of each key that has one. Puts of it may be found before and after.
+    /// The newest delete of each key that has one. Puts of the key may be found before and after.
     pub deleted: BTreeMap<Box<[u8]>, At>,
-    /// What was saved of each session's operations.
+    /// The saved records of each session's operations.
     saved: BTreeMap<(u64, u64), At>,
-    /// What sessions may ask for.
+    /// The outcomes that sessions may ask for.
     pub sessions: Restored,
-    /// Some item has a time to live.
+    /// Whether some item has a time to live.
     pub expires: bool,
 }
 
 impl Recovered {
-    /// Sees an entry. Of two deletes of a key, or records of an operation, the one that is superfluous now is
-    /// returned: it, or one that was seen before.
+    /// Sees an entry. Of two deletes of a key, or two records of an operation, the superfluous one is
+    /// returned: this entry, or one that was seen before.
     pub fn see(&mut self, place: EntryPlace, entry: &Entry<'_>) -> Option<At> {
         self.highest = self.highest.max(entry.csn);
         self.expires |= entry.expiry != UnixMillis::NEVER;
-        // A completion record is part of its entry, or what was kept of it (`session_log.rs`).
+        // A completion record is part of its entry, or of the entry that saved it (`session_log.rs`).
         if let Some(by) = entry.session {
             let number = parse(entry.value).unwrap_or(0);
             self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
@@ -75,7 +75,7 @@ impl Recovered {
         self.deleted.get(entry.key).is_some_and(|delete| delete.csn > entry.csn)
     }
 
-    /// Takes what another saw. What is superfluous goes to `spare`.
+    /// Takes what another part has seen. Superfluous entries go to `spare`.
     pub fn take(&mut self, other: Recovered, spare: &mut Vec<At>) {
         self.highest = self.highest.max(other.highest);
         self.expires |= other.expires;
@@ -84,14 +84,14 @@ impl Recovered {
         spare.extend(other.saved.into_iter().filter_map(|(by, at)| newest(&mut self.saved, by, at)));
     }
 
-    /// What stands at places that are gone was not seen.
+    /// Forgets entries at places that are gone.
     pub fn forget(&mut self, is_gone: impl Fn(EntryPlace) -> bool) {
         self.deleted.retain(|_, at| !is_gone(at.place));
         self.saved.retain(|_, at| !is_gone(at.place));
     }
 }
 
-/// Keeps the newest; the other one, if there are two, is superfluous.
+/// Keeps the newest entry; the other one, if there are two, is superfluous.
 fn newest<K: Ord>(known: &mut BTreeMap<K, At>, key: K, at: At) -> Option<At> {
     match known.entry(key) {
         Known::Vacant(none) => {

@@ -1,10 +1,10 @@
-//! An engine over an arena that others filled: index, versions and sessions from entries alone (LoLKV 3.2,
-//! 3.4, 5.1; L15: nothing that an old leader's index said is trusted).
+//! An engine over an arena that another leader filled: index, versions and sessions from entries alone (LoLKV
+//! 3.2, 3.4, 5.1; L15: the index of an old leader is never trusted).
 //!
-//! How long this takes is most of how long a group is without a leader, so all cores do it: each takes one
-//! segment after the other. Of each key the newest version counts, in whatever order they come; deletes and
-//! what sessions may ask for are put together at the end (`recovered.rs`). What is in a standby index
-//! (`standby.rs`) is not looked at again.
+//! The time that this takes is most of the time that a group is without a leader, so all cores take part:
+//! each restores one segment after the other. Of each key the newest version counts, in whatever order
+//! versions come. Deletes and the outcomes that sessions may ask for are put together at the end
+//! (`recovered.rs`). Entries of a standby index (`standby.rs`) are not looked at again.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,10 +22,10 @@ use crate::recover::recovered::{At, Recovered};
 use crate::session::Sessions;
 use crate::timestamps::Timestamps;
 
-/// What an entry takes of a core's time, and some more: measured where a million of them were restored
+/// The time of a core that an entry takes, and some more: measured at a restore of a million entries
 /// (decision 14).
 pub const ENTRY: Duration = Duration::from_nanos(300);
-/// More threads than this gain nothing: they wait for the same memory.
+/// The most threads: more of them gain nothing, as they wait for the same memory.
 const THREADS_MAX: usize = 8;
 
 /// One thread's part.
@@ -33,17 +33,17 @@ struct Part<'a, M: OwnedWords> {
     engine: &'a Engine<M>,
     times: Timestamps,
     prefetch: Prefetch,
-    /// What was found with the standby index.
+    /// The entries found with the standby index.
     standby: &'a Recovered,
     found: Recovered,
-    /// Deletes and saved records that others make superfluous.
+    /// Deletes and saved records that other entries make superfluous.
     spare: Vec<At>,
-    /// How many there were.
+    /// The number of entries seen.
     entries: u32,
 }
 
 impl<M: OwnedWords> Engine<M> {
-    /// Builds everything from the entries of the adopted arena, but for what is in the standby index.
+    /// Builds everything from the entries of the adopted arena, except those in the standby index.
     pub fn restore(&self, sessions: &Sessions, times: Timestamps, mut standby: Recovered) {
         if WATCHED {
             self.store.visit_presumed(&mut |_, entry| tell(entry, self.hash(entry.key)));
@@ -55,7 +55,7 @@ impl<M: OwnedWords> Engine<M> {
             let prefetch = Prefetch::of(&self.index);
             let mut part = Part { engine: self, times, prefetch, standby: &standby, found, spare, entries };
             let mut scratch = Scratch::default();
-            // Relaxed: who draws a number does that part.
+            // Relaxed: the thread that draws a number does that part.
             while let Some(&segment) = adopted.get(next.fetch_add(1, Ordering::Relaxed)) {
                 self.store.replay(segment, &mut scratch, &mut part);
             }
@@ -79,7 +79,7 @@ impl<M: OwnedWords> Engine<M> {
         self.store.bury_unread();
         sessions.restore(found.sessions, times.now);
         if found.expires {
-            // Relaxed: only spares work while it is false; nobody serves yet.
+            // Relaxed: the flag only spares work while it is false; no client is served yet.
             self.ttl_used.store(true, Ordering::Relaxed);
         }
         self.go_on_from(found.highest.max(self.store.stable()));
@@ -88,7 +88,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Whether the index names what all entries together say, and nothing else.
+    /// Checks that the index names exactly what all entries together say.
     fn check_restored(&self) {
         let mut newest: BTreeMap<Box<[u8]>, (Csn, bool)> = BTreeMap::new();
         for &segment in self.store.adopted() {
@@ -109,7 +109,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     fn go_on_from(&self, csn: Csn) {
-        // Release: nobody draws yet.
+        // Release: no thread draws yet.
         self.csn.store(if Mutant::ResetCsn.is_on() { 0 } else { csn.0 }, Ordering::Release);
         self.store.set_stable(csn);
     }

@@ -1,20 +1,21 @@
-//! The standby index of a follower, which is there when its leader is lost (LoLKV 5.1; decision 14; M8).
+//! The standby index of a follower, which is ready when its leader is lost (LoLKV 5.1; decision 14; M8).
 //!
-//! Building the index is most of what a group would otherwise wait for (`restore.rs`). So what has settled in
-//! a follower's arena goes into its index region at once, a little at a time, by the same rules: of each key
-//! the newest version, of each version the youngest copy. Nobody reads that region before its node leads.
+//! Building the index is most of what a group would otherwise wait for (`restore.rs`). So settled entries of
+//! a follower's arena go into its index region at once, a little at a time, by the same rules: of each key
+//! the newest version, of each version the youngest copy. No client reads that region before its node leads.
 //!
-//! The leader frees and claims segments without asking here, and WRITEs over what they held. So for each
-//! segment it is kept of which keys and sessions its entries were, and when its use is over they are taken
-//! out again, before an entry of the next use is looked at. What goes out then was no key's value any more: a
-//! segment is freed when nothing in it is, and whatever replaced it is here, or still to be looked at.
+//! The leader frees and claims segments without asking the follower, and WRITEs over their old bytes. So the
+//! follower keeps, for each segment, the keys and sessions of its entries. When the segment's use is over, it
+//! takes them out again, before it looks at an entry of the next use. An entry that goes out then was no
+//! key's value any more: a segment is freed when it holds no live entry, and each replacement is here, or
+//! still to be looked at.
 //!
-//! Writes: the index region, and superseded bits of settled entries. Reads: the arena.
-//! (1) Nothing is decided by an entry that may be of another use by now: between two copies of a version the
-//!     line of the one that was there is read after it. A place that was overwritten is about to be taken
-//!     out.
+//! It writes the index region, and superseded bits of settled entries. It reads the arena.
+//! (1) No decision rests on an entry that may be of another use by now: between two copies of a version, the
+//!     segment line of the earlier one is read after the entry. A place that was overwritten is about to be
+//!     taken out.
 //! (2) A bit and the count of its segment change together, and only if the entry is still there.
-//! (3) What settled is in the start set of whoever leads next, unless it says otherwise (`is_beyond`): then
+//! (3) Settled entries are in the start set of the next leader, unless it says otherwise (`is_beyond`): then
 //!     all of this is dropped, and the index is built anew.
 
 use std::collections::BTreeMap;
@@ -38,15 +39,15 @@ use crate::options::{CreateError, EngineOptions};
 use crate::recover::prefetch::Prefetch;
 use crate::recover::recovered::{At, Recovered};
 
-/// The standby index: of what has settled, and what else was found there.
+/// The standby index: the settled entries, and what else was found there.
 pub struct Standby<M: OwnedWords> {
-    /// What of the arena was looked at.
+    /// The part of the arena that was looked at.
     pub settled: Settled,
-    /// What was made of it.
+    /// The index and the rest that was built from it.
     pub built: Built<M>,
 }
 
-/// What was built of it.
+/// The index and the rest that was built from settled entries.
 pub struct Built<M: OwnedWords> {
     pub index: Owner<M, Arena<M>>,
     pub budget: Arc<Budget>,
@@ -57,18 +58,18 @@ pub struct Built<M: OwnedWords> {
     segments: Vec<Segment>,
     /// How many entries mention a session.
     mentions: BTreeMap<u64, u32>,
-    /// The index has no room for what comes next.
+    /// Whether the index has no room for the next entry.
     full: bool,
 }
 
-/// What is known of one use of a segment.
+/// The state of one use of a segment.
 struct Segment {
     line: Line,
     /// Entries that are not superseded, and their cache lines.
     live: (u64, u64),
-    /// Of each entry the hash of its key and its session, zero if it has none.
+    /// The hash of the key and the session of each entry; zero if it has no session.
     traces: Vec<(Hash, u64)>,
-    /// Whether there are deletes or saved records among them.
+    /// Whether there are deletes or saved records among its entries.
     others: bool,
 }
 
@@ -101,7 +102,7 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
         Ok(Standby { settled: Settled::default(), built })
     }
 
-    /// The engine over the arena that this is an index of, and what was found there.
+    /// The engine over the arena of this index, and what was found there.
     pub fn engine(self, sums: SumKey, options: EngineOptions) -> Result<(Engine<M>, Recovered), CreateError> {
         let Standby { settled, built } = self;
         let budget = built.budget.clone();
@@ -122,13 +123,13 @@ impl<M: OwnedWords + Clone> Standby<M> {
         self.settled.look((&memory, sums), of, bytes, &mut self.built);
     }
 
-    /// Whether it must be begun anew with more room, and then for how many items.
+    /// If the index must be begun anew with more room: for how many items.
     pub fn outgrown(&self) -> Option<u64> {
         self.built.full.then(|| 2 * self.built.index.items())
     }
 
-    /// Takes out what is over by now, of memory that nobody writes to any more. `None` if this is not how the
-    /// start set over `base`, cut there, begins.
+    /// Takes out entries whose use is over, when no leader writes to this memory any more. `None` if the
+    /// start set over `base`, cut there, does not begin like this index.
     pub fn finish(mut self, sums: &SumKey, (base, cuts): (Term, &[u64])) -> Option<Standby<M>> {
         if self.built.full || self.settled.term() != base || self.settled.is_beyond(base, cuts) {
             return None;
@@ -145,7 +146,7 @@ impl<M: OwnedWords> Built<M> {
         self.segments.get(segment as usize).map_or((0, 0), |segment| segment.live)
     }
 
-    /// The entry counts no more, if it is still there.
+    /// Marks the entry as superseded, if it is still there.
     fn supersede(&mut self, place: EntryPlace) {
         let segment = &mut self.segments[segment_of(place.offset) as usize];
         if set_superseded(&self.arena.memory, place.offset, &segment.line, true) {
@@ -154,15 +155,15 @@ impl<M: OwnedWords> Built<M> {
         }
     }
 
-    /// Whether the item that stands at `place` is an older copy of the entry's version, or gone.
+    /// Whether the item at `place` is an older copy of the entry's version, or gone.
     fn is_older_copy(&self, place: EntryPlace, entry: &Entry<'_>) -> bool {
         let age = self.arena.age(place);
         let segment = segment_of(place.offset);
-        // After the age: a line lands before what is written under it.
+        // After the age: a line lands before the entries that are written under it.
         age < entry.age() || !self.segments[segment as usize].line.stands(&self.arena.memory, segment)
     }
 
-    /// `false` if there is no room.
+    /// Puts the entry into the index; `false` if there is no room.
     fn put(&mut self, place: EntryPlace, entry: &Entry<'_>, hash: Hash) -> bool {
         if self.found.is_deleted(entry) {
             self.supersede(place);
@@ -174,7 +175,7 @@ impl<M: OwnedWords> Built<M> {
             return match pair.insert(&record) {
                 Ok(()) => true,
                 Err(NoRoom::Table) => false,
-                // More room for all would not help these keys, as like as not.
+                // More room for all keys would probably not help these.
                 Err(NoRoom::Pair) => {
                     pair.spill(entry.key, &record);
                     true
@@ -193,7 +194,7 @@ impl<M: OwnedWords> Built<M> {
         true
     }
 
-    /// The key's item goes, unless it is newer than the delete.
+    /// Removes the key's item, unless it is newer than the delete.
     fn delete(&mut self, entry: &Entry<'_>, hash: Hash) {
         let mut pair = self.index.lock(hash);
         let Some(found) = pair.find(entry.key).filter(|found| found.record().csn() < entry.csn) else {
@@ -205,7 +206,7 @@ impl<M: OwnedWords> Built<M> {
         there.into_iter().for_each(|there| self.supersede(there));
     }
 
-    /// Whether nothing in the index stands in the segment any more.
+    /// Checks that no slot of the index names the segment any more.
     fn check_over(&self, at: u32) {
         let geometry = self.index.geometry();
         let tables = geometry.live().enumerate();
@@ -232,7 +233,7 @@ impl<M: OwnedWords> Watch for Built<M> {
         let segment = &mut self.segments[at as usize];
         segment.line = *line;
         if entry.superseded {
-            // Whoever wrote it knows why; here it is found out anew.
+            // Only the leader that set the bit knows why; here it is determined anew.
             set_superseded(&self.arena.memory, place.offset, line, false);
         }
         segment.live.0 += 1;

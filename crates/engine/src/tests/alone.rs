@@ -1,5 +1,5 @@
-//! A server of its own and the leader of a group give the same answers, whatever they are asked: they have
-//! one way of a write, and differ in when it takes effect.
+//! A server of its own and the leader of a group give the same answers to the same requests: they judge a
+//! write in one way, and differ only in when it takes effect.
 
 use std::sync::atomic::Ordering;
 
@@ -17,18 +17,18 @@ use crate::timestamps::Timestamps;
 
 const LIMIT: u64 = 64 << 20;
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Debug)]
 struct Asked {
     kind: RequestKind,
     key: u8,
     condition: Condition,
-    /// The version that a condition names counts back from the newest; the number that an INCREMENT adds.
+    /// For a condition: the version, counted back from the newest. For an INCREMENT: the number that it adds.
     argument: u64,
     ttl_ms: u64,
     keep_ttl: bool,
     value: Vec<u8>,
-    /// Milliseconds that pass before.
+    /// Milliseconds that pass before the request.
     wait: u64,
 }
 

@@ -1,6 +1,6 @@
-//! Every cut of every READ across a whole write: index and arena are parts of one journal, so the order of
-//! stores between them shows. Two readers one after the other, each by the index or by a place that it
-//! remembers, never see the key go back (`docs/decisions`, decision 5).
+//! Every cut of every READ across a whole write. Index and arena are parts of one journal, so the order of
+//! stores between them shows. Two readers one after the other, each by the index or by a remembered place,
+//! never see the key go back (`docs/decisions`, decision 5).
 
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +22,7 @@ const CONTROL: u64 = 4096;
 const LIMIT: u64 = 16 << 20;
 const ARENA: u64 = LIMIT + (1 << 20);
 
-/// What a reader takes the key for.
+/// A reader's answer about the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Answer {
     Version(Csn),
@@ -31,14 +31,14 @@ enum Answer {
 
 use Answer::{Absent, Version};
 
-/// Where a client remembers that a version stood.
+/// The place at which a client remembers a version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Located {
     Slot(u32, Place),
     Entry(EntryRef, Csn),
 }
 
-/// What a reader accepted, and when it can have looked.
+/// An accepted answer, and when the reader can have looked.
 #[derive(Debug)]
 struct Seen {
     answer: Answer,
@@ -60,7 +60,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Of a node that nobody replicates, or of the leader of a group.
+    /// The bed of a server without followers, or of the leader of a group.
     fn new(slots: SlotKind, term: Option<Term>) -> Bed {
         let journal = Arc::new(Journal::new(CONTROL + LIMIT + ARENA));
         let starts = [(0, CONTROL), (CONTROL, LIMIT), (CONTROL + LIMIT, ARENA)];
@@ -91,7 +91,7 @@ impl Bed {
         part.cuts(place.offset, place.len as usize, from, to)
     }
 
-    /// Every way in which a search can end whose READs are within the window, but those that begin again.
+    /// Every end of a search whose READs are within the window, except searches that begin again.
     fn search(&self, look: Look, window: (usize, usize)) -> Vec<Seen> {
         let geometry: Geometry = self.engine.index.geometry();
         let (search, step) = Search::start(self.engine.hash(KEY), &geometry, look);
@@ -133,7 +133,7 @@ impl Bed {
         seen
     }
 
-    /// What a reader accepts in the window that looks where it remembers the key.
+    /// What a reader accepts in the window if it looks at the remembered place of the key.
     fn look_at(&self, located: Located, window: (usize, usize)) -> Vec<Seen> {
         let place = match located {
             Located::Slot(_, place) => place,
@@ -159,8 +159,8 @@ impl Bed {
         .collect()
     }
 
-    /// Over the stores of `change`, which returns what the key is one after the other from before it until
-    /// after it: of two readers one after the other, however they look, the second sees nothing older.
+    /// Checks the stores of `change`, which returns the key's answers one after the other from before it
+    /// until after it: of two readers one after the other, however they look, the second sees nothing older.
     fn check(&self, change: impl FnOnce() -> Vec<Answer>) {
         let from = self.journal.now();
         let history = change();
@@ -181,10 +181,11 @@ impl Bed {
         for (i, answer) in history.iter().enumerate() {
             assert!(found.iter().any(|seen| age(seen) == i), "nobody finds {answer:?} of {history:?}");
         }
-        // Whoever remembers a place was told of it by the index, so the first reader is one who searched.
+        // A remembered place came from the index, so the first reader is one that searched.
         for first in &found {
             for second in found.iter().chain(&remembered) {
-                // The first can be done once its last sample is taken, the second begins with its first one.
+                // The first reader can be done once its last sample is taken; the second begins with its
+                // first one.
                 let in_turn = first.evidence.since <= second.evidence.until;
                 let goes_back = in_turn && age(first) > age(second);
                 assert!(!goes_back, "within {window:?} {first:?} was seen, and then {second:?}");
@@ -193,7 +194,7 @@ impl Bed {
         self.check_ends((&history, window));
     }
 
-    /// Whoever looks before all stores sees what was there before, who looks after them what is there after.
+    /// Checks that a reader before all stores sees the first answer, and a reader after them the last.
     fn check_ends(&self, (history, (from, to)): (&[Answer], (usize, usize))) {
         for (times, answer) in [(from, history.first()), (to, history.last())] {
             let seen = self.search(Look::Segment, (times, times));
@@ -202,7 +203,7 @@ impl Bed {
     }
 }
 
-/// For each kind of slot, alone and as the leader of a group.
+/// Runs a test for each kind of slot, on a server of its own and as the leader of a group.
 fn each(test: impl Fn(&Bed)) {
     for slots in [SlotKind::Inline64, SlotKind::Pointer16] {
         for term in [None, Some(Term::new(1, NodeId(0)))] {
@@ -211,11 +212,11 @@ fn each(test: impl Fn(&Bed)) {
     }
 }
 
-/// Values that fit a slot of 64 bytes, and that do not; the longer ones are of two lines and more.
+/// Values that fit a slot of 64 bytes, and values that do not; the longer ones have two lines and more.
 const VALUES: [&[u8]; 3] = [&[b'a'; 5], &[b'b'; 40], &[b'c'; 150]];
 
-/// `Mutant::LateSupersede` breaks this for entries: who finds the new one by the index would be followed by
-/// one who still takes the old one, which he remembers, for the key's value.
+/// `Mutant::LateSupersede` breaks this for entries: a reader that finds the new entry by the index would be
+/// followed by a reader that still takes the old entry, which it remembers, for the key's value.
 #[test]
 fn a_put_is_seen_once_and_for_all() {
     each(|bed| {
@@ -255,8 +256,8 @@ fn an_increment_and_a_touch_are_seen_once_and_for_all() {
     });
 }
 
-/// Of two writes of a group the later one may be applied first; the earlier one was the key's value just
-/// before it, and is seen by nobody.
+/// Of two writes of a group the later one may be applied first. The earlier one was the key's value just
+/// before it, and no reader sees it.
 #[test]
 fn a_write_that_comes_late_is_seen_by_nobody() {
     let term = Term::new(1, NodeId(0));
@@ -279,7 +280,7 @@ fn a_write_that_comes_late_is_seen_by_nobody() {
     }
 }
 
-/// A version that is collected into another place stays what it is.
+/// A version that is moved to another place stays what it is.
 #[test]
 fn a_move_is_seen_by_nobody() {
     let bed = Bed::new(SlotKind::Inline64, Some(Term::new(1, NodeId(0))));

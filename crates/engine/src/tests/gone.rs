@@ -1,4 +1,4 @@
-//! Items whose time is over: once somebody was told so, nobody finds them again (decision 16).
+//! Expired items: once a client was told that an item is gone, no client finds it again (decision 16).
 
 use longarm_base::{NodeId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
@@ -11,7 +11,7 @@ use crate::timestamps::Timestamps;
 
 const LIMIT: u64 = 64 << 20;
 const TTL: u64 = 10;
-/// When its time is over.
+/// Times at which the item has expired.
 const LATER: Timestamps = Timestamps { unix: UnixMillis(TIMES.unix.0 + TTL), ..TIMES };
 
 fn request(kind: RequestKind) -> Request<'static> {
@@ -22,7 +22,7 @@ fn put() -> Request<'static> {
     Request { value: b"1", ttl_ms: TTL, ..request(RequestKind::Put) }
 }
 
-/// Writes that find the item in its time, and leave what they found, or nothing.
+/// Writes that find the item alive, and keep it or remove it.
 fn that_ask_for_it() -> [Request<'static>; 4] {
     [
         Request { ttl_ms: 1_000, ..request(RequestKind::Touch) },
@@ -32,8 +32,8 @@ fn that_ask_for_it() -> [Request<'static>; 4] {
     ]
 }
 
-/// A TOUCH found the item in its time and is on its way to the followers when that time is over. Who was told
-/// then that the item is gone would find it again when the TOUCH is applied.
+/// A TOUCH found the item alive and is on its way to the followers when the item expires. A client that is
+/// told then that the item is gone would find it again when the TOUCH is applied.
 #[test]
 fn nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way() {
     for write in that_ask_for_it() {
@@ -54,7 +54,7 @@ fn nobody_is_told_that_an_item_is_gone_while_a_write_that_found_it_is_under_way(
     }
 }
 
-/// A thread looks at the clock, and is kept from its core; meanwhile another one tells that the item is gone.
+/// A thread reads the clock, and is kept from its core; meanwhile another thread tells that the item is gone.
 #[test]
 fn what_was_told_to_be_gone_is_gone_for_whoever_looked_at_the_clock_before() {
     for write in that_ask_for_it() {
@@ -72,7 +72,7 @@ fn what_was_told_to_be_gone_is_gone_for_whoever_looked_at_the_clock_before() {
             assert_eq!(late, Ok(Status::NotFound), "who looked before");
             let outcome = execute(&engine, &mut context, TIMES, &write).expect("it is judged");
             match write.kind {
-                // Of nothing.
+                // It adds to no item.
                 RequestKind::Increment => assert_eq!(outcome.number, 1, "group: {group}"),
                 RequestKind::Put => assert_eq!(outcome.status, Status::Ok, "group: {group}"),
                 kind => assert_eq!(outcome.status, Status::NotFound, "{kind:?}, group: {group}"),

@@ -60,13 +60,13 @@ pub struct Item {
     expiry: u64,
 }
 
-/// What a client may see.
+/// The state that a client may see.
 #[derive(Default)]
 pub struct Model {
     pub items: HashMap<Vec<u8>, Item>,
     pub last: u64,
     pub unix: u64,
-    /// Writes are numbered, this was the last one.
+    /// The number of the last write.
     pub operation: Option<u64>,
 }
 
@@ -126,12 +126,12 @@ impl Model {
     }
 }
 
-/// Keys of several lengths: some items never fit a slot.
+/// A key. Keys have several lengths: some items never fit a slot.
 pub fn key_of(key: u8) -> Vec<u8> {
     vec![key + 1; [1, 16, 40, 300][key as usize % 4]]
 }
 
-/// Takes the step and compares; what came of it, if that was a write.
+/// Takes the step and compares; returns the outcome, if the step was a write.
 pub fn run(
     engine: &Engine<Mapped>,
     context: &mut WorkerContext<Mapped>,

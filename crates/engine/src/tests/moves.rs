@@ -1,4 +1,4 @@
-//! Moves of a group's leader.
+//! Moves of entries by a group's leader.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::testing::{TIMES, apply, arena, engine_of, execute, named, sums};
 const LIMIT: u64 = 64 << 20;
 
 /// Rule DraftFirst of `docs/spec`, mutant of Reclaim: if the slot were looked at first, the key could be
-/// deleted and the copy's segment claimed in between, and nothing would keep the delete.
+/// deleted and the copy's segment claimed in between, and no rule would keep the delete.
 #[test]
 fn a_copy_has_its_place_before_the_slot_is_looked_at() {
     let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT));
@@ -24,7 +24,7 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
     let active = || engine.store.counters().active;
     let before = active();
     std::thread::scope(|scope| {
-        // Whoever looks at the slot waits for us.
+        // A thread that looks at the slot waits for this lock.
         let pair = engine.index.lock(engine.hash(b"key"));
         let mover = scope.spawn(|| {
             let mut context = engine.worker_context(1);
@@ -44,7 +44,7 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
     assert_ne!(named(&engine, b"key").0, from.0, "the slot names the copy");
 }
 
-/// A copy's segment notes the stable point when it is claimed. If that counted a delete that is under way,
+/// A copy's segment notes the stable point when it is claimed. If that included a delete that is under way,
 /// the delete could be dropped while the copy, which it hides, is stored.
 #[test]
 fn a_delete_under_way_is_above_the_stable_point() {
@@ -60,15 +60,15 @@ fn a_delete_under_way_is_above_the_stable_point() {
     assert_eq!(engine.stable_point(), delete);
 }
 
-/// A follower's standby index takes the youngest copy of a version for the one that counts. If an entry
-/// were copied again while its first copy waits for followers, the second copy, which is the younger one,
-/// would lose at its turn: the leader would free its segment, and the follower's index would miss the key.
+/// A follower's standby index takes the youngest copy of a version for the one that counts. Suppose that an
+/// entry were copied again while its first copy waits for followers. The second copy, the younger one, would
+/// lose at its turn: the leader would free its segment, and the follower's index would miss the key.
 #[test]
 fn an_entry_that_is_being_moved_is_not_moved_again() {
     for kind in [RequestKind::Put, RequestKind::Delete] {
         let arena = arena(LIMIT);
         let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena);
-        // Long: a delete stands in another segment then, and is needed for as long as this one.
+        // The value is long, so a delete is in another segment, and is needed for as long as this one.
         let put = Request { key: b"key", value: &[7; 5000], ..Request::new(RequestKind::Put, 0) };
         let mut last =
             execute(&engine, &mut engine.worker_context(0), TIMES, &put).expect("it is written").csn;

@@ -1,5 +1,5 @@
-//! A follower's standby index, over terms: whoever leads next with what it knows is the same map, with
-//! the same completion records, as one that looks at everything.
+//! A follower's standby index, over terms: a leader that begins with it has the same map, with the same
+//! completion records, as a leader that looks at everything.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::session::Recall;
 use crate::testing::{COMING, QUARANTINE, arena, memory, options, sums};
 use crate::timestamps::Timestamps;
 
-/// Terms that end before anything is freed each leave segments that are hardly begun.
+/// The limit of memory. Terms that end before any segment is freed each leave segments that are hardly begun.
 const LIMIT: u64 = 256 << 20;
 const PAGE: usize = 4096;
 
@@ -29,7 +29,7 @@ fn term(counter: u32) -> Term {
     Term::new(counter, NodeId(1))
 }
 
-/// A follower: what the leader WRITEs comes here.
+/// A follower, whose arena receives the leader's WRITEs.
 struct Follower {
     slots: SlotKind,
     arena: Mapped,
@@ -55,7 +55,7 @@ impl Follower {
         Follower { slots, standby: standby(slots, &arena, (term, 0)), arena, copied }
     }
 
-    /// All that changed in the leader's arena lands here, but for what it notes at entries that stand.
+    /// Lands all that changed in the leader's arena here, except what the leader notes in existing entries.
     fn take(&mut self, leader: &Mapped) {
         let mut page = [0; PAGE];
         let mut at = 0;
@@ -88,7 +88,7 @@ impl Follower {
         self.standby.look(&sums(), (term(counter), floors), bytes);
     }
 
-    /// It leads the next term.
+    /// Leads the next term.
     fn lead(self, counter: u32, cuts: &[u64], times: Timestamps) -> (Leader, Mapped) {
         let Follower { slots, arena, standby, .. } = self;
         let Some(standby) = standby.finish(&sums(), (term(counter - 1), cuts)) else {
@@ -100,7 +100,7 @@ impl Follower {
     }
 }
 
-/// How many positions of each stream the leader has written.
+/// The number of positions of each stream that the leader has written.
 fn written(leader: &Leader) -> Vec<u64> {
     leader.engine.progress().iter().map(|progress| progress.written()).collect()
 }
@@ -109,13 +109,13 @@ fn written(leader: &Leader) -> Vec<u64> {
 enum Then {
     Step(Step),
     Collect,
-    /// Dead segments are freed, and nothing is moved.
+    /// Frees dead segments, and moves nothing.
     Free,
-    /// All that is worth it is moved while the leader waits for acknowledgements: so long, or for good.
+    /// Moves all that is worth it while the leader waits for acknowledgements: so long, or for good.
     Stall(bool),
-    /// The follower has what was written, knows of all but so many positions, and looks at so many bytes.
+    /// The follower takes what was written, knows all positions but so many, and looks at so many bytes.
     Look(u64, u64),
-    /// Another replica, without a standby index, leads, and the follower goes on.
+    /// Another replica, without a standby index, leads, and the follower continues.
     Another,
     /// The follower leads, and another one begins anew.
     Lead,
@@ -138,7 +138,7 @@ fn times(model: &Model) -> Timestamps {
     Timestamps { now: Nanos(model.unix * 1_000_000), unix: UnixMillis(model.unix) }
 }
 
-/// Collects, and once more when what was collected may be freed, or looked at again.
+/// Collects, and collects once more when what was collected may be freed, or looked at again.
 fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Timestamps)) {
     leader.context.writer.seal_all();
     work(leader, times(model));
@@ -146,7 +146,7 @@ fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Ti
     work(leader, times(model));
 }
 
-/// Terms of leaders and of a follower with a standby index, against a map.
+/// Plays terms of leaders and of a follower with a standby index, against a map.
 fn play(slots: SlotKind, steps: &[Then]) {
     let mut model = Model { unix: 1_000_000, operation: Some(0), ..Model::default() };
     let mut counter = 1;
@@ -217,7 +217,7 @@ fn play(slots: SlotKind, steps: &[Then]) {
     assert!(report.is_sound(), "{:?}", report.problems);
 }
 
-/// Moves what is worth it. What is copied next has a segment of its own, which may die at once.
+/// Moves what is worth it. The next copy has a segment of its own, which may die at once.
 fn stall(leader: &mut Leader, times: Timestamps) {
     leader.collect_stalled(times);
     leader.maintenance.writer.seal_all();
@@ -230,8 +230,8 @@ fn read_all(leader: &mut Leader, model: &mut Model) {
 }
 
 /// A leader that waited for acknowledgements for longer than a segment rests copied its entries once more at
-/// each walk. The first copy won, and the segments of the others were freed; but a follower took the youngest
-/// for the one that counts, and missed the key when it led: an acknowledged write was lost.
+/// each walk. The first copy won, and the segments of the others were freed. But a follower took the youngest
+/// copy for the one that counts, and missed the key when it led: an acknowledged write was lost.
 #[test]
 fn what_was_collected_while_the_leader_waited_is_there() {
     let put = |key| {

@@ -1,5 +1,5 @@
-//! Memory that is full, and comes back. Leaders of which each ends before a quarantine does, one after
-//! the other, in little memory; then one that stays: whatever they left, it takes writes again soon.
+//! Memory that is full, and comes back. Leaders that each end before a quarantine does follow one another in
+//! little memory. The last leader stays: whatever they left, it takes writes again soon.
 
 use longarm_base::{Nanos, NodeId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
@@ -15,7 +15,7 @@ use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of};
 use crate::timestamps::Timestamps;
 
 const LIMIT: u64 = 64 << 20;
-/// Between two passes of the maintenance thread, in milliseconds.
+/// Milliseconds between two passes of the maintenance thread.
 const TICK: u64 = 5;
 const KEYS: u64 = 100;
 const CLIENTS: u64 = 6;
@@ -38,7 +38,7 @@ fn len_of(write: u64) -> usize {
     (half + (mixed >> 8) % half) as usize
 }
 
-/// A client's next write, of a key after the other; `false` if there is no memory for it.
+/// Makes a client's next write, one key after the other; `false` if there is no memory for it.
 fn put(leader: &mut Leader, ms: u64, write: u64, len: usize) -> bool {
     let (key, value) = (format!("key {}", write % KEYS), vec![7; len]);
     let by = Session { id: 1 + write % CLIENTS, operation: 1 + write / CLIENTS };
@@ -52,7 +52,7 @@ fn put(leader: &mut Leader, ms: u64, write: u64, len: usize) -> bool {
     true
 }
 
-/// So many terms, each of so many milliseconds. How many writes found no memory.
+/// Runs so many terms, each of so many milliseconds; returns how many writes found no memory.
 fn storm(arena: &Mapped, terms: u32, lasts: u64) -> u64 {
     let (mut ms, mut write, mut refused) = (1_000_000, 0, 0);
     for term in 1..=terms {
@@ -81,7 +81,7 @@ fn storm(arena: &Mapped, terms: u32, lasts: u64) -> u64 {
 fn memory_that_short_terms_gave_up_comes_back_in_the_next() {
     let quarantine = QUARANTINE.0 / 1_000_000;
     let refused = storm(&arena(LIMIT), 8, quarantine - 1);
-    // Of nearly two thousand; each term frees what the one before left dead.
+    // The limit is small against nearly two thousand writes; each term frees what the previous one left dead.
     assert!(refused < 200, "{refused}");
 }
 

@@ -1,5 +1,5 @@
-//! The engine of a group's leader, over terms: each takes over the arena that the one before left, and is the
-//! same map with the same completion records.
+//! The engine of a group's leader, over terms: each leader takes over the arena that the previous one left,
+//! and has the same map with the same completion records.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 use crate::write::Write;
 
-/// Terms that end before anything is freed each leave segments that are hardly begun.
+/// The limit of memory. Terms that end before any segment is freed each leave segments that are hardly begun.
 const LIMIT: u64 = 256 << 20;
 /// The live share below which segments are collected, in percent.
 const WORTH: u32 = 90;
@@ -31,23 +31,23 @@ const WORTH: u32 = 90;
 pub struct Leader {
     pub engine: Engine<Mapped>,
     pub context: WorkerContext<Mapped>,
-    /// Of the maintenance thread's stream.
+    /// The context of the maintenance thread's stream.
     pub maintenance: WorkerContext<Mapped>,
     collector: Collector<Mapped>,
     pub sessions: Sessions,
-    /// Dead segments whose records are still to be saved, and where to go on.
+    /// Dead segments whose records are still to be saved, and where to continue.
     leaving: Vec<(u32, u64)>,
 }
 
 impl Leader {
     pub fn new(counter: u32, slots: SlotKind, arena: &Mapped, times: Timestamps) -> Leader {
-        // What it is told of the number of items may be unknown, right or absurd.
+        // The expected number of items may be unknown, right or absurd.
         let found = [0, 200, u64::MAX][counter as usize % 3];
         let engine = engine_of((Term::new(counter, NodeId(1)), found), slots, LIMIT, arena);
         Leader::over(engine, Recovered::default(), times)
     }
 
-    /// Over the start set of an engine, of which a standby index had found so much.
+    /// A leader over the start set of an engine, of which a standby index had found `found`.
     pub fn over(engine: Engine<Mapped>, found: Recovered, times: Timestamps) -> Leader {
         let sessions = Sessions::new(16, Nanos(u64::MAX));
         engine.restore(&sessions, times, found);
@@ -56,33 +56,33 @@ impl Leader {
         Leader { engine, context, maintenance, collector, sessions, leaving: Vec::new() }
     }
 
-    /// Collects all that is worth it, as the maintenance thread does where no follower is to be asked.
+    /// Collects all that is worth it, as the maintenance thread does if no follower is to be asked.
     pub fn collect(&mut self, times: Timestamps) {
         while let Some(segment) = self.next_to_free(times) {
             self.engine.store.released(segment);
         }
     }
 
-    /// Frees what is dead, and moves nothing.
+    /// Frees dead segments, and moves nothing.
     pub fn free(&mut self, times: Timestamps) {
         while let Some(segment) = self.next_of_work(times, (0, true)) {
             self.engine.store.released(segment);
         }
     }
 
-    /// Moves what is worth it, while no follower acknowledges anything: the copies are not applied.
+    /// Moves what is worth it, while no follower acknowledges: the copies are not applied.
     pub fn collect_stalled(&mut self, times: Timestamps) {
         while let Some(segment) = self.next_of_work(times, (WORTH, false)) {
             self.engine.store.released(segment);
         }
     }
 
-    /// All that collection wrote is acknowledged, and applied.
+    /// Has all that collection wrote acknowledged, and applies it.
     pub fn apply_moves(&mut self, times: Timestamps) {
         apply(&self.engine, &mut self.maintenance, times);
     }
 
-    /// As [`collect`](Self::collect), up to a segment that is to be freed now.
+    /// Collects as [`collect`](Self::collect) does, up to a segment that is to be freed now.
     fn next_to_free(&mut self, times: Timestamps) -> Option<u32> {
         self.next_of_work(times, (WORTH, true))
     }
@@ -111,7 +111,7 @@ impl Leader {
         panic!("collection does not come to an end");
     }
 
-    /// One pass of its maintenance thread, which may find no room, where no follower is to be asked.
+    /// Makes one pass of the maintenance thread, which may find no room, if no follower is to be asked.
     pub fn keep(&mut self, times: Timestamps, percent: u32) {
         let Leader { engine, maintenance, collector, sessions, leaving, .. } = self;
         leaving.retain_mut(|rest| {
@@ -183,13 +183,13 @@ fn terms_that_end_before_anything_is_freed_leave_nothing_twice() {
         model.unix += 1 + QUARANTINE.0 / 1_000_000;
         leader.next_to_free(times(&model));
         leader = Leader::new(term, SlotKind::Inline64, &arena, times(&model));
-        // Deletes, and what came of all operations: from entries that say it, and saved.
+        // Deletes, and the outcomes of all operations: from the entries that have them, and saved ones.
         let found = leader.engine.store.counters().entries;
         assert!(found <= 4 + 8, "term {term}: {found} entries");
     }
 }
 
-/// What a restore missed would count as dead, and be freed everywhere.
+/// An entry that a restore missed would count as dead, and be freed on every replica.
 #[test]
 #[should_panic(expected = "nothing explains")]
 fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
@@ -200,7 +200,7 @@ fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
     let put =
         |key| Step::Put { key, len: 90, ttl: 0, keep: false, condition: Condition::Always, stale: false };
     let mut leader = Leader::new(1, SlotKind::Inline64, &arena, times(&model));
-    // A delete explains what is older, and nothing else.
+    // A delete explains older entries of its key only.
     for step in [put(3), put(5), Step::Delete { key: 3, condition: Condition::Always, stale: false }] {
         run(&leader.engine, &mut leader.context, &mut model, &step);
     }
@@ -217,7 +217,7 @@ fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
     leader.collect(times(&model));
 }
 
-/// Collection does not wait for a write that holds its key: between the look at the slot and the READ of the
+/// Collection does not wait for a write that holds its key. Between the look at the slot and the READ of the
 /// entry, the item may be moved and its room used again.
 #[test]
 fn a_write_whose_item_is_moved_after_the_look_looks_again() {
@@ -288,7 +288,7 @@ proptest! {
         };
         let mut term = 1;
         let mut leader = Leader::new(term, slots, &arena, times(&model));
-        // Writes that left an entry, newest last.
+        // Writes that left an entry, the newest last.
         let mut written: VecDeque<(u64, bool, Outcome)> = VecDeque::new();
         for step in steps.iter().chain([&Then::Collect, &Then::NextTerm]) {
             match step {
@@ -305,7 +305,7 @@ proptest! {
                     }
                 }
                 Then::Collect => {
-                    // Sealed, so that all of it may be collected.
+                    // Seals the segments, so that all of them may be collected.
                     leader.context.writer.seal_all();
                     leader.collect(times(&model));
                     model.unix += 1 + QUARANTINE.0 / 1_000_000;

@@ -1,8 +1,9 @@
-//! A write that takes effect at once: nobody replicates the server.
+//! A write that takes effect at once, on a server without followers.
 //!
-//! The entry is drafted, then the pair is locked, what was judged is looked at again, the slot reserved, the
-//! csn drawn, the entry finished, the older one superseded, the slot switched (`store.rs` (1) and (2)). No
-//! lock is held for the copy of a value. Where another write of the key came between, all of it is done anew.
+//! The worker drafts the entry, locks the pair, looks again at the item that it judged, reserves the slot,
+//! draws the csn, finishes the entry, supersedes the older one, and switches the slot (`store.rs` (1) and
+//! (2)). No lock is held for the copy of a value. If another write of the key came between, the worker does
+//! all of it anew.
 
 use std::sync::atomic::Ordering;
 
@@ -29,12 +30,12 @@ enum Item<'a> {
     Drafted { draft: Draft, hash: Hash, expiry: UnixMillis },
 }
 
-/// What a try to make a write come true ended with.
+/// The end of one try to store an item.
 enum Tried<'a> {
     Done(Csn),
-    /// The item is not what was judged any more.
+    /// The item has changed since it was judged.
     Changed,
-    /// The index has no slot: with one, the same item can be stored.
+    /// The index has no slot. Once it has one, the same item can be stored.
     NoSlot(Item<'a>),
 }
 
@@ -73,7 +74,7 @@ impl<M: OwnedWords> Engine<M> {
         Err(Short::Wait)
     }
 
-    /// Prepares an item. What cannot be has an answer, or a want of memory, instead.
+    /// Prepares an item. If it cannot be stored, this returns an answer, or a shortage of memory, instead.
     #[inline]
     fn prepare<'a>(
         &self,
@@ -93,7 +94,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Stores an item; `None` if what was judged is not there any more.
+    /// Stores an item; `None` if the judged item is no longer there.
     #[inline]
     fn store_item(
         &self,
@@ -168,22 +169,22 @@ impl<M: OwnedWords> Engine<M> {
         csn
     }
 
-    /// Removes what was judged; `None` if it is not there any more. A volatile node that nobody replicates
-    /// needs no tombstone.
+    /// Removes the judged item; `None` if it is no longer there. A volatile server without followers needs no
+    /// tombstone.
     fn try_remove(&self, times: Timestamps, write: &Write<'_>, seen: Option<&Seen>) -> Option<Csn> {
         let mut pair = self.index.lock(write.hash);
         let found = pair.find(write.request.key)?;
         if !is_still(seen, Some(&self.current(&found, times))) {
             return None;
         }
-        // A delete is a write: it takes its place among the versions.
+        // A delete is a write, so it takes its place among the versions.
         let csn = self.next_csn();
         self.remove(&mut pair, &found);
         Some(csn)
     }
 }
 
-/// Whether what is there now is what was judged: no item, or one whose time is over, is as good as none.
+/// Whether the present item is the judged one. An expired item counts as no item.
 fn is_still(seen: Option<&Seen>, current: Option<&Current>) -> bool {
     let there = current.filter(|current| !current.gone).map_or(Csn::NONE, |current| current.csn);
     seen.map_or(Csn::NONE, |seen| seen.live.csn) == there

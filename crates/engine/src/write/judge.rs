@@ -1,44 +1,44 @@
-//! What a request wants of a key's item: judged from values alone, for a server of its own and for the leader
-//! of a group alike.
+//! Judges a request by the key's item, from values alone, in one way for a server of its own and for the
+//! leader of a group.
 
 use longarm_base::{Csn, UnixMillis};
 use longarm_wire::{Condition, Request, RequestKind, Status};
 
 use crate::outcome::Outcome;
 
-/// What is known of the item that a request is about, if there is one and its time is not over.
+/// The live item that a request is about.
 #[derive(Clone, Copy, Debug)]
 pub struct Live {
     pub csn: Csn,
     pub expiry: UnixMillis,
-    /// What its value says, if that is a number. An INCREMENT asks for it, nothing else does.
+    /// Its value as a number, if it is one. Only an INCREMENT asks for it.
     pub number: Option<i64>,
 }
 
-/// What a request comes to.
+/// The judgement of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Judged<'a> {
-    /// Nothing is written.
+    /// Answers without writing.
     Answer(Outcome),
-    /// The key gets this value. The answer tells `number`.
+    /// Gives the key this value. The answer tells `number`.
     Store { value: Value<'a>, expiry: UnixMillis, number: i64 },
-    /// The key goes.
+    /// Removes the key.
     Remove,
 }
 
 /// The value that a key gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
-    /// That of the request.
+    /// The value of the request.
     Given(&'a [u8]),
     /// A number, in decimal.
     Decimal(i64),
-    /// The one that it has.
+    /// The value that the key has.
     Kept,
 }
 
-/// Judges a PUT, DELETE, INCREMENT or TOUCH. `expiry` is what the request's time to live comes to: a time
-/// that no clock reaches was refused before, whatever is stored.
+/// Judges a PUT, DELETE, INCREMENT or TOUCH. `expiry` is what the request's time to live gives: a time that
+/// no clock reaches was refused before, whatever is stored.
 pub fn judge<'a>(request: &Request<'a>, expiry: UnixMillis, live: Option<Live>) -> Judged<'a> {
     let answer = |status| Judged::Answer(Outcome::of(status));
     let csn = live.map_or(Csn::NONE, |live| live.csn);
@@ -57,7 +57,7 @@ pub fn judge<'a>(request: &Request<'a>, expiry: UnixMillis, live: Option<Live>) 
                 Some(after) => Judged::Store { value: Value::Decimal(after), expiry: kept, number: after },
             },
         },
-        // A version that was asked for is not there; with any other condition there is nothing to delete.
+        // A version that was asked for is absent; with any other condition there is nothing to delete.
         RequestKind::Delete if live.is_none() => match request.condition {
             Condition::Version if request.argument != 0 => Judged::Answer(Outcome::mismatch(Csn::NONE)),
             _ => answer(Status::NotFound),
@@ -70,12 +70,12 @@ pub fn judge<'a>(request: &Request<'a>, expiry: UnixMillis, live: Option<Live>) 
     }
 }
 
-/// Whether a request is judged by nothing that is stored.
+/// Whether no stored item matters to the judgement of a request.
 pub fn is_blind(request: &Request<'_>) -> bool {
     request.kind == RequestKind::Put && request.condition == Condition::Always && !request.keep_ttl
 }
 
-/// Whether a condition holds for a key with this version ([`Csn::NONE`]: it is not there).
+/// Whether a condition holds for a key with this version ([`Csn::NONE`]: the key is absent).
 fn holds(condition: Condition, argument: u64, csn: Csn) -> bool {
     match condition {
         Condition::Always => true,

@@ -1,8 +1,8 @@
-//! The way of a write: what is there is looked at, the request is judged by it, and what it comes to is
-//! written and takes effect: at once on a server of its own (`direct.rs`), and in a group when the followers
-//! have it (`replicated.rs`; LoLKV 3.3.2, M5).
+//! Executes a write: it looks at the item, judges the request by it, and writes the outcome, which takes
+//! effect at once on a server of its own (`direct.rs`), and in a group when the followers have it
+//! (`replicated.rs`; LoLKV 3.3.2, M5).
 //!
-//! Whatever is stored, a request that makes no sense is refused: a time to live that no clock reaches, a key
+//! A request that makes no sense is refused whatever is stored: a time to live that no clock reaches, a key
 //! or a value beyond its limit.
 
 pub mod direct;
@@ -27,32 +27,32 @@ use number::{DIGITS_MAX, decimal, parse};
 /// A write on its way.
 pub struct Write<'a> {
     pub request: &'a Request<'a>,
-    /// Whose operation it is, if its client numbered it.
+    /// The session and number of the operation, if its client numbered it.
     pub session: Option<Session>,
     pub hash: Hash,
-    /// What its time to live comes to.
+    /// The expiry that its time to live gives.
     pub expiry: UnixMillis,
-    /// It is judged by nothing that is stored.
+    /// Whether no stored item matters to its judgement.
     pub blind: bool,
 }
 
-/// What a look at a key's item has found.
+/// The item that a look at a key has found.
 pub struct Seen {
     pub live: Live,
     value: SeenValue,
 }
 
-/// Where the value is.
+/// The place of the value.
 enum SeenValue {
-    /// A copy of what stood in the slot.
+    /// A copy of the value in the slot.
     Inline([u8; INLINE_MAX], usize),
     Entry(EntryPlace),
 }
 
 impl<M: OwnedWords> Engine<M> {
     /// Executes a PUT, DELETE, INCREMENT or TOUCH. In a group it takes effect once the position that the
-    /// context's stream has written now is applied; an outcome that left no entry there was judged by what is
-    /// here, and holds if the leader has its lease after.
+    /// context's stream has written now is applied. An outcome without an entry was judged by the items here,
+    /// and holds if the leader has its lease afterwards.
     #[inline]
     pub fn write(
         &self,
@@ -72,14 +72,13 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Judges a write by what `seen` says is there.
+    /// Judges a write by the item that was seen.
     fn judged<'a>(&self, write: &Write<'a>, seen: Option<&Seen>) -> Judged<'a> {
         judge(write.request, write.expiry, seen.map(|seen| seen.live))
     }
 
-    /// The item that a write is about, if there is one and its time is not over; none for a write that is
-    /// judged by nothing. [`Short::Busy`] if its entry's room was used again since it was found: it is to be
-    /// looked for anew.
+    /// The live item that a write is about, if there is one; none for a blind write. [`Short::Busy`] if its
+    /// entry's room was used again since it was found: the caller looks for it anew.
     pub fn look(
         &self,
         bytes: &mut Vec<u8>,
@@ -115,7 +114,7 @@ impl<M: OwnedWords> Engine<M> {
         Ok(Some(seen))
     }
 
-    /// The value that was seen. No lock is held for the copy, however long it is.
+    /// The value that was seen. No lock is held for the copy, however long the value is.
     pub fn value_of<'a>(&self, seen: &'a Seen, bytes: &'a mut Vec<u8>) -> Result<&'a [u8], Short> {
         match &seen.value {
             SeenValue::Inline(value, len) => Ok(&value[..*len]),

@@ -1,12 +1,12 @@
 //! A write of a group: written here, applied when the followers have it (LoLKV 3.3.2; M5).
 //!
-//! (1) A write is judged while it holds its stripe (`stripes.rs`), so what it found still holds when it is
-//!     applied.
-//! (2) Every write is an entry, also a delete (a tombstone) and what would fit into a slot: followers have
-//!     entries only.
+//! (1) A write is judged while it holds its stripe (`stripes.rs`), so the item that it found still holds when
+//!     the write is applied.
+//! (2) Every write is an entry, also a delete (a tombstone) and an item that would fit into a slot: followers
+//!     have entries only.
 //! (3) The csn is drawn and the entry finished without a step between that could fail.
-//! (4) Applying cannot fail: what it needs of the index it takes beyond the memory limit, if it must. A new
-//!     key of which it is known that its pair takes no more is refused when it is judged (decision 17).
+//! (4) Applying cannot fail: it takes slots of the index beyond the memory limit, if it must. A new key whose
+//!     pair is known to take no more is refused when it is judged (decision 17).
 
 use std::sync::atomic::Ordering;
 
@@ -29,20 +29,20 @@ use crate::stripes::Stripe;
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
-/// So many entries before they are applied, what they will change is fetched.
+/// How many entries ahead of applying each part of what they change is fetched.
 const HEADER: u64 = 9;
 const SLOT: u64 = 6;
 const ENTRY: u64 = 3;
 
-/// What came of a write while it held its stripe.
+/// The result of a write while it held its stripe.
 enum Held {
     /// An entry, which keeps the stripe until it is applied.
     Wrote(Outcome),
-    /// Nothing is to be written.
+    /// Writes nothing.
     Answer(Outcome),
 }
 
-/// What a thread writes entries with.
+/// The tools of a thread that writes entries.
 type Pen<'a, M> = (&'a mut Writer<M>, &'a mut Stream, &'a mut Vec<u8>);
 
 impl<M: OwnedWords> Engine<M> {
@@ -72,8 +72,8 @@ impl<M: OwnedWords> Engine<M> {
         (write, stripe): (&Write<'_>, Stripe),
     ) -> Result<Held, Short> {
         let (key, hash) = (write.request.key, write.hash);
-        // The stripe is held alone, so what is seen stays the newest. Collection may move it, and its room
-        // may be used again: then the write is tried anew.
+        // The stripe is held exclusively, so the item that is seen stays the newest. Collection may move it,
+        // and its room may be used again: then the write is tried anew.
         let seen = self.look(bytes, times, write)?;
         let mut text = [0; DIGITS_MAX];
         let meta = |kind: Kind, expiry| {
@@ -113,8 +113,9 @@ impl<M: OwnedWords> Engine<M> {
         csn
     }
 
-    /// Whether the key is there, or a slot for it can be had; where the memory limit is in the way, that is
-    /// for the arena to say. Writes under way may take the last one: they find another place (`newest.rs`).
+    /// Whether the key is there, or a slot for it can be had. If only the memory limit is in the way, the
+    /// arena decides. Writes under way may take the last slot; a write without one finds another place
+    /// (`newest.rs`).
     fn has_place(&self, key: &[u8], hash: Hash) -> bool {
         self.index
             .is_tight(hash)
@@ -132,7 +133,7 @@ impl<M: OwnedWords> Engine<M> {
             .unwrap_or(true)
     }
 
-    /// Takes an item of a group away whose time is over. `false` if it could not be now.
+    /// Removes an expired item of a group; `false` if that is not possible now.
     pub fn expire_replicated(
         &self,
         group: &Replicated,
@@ -158,7 +159,7 @@ impl<M: OwnedWords> Engine<M> {
         true
     }
 
-    /// Applies what is committed, in order; how much that was.
+    /// Applies committed entries, in order; returns how many.
     pub fn apply_committed(&self, context: &mut WorkerContext<M>, times: Timestamps) -> u64 {
         let mut applied = 0;
         let mut newest = None;
@@ -172,8 +173,8 @@ impl<M: OwnedWords> Engine<M> {
         applied
     }
 
-    /// Has fetched what entries that are to be applied soon will change: each alone would wait for memory
-    /// three times, for the header of its pair, the slot, and the entry that it replaces.
+    /// Prefetches what entries that are to be applied soon will change. Each of them alone would wait for
+    /// memory three times: for the header of its pair, the slot, and the entry that it replaces.
     #[inline]
     fn prefetch(&self, table: &Table, stream: &Stream) {
         let soon = |after| stream.to_apply(after).and_then(|written| written.change.hash());
@@ -221,7 +222,7 @@ impl<M: OwnedWords> Engine<M> {
                         drop(pair);
                         self.show(entry.key, hash);
                     }
-                    // Somebody replaced it first.
+                    // Another write replaced it first.
                     _ => {
                         self.store.supersede(place, csn);
                     }
@@ -233,7 +234,7 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Tells a simulated world what readers find of a key.
+    /// Tells a simulated world the version of a key that readers find.
     fn show(&self, key: &[u8], hash: Hash) {
         observe(|| {
             let csn = self.index.lock(hash).find(key).map_or(Csn::NONE, |found| found.record().csn());
@@ -247,9 +248,9 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// All csns up to this are applied (M10, "stable point").
+    /// The csn up to which all are applied (M10, "stable point").
     pub fn stable_point(&self) -> Csn {
-        // The counter first: a write that draws after this look is above it, one that drew before had
+        // The counter first: a write that draws after this look is above it, and a write that drew before had
         // announced itself (`Stream::announce`).
         let counter = self.csn();
         let below = u64::from(!Mutant::StableHigh.is_on());
@@ -258,7 +259,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 }
 
-/// Drafts a delete. It goes on when memory is full: it gives it back.
+/// Drafts a delete. A delete is drafted even if memory is full, since it gives memory back.
 fn draft_tombstone<M: OwnedWords>(
     writer: &mut Writer<M>,
     key: &[u8],

@@ -1,19 +1,21 @@
-//! A replica whose disk says nothing. Either it never was, or it was and lost what it promised (L2):
-//! it cannot tell, so it asks all the others, and has no part in anything before it knows.
+//! A replica whose disk holds no promise. Either it never ran, or it ran and lost what it promised (L2). It
+//! cannot tell, so it asks all the others, and takes no part in anything before it knows.
 //!
-//! (1) *All of them*, not a majority: whom it promised something is one of them, and may be the only one who
-//!     knows. Each says who the replicas are, as far as it knows, and those are asked too.
-//! (2) *Somebody has promised.* Then it has been, or is late: it promises the highest term that any of them
-//!     has, which is not below what it may have forgotten, since a candidate promises its own term before it
-//!     asks others. Then it is one that lost its memory, and is synced.
-//!     Answers from before that was heard do not count for it: one of them may have founded since, see (4).
-//! (3) *Nobody has*, twice in a row, and each of them lived on in between: then there was a moment, when the
-//!     second round began, at which nobody had promised anything, in this life or in one that it forgot.
-//!     Nothing was ever committed, and its empty memory is all there ever was: it founds the group.
-//! (4) Whoever has founded says so to those who lived at that moment, since what is true of it is true of
-//!     them; else the first one to promise a term would keep the others from voting in it.
-//! (5) One that is to be added knows no replicas, and is synced by a leader whose replicas it is none of: it
-//!     does not count there. If it is one of them it was one before, and asks first.
+//! (1) *All of them*, not a majority: the replica to which it promised is one of them, and may be the only
+//!     one that knows. Each answer names the replicas of the group, as far as it is known, and those are
+//!     asked too.
+//! (2) *Some replica has promised.* Then this replica ran before, or it is late. It promises the highest term
+//!     that any of them has, which is not below what it may have forgotten, since a candidate promises its
+//!     own term before it asks others. From then on it is a replica that lost its memory, and is synced.
+//!     Answers that came before the promise was heard of do not count for this: one of the replicas may have
+//!     founded since, see (4).
+//! (3) *None has*, twice in a row, and each of them lived on in between. Then there was a moment, when the
+//!     second round began, at which no replica had promised anything, in this life or in one that it forgot.
+//!     Nothing was ever committed, and the empty memory is all there ever was: this replica founds the group.
+//! (4) A replica that has founded says so to all that lived at that moment, since what is true of it is true
+//!     of them. Otherwise the first replica that promises a term would keep the others from voting in it.
+//! (5) A replica that is to be added knows no others, and is synced by a leader whose set does not contain
+//!     it: it does not count there. If the set contains it, it was a replica before, and asks first.
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members};
@@ -23,8 +25,8 @@ use super::{Action, Machine, Role};
 use crate::Nodes;
 
 impl Machine {
-    /// The same, but its disk says nothing. `life` names this start, of all that it ever had, and is drawn;
-    /// if it is at its first start it lets another stand first for `rest`.
+    /// The same machine, with a disk that holds no promise. `life` names this start among all starts that it
+    /// ever had, and is drawn. If this is its first start, it lets another replica stand first for `rest`.
     pub fn blank(mut self, life: u64, rest: Nanos) -> Machine {
         self.blank = Blank { asks: true, life, rest, ..Blank::default() };
         self.sync = None;
@@ -34,13 +36,13 @@ impl Machine {
         self
     }
 
-    /// Whether it is still to learn what it promised, and from whom it has not heard.
+    /// If it is still to learn what it promised: the replicas that have not answered.
     pub fn awaits(&self) -> Option<Vec<NodeId>> {
         let blank = &self.blank;
         blank.asks.then(|| self.peers().filter(|node| !blank.said.contains_key(node)).collect())
     }
 
-    /// Whether it may not take the start set of a term: it is one of the replicas, and asks first.
+    /// Whether it may not take the start set of a term, because it is one of the replicas, and asks first.
     pub(super) fn must_ask_first(&self) -> bool {
         self.blank.asks && self.members.has(self.group.me())
     }
@@ -55,12 +57,12 @@ impl Machine {
         self.members.list.iter().map(|member| member.node).filter(move |node| *node != me)
     }
 
-    /// It has promised a term: what it asked for it knows.
+    /// Ends the asking: it has promised a term, so it knows its promise.
     pub(super) fn knows_promise(&mut self) {
         self.blank.asks = false;
     }
 
-    /// Time has passed.
+    /// Asks on, as time passes.
     pub(super) fn go_on_asking(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         if !self.must_ask_first() {
             return;
@@ -69,7 +71,7 @@ impl Machine {
         if self.blank.round > 0 && now < self.blank.again {
             return;
         }
-        // All have answered, and what was to be promised could not be kept: once more.
+        // All have answered, and the promise could not be kept: it asks once more.
         if self.blank.round == 0 || missing.is_empty() {
             return self.begin_round(now, todo);
         }
@@ -91,7 +93,7 @@ impl Machine {
         Action::Ask(node, Ask::Forgot { life: self.blank.life, round: self.blank.round })
     }
 
-    /// One whose disk says nothing asks.
+    /// Answers a replica whose disk holds no promise.
     pub(super) fn say_promise(&mut self, from: NodeId, (life, round): (u64, u64), todo: &mut Vec<Action>) {
         let blank = &self.blank;
         let (promised, own, members) = (self.promised, blank.life, self.members.clone());
@@ -99,14 +101,15 @@ impl Machine {
         let founders = if blank.founded { all() } else { Vec::new() };
         todo.push(Action::Answer(from, Answer::Known { life, round, promised, own, founders, members }));
         let waits = self.must_ask_first() && blank.round > 0 && !blank.said.contains_key(&from);
-        // It was not there when it was asked, and now it is.
+        // That replica was absent when it was asked, and is there now.
         if waits && self.peers().any(|node| node == from) && !blank.returned.has(from) {
             self.blank.returned.add(from);
             todo.push(self.ask_for_promise(from));
         }
     }
 
-    /// A replica says what it has promised, and in which life; if it has founded, who may.
+    /// Hears what a replica has promised, and in which life; if that replica has founded, also the lives that
+    /// may.
     pub(super) fn hear_promise(
         &mut self,
         from: NodeId,
@@ -140,7 +143,8 @@ impl Machine {
         let me = (self.group.me(), self.blank.life);
         let lives = said.iter().map(|(&node, &(life, _))| (node, life)).chain([me]).collect();
         if highest > Term::ZERO && !self.blank.warned {
-            // An answer may be older than the founding, which spared this replica: they are asked once more.
+            // An answer may be older than the founding, which spared this replica, so all are asked once
+            // more.
             self.blank.warned = true;
             self.begin_round(now, todo);
         } else if highest > Term::ZERO {
@@ -153,11 +157,11 @@ impl Machine {
         }
     }
 
-    /// Its empty memory is all there ever was.
+    /// Founds the group: its empty memory is all there ever was.
     fn found(&mut self, now: Nanos) {
         (self.blank.asks, self.blank.founded) = (false, true);
         self.sync = Some(Term::ZERO);
-        // Others found at about the same moment.
+        // Other replicas found at about the same moment.
         let rest = now + self.blank.rest + self.spread();
         self.role = Role::Following { owes: false, rest };
     }

@@ -10,24 +10,25 @@
 //! hand over (`leave.rs`)                               the next term has the new set
 //! ```
 //! (1) *A term has one set of replicas*, from its candidate's first question to its end: promises, start set,
-//!     acknowledgements and leases are counted over it. So a set takes effect with the next term, and what is
-//!     counted over two sets is never mixed.
-//! (2) *Who stands takes the newest set it knows of*, whether or not a majority has kept it: by the term
-//!     whose leader said so, and what that leader changed after what it had. Nobody promises to one that
-//!     knows of an older set than itself (rule Newest of `docs/spec/Membership.tla`); it says which it knows
-//!     instead.
-//! (3) *First its own.* Before a leader says what the next set is, a majority has kept the one it has, under
-//!     its term (rule Confirm): what an older leader said, and few heard, is then older for them. Without
-//!     that two sets that each differ by one from a third could be used side by side (Raft's bug of changes
-//!     of one server).
-//! (4) *One at a time* (rule Single): a majority of one set and of the next have a replica in common.
-//! (5) Who is to be one more is synced first, and then counts from the first moment on. Who is one less is
-//!     told so when it asks, and stands no more.
-//! (6) *To a follower*, whose index is there (decision 14): a leader that goes on itself looks at all of its
-//!     memory first, and nobody is served meanwhile. It does if no follower is in sync and has kept the set,
-//!     but for the one that joins, which has not looked at what it was given.
-//! (7) What others may have kept cannot be taken back: from the second question on the leader goes on until
-//!     it is done, or is the leader no longer.
+//!     acknowledgements and leases are counted over it. So a set takes effect with the next term, and no
+//!     count mixes two sets.
+//! (2) *A candidate takes the newest set that it knows of*, whether or not a majority has kept it. Sets are
+//!     ordered by the term whose leader named them; in one term the changed set is newer than the set of the
+//!     term. No replica promises to a candidate that knows of an older set than itself (rule Newest of
+//!     `docs/spec/Membership.tla`); it answers with the set that it knows instead.
+//! (3) *First its own.* Before a leader names the next set, a majority has kept the set of its own term,
+//!     under that term (rule Confirm). A set that an older leader named, and few replicas heard, is then
+//!     older for that majority. Without this rule two sets that each differ by one replica from a third could
+//!     be used side by side (Raft's bug of changes of one server).
+//! (4) *One at a time* (rule Single): a majority of one set and a majority of the next have a replica in
+//!     common.
+//! (5) A replica that joins is synced first, and then counts from the first moment on. A replica that was
+//!     removed is told so when it asks, and stands no more.
+//! (6) *To a follower*, whose index is ready (decision 14): a leader that follows itself scans all of its
+//!     memory first, and no client is served meanwhile. It does so only if no follower is in sync and has
+//!     kept the set, except the one that joins, which has not indexed what it was given.
+//! (7) A set that others may have kept cannot be taken back: from the second question on the leader continues
+//!     until the change is done, or it leads no more.
 
 use longarm_base::{Mutant, Nanos, NodeId};
 use longarm_wire::{Ask, Deny, MEMBERS_MAX, Members};
@@ -47,20 +48,20 @@ impl Machine {
         newer
     }
 
-    /// Whoever neither stands nor leads has the newest set.
+    /// Takes the newest set, unless this replica stands or leads.
     pub(super) fn regroup(&mut self) {
         if matches!(self.role, Role::Following { .. } | Role::Canvassing { .. }) {
             self.take_newest();
         }
     }
 
-    /// From now on the newest set counts here.
+    /// Counts by the newest set from now on.
     pub(super) fn take_newest(&mut self) {
         self.group = Group::of(self.group.me(), &self.members);
         self.own = self.members.clone();
     }
 
-    /// The leader of the promised term wants a set to be kept.
+    /// Keeps a set for the leader of the promised term.
     pub(super) fn keep(&mut self, from: NodeId, members: Members, todo: &mut Vec<Action>) {
         if self.members.is_newer(&members) {
             return todo.push(self.tell_members(from));
@@ -69,7 +70,7 @@ impl Machine {
         todo.push(Action::Keep(members));
     }
 
-    /// A set is on disk here: for the leader that asked, or as the leader.
+    /// Notes that a set is on disk here: for the leader that asked, or as the leader.
     pub(super) fn kept(&mut self, members: Members, now: Nanos, todo: &mut Vec<Action>) {
         self.learn(&members);
         let (term, changed) = (members.term, members.changed);
@@ -80,14 +81,14 @@ impl Machine {
         }
     }
 
-    /// A set could not be kept.
+    /// Notes that a set could not be kept.
     pub(super) fn not_kept(&mut self, todo: &mut Vec<Action>) {
         if let Some((from, ask)) = self.pending.take() {
             todo.push(self.refuse(from, ask.term()));
         }
     }
 
-    /// Somebody wants another set of replicas.
+    /// Begins a change of the replicas that an operator wants.
     pub(super) fn wish(&mut self, wish: Wish, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Leading { synced, leaving } = &self.role else { return };
         let mut next = Members { term: self.promised, changed: true, list: self.own.list.clone() };
@@ -113,7 +114,7 @@ impl Machine {
                 None
             }
         };
-        // Those that are left must be able to go on.
+        // The remaining replicas must be able to continue.
         let after = Group::of(self.group.me(), &next);
         let in_sync = synced.iter().chain(joins).collect();
         let denied = denied.or_else(|| (!after.is_majority(in_sync)).then_some(Deny::Behind));
@@ -129,7 +130,7 @@ impl Machine {
         }
     }
 
-    /// The replica that is one more is synced.
+    /// Notes that a replica is synced; if it is the joining one, the change continues.
     pub(super) fn joined(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         let waits = |change: &Change| change.stage == Stage::Joining && change.joins == Some(node);
         if self.change.as_ref().is_some_and(waits) {
@@ -145,7 +146,8 @@ impl Machine {
         self.ask_members(now, todo);
     }
 
-    /// Asks those who have not kept what they are to keep; itself last, since that takes time.
+    /// Asks the replicas that have not kept the set to keep it; this one keeps it last, since that takes
+    /// time.
     fn ask_members(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(change) = &mut self.change else { return };
         let Some((members, by)) = change.asked(&self.own, self.promised) else { return };
@@ -161,7 +163,7 @@ impl Machine {
         }
     }
 
-    /// A replica has kept what it was asked to, in this leader's term.
+    /// Notes that a replica has kept the set that this leader, in its term, asked it to keep.
     pub(super) fn agrees(&mut self, node: NodeId, changed: bool, now: Nanos, todo: &mut Vec<Action>) {
         let Some(change) = &mut self.change else { return };
         let after = Group::of(self.group.me(), &change.next);
@@ -186,7 +188,7 @@ impl Machine {
         }
     }
 
-    /// Time has passed.
+    /// Gives a late change up, and repeats questions, as time passes.
     pub(super) fn go_on_changing(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(change) = &self.change else { return };
         let (late, again) = (now >= change.until, now >= change.again);
@@ -202,7 +204,7 @@ impl Machine {
         }
     }
 
-    /// The next term has the new set: this one is to end, without losing time.
+    /// Ends this term, since the next one has the new set, without losing time.
     fn end_term(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Leading { synced, leaving: leaving @ None } = &mut self.role else { return };
         let Some(change) = &mut self.change else { return };
@@ -211,7 +213,7 @@ impl Machine {
         let me = self.group.me();
         let can = |node: &NodeId| synced.has(*node) && by.has(*node) || *node == me;
         let heirs = change.next.list.iter().map(|member| member.node).filter(can);
-        // Of several changes one after the other each has another heir, who has looked since it led.
+        // Several changes in a row each have another heir, whose index was built since it last led.
         let late = |&node: &NodeId| (Some(node) == change.joins, node == me, node < me, node);
         if let Some(to) = heirs.min_by_key(late) {
             let until = now + self.timing.promise + self.timing.election;

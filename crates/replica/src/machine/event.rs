@@ -1,4 +1,4 @@
-//! What a replica hears, and what it then does.
+//! The events that a replica hears, and the actions that follow.
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, Report, Stay};
@@ -7,11 +7,11 @@ use super::Wish;
 use crate::StartSet;
 use crate::page::Beat;
 
-/// Something happened.
+/// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Time has passed; what the page says by now. It is read before the clock is, and not before an event
-    /// that was handled before this one.
+    /// Time has passed; the page says this by now. The page is read before the clock, and not before an event
+    /// that was handled earlier.
     Tick(Beat),
     /// What the page says after a fence, and before anything is reported of what is here (L8). Nothing is to
     /// be done about it.
@@ -24,101 +24,102 @@ pub enum Event {
     Pushed(Nanos),
     /// A replica asks.
     Asked(NodeId, Ask),
-    /// A replica answers what it was asked.
+    /// A replica answers a question.
     Answered(NodeId, Answer),
     /// The term is persisted, and no WRITE of an older one can land here any more (M1).
     Promised(Term),
     /// The term could not be persisted, or older writers could not be fenced.
     Unpromised(Term),
-    /// What this replica holds, looked at after the fence.
+    /// The content of this replica's memory, scanned after the fence.
     Surveyed(Report),
     /// The start set of the term is here, and the index is built.
     Installed(Term),
-    /// The start set could not be had.
+    /// The start set could not be obtained.
     NotInstalled(Term),
     /// The leader's connections to a follower are gone: it no longer counts.
     Lost(NodeId),
-    /// The process of that replica ended, or its way here was cut: what it had begun to say here is over. It
-    /// says nothing of a connection that was closed in good order.
+    /// The process of that replica ended, or its way here was cut: what it had begun to say here is over. A
+    /// connection that was closed in good order causes no such event.
     Gone(NodeId),
-    /// The leader of that term takes back what it was promised (`page::RELEASED`). As long as the page says
-    /// so this is told again after each tick: a heartbeat that was seen late undoes it.
+    /// The leader of that term takes promises back (`page::RELEASED`). As long as the page says so this event
+    /// follows each tick: a heartbeat that was seen late undoes it.
     Released(Term),
-    /// Somebody may ask: this leader is to let that one lead.
+    /// An operator asks, or the node itself: this leader is to let that replica lead.
     HandOver(NodeId),
-    /// What [`Action::Drain`] waits for has come.
+    /// What [`Action::Drain`] waits for has happened.
     Drained(Term),
-    /// What [`Action::Release`] does is done, as far as it could be.
+    /// The steps of [`Action::Release`] are done, as far as possible.
     Parted(Term),
-    /// Somebody may ask: this leader is to see to another set of replicas.
+    /// An operator asks: this leader is to change the set of replicas.
     Wish(Wish),
     /// A set of replicas is persisted.
     Kept(Members),
-    /// It could not be.
+    /// A set of replicas could not be persisted.
     Unkept,
 }
 
-/// Something to do, in this order. What says so is answered with an event before any other event is handled.
+/// An action; actions are done in this order. If an action ends with an event, that event is handled before
+/// any other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Persist the term, and the newest set of replicas with it, with fsync; then revoke every queue pair of
     /// older terms and flush; then [`Event::Promised`] or [`Event::Unpromised`].
     Promise(Term),
-    /// Look at the memory; then [`Event::Surveyed`].
+    /// Scan the memory; then [`Event::Surveyed`].
     Survey,
-    /// Ask a replica. Lost questions are not repeated here.
+    /// Ask a replica. The machine does not repeat lost questions.
     Ask(NodeId, Ask),
     /// Answer a replica.
     Answer(NodeId, Answer),
-    /// Make ready to be synced with this, in the follower's own memory, as [`Prepare::kept`] says. Then
+    /// Make ready to be synced by this leader, in the follower's own memory, as [`Prepare::kept`] says. Then
     /// answer [`Answer::Ready`] with what is held.
     Prepare(Prepare),
-    /// Count as synced in the term, from which moment on floors are these.
+    /// Count as synced in the term; from then on the floors are these.
     Adopt {
         /// The term.
         term: Term,
         /// How many segments were reclaimed in it.
         reclaimed: u64,
-        /// By stream; of others there are none.
+        /// The floors by stream; other streams have none.
         floors: Vec<u64>,
     },
-    /// Fetch what is missing, cut, void what is behind a hole of a mixture, build the index; then
+    /// Fetch missing entries, cut, void what is behind a hole of a mixture, build the index; then
     /// [`Event::Installed`] or [`Event::NotInstalled`].
     Install(StartSet),
-    /// Have all others catch up with the start set, again and again: each that has gets an
+    /// Have all other replicas catch up with the start set, again and again. Each that has it answers
     /// [`Answer::Synced`].
     Form(Term),
     /// Serve: a majority is synced, and all older leases are over.
     Serve(Term),
-    /// Vouch for no client's lease any more; when all are over, take no new writes; when those that were
-    /// taken are applied and answered, and that replica has all of them: [`Event::Drained`].
+    /// Stop vouching for clients' leases. When all of them are over, take no new writes. When the writes that
+    /// were taken are applied and answered, and that replica has all of them: [`Event::Drained`].
     Drain(Term, NodeId),
-    /// A wish to hand over is declined; what goes on goes on.
+    /// Decline a wish to hand over; everything else continues.
     Decline(Stay),
-    /// Nobody is handed over to: what [`Action::Drain`] stopped goes on.
+    /// Give up the hand-over: what [`Action::Drain`] stopped continues.
     Resume(Stay),
-    /// End the own lease for good; then beat no more, and take back what followers promised. When that has
-    /// landed on this one: [`Event::Parted`].
+    /// End the own lease for good; then send no more heartbeats, and take back what followers promised. When
+    /// that has landed on this replica: [`Event::Parted`].
     Release(Term, NodeId),
     /// Persist a set of replicas with fsync, beside the term promised; then [`Event::Kept`] or
     /// [`Event::Unkept`].
     Keep(Members),
-    /// Have one more catch up, as [`Action::Form`] does with the others: it does not count yet.
+    /// Have one more replica catch up, as [`Action::Form`] does with the others; it does not count yet.
     Enlist(MemberAt),
-    /// It is not to be one of the replicas.
+    /// Stop that: it is not to be one of the replicas.
     Dismiss(NodeId),
-    /// A wish for another set of replicas is declined; what goes on goes on.
+    /// Decline a wish for another set of replicas; everything else continues.
     Deny(Deny),
-    /// Majorities have kept them: the next term has these replicas, and comes soon.
+    /// Tell that majorities have kept the set: the next term has these replicas, and comes soon.
     Agreed(Members),
-    /// End what the term that was led was doing: no answer, no WRITE, no heartbeat of it any more.
+    /// End the work of the term that was led: no answer, no WRITE, no heartbeat of it from now on.
     StepDown(Term),
 }
 
-/// See [`Action::Prepare`].
+/// What a follower makes ready for; see [`Action::Prepare`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Prepare {
-    /// Who syncs.
+    /// The leader that syncs.
     pub leader: NodeId,
     /// Its term.
     pub term: Term,
@@ -128,20 +129,20 @@ pub struct Prepare {
     pub cuts: Vec<u64>,
     /// Streams of the new term.
     pub streams: u16,
-    /// What of the memory here is kept.
+    /// The part of the memory here that is kept.
     pub kept: Kept,
 }
 
-/// What a follower's memory is to a leader that syncs it.
+/// What a follower's memory is worth to a leader that syncs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// It counts in this very term: [`Held::Term`](longarm_wire::Held::Term).
     Term,
-    /// The start set of the base: what lies beyond the cuts is to be voided, and the rest is
+    /// It holds the start set of the base: entries beyond the cuts are to be voided, and the rest is
     /// [`Held::Base`](longarm_wire::Held::Base).
     Base,
     /// It counts, but to this leader it is [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is
-    /// to be pushed. Until that has ended what is here is still relied on: nothing of it is to be voided,
+    /// to be pushed. Until that has ended the old memory is still relied on: no part of it is to be voided,
     /// cut or cleared here.
     Other,
     /// It does not count: [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is to be forgotten.

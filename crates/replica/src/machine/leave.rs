@@ -1,7 +1,7 @@
-//! A leader hands over, on request: no replica waits for a time to pass, but clients' leases end.
+//! A leader hands over, on request: no replica waits for a time to pass, except that clients' leases end.
 //!
 //! ```text
-//! leader                                          the other           followers
+//! leader                                          the transferee      followers
 //! vouch no more; clients' leases end              (serves on meanwhile)
 //! drain: take no new writes, answer those taken   has all of them
 //! end the own lease; no heartbeat any more
@@ -10,15 +10,17 @@
 //! stand --------------------------------------->  stands: promise ->  report
 //!                                                 install, form, serve
 //! ```
-//! (1) What was promised to a leader protects leases: its own, and those of clients that rest on it. Only
-//!     when the clients' have ended, and it has ended its own, it takes promises back (rules ReleaseAfter
-//!     and ReleaseOwn of `docs/spec`). From then on it must not stay, whatever comes of the rest.
-//! (2) Before that nothing is lost by staying: it does so if the other falls behind, or time is over.
+//! (1) Promises to a leader protect leases: its own, and the clients' leases that rest on it. Only when the
+//!     clients' leases have ended, and the leader has ended its own, it takes promises back (rules
+//!     ReleaseAfter and ReleaseOwn of `docs/spec`). From then on it must not stay leader, whatever happens
+//!     next.
+//! (2) Before that nothing is lost by staying: the leader stays if the transferee falls behind, or time is
+//!     over.
 //! (3) Nothing else rests on any of it. Writes that were not drained are committed or not, as at the end of
-//!     any term; a question that is lost, or a replica that dies, leaves an election after the usual times.
-//! (4) A leader may hand over to itself: so that a new term begins (`change.rs`).
-//! (5) Others do not stand within an election's time: two candidates at a time hinder each other, and the one
-//!     that was asked may have a slow disk.
+//!     any term. A question that is lost, or a replica that dies, leaves an election after the usual times.
+//! (4) A leader may hand over to itself, so that a new term begins (`change.rs`).
+//! (5) Other replicas do not stand within an election's time: two candidates at a time hinder each other, and
+//!     the one that was asked may have a slow disk.
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Ask, Stay};
@@ -26,7 +28,7 @@ use longarm_wire::{Ask, Stay};
 use super::{Action, Leaving, Machine, Role};
 
 impl Machine {
-    /// Somebody wants another to lead.
+    /// Begins a hand-over to the replica that an operator, or the node itself, names.
     pub(super) fn leave(&mut self, to: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         let (me, member) = (self.group.me(), self.group.members().has(to));
         let Role::Leading { synced, leaving } = &mut self.role else { return };
@@ -45,7 +47,8 @@ impl Machine {
         todo.push(Action::Decline(why));
     }
 
-    /// Time has passed, or a follower is lost.
+    /// Ends a hand-over that is late or has lost its transferee. Called as time passes, and when a follower
+    /// is lost.
     pub(super) fn go_on_leaving(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Leading { synced, leaving: Some(Leaving { to, until, released }) } = self.role else {
             return;
@@ -60,7 +63,7 @@ impl Machine {
         todo.push(Action::Resume(why));
     }
 
-    /// All that was under way has come to an end.
+    /// Notes that all work that was under way is done.
     pub(super) fn drained(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
         let until = now + self.timing.suspect;
         match &mut self.role {
@@ -72,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// The leader of that term has taken back what it was promised, and somebody was asked to stand.
+    /// Notes that the leader of that term took promises back; another replica was asked to stand.
     pub(super) fn released(&mut self, term: Term, now: Nanos) {
         let idle = matches!(self.role, Role::Following { owes: false, .. } | Role::Canvassing { .. });
         if self.watch.release(term) && idle {
@@ -80,15 +83,15 @@ impl Machine {
         }
     }
 
-    /// Promises are taken back.
+    /// Ends the term, once promises are taken back.
     pub(super) fn parted(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
         match self.role {
             Role::Leading { leaving: Some(Leaving { to, released: true, .. }), .. }
                 if term == self.promised =>
             {
-                // First, so that no fence finds a connection of this term's.
+                // First the term ends, so that no fence finds a connection of it.
                 self.end_reign(todo);
-                // Its own promise, too: its lease is over.
+                // It takes its own promise back, too: its lease is over.
                 self.watch.release(term);
                 if to == self.group.me() {
                     return self.stand(now, todo);

@@ -1,4 +1,4 @@
-//! Who leads: the life of a replica, as a value that is told what happens and says what to do (LoLKV 3.4).
+//! Who leads: the life of a replica, as a value that is told events and returns actions (LoLKV 3.4).
 //!
 //! ```text
 //!              suspects            a majority would            a majority reported,
@@ -11,33 +11,35 @@
 //!    | adopt                               a majority is synced
 //!  learner (lost its memory; first of all, if its disk says nothing: `blank.rs`)
 //! ```
-//! What each event does to each of them is drawn in full in `docs/generated/replica.md`, which a test writes.
+//! `docs/generated/replica.md`, which a test writes, shows in full what each event does in each of these
+//! roles.
 //!
 //! (1) *Promise*. `promised` only grows, and is on disk before anything rests on it (L2). A promise ends
-//!     whatever this replica did in an older term, and is followed by the fence (L6, L7).
-//! (2) *Report*. After the fence, and when no promise to a leader stands in the way any more (L8); never by
-//!     a replica that lost its memory.
-//! (3) *Start set* from a majority's reports, by sync term first (L1: `gather.rs`). Only a replica that is
-//!     among the highest itself goes on.
-//! (4) *Serve* only when a majority is synced (L1). All older leases are then over: each of those who
-//!     reported had kept its promise to the end, and a lease needs a majority of promises.
-//! (5) *Sync*. A replica takes the start set of a term it has promised; it counts when it has all of it, and
-//!     all that it ever acknowledged in that term (rule ResyncAll).
+//!     whatever this replica did in an older term, and the fence follows it (L6, L7).
+//! (2) *Report*. A replica reports after the fence, and when no promise to a leader stands in the way any
+//!     more (L8); a replica that lost its memory never reports.
+//! (3) *Start set*. It is made from a majority's reports, by sync term first (L1: `gather.rs`). A candidate
+//!     goes on only if it is among the replicas of the highest sync term itself.
+//! (4) *Serve*. A leader serves only when a majority is synced (L1). All older leases are then over: each
+//!     replica that reported had kept its promise to the end, and a lease needs a majority of promises.
+//! (5) *Sync*. A replica takes the start set of a term that it has promised. It counts when it has all of it,
+//!     and all that it ever acknowledged in that term (rule ResyncAll).
 //! (6) *Overwritten* is not *lost*. A replica that is being given another start set than its own, entry by
-//!     entry, still has at any moment what every older term committed, as far as it ever had it: an entry
-//!     has one place for ever, and each start set from which it is overwritten has all that was committed
-//!     below, so that it writes there what is there. What differs is what was cut off in one of them. So it
-//!     goes on to report as a holder of its old sync term until it adopts. If a younger term served, a
-//!     majority has that, and such a report is not among the highest. If none did, what it yields is
-//!     complete, and what the last term that served cut off is in neither start set.
-//!     If it gave its memory up, the leader might be the only other one that has everything, and one loss
-//!     of memory would lose data, or strand the group.
-//! (7) A *mixture* is nobody else's start set: of its sync term only the name, and what was committed. One
-//!     who leads from a mixture has no base in common with anybody, and gives everything to all; and a
-//!     leader whose base is the old sync term gives everything to one who holds a mixture.
-//! (8) Who forms and has no majority after an election's time without progress gives up, so that others, or
-//!     itself, stand again.
-//! (9) A leader that is asked to hands over (`leave.rs`), or sees to another set of replicas (`change.rs`).
+//!     entry, still has at any moment what every older term committed, as far as it ever had it: an entry has
+//!     one place for ever, and each start set from which the replica is overwritten has all that was
+//!     committed below, so a WRITE there leaves committed bytes as they are. Only entries that one of the
+//!     start sets cut off differ. So the replica continues to report as a holder of its old sync term until
+//!     it adopts. If a younger term served, a majority has that term, and such a report is not among the
+//!     highest. If none did, the start set from such a report is complete, and entries that the last serving
+//!     term cut off are in neither start set. If the replica gave its memory up, the leader might be the only
+//!     other replica that has everything, and one loss of memory would lose data, or strand the group.
+//! (7) A *mixture* is no other replica's start set: it has only the name of its sync term, and what was
+//!     committed. A leader that leads from a mixture has no base in common with other replicas, and gives
+//!     everything to all. A leader whose base is the old sync term gives everything to a replica that holds a
+//!     mixture.
+//! (8) *Give up*. A replica that forms and has no majority after an election's time without progress gives
+//!     up, so that another one, or itself, stands again.
+//! (9) *On request* a leader hands over (`leave.rs`), or changes the set of replicas (`change.rs`).
 
 mod blank;
 mod change;
@@ -60,34 +62,34 @@ use crate::gather::{StartSet, start_set};
 use crate::timing::DOUBLINGS_MAX;
 use crate::{Group, Nodes, Timing, Watch};
 
-/// A replica's part in who leads.
+/// The state of a replica in the question of who leads.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Who counts: of one that stands or leads, in its term; else, as far as is known by now.
+    /// The replicas that count: for a candidate or leader, those of its term; else the newest set known here.
     group: Group,
-    /// The same, with particulars.
+    /// The same replicas, with their addresses.
     own: Members,
     /// The newest set of replicas that is known here.
     members: Members,
-    /// Another that this leader sees to.
+    /// The change of the set that this leader makes.
     change: Option<Change>,
     timing: Timing,
     /// The term promised, on disk.
     promised: Term,
-    /// The highest term heard of.
+    /// The highest term that it has heard of.
     heard: Term,
     /// The term whose start set is here; `None` if the memory does not count.
     sync: Option<Term>,
-    /// What is here may be part of that start set and part of others: a sync that overwrites it began, and
-    /// did not end (rules 6 and 7).
+    /// Whether the memory may hold part of that start set and part of others: a sync that overwrites it
+    /// began, and did not end (rules 6 and 7).
     mixed: bool,
-    /// The term it made itself ready to be synced in.
+    /// The term in which it has made itself ready to be synced.
     ready: Option<Term>,
     role: Role,
     watch: Watch,
-    /// What waits until the promise it needs is made.
+    /// A question that waits until the promise that it needs is made.
     pending: Option<(NodeId, Ask)>,
-    /// Elections in a row that it reported or stood in and that came to nothing, as far as it knows.
+    /// Elections in a row that it reported or stood in and that failed, as far as it knows.
     vain: u32,
     chance: u64,
     /// Whether it knows what it promised.
@@ -95,10 +97,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Replica `me`, which starts at `now`, with what its disk says: the replicas of its group, as it knew
-    /// them last; the term it promised last; and whether the memory it starts with is what it had then (or,
-    /// at its very first start, the empty start set of term zero). `seed` spreads the moments at which
-    /// replicas stand.
+    /// Replica `me`, which starts at `now`, with the state on its disk: the replicas of its group, as it last
+    /// knew them; the term that it promised last; and, in `has_memory`, whether the memory it starts with is
+    /// the memory it had then (or, at its very first start, the empty start set of term zero). `seed` spreads
+    /// the moments at which replicas stand.
     pub fn new(
         (me, members): (NodeId, Members),
         timing: Timing,
@@ -132,7 +134,7 @@ impl Machine {
         self.promised
     }
 
-    /// When a leader was last heard of; before that, when this replica began.
+    /// When a leader was last heard of; if none was yet, when this replica began.
     pub fn heard_leader(&self) -> Nanos {
         self.watch.changed()
     }
@@ -142,28 +144,29 @@ impl Machine {
         self.sync
     }
 
-    /// Whether what is here is no more than what was committed before and in that term, and parts of other
-    /// start sets. Whoever builds on it voids what is behind a hole.
+    /// Whether the memory holds no more than what was committed before and in that term, and parts of other
+    /// start sets. A leader that builds on it voids the entries behind a hole.
     pub fn is_mixed(&self) -> bool {
         self.mixed
     }
 
-    /// What it is at the moment.
+    /// The kind of its present role.
     pub fn kind(&self) -> RoleKind {
         self.role.kind(self.sync)
     }
 
-    /// What it is, with particulars.
+    /// Its present role.
     pub fn role(&self) -> &Role {
         &self.role
     }
 
-    /// Who counts here: of a replica that stands or leads, in its own term; else, as far as it knows.
+    /// The replicas that count here: for a candidate or leader, those of its own term; else the newest set
+    /// known.
     pub fn group(&self) -> &Group {
         &self.group
     }
 
-    /// The same, with their addresses.
+    /// The same replicas, with their addresses.
     pub fn own(&self) -> &Members {
         &self.own
     }
@@ -173,12 +176,12 @@ impl Machine {
         &self.members
     }
 
-    /// The change of that set that this leader sees to.
+    /// The change of that set that this leader makes.
     pub fn change(&self) -> Option<&Change> {
         self.change.as_ref()
     }
 
-    /// Handles an event at `now`; adds what is to be done to `todo`.
+    /// Handles an event at `now`; adds the actions to `todo`.
     pub fn handle(&mut self, event: Event, now: Nanos, todo: &mut Vec<Action>) {
         match event {
             Event::Tick(beat) => {
@@ -196,7 +199,7 @@ impl Machine {
             Event::Installed(term) => self.installed(term, now, todo),
             Event::NotInstalled(term) => {
                 if term == self.promised && matches!(self.role, Role::Installing { .. }) {
-                    // What is here may be half of it: it still is the base's start set and prefixes.
+                    // The memory may hold half of it: it still is the base's start set and prefixes.
                     self.give_up(now, todo);
                 }
             }
@@ -231,8 +234,8 @@ impl Machine {
         self.change.iter_mut().for_each(|change| change.progress(at + election));
     }
 
-    /// When the promise is over that its report waits for. Nobody is served meanwhile: whoever drives the
-    /// machine ticks then, and not when it would have looked anyway.
+    /// When the promise ends that its report waits for. No client is served meanwhile, so the driver ticks at
+    /// that moment, and not at its next regular look.
     pub fn reports_at(&self) -> Option<Nanos> {
         let waits =
             matches!(self.role, Role::Following { owes: true, .. } | Role::Gathering { own: None, .. });
@@ -262,7 +265,7 @@ impl Machine {
         }
     }
 
-    /// Whoever has no memory that counts may not, nor who is none of the replicas.
+    /// Whether it may stand: it has memory that counts, and is one of the replicas.
     fn may_stand(&self) -> bool {
         self.sync.is_some() && self.members.has(self.group.me())
     }
@@ -294,7 +297,7 @@ impl Machine {
         todo.push(Action::Promise(term));
     }
 
-    /// A term of this node above all it has heard of.
+    /// The next term of this node, above all that it has heard of.
     fn next_term(&self) -> Option<Term> {
         self.promised.max(self.heard).next_of(self.group.me())
     }
@@ -304,7 +307,7 @@ impl Machine {
         self.watch.find(from);
         self.heard = self.heard.max(term);
         if let Some(theirs) = ask.members() {
-            // Who syncs has the promises of its term already.
+            // A leader that syncs has the promises of its term already.
             let newer = self.members.is_newer(theirs) && !Mutant::OldMembers.is_on();
             if newer && !matches!(ask, Ask::Sync { .. }) {
                 return todo.push(self.tell_members(from));
@@ -321,11 +324,11 @@ impl Machine {
                     && self.watch.suspects(&self.timing, now);
                 todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
             }
-            // For whoever waits to hear of a leader; nothing rests on it.
+            // For a driver that waits to hear of a leader; no decision rests on it.
             Ask::Serves { .. } => {}
             Ask::Forgot { life, round } => self.say_promise(from, (life, round), todo),
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
-            // Not if its memory was lost (L2).
+            // A replica that lost its memory does not promise (L2).
             Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
             Ask::Sync { .. } if self.must_ask_first() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
@@ -334,15 +337,15 @@ impl Machine {
                 self.pending = Some((from, ask));
                 todo.push(Action::Promise(term));
             }
-            // The report waits for a tick, which brings what the page says after the fence (L8): a heartbeat
-            // that landed since the last tick is not known yet.
+            // The report waits for a tick, which brings the state of the page after the fence (L8): a
+            // heartbeat that landed since the last tick is not known yet.
             Ask::Promise { .. } => self.follow(true, now),
             Ask::Members { members } if term == self.promised => self.keep(from, members, todo),
             Ask::Sync { base, cuts, streams, .. } => {
                 self.make_ready(from, term, (base, cuts, streams), now, todo);
             }
             Ask::Adopt { reclaimed, floors, .. } if self.ready == Some(term) && term == self.promised => {
-                // The candidate that it rested for is there.
+                // The candidate for which it rested is there.
                 self.role = Role::Following { owes: false, rest: now };
                 self.vain = 0;
                 self.watch.touch(term, now);
@@ -352,7 +355,7 @@ impl Machine {
                 }
                 todo.push(Action::Answer(from, Answer::Synced { term }));
             }
-            // Asked by its leader if it is in sync; by a candidate if it has more.
+            // Its leader asks it if it is in sync; a candidate asks it if it has more.
             Ask::Stand { .. }
                 if term == self.promised
                     && self.may_stand()
@@ -366,19 +369,20 @@ impl Machine {
         }
     }
 
-    /// Whether one may speak for the term of its question: it is that node's, and the node is a replica.
+    /// Whether a node may speak for the term of its question: the term is that node's, and the node is a
+    /// replica.
     fn is_rightful(&self, from: NodeId, ask: &Ask) -> bool {
         let term = ask.term();
-        // A leader that is to be no replica any more is one until its term ends. So is one that the newest
-        // set known here does not have, if this replica counts in its term: it has the promises of a majority
-        // of the set before, so nobody agreed on the newer one.
+        // A leader that is being removed is a replica until its term ends. So is a leader that the newest set
+        // known here does not contain, if this replica counts in its term: it has the promises of a majority
+        // of the set before, so the newer set was not agreed on.
         let counts = |members: &Members| members.has(from) && members.has(self.group.me());
         let leads = matches!(ask, Ask::Sync { members, .. } if counts(members));
         let known = self.members.has(from) || term == self.promised || leads;
         term.node() == from && known && from != self.group.me()
     }
 
-    /// The leader of the promised term is to write here.
+    /// Makes the memory ready for the leader of the promised term.
     fn make_ready(
         &mut self,
         from: NodeId,
@@ -428,7 +432,7 @@ impl Machine {
             Answer::Members { members } => {
                 let asks = matches!(self.role, Role::Canvassing { .. } | Role::Gathering { .. });
                 if self.learn(&members) && asks {
-                    // Once more, with those.
+                    // It canvasses once more, with those.
                     self.follow(false, now);
                 }
             }
@@ -464,7 +468,7 @@ impl Machine {
     }
 
     fn promise_failed(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
-        // What is on disk now is not known: the term itself is never used.
+        // The content of the disk is now unknown, so the term itself is never used.
         self.heard = self.heard.max(term);
         if let Some((from, _)) = self.pending.take() {
             todo.push(self.refuse(from, term));
@@ -491,7 +495,7 @@ impl Machine {
         }
     }
 
-    /// With the reports of a majority: the start set.
+    /// Decides on the start set, once a majority has reported.
     fn decide(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Gathering { own: Some(own), reports, .. } = &self.role else { return };
         let me = self.group.me();
@@ -505,8 +509,9 @@ impl Machine {
                 self.role = Role::Installing { start: start.clone() };
                 todo.push(Action::Install(start));
             }
-            // One who may lead is to stand. It rests for an election, having reported; and so do others,
-            // which may not lead either and could stand before it again and again.
+            // A replica that may lead is asked to stand. It rests for an election, having reported. Other
+            // replicas, which may not lead either and could stand before it again and again, rest for as
+            // long.
             Err(node) => {
                 todo.push(Action::Ask(node, Ask::Stand { term: self.promised }));
                 self.rest(self.timing.election + self.timing.suspect, now);
@@ -526,7 +531,7 @@ impl Machine {
         self.one_more(self.group.me(), now, todo);
     }
 
-    /// One more is synced.
+    /// Counts one more replica as synced.
     fn one_more(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         match &mut self.role {
             Role::Leading { synced, .. } => {

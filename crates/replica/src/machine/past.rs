@@ -1,4 +1,4 @@
-//! What a replica knows of its own past, and has asked others for if its disk says nothing (`blank.rs`).
+//! What a replica knows of its own past, and asks others about if its disk holds no promise (`blank.rs`).
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,24 @@ use crate::Nodes;
 /// What a replica knows of its own past.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Blank {
-    /// It does not know it, and asks.
+    /// Whether it does not know its past, and asks.
     pub asks: bool,
-    /// Names this life.
+    /// The name of this life.
     pub life: u64,
     pub round: u64,
-    /// What each said in this round: its life, and what it promised.
+    /// The answers of this round: the life of each replica, and the term that it promised.
     pub said: BTreeMap<NodeId, (u64, Term)>,
-    /// The lives of all in the round before, in which nobody had promised anything; of one that has founded,
-    /// of all who may.
+    /// The lives of all replicas in the round before, in which none had promised anything. If it has founded,
+    /// the lives of all that may found.
     pub lives: BTreeMap<NodeId, u64>,
     pub founded: bool,
-    /// In this round all are asked again, as somebody had promised a term in the one before.
+    /// Whether all are asked again in this round, because in the round before some replica had promised a
+    /// term.
     pub warned: bool,
-    /// When those are asked again who have not answered.
+    /// When replicas that have not answered are asked again.
     pub again: Nanos,
-    /// Those who asked since, and were asked in return.
+    /// Replicas that asked since, and were asked in return.
     pub returned: Nodes,
-    /// How long it lets another stand first, when it has founded.
+    /// How long it lets another replica stand first, when it has founded.
     pub rest: Nanos,
 }

@@ -1,4 +1,4 @@
-//! Who follows, and how long it lets others try before it stands.
+//! Followers, and how long each lets others try before it stands.
 
 use longarm_base::{Nanos, NodeId};
 
@@ -15,8 +15,8 @@ impl Machine {
         self.take_newest();
     }
 
-    /// Nobody needs to wait for a replica whose process is gone: neither for a leader's next heartbeat nor,
-    /// after a report, for what becomes of the candidate. The next tick sees to the rest.
+    /// Ends the wait for a replica whose process is gone: for a leader's next heartbeat and, after a report,
+    /// for the candidate to lead. The next tick does the rest.
     pub(super) fn gone(&mut self, node: NodeId, now: Nanos) {
         self.watch.lose(node);
         if let Role::Following { owes: false, rest } = &mut self.role
@@ -41,12 +41,12 @@ impl Machine {
         self.rest(Nanos(0), now);
     }
 
-    /// How long this election may take.
+    /// The time that this election may take.
     pub(super) fn election(&self) -> Nanos {
         Nanos(self.timing.election.0.saturating_mul(1 << self.vain))
     }
 
-    /// A time of its own, so that replicas do not stand in step.
+    /// A random time, so that replicas do not stand in step.
     pub(super) fn spread(&mut self) -> Nanos {
         self.chance ^= self.chance << 13;
         self.chance ^= self.chance >> 7;

@@ -1,76 +1,76 @@
-//! What a replica is at the moment.
+//! The role that a replica has at the moment.
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::Report;
 
 use crate::{Nodes, StartSet};
 
-/// A replica's part.
+/// The role of a replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// Passive: the leader of its term writes its memory. It may owe a candidate a report.
+    /// It is passive: the leader of its term writes its memory. It may owe a candidate a report.
     Following {
         /// Whether the candidate of the promised term waits for a report.
         owes: bool,
-        /// It does not stand before.
+        /// It does not stand before this moment.
         rest: Nanos,
     },
     /// It suspects its leader, and asks whether others do.
     Canvassing {
         /// The term it asks for. It may stand with a later one: others may ask at the same time.
         term: Term,
-        /// Who would report.
+        /// The replicas that would report.
         yes: Nodes,
-        /// Until when it asks.
+        /// When it stops asking.
         until: Nanos,
     },
     /// It stands: it has promised its own term, or is about to, and gathers reports.
     Gathering {
         /// Its own report, once nothing promised stands in the way.
         own: Option<Report>,
-        /// Those of others.
+        /// The reports of others.
         reports: Vec<(NodeId, Report)>,
-        /// Until when it waits.
+        /// When it stops waiting.
         until: Nanos,
     },
     /// A majority has reported; the start set is being fetched and the index built.
     Installing {
-        /// What the term starts from.
+        /// The start set of its term.
         start: StartSet,
     },
     /// It holds the start set and syncs others; a majority is to have it before it serves.
     Forming {
-        /// Who is synced.
+        /// The replicas that are synced.
         synced: Nodes,
-        /// Until when it tries, without progress.
+        /// When it gives up, unless there is progress.
         until: Nanos,
     },
     /// It serves.
     Leading {
-        /// Who is synced.
+        /// The replicas that are synced.
         synced: Nodes,
-        /// Whether, and to whom, it hands over.
+        /// The hand-over, if it hands over.
         leaving: Option<Leaving>,
     },
 }
 
-/// How far a leader is that hands over.
+/// The state of a hand-over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leaving {
-    /// Who is to lead.
+    /// The replica that is to lead.
     pub to: NodeId,
-    /// Until when it tries.
+    /// When the leader stops trying.
     pub until: Nanos,
-    /// It has ended its lease, and cannot stay.
+    /// Whether it has ended its lease, and cannot stay leader.
     pub released: bool,
 }
 
-/// The part without its particulars.
+/// The role without its particulars.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum RoleKind {
     /// [`Role::Following`], with memory that counts.
     Follower,
-    /// [`Role::Following`] without: it waits to be synced.
+    /// [`Role::Following`] without such memory: it waits to be synced.
     Learner,
     /// [`Role::Canvassing`].
     Canvassing,
@@ -111,7 +111,7 @@ impl Role {
         }
     }
 
-    /// Whether its term's writers and readers must be ended before another term is promised.
+    /// Whether the writers and readers of its term must be ended before another term is promised.
     pub(crate) fn reigns(&self) -> bool {
         matches!(self, Role::Installing { .. } | Role::Forming { .. } | Role::Leading { .. })
     }

@@ -1,56 +1,56 @@
-//! What an operator wants of the replicas of a group, and how far that is (`change.rs` sees to it).
+//! A change of a group's replicas that an operator wants, and its progress (`change.rs` makes it).
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{MemberAt, Members};
 
 use crate::Nodes;
 
-/// What an operator wants of a group.
+/// An operator's wish for a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wish {
     /// One more replica.
     Add(MemberAt),
-    /// One less.
+    /// One replica less.
     Remove(NodeId),
 }
 
 /// A change of the replicas that is under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// What is to be.
+    /// The replicas that are to be.
     pub next: Members,
-    /// Who is one more, if one is.
+    /// The replica that joins, if one does.
     pub joins: Option<NodeId>,
-    /// How far it is.
+    /// How far the change is.
     pub stage: Stage,
-    /// Until when it may still be given up.
+    /// Until when the change may still be given up.
     pub(super) until: Nanos,
-    /// When those are asked again who have not answered, or a hand-over is tried again.
+    /// When replicas that have not answered are asked again, or a hand-over is tried again.
     pub(super) again: Nanos,
 }
 
 /// How far a change is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// The one that is added is being synced.
+    /// The joining replica is being synced.
     Joining,
-    /// These have kept the replicas that the term has.
+    /// These replicas have kept the set that the term has.
     Confirming(Nodes),
-    /// These have kept those that are to be.
+    /// These replicas have kept the next set.
     Proposing(Nodes),
-    /// Majorities have: the next term has them. These had when it was decided.
+    /// Majorities have kept it: the next term has it. These replicas had kept it when that was decided.
     Agreed(Nodes),
 }
 
 impl Change {
-    /// The one that joins takes what it is given: it may take until then.
+    /// Extends the time, as the joining replica takes what it is given.
     pub(super) fn progress(&mut self, until: Nanos) {
         if self.stage == Stage::Joining {
             self.until = self.until.max(until);
         }
     }
 
-    /// What replicas are asked to keep now.
+    /// The set that replicas are asked to keep now, and those that have kept it.
     pub(super) fn asked(&self, own: &Members, term: Term) -> Option<(Members, Nodes)> {
         match self.stage {
             Stage::Confirming(by) => Some((Members { term, changed: false, list: own.list.clone() }, by)),

@@ -1,4 +1,4 @@
-//! Many clients, bad clients, clients that die.
+//! Many clients, hostile clients, and clients that die.
 
 use std::time::Duration;
 
@@ -137,14 +137,15 @@ fn clients_that_come_and_go_leave_nothing() {
         for i in 0..20 {
             let mut raw = Raw::connect(address);
             raw.put(b"k", &[i; 1000]);
-            // One in the middle of a request.
+            // A client in the middle of a request.
             let half = Request { key: b"k", value: &[1; 60_000], ..raw.next(RequestKind::Put) };
             let _ = raw.mailbox.send(&mut raw.qp, &[&half.header(), b"k", &[1; 60_000]]);
         }
         until("clients to leave", || server.stats().clients.is_empty());
     };
     come_and_go();
-    // Other tests of this process open files too: growth of one connection's worth each would still show.
+    // Other tests of this process open files too. A growth of one connection's worth a round would still
+    // show.
     let before = files();
     (0..5).for_each(|_| come_and_go());
     until("files to be closed", || files() < before + 100);

@@ -1,4 +1,4 @@
-//! A write runs once, however often it is asked for and over how many connections.
+//! A write runs once, however often it is requested and over how many connections.
 
 use longarm_wire::{Request, RequestKind, Status};
 

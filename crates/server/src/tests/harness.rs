@@ -1,4 +1,4 @@
-//! A raw client: a queue pair, two rings, and nothing that hides what the server does.
+//! A raw client: a queue pair and two rings, which hide nothing that the server does.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ pub fn shm_address() -> Address {
     Address::Shm(std::env::temp_dir().join(file))
 }
 
-/// Small, quick to start, on shared memory and tcp; its log is kept.
+/// Options for a small server that starts quickly, on shared memory and tcp, and whose log is kept.
 pub fn options() -> (ServerOptions, Arc<Mutex<Vec<String>>>) {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let kept = lines.clone();
@@ -41,7 +41,7 @@ pub fn options() -> (ServerOptions, Arc<Mutex<Vec<String>>>) {
         addresses: vec![shm_address(), "tcp://127.0.0.1:0".parse().expect("an address")],
         memory: 64 << 20,
         read_bound: Duration::from_millis(20),
-        // Others use these cores too: only the test of it shall see a worker hang.
+        // Other tests use these cores too: only the test of hanging workers shall see one hang.
         stall: Duration::from_secs(30),
         log: longarm_group::Log::new(move |line| kept.lock().expect("log").push(line.text.to_string())),
         ..ServerOptions::default()
@@ -56,7 +56,7 @@ pub fn start(change: impl FnOnce(&mut ServerOptions)) -> (Server, Arc<Mutex<Vec<
 }
 
 impl Server {
-    /// What the threads of a server of its own share.
+    /// The state that the threads of a server of its own share.
     pub(crate) fn shared(&self) -> &Arc<crate::shared::Shared> {
         match &self.body {
             crate::start::Body::Alone { shared, .. } => shared,
@@ -65,7 +65,7 @@ impl Server {
     }
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 pub fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
@@ -212,12 +212,12 @@ impl Raw {
         self.ask(&request)
     }
 
-    /// Why the connection is over.
+    /// The reason why the connection is over.
     pub fn qp_state(&self) -> String {
         self.qp.state().map_or_else(|why| why.to_string(), |()| "it stands".into())
     }
 
-    /// A message that wants no answer: it makes the worker look.
+    /// Sends a message that wants no answer: it makes the worker look.
     pub fn qp_ring(&mut self) {
         self.send(&Request::new(RequestKind::Hints, 0));
     }

@@ -1,4 +1,4 @@
-//! Starting, beating, stopping.
+//! A server starts, beats, and stops.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -59,7 +59,7 @@ fn a_stop_answers_what_arrived_and_says_goodbye() {
     }
     let report = server.stop(Duration::from_secs(10));
     assert_eq!((report.clients, report.drained, report.panicked), (2, true, 0));
-    // What travels through a socket may arrive after the stop: it is refused or not answered at all.
+    // A request in a socket may arrive after the stop: it is refused or not answered at all.
     for (i, raw) in clients.iter_mut().enumerate() {
         let answers: Vec<_> = std::iter::from_fn(|| raw.answer()).collect();
         let done = answers.iter().filter(|answer| answer.status == Status::Ok).count();

@@ -67,7 +67,7 @@ fn overwriting_far_more_than_the_limit_keeps_memory_bounded() {
         });
         let stats = server.stats();
         assert!(stats.memory_used <= stats.memory_limit && stats.items <= 4000, "{stats:?}");
-        // What is being moved counts twice.
+        // An entry that is being moved counts twice.
         until("one entry an item", || {
             let stats = server.stats();
             stats.store.entries == stats.items

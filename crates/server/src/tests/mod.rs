@@ -1,4 +1,4 @@
-//! A server on real threads, over shared memory and tcp, asked by a raw client that only knows rings and
+//! A server on real threads, over shared memory and tcp, driven by a raw client that only knows rings and
 //! messages.
 
 mod crowd;

@@ -127,7 +127,8 @@ fn what_expired_is_taken_away_in_the_background() {
         let request = Request { key: &key, value: &[1; 200], ttl_ms: 20, ..raw.next(RequestKind::Put) };
         assert_eq!(raw.ask(&request).status, Status::Ok);
     }
-    // Once a minute over all pairs: one of these few every few seconds. It is counted just after it is gone.
+    // The sweep covers all pairs once a minute: one of these few every few seconds. It counts an item just
+    // after it is gone.
     until("the sweep", || {
         let stats = server.stats();
         stats.items < 100 && stats.expired > 0

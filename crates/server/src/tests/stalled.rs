@@ -1,4 +1,4 @@
-//! Requests of a group's leader that wait until they can be told: each is answered once, then forgotten.
+//! Requests of a group's leader that wait until they may be answered: each is answered once, then forgotten.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ use longarm_group::{Core, Keys, Pulse};
 
 /// The sum key of the arena.
 const SUM_KEY: u64 = 11;
-/// Turns in which something that waits would show itself.
+/// Turns in which a waiting request would show itself.
 const TURNS: usize = 50;
 
 /// A leader whose only worker is the test, with one client.
@@ -62,7 +62,7 @@ impl Leader {
         Leader { shared, pulse: Pulse::default(), context, session, connection, client }
     }
 
-    /// A turn, after which all that was written is committed and applied.
+    /// Makes a turn, after which all that was written is committed and applied.
     fn turn(&mut self) {
         let mut execution = Execution {
             shared: &self.shared,
@@ -74,7 +74,7 @@ impl Leader {
         apply(&self.shared.core.engine, &mut self.context, self.shared.core.timestamps());
     }
 
-    /// All answers that come within some turns.
+    /// All answers of some turns.
     fn answers(&mut self) -> Vec<Answer> {
         let mut answers = Vec::new();
         for _ in 0..TURNS {
@@ -84,7 +84,7 @@ impl Leader {
         answers
     }
 
-    /// Sends a request, which then waits; lets it go on, and returns its one answer.
+    /// Sends a request, which then waits; lets it continue, and returns its one answer.
     fn waits(&mut self, request: &Request<'_>, go_on: impl FnOnce(&Leader)) -> Answer {
         assert!(self.client.send(request));
         let mut early = Vec::new();
@@ -116,7 +116,7 @@ impl Leader {
     }
 }
 
-/// Lets the one client in that comes.
+/// Admits the one client that comes.
 fn accept(listener: &mut AnyListener, shared: &Shared) -> (AnyQp, Mailbox) {
     let mut incoming = None;
     until("a client knocks", || {
@@ -164,7 +164,7 @@ fn what_waits_for_the_lease_is_answered_once() {
     assert_eq!(leader.waits_for_the_lease(&get).value, b"text");
     let get = request(RequestKind::Get, b"nothing");
     assert_eq!(leader.waits_for_the_lease(&get).status, Status::NotFound);
-    // These were judged by what is here, and leave no entry.
+    // These were judged by the items here, and leave no entry.
     let put = Request { condition: Condition::Absent, ..request(RequestKind::Put, b"there") };
     assert_eq!(leader.waits_for_the_lease(&put).status, Status::Mismatch);
     let delete = request(RequestKind::Delete, b"nothing");
@@ -175,8 +175,9 @@ fn what_waits_for_the_lease_is_answered_once() {
     assert_eq!(leader.waits_for_the_lease(&add).status, Status::NotANumber);
 }
 
-/// A client whose connection breaks sends its request to the next leader, which runs it, and again to the one
-/// before, which does not know yet that it leads no more. That one had refused it, and must not say so now.
+/// A client whose connection breaks sends its request to the next leader, which runs it, and again to the
+/// previous leader, which does not know yet that it leads no more. That leader had refused the request, and
+/// must not say so now.
 #[test]
 fn what_was_refused_before_is_refused_again_only_under_the_lease() {
     let mut leader = Leader::new();

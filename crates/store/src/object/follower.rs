@@ -1,7 +1,7 @@
-//! What a follower reads and notes at entries that a leader wrote, while other WRITEs of the leader land.
+//! A follower's reads of, and notes at, entries that a leader wrote, while other WRITEs of the leader land.
 //!
-//! Writes: the superseded bit of entries that were whole, by compare-and-swap of a mark that names their use:
-//! an entry of another use that lands meanwhile is left alone. Nobody else sets bits on a follower.
+//! It writes the superseded bit of entries that were whole, by compare-and-swap of a mark that names their
+//! use: an entry of another use that lands meanwhile is left alone. No other party sets bits on a follower.
 
 use longarm_base::Term;
 use longarm_memory::{OwnedWords, Words};
@@ -10,7 +10,8 @@ use super::layout;
 use super::reader::Entry;
 use crate::segment::Line;
 
-/// Of copies of one version, the greater one is the younger: what collection copied from is freed first.
+/// The age of a copy. Of copies of one version, the greater age is the younger copy: collection frees the
+/// original first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Age {
     moved: bool,
@@ -19,13 +20,13 @@ pub struct Age {
 }
 
 impl Entry<'_> {
-    /// How young a copy it is.
+    /// The age of this copy.
     pub fn age(&self) -> Age {
         Age { moved: self.moved, term: self.term, position: self.position }
     }
 }
 
-/// How young a copy the entry is that stands there, if anything does.
+/// The age of the entry at this offset, if there is one.
 pub fn age_at(memory: &dyn Words, offset: u64) -> Age {
     let (_, _, flags) = layout::split_version(memory.load(offset + layout::VERSION));
     let (term, _) = layout::split_mark(memory.load(offset + layout::MARK));
@@ -33,7 +34,7 @@ pub fn age_at(memory: &dyn Words, offset: u64) -> Age {
 }
 
 /// Sets or clears the superseded bit of an entry of this use of its segment. `true` if the entry is still
-/// there and the bit was otherwise.
+/// there and the bit was different.
 pub fn set_superseded<M: OwnedWords>(memory: &M, offset: u64, line: &Line, superseded: bool) -> bool {
     let marks = [line.mark(), line.mark() | layout::SUPERSEDED];
     let [from, to] = if superseded { marks } else { [marks[1], marks[0]] };

@@ -11,17 +11,17 @@
 //!     [session] [operation]  with SESSION
 //!     key, then value, then zeroes up to a whole word
 //! ```
-//! Writes: the one writer that holds the room (`owner.rs`); the superseded bit: the leader's worker that
-//! replaces the entry, under the lock of its key. Reads: anyone, one-sidedly (`reader.rs`).
-//! (1) The checksum covers term, generation, offset, every word from `version` to the payload, key and value;
-//!     all but the superseded bit (L4, L5: never an end byte as in LoLKV 3.5, never the order of arrival). It
-//!     stands in the entry, not beside the pointer as in Cell 2.3.
+//! The one writer that holds the room (`owner.rs`) writes the entry; the leader's worker that replaces the
+//! entry writes the superseded bit, under the lock of its key. Any party reads, one-sidedly (`reader.rs`).
+//! (1) The checksum covers term, generation, offset, every word from `version` to the payload, key and value,
+//!     but not the superseded bit (L4, L5: never an end byte as in LoLKV 3.5, never the order of arrival). It
+//!     is in the entry, not beside the pointer as in Cell 2.3.
 //! (2) It is computed over hashes of key and value, so that a writer can hash them before it knows the csn
 //!     and finish in nanoseconds under the lock of the index.
 //! (3) The superseded bit goes from clear to set once in the life of an entry.
 //! (4) Term and generation together name one use of a segment: a leader's term is its own, and in it every
-//!     claim of a segment has the next generation. So what an older use left on a follower, which wipes
-//!     nothing, is never taken for an entry of a younger one (L4, L16).
+//!     claim of a segment has the next generation. So bytes of an older use on a follower, which wipes
+//!     nothing, are never taken for an entry of a younger use (L4, L16).
 
 use longarm_base::limits::{
     CSN_BITS, CSN_MAX, ENTRY_SHARED_MAX, KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX, WORD,
@@ -88,7 +88,7 @@ const _: () = {
     assert!(ENTRY_SHARED_MAX <= SEGMENT_BYTES / 2, "an entry shares its segment or fills one");
 };
 
-/// What an entry means.
+/// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Kind {

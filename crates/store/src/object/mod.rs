@@ -1,4 +1,4 @@
-//! One entry: its bytes, who writes them, how a one-sided reader judges them, and the check of a room.
+//! One entry: its bytes, its writer, the judgement of a one-sided reader, and the check of a room.
 
 mod follower;
 pub mod layout;

@@ -1,13 +1,12 @@
 //! Writing one entry into its room.
 //!
-//! Writes: the writer that holds the room, every word but the superseded bit; that bit: whoever replaces the
-//! entry, under the lock of its key. Reads: anyone (`reader.rs`), at any moment of this.
+//! The writer that holds the room writes every word but the superseded bit; that bit is written by the worker
+//! that replaces the entry, under the lock of its key. Any party reads (`reader.rs`), at any moment of this.
 //! (1) A room's checksum word is zero when the room is handed out (the claim of the segment wiped it, or it
 //!     was never written to) and stays so until `finish`; the old bytes of a reused room are thereby void
 //!     before the first new byte is written.
 //! (2) `finish` stores the checksum last. From that store on the entry verifies, before it nothing does.
-//! (3) The place is handed out by `finish`, so whoever can name the entry finds it whole (LoLKV
-//!     3.3.2).
+//! (3) `finish` hands out the place, so a party that can name the entry finds it whole (LoLKV 3.3.2).
 //! (4) The mark is stored before the checksum and afterwards changes once, from clear to superseded.
 
 use std::sync::Arc;
@@ -21,10 +20,10 @@ use crate::options::FillError;
 use crate::segment::Lane;
 use crate::sync::{Counter, Mutex};
 
-/// What a client says about an entry besides key and value.
+/// The properties of an entry besides key and value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryMeta {
-    /// What it means.
+    /// Its kind.
     pub kind: Kind,
     /// When the item is gone, or [`UnixMillis::NEVER`].
     pub expiry: UnixMillis,
@@ -39,7 +38,7 @@ impl EntryMeta {
     /// A delete.
     pub const TOMBSTONE: EntryMeta = EntryMeta::of(Kind::Tombstone);
 
-    /// An entry of this kind with nothing else said.
+    /// An entry of this kind with no other property.
     pub const fn of(kind: Kind) -> EntryMeta {
         EntryMeta { kind, expiry: UnixMillis::NEVER, session: None, moved: false }
     }
@@ -92,10 +91,10 @@ pub struct Draft {
     value_len: u32,
     key_sum: u64,
     value_sum: ValueSum,
-    /// Bytes of the value written, and of those the bytes hashed.
+    /// Bytes of the value that are written, and bytes of it that are hashed.
     filled: usize,
     summed: usize,
-    /// Where the room goes if the draft is dropped; gone once it is finished.
+    /// Where the room goes if the draft is dropped; `None` once the draft is finished.
     returns: Option<Arc<Returns>>,
 }
 
@@ -124,7 +123,7 @@ impl Drop for Draft {
     }
 }
 
-/// Begins an entry in `room`: writes all of its words that are known by now, and the key.
+/// Begins an entry in `room`: writes the key, and all words that are known by now.
 pub(crate) fn begin<M: OwnedWords>(
     memory: &M,
     sums: &SumKey,
@@ -146,8 +145,8 @@ pub(crate) fn begin<M: OwnedWords>(
         returns: Some(returns.clone()),
     };
     let at = room.offset;
-    // The padding: a copy keeps the other bytes of its last word. First, as that word is one of those below
-    // where there is neither key nor value.
+    // The padding comes first: a copy keeps the other bytes of its last word, and without key and value that
+    // word is one of those below.
     memory.store(at + draft.entry_len() as u64 - 8, 0);
     memory.store(at + layout::MARK, layout::mark_word(room.term, room.generation));
     memory.store(at + layout::LENGTHS, layout::lengths_word(key.len(), value_len, stream));
@@ -189,7 +188,7 @@ pub(crate) fn fill<M: OwnedWords>(
         if from >= before {
             draft.value_sum.piece(sums, &bytes[from - before..to - before]);
         } else {
-            // Its start came with an earlier call. Nobody else writes the room, so it reads as it was
+            // Its start came with an earlier call. No other thread writes the room, so it reads as it was
             // written.
             let start = draft.value_at() + from as u64;
             let skip = (start % 8) as usize;
@@ -254,7 +253,7 @@ pub(crate) fn finish<M: OwnedWords>(
 }
 
 /// Sets the superseded bit of the entry of version `csn`. The one caller that did gets the entry's length in
-/// whole cache lines, everybody after it `None`.
+/// whole cache lines, every later caller gets `None`.
 pub(crate) fn supersede<M: OwnedWords>(memory: &M, place: EntryPlace, csn: Csn) -> Option<u32> {
     let (found, _, flags) = layout::split_version(memory.load(place.offset + layout::VERSION));
     assert_eq!(found, csn, "the index names version {csn:?} at {place:?}, which holds {found:?}");

@@ -1,8 +1,8 @@
 //! The one-sided reader of an entry: from copied-out, untrusted bytes to a verified [`Entry`], or a refusal.
 //!
 //! (1) Every length is checked against the limits and the bytes at hand before it is used.
-//! (2) Nothing is returned before the checksum holds; it covers all that is returned but `superseded`.
-//! (3) `superseded` is what the first cache line said at the moment it was sampled: a reader that saw it
+//! (2) Nothing is returned before the checksum holds; it covers every returned field but `superseded`.
+//! (3) `superseded` is the bit of the first cache line at the moment it was sampled: a reader that saw it
 //!     clear saw it before the owner's store that set it.
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
@@ -16,15 +16,15 @@ use super::layout::{self, FIXED, Kind, Session, ValueSum};
 pub struct Entry<'a> {
     /// Its version.
     pub csn: Csn,
-    /// What it means.
+    /// Its kind.
     pub kind: Kind,
     /// The key; empty only in a no-op.
     pub key: &'a [u8],
     /// The value.
     pub value: &'a [u8],
-    /// When the item is gone; [`UnixMillis::NEVER`] where none was given.
+    /// When the item is gone; [`UnixMillis::NEVER`] if it has no expiry.
     pub expiry: UnixMillis,
-    /// The client operation that made it, where the client gave one.
+    /// The client operation that wrote it, if the client numbered it.
     pub session: Option<Session>,
     /// Its position in the stream.
     pub position: u64,
@@ -32,7 +32,7 @@ pub struct Entry<'a> {
     pub stream: u16,
     /// The term in which its segment was claimed, for which it was written.
     pub term: Term,
-    /// Generation of the segment it was written in.
+    /// Generation of the segment in which it was written.
     pub generation: u32,
     /// Whether it has been replaced, as far as this READ saw.
     pub superseded: bool,
@@ -40,10 +40,10 @@ pub struct Entry<'a> {
     pub moved: bool,
 }
 
-/// Why bytes are not an entry. To a one-sided reader all of it means: look at the index again.
+/// Why bytes are not an entry. For a one-sided reader each reason means: look at the index again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum EntryError {
-    /// Fewer bytes than an entry has, or than this one says it has.
+    /// Fewer bytes than an entry has, or than this entry says it has.
     #[error("the entry says {need} bytes, {have} were read")]
     Short {
         /// Bytes needed.
@@ -51,7 +51,7 @@ pub enum EntryError {
         /// Bytes there.
         have: u32,
     },
-    /// The room has no entry, or one that is not finished.
+    /// The room has no entry, or an unfinished one.
     #[error("no finished entry is here")]
     Empty,
     /// A field has a value that no entry has.
@@ -78,7 +78,7 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What the fixed words of a room that is not empty say, range-checked but not verified.
+/// The fixed words of a room that is not empty, range-checked but not verified.
 pub(super) struct Claimed {
     pub csn: Csn,
     pub kind: Kind,
@@ -115,15 +115,15 @@ pub(super) fn claimed(bytes: &[u8]) -> Result<Claimed, EntryError> {
     Ok(Claimed { csn, kind, flags, key_len, value_len, stream })
 }
 
-/// The length of the entry that starts with these bytes (its first cache line is enough), as far as they can
-/// be believed: unverified, but within the limits of any entry.
+/// The length of the entry that starts with these bytes (its first cache line is enough): unverified, but
+/// within the limits of any entry.
 pub fn total_len(first_line: &[u8]) -> Result<u32, EntryError> {
     let claimed = claimed(first_line)?;
     Ok(layout::entry_len(claimed.flags, claimed.key_len, claimed.value_len) as u32)
 }
 
-/// The entry in `bytes`, which were copied out of the arena at `offset`. More bytes than the entry has are
-/// fine.
+/// Parses the entry in `bytes`, which were copied out of the arena at `offset`. They may be more bytes than
+/// the entry has.
 #[inline]
 pub fn read<'a>(bytes: &'a [u8], offset: u64, sums: &SumKey) -> Result<Entry<'a>, EntryError> {
     let Claimed { csn, kind, flags, key_len, value_len, stream } = claimed(bytes)?;

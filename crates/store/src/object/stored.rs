@@ -1,8 +1,7 @@
-//! What an entry says of its item, as far as an index wants to know it; and the look of a writer at its own
-//! entry.
+//! The part of an entry that an index needs, and a writer's look at its own entry.
 //!
-//! Who wrote an entry knows that it is whole: its checksum is not computed again, and a long value, which no
-//! slot holds, is not copied.
+//! A node that wrote an entry knows that it is whole. So its checksum is not computed again, and a long
+//! value, which no slot holds, is not copied.
 
 use longarm_base::{Csn, UnixMillis};
 use longarm_memory::Words;
@@ -11,18 +10,18 @@ use super::follower::{Age, age_at};
 use super::layout::{self, FIXED};
 use super::reader::{Entry, claimed, word};
 
-/// What an entry says of its item.
+/// The part of an entry that an index needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stored<'a> {
     /// Its version.
     pub csn: Csn,
     /// The key.
     pub key: &'a [u8],
-    /// The value, unless it is too long to be wanted.
+    /// The value, unless it is longer than the caller wants.
     pub value: Option<&'a [u8]>,
     /// When the item is gone.
     pub expiry: UnixMillis,
-    /// How young a copy of its version the entry is.
+    /// The age of this copy of its version.
     pub age: Age,
 }
 
@@ -33,8 +32,8 @@ impl<'a> From<&Entry<'a>> for Stored<'a> {
     }
 }
 
-/// What the entry of version `csn` at `offset` says, of which the caller knows that it is whole and stays: it
-/// wrote it, and nothing has superseded it. A value of more than `longest` bytes is not copied.
+/// Reads the entry of version `csn` at `offset`, which the caller knows to be whole and to stay: it wrote the
+/// entry, and no write has superseded it. A value of more than `longest` bytes is not copied.
 ///
 /// # Panics
 /// If there is no such entry: a broken invariant of the caller.

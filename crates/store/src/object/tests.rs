@@ -48,7 +48,7 @@ fn write_in<M: OwnedWords>(
     finish(memory, &sums(), draft, Csn(csn), csn * 10)
 }
 
-/// What the claim of a segment does to each room.
+/// Wipes the room, as the claim of a segment does.
 fn wipe<M: OwnedWords>(memory: &M) {
     memory.store(AT + layout::SUM, 0);
 }
@@ -76,7 +76,7 @@ proptest! {
         let meta = EntryMeta { session, ..EntryMeta::of(kind) }.expiring(UnixMillis(expiry));
         let mut draft = begin(&journal, &sums(), room(term, generation), (7, &Arc::default()), (&key,
             value.len()), meta);
-        // The value in pieces of any length, the same bytes as in one.
+        // The value comes in pieces of any length; the bytes are the same as in one piece.
         let mut ends: Vec<usize> = cuts.iter().map(|c| c % (value.len() + 1)).chain([value.len()]).collect();
         ends.sort();
         let mut at = 0;
@@ -94,12 +94,12 @@ proptest! {
             stream: 7, term, generation, superseded: false, moved: false,
         };
         prop_assert_eq!(entry, wanted);
-        // Its writer sees the same of it, but for a value that is longer than it wants.
+        // The entry's writer reads the same, except a value that is longer than it wants.
         let mut own_bytes = Vec::new();
         let stored = own(&journal, AT, Csn(csn), (&mut own_bytes, 48));
         let short = (value.len() <= 48).then_some(&value[..]);
         prop_assert_eq!(stored, Stored { value: short, ..Stored::from(&wanted) });
-        // Elsewhere, under another key, or with any bit flipped it is nothing.
+        // At another place, under another key, or with any bit flipped it is no entry.
         prop_assert_eq!(read(&bytes, AT + 64, &sums()), Err(EntryError::Torn));
         prop_assert_eq!(read(&bytes, AT, &SumKey::new(1)), Err(EntryError::Torn));
         let used = layout::header_len(meta.flags()) + key.len() + value.len();
@@ -203,7 +203,7 @@ fn pieces_come_in_order_and_within_the_length() {
     assert_eq!(draft.missing(), 0);
 }
 
-/// What an accepted cut may be: one of these, whole, at a moment at which it stood there.
+/// An entry that an accepted cut may be, whole, and when it was there.
 struct Story<'a> {
     csn: u64,
     value: &'a [u8],
@@ -213,8 +213,8 @@ struct Story<'a> {
     superseded_at: usize,
 }
 
-/// Every cut of a READ of `len` bytes is refused, or is one whole entry that stood there within the READ's
-/// interval; and if it says "not superseded" the interval reaches to a moment before that was stored.
+/// Checks that every cut of a READ of `len` bytes is refused, or is one whole entry that was there within the
+/// READ's interval. A cut that says "not superseded" must reach to a moment before that bit was stored.
 fn judge(journal: &Journal, len: usize, (from, to): (usize, usize), stories: &[Story<'_>]) -> (usize, usize) {
     let (mut accepted, mut refused) = (0, 0);
     for cut in journal.cuts(AT, len, from, to) {
@@ -247,8 +247,8 @@ fn all_cuts_of_a_finish_in_a_fresh_room() {
     assert!(accepted > 0 && refused > 100, "{accepted} {refused}");
 }
 
-/// Who looks at one moment (a local inspector) finds an empty room up to the last store, and then the whole
-/// entry: never anything broken, also over the bytes of an older entry.
+/// A local inspector, which looks at one moment, finds an empty room up to the last store, and then the whole
+/// entry. It never finds a broken one, also over the bytes of an older entry.
 #[test]
 fn every_moment_of_a_draft_is_empty_or_whole() {
     let journal = Journal::new(1024);
@@ -273,7 +273,7 @@ fn every_moment_of_a_draft_is_empty_or_whole() {
 
 #[test]
 fn all_cuts_of_supersede_and_reuse_by_an_entry_of_the_same_shape() {
-    // The second value shares words with the first, so that lines of both fit together as far as they can.
+    // The second value shares words with the first, so that lines of both fit together as far as possible.
     let mut values = [[7u8; 100]; 2];
     values[1][40..60].fill(8);
     for (second, generation) in [(values[1], 2), (values[0], 2), (values[0], 1)] {
@@ -321,8 +321,8 @@ fn all_cuts_of_reuse_by_entries_of_other_lengths() {
     }
 }
 
-/// A writer that stores the checksum first, as an end byte over reused memory in effect does (L5), is
-/// caught by the same judgement: the test can fail.
+/// A writer that stores the checksum first, as an end byte over reused memory in effect does (L5), is caught
+/// by the same judgement: the test can fail.
 #[test]
 fn the_judgement_finds_an_entry_without_a_wipe() {
     let journal = Journal::new(1024);
@@ -330,8 +330,8 @@ fn the_judgement_finds_an_entry_without_a_wipe() {
     let place = write(&journal, 1, 5, b"the same key", &value, EntryMeta::PUT);
     supersede(&journal, place, Csn(5));
     let begin = journal.now();
-    // Reuse under the same generation without a wipe: the mark alone is fresh, and the old entry seems
-    // current.
+    // The room is reused under the same generation without a wipe: only the mark is fresh, and the old entry
+    // seems current.
     journal.store(AT + layout::MARK, layout::mark_word(TERM, 1));
     let end = journal.now();
     let story = || Story { csn: 5, value: &value, valid: (begin, end), superseded_at: begin };
@@ -341,9 +341,9 @@ fn the_judgement_finds_an_entry_without_a_wipe() {
     assert!(judged.is_err());
 }
 
-/// A follower wipes nothing: what a leader's WRITE brings lands over whatever an older use left, in any order
-/// of its words. Until all has landed nothing verifies but the old entry, which says that it is of another
-/// term, even if it has the generation, the version and the value of the new one (L4, L16).
+/// A follower wipes nothing: a leader's WRITE lands over the bytes of an older use, in any order of its
+/// words. Until all of it has landed only the old entry verifies. It names another term, even if it has the
+/// generation, the version and the value of the new entry (L4, L16).
 #[test]
 fn an_entry_that_lands_over_one_of_an_older_term_is_never_taken_for_it() {
     let older = Term::new(TERM.counter() - 1, TERM.node());

@@ -6,7 +6,7 @@ use longarm_memory::{SumKey, Words};
 use super::layout;
 use super::reader::{self, Entry, EntryError};
 
-/// What a room holds.
+/// The content of a room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RoomState<'a> {
     /// No entry: unused, abandoned, or not finished yet.

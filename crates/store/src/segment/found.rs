@@ -1,8 +1,7 @@
-//! What a segment table that others wrote says: a leader's WRITEs, some of which may have landed half, or
-//! not.
+//! Reads a segment table that a leader's WRITEs filled. Some of them may have landed half, or not at all.
 //!
-//! Reads: the lines of an arena that nobody changes at the moment. A line counts if it verifies, and a run if
-//! all of its lines do and fit together; all else was never whole, and is free.
+//! It reads the lines of an arena that does not change at the moment. A line counts if it verifies, and a run
+//! if all of its lines do and fit together. Every other segment was never whole, and is free.
 
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, Term};
@@ -37,7 +36,7 @@ pub(crate) fn extent(
     (fits && (1..line.run).all(is_body)).then_some(line.run)
 }
 
-/// What was found.
+/// The content of the table.
 #[derive(Debug)]
 pub(crate) struct Found {
     /// Every segment as a ledger knows it.
@@ -88,7 +87,7 @@ pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: Geometry) 
                 None if line.state == State::Free => (Phase::Free, *line),
                 None => (Phase::Free, line.freed(Csn::NONE)),
             },
-            // Which use it was about to have is not known; that of the next differs by its term in any case.
+            // The use that it was about to have is unknown; the next use differs by its term in any case.
             Err(_) => {
                 let generation = (read_words(memory, segment)[1] >> 32) as u32 & GENERATION_MAX;
                 (Phase::Free, Line { generation: generation.max(1), ..Line::FREE })
@@ -99,7 +98,7 @@ pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: Geometry) 
         } else if line != Ok(known) {
             found.freed.push(segment);
         }
-        // Dirty even where there never was a claim: a WRITE may have landed where its line has not.
+        // Dirty even if there never was a claim: a WRITE may have landed whose line has not.
         found.segments[segment as usize] = Segment { phase, line: known, dirty: true, ..fresh };
     }
     found

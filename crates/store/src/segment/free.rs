@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub(crate) struct FreeMap {
-    /// First segment to length of every maximal free extent.
+    /// The length of every maximal free extent, by its first segment.
     extents: BTreeMap<u32, u32>,
     /// Free segments whose pages were kept; claimed first.
     kept: BTreeSet<u32>,
@@ -64,7 +64,7 @@ impl FreeMap {
         self.total -= len;
     }
 
-    /// Gives segments back; `kept` says whether their pages were.
+    /// Gives segments back; `kept` says whether their pages were kept.
     pub(crate) fn put(&mut self, first: u32, len: u32, kept: bool) {
         let (mut start, mut room) = (first, len);
         if let Some((&before, &its)) = self.extents.range(..first).next_back() {
@@ -95,7 +95,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain set of numbers.
+        /// Compares with a plain set of numbers.
         #[test]
         fn is_a_set_of_segments(ops in proptest::collection::vec((0u8..4, 1u32..9, any::<usize>()), 0..80)) {
             let mut map = FreeMap::new(1, 40);

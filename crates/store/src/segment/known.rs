@@ -1,10 +1,10 @@
-//! What the ledger knows of one segment.
+//! The ledger's knowledge of one segment.
 
 use longarm_base::Nanos;
 
 use super::reader::Line;
 
-/// What the ledger knows of a segment. Bodies of runs follow their head.
+/// The phase of a segment in the ledger. Bodies of runs follow their head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     Free,
@@ -16,7 +16,7 @@ pub(crate) enum Phase {
     Body,
     /// Dead and not yet in quarantine, or in it.
     Dead,
-    /// Dead and out of quarantine; waits until its followers have let go.
+    /// Dead and out of quarantine; waits until its followers have released it.
     Offered,
     /// Its pages are on their way back to the system.
     Leaving,
@@ -27,13 +27,14 @@ pub(crate) enum Phase {
 pub(crate) struct Segment {
     pub phase: Phase,
     pub line: Line,
-    /// Holds bytes of an earlier use.
+    /// Whether it holds bytes of an earlier use.
     pub dirty: bool,
-    /// A collector walks it.
+    /// Whether a collector walks it.
     pub collecting: bool,
-    /// Collection looks at it again only then...
+    /// The time before which collection does not look at it again.
     pub rest: Nanos,
-    /// ...or, if there was no room for its next entry, once more segments than these were freed.
+    /// If there was no room for its next entry: collection looks at it again once more segments than these
+    /// were freed.
     pub starved: Option<u64>,
 }
 

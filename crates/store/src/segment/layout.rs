@@ -14,14 +14,14 @@
 //! 56  zero
 //! ```
 //! `run` of a run's head is its length in segments, of its body the distance to the head, otherwise 1.
-//! Writes: whoever claims, seals or frees the segment (one at a time: `owner.rs`); the tail: the writer that
-//! owns the segment. Reads: `verify.rs` and inspectors, at any moment; clients never.
+//! The thread that claims, seals or frees the segment writes its line (one at a time: `owner.rs`); the writer
+//! that owns the segment writes the tail. `verify.rs` and inspectors read, at any moment; clients never do.
 //! (1) On the leader a line says Active only after every room of the segment has a zero checksum word
 //!     (L4).
-//! (2) Generation and claim number grow with every claim, also over a change of the leader; term and
+//! (2) Generation and claim number grow with every claim, also over a change of the leader. Term and
 //!     generation together name one use of a segment, and nothing written for another use verifies as an
-//!     entry of it. After 2^24 claims in one term the generations start over; that many take days even of a
-//!     segment that is claimed again whenever its quarantine ends.
+//!     entry of it. After 2^24 claims in one term the generations start over; that many claims take days even
+//!     of a segment that is claimed again whenever its quarantine ends.
 //! (3) A segment belongs to one stream from its claim until it is free (LoLKV 3.1.1).
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
@@ -47,11 +47,11 @@ const _: () = {
     assert!(SEGMENT_BYTES < 1 << 32);
 };
 
-/// What a segment is used for.
+/// The use of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// Nothing: it may be claimed.
+    /// None: it may be claimed.
     Free = 0,
     /// Its stream adds entries.
     Active = 1,
@@ -80,14 +80,14 @@ impl State {
     }
 }
 
-/// Who fills a segment. Survivors of collection stand apart from new entries: they live longer, and what came
-/// out of the reserve is not used up by writes.
+/// The filler of a segment. Survivors of collection are apart from new entries: they live longer, and writes
+/// do not use up segments that came out of the reserve.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Lane {
     /// New entries.
     Write = 0,
-    /// Moved ones.
+    /// Moved entries.
     Move = 1,
 }
 

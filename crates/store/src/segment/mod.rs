@@ -1,4 +1,4 @@
-//! Segments: the table that describes them, who claims and frees them, how much of each is alive, and the
+//! Segments: the table that describes them, their claims and releases, how much of each is alive, and the
 //! check of a whole arena from its bytes.
 
 mod found;

@@ -1,10 +1,10 @@
 //! Claiming, sealing and freeing segments: the ledger behind the store's one lock, and the lines it writes.
 //!
-//! The ledger is plain memory of the owner and the truth for it; the table in the arena says the same for
-//! others and is never read back, except once by a store that adopts the arena (`found.rs`). The lock is held
-//! for the ledger only, never for a copy, a wipe or a discard. Order of a claim: ledger, wipe of the rooms,
-//! line, rooms. Order of a release: last entry dead, quarantine, pages discarded, line, ledger. So a line
-//! never says more than is true.
+//! The ledger is plain memory of the owner and the truth for it. The table in the arena says the same for
+//! other parties and is never read back, except once by a store that adopts the arena (`found.rs`). The lock
+//! is held for the ledger only, never for a copy, a wipe or a discard. The order of a claim is: ledger, wipe
+//! of the rooms, line, rooms. The order of a release is: last entry dead, quarantine, pages discarded, line,
+//! ledger. So a line never says more than is true.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,7 +20,7 @@ use super::reader::{Line, line_sum};
 use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
 
-/// What a writer asks for.
+/// A writer's request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Want {
     /// One segment for rooms of so many bytes.
@@ -29,12 +29,12 @@ pub(crate) enum Want {
     Run { segments: u32 },
 }
 
-/// What a writer got.
+/// The segments that a writer got.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimed {
     pub segment: u32,
     pub line: Line,
-    /// Bytes of an earlier use must be voided first.
+    /// Whether bytes of an earlier use must be voided first.
     pub dirty: bool,
 }
 
@@ -46,19 +46,19 @@ pub(crate) struct Ledger {
     pub credit: u32,
     reserve: u32,
     claims: u64,
-    /// Claim csn and head of all that is in use.
+    /// Claim csn and head of each use.
     ages: BTreeSet<(Csn, u32)>,
-    /// Died since the collector last looked.
+    /// Segments that died since the collector last looked.
     pub dead: VecDeque<u32>,
-    /// Reusable from that time on, oldest first.
+    /// Segments with the time from which they may be reused, oldest first.
     pub quarantine: VecDeque<(Nanos, u32)>,
-    /// A claim failed since a segment was last freed.
+    /// Whether a claim failed since a segment was last freed.
     pub pressed: bool,
-    /// Segments and runs freed.
+    /// The number of segments and runs freed.
     pub releases: u64,
-    /// The last of the reserve stays: an adopted arena was not yet shown to give anything back.
+    /// Whether the last of the reserve is kept, since an adopted arena has not yet given anything back.
     pub guarded: bool,
-    /// Until then at most; not known before the store was first told the time.
+    /// The end of that time; unknown before the store was first told the time.
     pub guarded_until: Option<Nanos>,
 }
 
@@ -68,13 +68,13 @@ impl Ledger {
         Ledger::with(segments_known, FreeMap::new(table, segments - table), (reserve, reserve))
     }
 
-    /// A ledger that goes on from what was found. The reserve is taken beyond the limit, if it must: without
-    /// it nothing might ever be freed.
+    /// A ledger that continues from the table found. The reserve is taken beyond the limit, if it must:
+    /// without it no segment might ever be freed.
     pub(crate) fn adopt(found: Found, table: u32, reserve: u32, budget: &Budget) -> Ledger {
         let mut free = FreeMap::default();
         let known = || (table..).zip(&found.segments[table as usize..]);
         for (segment, known) in known().filter(|(_, known)| known.phase == Phase::Free) {
-            // Where there ever was a claim there are pages.
+            // A segment that was ever claimed has pages.
             free.put(segment, 1, known.line != Line::FREE);
         }
         let heads = known().filter(|(_, known)| known.phase == Phase::Adopted);
@@ -102,12 +102,12 @@ impl Ledger {
         }
     }
 
-    /// Segments that writes may still take, as far as the arena goes.
+    /// Segments that writes may still take, as far as the arena allows.
     pub(crate) fn claimable(&self) -> u32 {
         self.free.total().saturating_sub(self.credit)
     }
 
-    /// The least claim csn of what is in use, one segment or run aside.
+    /// The least claim csn of all uses, except one segment or run.
     pub(crate) fn watermark(&self, aside: Option<u32>) -> Option<Csn> {
         let aside = aside.map(|segment| {
             let known = &self.segments[segment as usize];
@@ -183,7 +183,8 @@ impl Ledger {
             if lane == Lane::Write {
                 return Err(StoreFull::Budget { limit: budget.limit(), used: budget.used() });
             }
-            // Leaders that all end before their first release could else use up what only a release refills.
+            // Leaders that all end before their first release could otherwise use up what only a release
+            // refills.
             if self.credit < run + u32::from(self.guarded) {
                 return Err(StoreFull::Segments { total });
             }
@@ -203,7 +204,7 @@ impl Ledger {
         Some(first)
     }
 
-    /// Segment `first` is given back now: it is the head of so many dead segments.
+    /// Begins to give back segment `first`, the head of the returned number of dead segments.
     pub(crate) fn begin_release(&mut self, first: u32) -> u32 {
         let run = self.segments[first as usize].line.run;
         for segment in first..first + run {
@@ -212,7 +213,8 @@ impl Ledger {
         run
     }
 
-    /// Gives back what [`begin_release`](Self::begin_release) announced; the reserve is filled up first.
+    /// Gives back the segments that [`begin_release`](Self::begin_release) began with; the reserve is filled
+    /// up first.
     pub(crate) fn release(&mut self, budget: &Budget, (first, run): (u32, u32), stable: Csn, kept: bool) {
         self.ages.remove(&(self.segments[first as usize].line.claim_csn, first));
         for segment in &mut self.segments[first as usize..(first + run) as usize] {
@@ -238,14 +240,14 @@ pub(crate) fn write_header<M: OwnedWords>(memory: &M, sums: &SumKey, segments: u
     store_words(memory, 0, &words);
 }
 
-/// Frees a segment of an arena that has no store: its claim came to nothing. Its numbers stay.
+/// Frees a segment of an arena that has no store, because its claim failed. Its numbers stay.
 pub fn forget<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32) {
     let line = Line::read(memory, sums, segment).unwrap_or(Line::FREE);
     write_line(memory, sums, segment, &line.freed(Csn::NONE));
 }
 
-/// The line of a segment as it will be when it is free: what followers are sent before it is. `stable` is the
-/// stable point.
+/// The line of a segment as it will be when the segment is free; followers get it before that. `stable` is
+/// the stable point.
 pub fn freed_line<M: OwnedWords>(memory: &M, sums: &SumKey, segment: u32, stable: Csn) -> [u8; 64] {
     let line = Line::read(memory, sums, segment).unwrap_or(Line::FREE);
     let mut bytes = [0; 64];

@@ -10,7 +10,7 @@ use crate::class::is_stride;
 use crate::object::layout::{GENERATION_MAX, mark_word};
 use crate::object::{self, Entry, RoomState, check_room};
 
-/// A look at a line that changes is repeated so often before it counts as broken.
+/// How often a look at a line that changes is repeated before the line counts as broken.
 const LOOKS: u32 = 64;
 
 /// Why a line cannot be believed.
@@ -61,7 +61,7 @@ impl Geometry {
     }
 }
 
-/// What the table says of one segment.
+/// The table's line of one segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     /// Its use.
@@ -72,7 +72,7 @@ pub struct Line {
     pub term: Term,
     /// The stream it belongs to.
     pub stream: u16,
-    /// Who fills it.
+    /// The filler.
     pub lane: Lane,
     /// Distance of its rooms in bytes; zero in a run.
     pub stride: u32,
@@ -106,7 +106,7 @@ impl Line {
         mark_word(self.term, self.generation)
     }
 
-    /// Whether both are of one use of a segment: what only grows within it aside.
+    /// Whether both lines are of one use of a segment, apart from fields that only grow within it.
     pub fn is_same_use(&self, other: &Line) -> bool {
         let of = |line: &Line| (line.claim, line.term, line.generation, line.stream, line.stride);
         of(self) == of(other)
@@ -117,13 +117,13 @@ impl Line {
         !matches!(self.state, State::Free | State::RunBody)
     }
 
-    /// Whether this use still has the segment, by what stands in the memory.
+    /// Whether the segment still has this use, by its line in the memory.
     pub fn stands(&self, memory: &dyn Words, segment: u32) -> bool {
         let at = layout::line_at(segment);
         (memory.load(at + layout::CLAIM), memory.load(at + layout::TERM)) == (self.claim, self.term.bits())
     }
 
-    /// Bytes of a room, and how many rooms there are; a run has one.
+    /// Bytes of a room, and the number of rooms; a run has one.
     pub(crate) fn rooms(&self) -> (u64, u64) {
         match self.stride as u64 {
             0 => (self.run as u64 * SEGMENT_BYTES, 1),
@@ -131,14 +131,14 @@ impl Line {
         }
     }
 
-    /// Whether the room at `offset` bears the mark of this use, superseded or not. Most of what an older use
-    /// left is told apart by it without a look at all of an entry.
+    /// Whether the room at `offset` bears the mark of this use, superseded or not. The mark tells most
+    /// entries of an older use apart without a look at the whole entry.
     pub(crate) fn marks(&self, memory: &dyn Words, offset: u64) -> bool {
         memory.load(offset + object::layout::MARK) & !object::layout::SUPERSEDED == self.mark()
     }
 
-    /// The entry of `room` bytes at most that lies at `offset`, if it is whole and was written in this use of
-    /// the segment.
+    /// The entry of at most `room` bytes at `offset`, if it is whole and was written in this use of the
+    /// segment.
     pub(crate) fn entry_in<'b>(
         &self,
         memory: &dyn Words,
@@ -161,16 +161,16 @@ impl Line {
             && (self.stride, head.stride) == (0, 0)
     }
 
-    /// The line once this use is over, at this stable point. Its numbers stay: the next claim goes on from
-    /// them. A later leader learns from the csn how far the versions had come, though nothing be left that
-    /// bears the last of them: what is dropped was below the stable point, or what superseded it was.
+    /// The line once this use is over, at this stable point. Its numbers stay, and the next claim continues
+    /// from them. From the csn a later leader learns how far the versions had come, even if no entry is left
+    /// that bears the last of them: each dropped entry was below the stable point, or the entry that
+    /// superseded it was.
     pub(crate) fn freed(&self, stable: Csn) -> Line {
         let claim_csn = self.claim_csn.max(stable);
         Line { generation: self.generation, claim: self.claim, claim_csn, ..Line::FREE }
     }
 
-    /// Reads the line of a segment of a live or saved arena. A change in progress is waited out, with a
-    /// bound.
+    /// Reads the line of a segment of a live or saved arena. It waits for a change in progress, with a bound.
     pub fn read(memory: &dyn Words, sums: &SumKey, segment: u32) -> Result<Line, LineError> {
         let mut looked = Line::parse(&read_words(memory, segment), sums, segment);
         for _ in 1..LOOKS {
@@ -182,13 +182,13 @@ impl Line {
         looked
     }
 
-    /// The line in the bytes of one, which were copied from elsewhere.
+    /// Parses the line in its bytes, which were copied from elsewhere.
     pub fn from_bytes(bytes: &[u8], sums: &SumKey, segment: u32) -> Result<Line, LineError> {
         let bytes = bytes.try_into().map_err(|_| LineError::Malformed("length"))?;
         Line::parse(&words_of(bytes), sums, segment)
     }
 
-    /// The line in eight copied words.
+    /// Parses the line in eight copied words.
     pub fn parse(words: &[u64; 8], sums: &SumKey, segment: u32) -> Result<Line, LineError> {
         if *words == [0; 8] {
             return Ok(Line::FREE);
@@ -235,16 +235,16 @@ impl Line {
     }
 }
 
-/// The line of a segment as it stands, of line 0 the arena's: what a leader WRITEs to its followers at the
-/// same offset, [`line_at`](layout::line_at).
+/// The present bytes of a segment's line, with line 0 being the arena's. A leader WRITEs them to its
+/// followers at the same offset, [`line_at`](layout::line_at).
 pub fn line_bytes(memory: &dyn Words, segment: u32) -> [u8; LINE as usize] {
     let mut bytes = [0; LINE as usize];
     memory.copy_out(layout::line_at(segment), &mut bytes);
     bytes
 }
 
-/// The bytes of a segment's line, or of the header, as they are between two changes; `None` if somebody is in
-/// the middle of one for long. What is copied to others must not be half of a change: there it would stay.
+/// The bytes of a segment's line, or of the header, between two changes; `None` if a thread is in the middle
+/// of a change for long. A copy for other nodes must not be half of a change: it would stay so there.
 pub fn whole_line(memory: &dyn Words, sums: &SumKey, segment: u32) -> Option<[u8; LINE as usize]> {
     // The header never changes.
     let is_whole = |bytes: &[u8; LINE as usize]| {
@@ -253,12 +253,13 @@ pub fn whole_line(memory: &dyn Words, sums: &SumKey, segment: u32) -> Option<[u8
     (0..LOOKS).map(|_| line_bytes(memory, segment)).find(is_whole)
 }
 
-/// Number of the claim that a segment's line names, as its owner wrote it: which use of the segment this is.
+/// The number of the claim that a segment's line names, as its owner wrote it: it identifies the use of the
+/// segment.
 pub fn claim_number<M: OwnedWords>(memory: &M, segment: u32) -> u64 {
     memory.load(layout::line_at(segment) + layout::CLAIM)
 }
 
-/// Segments of the run that begins there, as the owner of its line wrote it; one where it is none.
+/// The length of the run that begins there, as the owner of its line wrote it; one if it is no run.
 pub fn run_length<M: OwnedWords>(memory: &M, segment: u32) -> u32 {
     let word = memory.load(layout::line_at(segment) + layout::STRIDE);
     if word as u32 == 0 { (word >> 32) as u32 } else { 1 }

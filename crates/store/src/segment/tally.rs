@@ -1,12 +1,12 @@
 //! How much of a segment is alive: one word, so that every change is one step and death happens exactly once.
 //!
-//! Changes: the writer that owns the segment (drafts, finishes, seals), and whoever supersedes one of its
-//! entries.
-//! (1) A draft counts as pending from its room to its end; finishing turns pending into live in one step. So
-//!     does an adopted segment until it has been replayed.
-//! (2) Once sealed a segment gets no new drafts, so pending and live only fall; the one step that brings both
-//!     to zero while sealed is told so, and that caller reports the segment dead. Nobody else does, and
-//!     nobody twice.
+//! The writer that owns the segment changes it (drafts, finishes, seals), and each worker that supersedes one
+//! of its entries.
+//! (1) A draft counts as pending from its room to its end; finishing turns pending into live in one step. An
+//!     adopted segment counts as pending, too, until it has been replayed.
+//! (2) A sealed segment gets no new drafts, so pending and live only fall. The one step that brings both to
+//!     zero while sealed returns so, and its caller reports the segment dead. No other caller does, and none
+//!     twice.
 
 use crate::sync::Counter;
 
@@ -23,7 +23,7 @@ const _: () = {
 #[derive(Debug, Default)]
 pub(crate) struct Tally(Counter);
 
-/// What a tally says at one moment.
+/// A tally at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Load {
     /// Cache lines of live entries.
@@ -53,12 +53,12 @@ impl Tally {
         self.0.add((ENTRY + units as u64).wrapping_sub(PENDING));
     }
 
-    /// An entry that was there before.
+    /// Counts an entry that was there before.
     pub(crate) fn found(&self, units: u32) {
         self.0.add(ENTRY + units as u64);
     }
 
-    /// Entries that were there before, and their cache lines.
+    /// Counts entries that were there before, and their cache lines.
     pub(crate) fn presumed(&self, entries: u64, units: u64) {
         self.0.add(entries * ENTRY + units);
     }

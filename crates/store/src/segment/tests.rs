@@ -36,7 +36,8 @@ proptest! {
         prop_assert_eq!(Line::parse(&words, &sums(), segment), Err(LineError::Torn));
     }
 
-    /// A line whose checksum is right may still say what no line says: never a panic, and never out of range.
+    /// A line whose checksum is right may still have impossible fields: reading it never panics, and returns
+    /// nothing out of range.
     #[test]
     fn signed_nonsense_is_refused(mut words in proptest::array::uniform8(any::<u64>()),
         small in any::<bool>()) {
@@ -92,7 +93,7 @@ fn every_cut_of_a_changing_line_is_one_of_its_versions() {
     for cut in journal.cuts(line_at(2), 64, 0, journal.now()) {
         match Line::parse(&words(&cut.bytes), &sums(), 2) {
             Err(_) => {}
-            // The tail stands outside the checksum and moves by itself.
+            // The tail is outside the checksum and moves by itself.
             Ok(found) => {
                 whole += 1;
                 let known = versions.iter().chain([&Line::FREE]);
@@ -106,8 +107,8 @@ fn every_cut_of_a_changing_line_is_one_of_its_versions() {
     assert!(whole >= versions.len());
 }
 
-/// Words of a line are stored one by one: a copy that is made in between, and sent to another, would stay
-/// what it is there.
+/// Words of a line are stored one by one. A copy that was made in between, and sent to another node, would
+/// stay as it is there.
 #[test]
 fn a_line_that_is_being_changed_is_not_copied() {
     let memory = Journal::new(1 << 20);
@@ -117,7 +118,7 @@ fn a_line_that_is_being_changed_is_not_copied() {
     write_line(&memory, &sums(), segment, &line(State::Sealed, 64, 0));
     let sealed = whole_line(&memory, &sums(), segment).expect("nobody changes it");
     assert_ne!(open, sealed);
-    // The state is stored, and its checksum is not yet.
+    // The state is stored, and its checksum not yet.
     memory.store(at, u64::from_le_bytes(open[..8].try_into().expect("eight bytes")));
     assert_eq!(whole_line(&memory, &sums(), segment), None);
 }

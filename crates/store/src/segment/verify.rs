@@ -1,7 +1,7 @@
 //! The check of a whole arena from its bytes: a live one or a saved one.
 //!
-//! On a live arena the walk races with its owner. Every entry verifies itself, and what a segment is accused
-//! of counts only if its line is the same before and after; so a live arena yields no false problem.
+//! On a live arena the walk races with its owner. Every entry verifies itself, and a problem of a segment
+//! counts only if the segment's line is the same before and after. So a live arena yields no false problem.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::{SumKey, Words};
@@ -14,10 +14,10 @@ use crate::object::{Entry, RoomState, check_room};
 
 /// Problems kept in words; the others are counted.
 const PROBLEMS_KEPT: usize = 100;
-/// Looks at a run whose lines are being written before it counts as broken.
+/// How often a run whose lines are being written is looked at before it counts as broken.
 const LOOKS: u32 = 1024;
 
-/// What the walk found in one segment, or in one run (at its head).
+/// The walk's findings in one segment, or in one run (at its head).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SegmentReport {
     /// Entries that are not superseded.
@@ -30,7 +30,7 @@ pub struct SegmentReport {
     pub unfinished: u64,
 }
 
-/// What [`verify`] found.
+/// The findings of [`verify`].
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// All segments, the table's included.
@@ -45,7 +45,7 @@ pub struct Report {
     pub by_segment: Vec<SegmentReport>,
     /// Problems in words, at most a hundred.
     pub problems: Vec<String>,
-    /// All problems.
+    /// The number of all problems.
     pub problem_count: u64,
 }
 
@@ -128,7 +128,8 @@ impl Walk<'_> {
             _ => self.rooms(segment, &line, line.stride as u64, &mut sums, visit),
         }
         if matches!(line.state, State::Quarantined) {
-            // Its pages may be on their way back to the system: what lies in its rooms is nobody's any more.
+            // Its pages may be on their way back to the system, so the bytes in its rooms mean nothing any
+            // more.
             self.found.clear();
         }
         if matches!(line.state, State::Quarantined) && sums.live_entries > 0 {
@@ -151,7 +152,7 @@ impl Walk<'_> {
         length
     }
 
-    /// Checks the bodies of a run; returns how many segments it has, as far as they fit together.
+    /// Checks the bodies of a run; returns how many segments of it fit together.
     fn run(&mut self, head: u32, line: &Line) -> u32 {
         if matches!(line.state, State::RunBody) {
             return 1;
@@ -171,7 +172,7 @@ impl Walk<'_> {
         line.run
     }
 
-    /// A body whose head does not stand before it: a run that is just being claimed or freed, or a problem.
+    /// Checks a body whose head is not before it: a run that is just being claimed or freed, or a problem.
     fn body_alone(&mut self, segment: u32) {
         let settles = |line: Line| {
             let head = segment.checked_sub(line.run).map(|head| Line::read(self.memory, self.sums, head));

@@ -1,5 +1,5 @@
-//! A leader after the other: each takes over the arena that the one before kept up on a follower, and goes
-//! on.
+//! Leaders one after the other: each takes over the arena that the previous leader kept up on a follower, and
+//! continues.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ fn term(counter: u32) -> Term {
     Term::new(counter, NodeId(counter as u8 % 3))
 }
 
-/// A source of choices that is its seed's alone.
+/// A source of choices that depends on its seed only.
 struct Dice(u64);
 
 impl Dice {
@@ -29,8 +29,8 @@ impl Dice {
     }
 }
 
-/// What a leader's one-sided WRITEs do to a follower: all lines, and every whole entry. Nothing is wiped. The
-/// tail, which is outside the line's checksum, and superseded bits may be there or not.
+/// Replicates as a leader's one-sided WRITEs do: all lines, and every whole entry. Nothing is wiped. The
+/// tail, which is outside the line's checksum, and superseded bits may arrive or not.
 fn replicate(from: &Mapped, to: &Mapped, dice: &mut Dice) {
     for segment in 0..(from.bytes() / SEGMENT_BYTES) as u32 {
         let mut line = line_bytes(from, segment);
@@ -50,7 +50,7 @@ fn replicate(from: &Mapped, to: &Mapped, dice: &mut Dice) {
     });
 }
 
-/// What a key has: its newest entry, and the value, or nothing for a tombstone.
+/// The item of a key: its newest entry, and the value, or no value for a tombstone.
 type Item = (Slot, Option<Vec<u8>>);
 
 #[derive(Clone, Debug)]
@@ -281,7 +281,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
     /// Lines that verify one by one and fit together by chance, if at all: the arena is sound once it was
-    /// replayed, whatever they said.
+    /// replayed, whatever the lines said.
     #[test]
     fn any_table_can_be_taken_over(
         lines in proptest::collection::vec((0u64..6, 1u32..4, 1u32..4, 0u64..3, any::<bool>()), 8),
@@ -308,7 +308,7 @@ proptest! {
         let store = Arc::new(adopt(&arena, 2).expect("an arena"));
         prop_assert!(keys(&store).is_empty());
         assert_sound(&store);
-        // Nothing is alive, so everything comes back.
+        // No entry is alive, so all memory comes back.
         let mut collector = Collector::new(store.clone());
         for i in 0..5 {
             collector.next_work(Nanos::from_millis(60 * i), 0);
@@ -318,7 +318,7 @@ proptest! {
     }
 }
 
-/// Two rooms that share a segment, a run of four segments, and segments in quarantine and free.
+/// An arena with two rooms that share a segment, a run of four segments, and segments in quarantine and free.
 fn some_arena() -> (Mapped, [EntryPlace; 3]) {
     let store = store(SEGMENTS, StoreOptions { term: term(1), ..StoreOptions::default() });
     let mut writer = store.writer(0);
@@ -346,7 +346,7 @@ fn adopt(memory: &Mapped, counter: u32) -> Result<Store<Mapped>, CreateError> {
     Store::adopt(memory.clone(), Arc::new(Budget::new(u64::MAX)), options, sums())
 }
 
-/// Replays all and returns the keys.
+/// Replays all segments and returns the keys.
 fn keys(store: &Store<Mapped>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for &segment in store.adopted() {
@@ -365,7 +365,7 @@ fn what_no_leader_can_take_over_is_refused_with_a_reason() {
     let early = adopt(&arena, 1).unwrap_err();
     assert!(matches!(early, CreateError::Term { .. }), "{early}");
     let options = StoreOptions { term: term(2), ..StoreOptions::default() };
-    // What is in use is there, and without the reserve none of it might ever be freed.
+    // Segments in use are there, and without the reserve none of them might ever be freed.
     let budget = Arc::new(Budget::new(5 * SEGMENT_BYTES));
     let tight = Store::adopt(arena, budget.clone(), options, sums()).expect("six segments are in use");
     assert_eq!((tight.counters().reserve, budget.used()), (2, 4096 + 8 * SEGMENT_BYTES));
@@ -414,8 +414,8 @@ fn numbers_go_on_where_the_last_leader_stopped() {
     assert_sound(&store);
 }
 
-/// A claim, a seal or a release that landed half leaves a line that does not verify. Its segment is free; of
-/// a run all is free then.
+/// A claim, a seal or a release that landed half leaves a line that does not verify. Its segment is free; a
+/// run with such a line is free as a whole.
 #[test]
 fn lines_that_landed_half_are_free() {
     let (sound, places) = some_arena();
@@ -441,7 +441,7 @@ fn lines_that_landed_half_are_free() {
             let free = 9 + if gone == Some(b"large") { 4 } else { u32::from(gone.is_some()) };
             assert_eq!(store.counters().free, free, "word {word} of segment {segment}");
             assert_sound(&store);
-            // Nothing of the lost use shows where it is used again.
+            // No entry of the lost use shows when the segment is used again.
             let mut writer = store.writer(0);
             while put(&mut writer, 9, b"key", b"value of the same class").is_ok() {
                 if store.counters().free <= 3 {
@@ -463,14 +463,15 @@ fn replaying_twice_is_a_crash() {
     keys(&store);
 }
 
-/// A room that another use filled, or that landed half, is void after the replay, also beyond the last entry.
+/// A room that another use filled, or whose entry landed half, is void after the replay, also beyond the last
+/// entry.
 #[test]
 fn what_is_no_entry_of_this_use_is_voided() {
     let (arena, places) = some_arena();
     let first = places[0];
     let mut bytes = vec![0; first.len as usize];
     arena.copy_out(first.offset, &mut bytes);
-    // In the rooms behind it: the entry of another term, of another place, and half of one.
+    // The rooms behind it hold the entry of another term, the entry of another place, and half of an entry.
     let mark = layout::mark_word(term(1), 1);
     for (room, mark, sum) in
         [(1, layout::mark_word(term(0), 1), 5), (2, mark, arena.load(first.offset)), (7, mark, 1)]
@@ -515,7 +516,7 @@ fn segments_are_replayed_by_several_threads() {
         for _ in 0..3 {
             scope.spawn(|| {
                 let mut scratch = Scratch::default();
-                // Relaxed: a counter; who draws a number does its part.
+                // Relaxed: a counter; the thread that draws a number does its part.
                 while let Some(&segment) =
                     store.adopted().get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
                 {

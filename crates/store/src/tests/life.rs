@@ -1,4 +1,4 @@
-//! Filling, freeing, limits, and what verify sees.
+//! Filling, freeing, limits, and the findings of verify.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ fn the_largest_value_arrives_in_pieces_and_goes_again() {
     let full = writer.draft(b"k", &vec![0; 3 << 20], EntryMeta::PUT).unwrap_err();
     assert!(full.to_string().contains("out of memory"), "{full}");
     assert_eq!(assert_sound(&store).states[State::RunBody as usize], 64);
-    // Dead, it waits for the readers, and then all of it is free.
+    // The dead segment waits for the readers, and then all of it is free.
     assert!(store.supersede(place, Csn(1)) && !store.supersede(place, Csn(1)));
     let mut collector = Collector::new(store.clone());
     assert_eq!(collector.next_work(Nanos(5), 50), Work::Idle(Some(Nanos(5) + QUARANTINE)));
@@ -77,7 +77,8 @@ fn the_largest_value_arrives_in_pieces_and_goes_again() {
     assert_sound(&store);
 }
 
-/// One size, filled to the brim, half deleted: collection works out of its reserve, and writes go on.
+/// Entries of one size fill the store, and half are deleted: collection works out of its reserve, and writes
+/// continue.
 #[test]
 fn collection_never_starves() {
     let limit = 12 * SEGMENT_BYTES;
@@ -123,8 +124,8 @@ fn collection_never_starves() {
     assert!(budget.used() <= limit);
 }
 
-/// Entries go here and there while what is freed comes back late: the segments that collection begins with
-/// are nearly as full as is still worth it.
+/// Entries are superseded in many segments while freed memory comes back late. The segments that collection
+/// begins with are nearly as full as is still worth it.
 #[test]
 fn copies_are_not_spread_over_segments_that_stay() {
     for seed in 0..60u64 {
@@ -171,8 +172,8 @@ fn a_kilobyte_costs_at_most_fifteen_percent_more() {
     assert!(used < 1.15, "{used}");
 }
 
-/// All sizes at once by four writers in a store of 64 MiB: with collection more than half of it holds data
-/// before anybody is refused for good, although each writer needs segments of many classes.
+/// Four writers write all sizes at once in a store of 64 MiB. With collection more than half of it holds data
+/// before a write is refused for good, although each writer needs segments of many classes.
 #[test]
 fn a_small_store_is_not_used_up_by_open_segments() {
     let store = store(64, StoreOptions { streams: 4, ..StoreOptions::default() });
@@ -215,7 +216,7 @@ fn rooms_of_dropped_drafts_are_used_again() {
     let (c, _) = put(&mut writer, 2, b"c", b"3").expect("room");
     assert!(c.offset < b.offset, "the room of the dropped draft");
     assert_eq!(assert_sound(&store).total.unfinished, 0);
-    // The stream goes on where its last writer left it.
+    // The stream continues where its last writer left it.
     drop(writer);
     let mut writer = store.writer(0);
     let (d, csn) = put(&mut writer, 3, b"d", b"4").expect("room");
@@ -314,7 +315,7 @@ fn verify_names_what_is_wrong() {
         words.store(at, before);
         assert_sound(&store);
     }
-    // Accounting: the bit alone, without the store knowing.
+    // The bit alone is set, without the store knowing, so the accounting is wrong.
     let mark = words.load(small.offset + layout::MARK);
     words.store(small.offset + layout::MARK, mark | layout::SUPERSEDED);
     assert!(store.check().problems.iter().any(|p| p.contains("accounted")));
@@ -323,8 +324,8 @@ fn verify_names_what_is_wrong() {
     assert!(!verify(&memory(3), &sums()).is_sound(), "no arena");
 }
 
-/// An inspector walks the arena while its owner writes, seals, collects and reuses: it accuses nobody
-/// falsely.
+/// An inspector walks the arena while its owner writes, seals, collects and reuses: it reports no false
+/// problem.
 #[test]
 fn a_live_arena_verifies_while_it_changes() {
     let store = store(12, StoreOptions { quarantine: Nanos(1), ..StoreOptions::default() });

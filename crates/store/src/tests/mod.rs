@@ -16,7 +16,7 @@ use longarm_memory::{Backing, Budget, Mapped, Region, RegionOptions, SumKey};
 
 use crate::*;
 
-/// What a server's index says of a key.
+/// The slot of a key in a server's index.
 type Slot = (EntryPlace, Csn);
 
 fn sums() -> SumKey {

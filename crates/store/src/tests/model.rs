@@ -1,4 +1,4 @@
-//! The store against its twin: a map of what is alive, through any order of writes, drafts, deletes,
+//! The store against its twin, a map of live entries, through any order of writes, drafts, deletes,
 //! collection and time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -162,7 +162,7 @@ impl Twin {
         }
     }
 
-    /// The watermarks are what a look at all lines finds.
+    /// Compares the watermarks with a look at all lines.
     fn check_watermarks(&self) {
         let line = |segment| Line::read(self.store.memory(), &sums(), segment).expect("sound");
         let of = |segment| {
@@ -177,7 +177,7 @@ impl Twin {
         assert_eq!(self.store.watermark(), used.map(|segment| line(segment).claim_csn).min());
     }
 
-    /// With everything deleted, all memory comes back.
+    /// With every key deleted, all memory comes back.
     fn drain(mut self) {
         for (slot, _) in self.live.values() {
             self.store.supersede(slot.0, slot.1);

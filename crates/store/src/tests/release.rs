@@ -1,4 +1,5 @@
-//! What goes, and when: tombstones below the watermark, and segments that followers were asked about.
+//! Releases, and when they happen: tombstones below the watermark, and segments that followers were asked
+//! about.
 
 use super::*;
 use crate::segment::layout::segment_of;
@@ -26,11 +27,11 @@ fn a_tombstone_may_go_when_nothing_it_hides_can_come_back() {
     assert!(!may_go(tombstone), "an older write is under way");
     store.set_stable(Csn(13));
     assert!(may_go(tombstone), "alone with what it hides: they go together");
-    // What was claimed from then on holds nothing older of the key: equality is enough.
+    // A segment that was claimed from then on holds no older entry of the key: equality is enough.
     let large = put(&mut writer, 14, b"large", &vec![0; 3 << 20]).expect("room");
     assert_eq!(store.watermark_without(segment_of(tombstone.0.offset)), Some(Csn(13)));
     assert!(may_go(tombstone));
-    // A tombstone in a younger segment hides what may be in the older one, until that is reclaimed.
+    // A tombstone in a younger segment hides entries that may be in the older one, until that is reclaimed.
     store.supersede(tombstone.0, tombstone.1);
     let younger = {
         let draft = writer.draft(&[8; 300], b"", EntryMeta::TOMBSTONE).expect("room");
@@ -38,7 +39,7 @@ fn a_tombstone_may_go_when_nothing_it_hides_can_come_back() {
     };
     store.set_stable(Csn(15));
     assert!(!may_go(younger), "the older segments were claimed before it was applied");
-    // A run is one: none of its segments counts when it is left aside.
+    // A run counts as one: none of its segments counts when it is left aside.
     let head = segment_of(large.0.offset);
     store.supersede(large.0, large.1);
     for segment in head..head + 4 {
@@ -54,7 +55,7 @@ fn a_tombstone_may_go_when_nothing_it_hides_can_come_back() {
     assert_sound(&store);
 }
 
-/// A tombstone that collection moves stays one, in a segment that hides no less than before.
+/// A moved tombstone stays a tombstone, in a segment that hides no less than before.
 #[test]
 fn a_moved_tombstone_is_judged_where_it_is_now() {
     let store = store(12, StoreOptions::default());
@@ -106,7 +107,7 @@ fn a_dead_segment_is_offered_once_and_waits_until_it_is_released() {
     for collector in &mut collectors {
         assert_eq!(collector.next_work(QUARANTINE + QUARANTINE, 0), Work::Idle(None), "each is offered once");
     }
-    // Nobody may have them meanwhile, and they count as in use.
+    // No writer may have them meanwhile, and they count as in use.
     let waiting = store.counters();
     assert_eq!((waiting.quarantined, waiting.sealed, waiting.free), (5, 1, 5));
     assert_eq!(store.watermark(), Some(Csn(0)));

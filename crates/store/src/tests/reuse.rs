@@ -6,7 +6,7 @@ use super::*;
 use crate::object::layout;
 use crate::segment::layout::segment_at;
 
-/// Supersedes, seals and frees what is at `slots`, so that the writer's next segment is the one it had.
+/// Supersedes, seals and frees the entries at `slots`, so that the writer's next segment is the one it had.
 fn recycle<M: OwnedWords>(store: &Arc<Store<M>>, writer: &mut Writer<M>, slots: &[Slot]) {
     for (place, csn) in slots {
         store.supersede(*place, *csn);
@@ -42,7 +42,7 @@ fn crafted_leftovers_never_become_entries() {
     let forged = EntryPlace { offset: base + 640, len: 64 };
     let entry = store.read(forged, Csn(110), &mut bytes);
     assert_eq!(entry.expect("verifies while nobody claims the segment").key, b"forged");
-    // One entry of the forged stride: its segment is the old one, and holds nothing else.
+    // One entry has the forged stride: its segment is the old one, and holds no other entry.
     let (place, _) = put(&mut writer, 2, b"honest", b"value").expect("room");
     assert_eq!((place.offset, place.len), (base, 56));
     assert_eq!(store.read(forged, Csn(110), &mut bytes), Err(EntryError::Empty));
@@ -113,13 +113,13 @@ fn all_cuts_across_collection_and_reuse() {
             }
         }
         assert!(seen[0] > 5 && seen[1] >= 2 && seen[2] >= 1, "{seen:?}");
-        // Nor does a READ that names the old version accept the new one.
+        // A READ that names the old version does not accept the new one either.
         let mut bytes = Vec::new();
         assert_eq!(store.read(old, Csn(1), &mut bytes), Err(EntryError::Other(Csn(2))));
     }
 }
 
-/// Until its last store a draft is nothing, whatever stood in its room.
+/// A draft is no entry until its last store, whatever its room held before.
 #[test]
 fn a_draft_is_nothing_until_it_is_finished() {
     let store = store(8, StoreOptions::default());

@@ -1,5 +1,5 @@
-//! Schedules: workers that write the same keys, a collector and a one-sided reader, every step of theirs in
-//! an order that shuttle chooses.
+//! Schedules: workers that write the same keys, a collector and a one-sided reader, with every step in an
+//! order that shuttle chooses.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use longarm_memory::{OwnedWords, Words};
 use super::*;
 use crate::sync::{Counter, Mutex, SCHEDULED, pause};
 
-/// Sparse memory in which every word access is a step, and every line of a copy.
+/// Sparse memory in which every word access is a step, and so is every line of a copy.
 struct Steps {
     bytes: u64,
     words: std::sync::Mutex<BTreeMap<u64, u64>>,
@@ -21,7 +21,7 @@ impl Steps {
         Steps { bytes: segments * SEGMENT_BYTES, words: Default::default() }
     }
 
-    /// The words are locked only between two steps, so nobody ever waits for them.
+    /// The words are locked only between two steps, so no task ever waits for them.
     fn with<R>(&self, f: impl FnOnce(&mut BTreeMap<u64, u64>) -> R) -> R {
         f(&mut self.words.try_lock().expect("no step inside a step"))
     }
@@ -36,7 +36,7 @@ impl Words for Steps {
         self.with(|words| words.get(&at).copied().unwrap_or(0))
     }
     fn copy_out(&self, at: u64, into: &mut [u8]) {
-        // The first line and the last are steps of their own: they hold what differs in these tests.
+        // The first line and the last are steps of their own: they hold the words that differ in these tests.
         let last = into.len().saturating_sub(LINE as usize) / 8 * 8;
         let parts = [0, last.min(LINE as usize), last, into.len()];
         for part in parts.windows(2) {
@@ -103,7 +103,7 @@ const KEYS: usize = 2;
 /// Two rooms a segment, so that segments fill, die and come back within a few writes.
 const VALUE: usize = 400_000;
 
-/// What the server's index is to the store: a slot a key under a lock, and a counter of versions.
+/// A server's index, as the store sees it: a slot a key under a lock, and a counter of versions.
 struct World {
     store: Arc<Store<Steps>>,
     slots: [Mutex<Option<Slot>>; KEYS],
@@ -144,7 +144,7 @@ fn collect(world: &World, stream: u16, rounds: usize) {
         let (place, csn) = match collector.next_work(now, 90) {
             Work::Move { place, csn } => (place, csn),
             Work::Release { segment, .. } => {
-                // Others may go on while followers are asked.
+                // Other tasks may run while followers are asked.
                 pause();
                 world.store.released(segment);
                 continue;
@@ -174,7 +174,7 @@ fn read(world: &World, rounds: usize) {
     for round in 0..rounds {
         let key = round % KEYS;
         let Some((place, csn)) = *world.slots[key].lock() else { continue };
-        // Others may go on for any while, then the READ begins.
+        // Other tasks may run for any time, then the READ begins.
         pause();
         let current = world.slots[key].lock().expect("a key stays").1;
         bytes.resize(place.len as usize, 0);

@@ -50,7 +50,8 @@ fn copy(from: &Mapped, to: &Mapped, at: u64, len: u32) {
     to.copy_in(at, &bytes);
 }
 
-/// A follower that held all of an older term, and then got the lines of this one; entries are to come.
+/// A follower that held all of an older term, and then got the lines of this one; the entries are still to
+/// come.
 fn follower(arena: &Mapped, lens: &[usize]) -> Mapped {
     let memory = memory(SEGMENTS);
     let (older, stale) = leader(OLD, lens);
@@ -68,7 +69,7 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
     proptest::collection::vec(len, 1..60)
 }
 
-/// The entries that are there, each looked at alone.
+/// The entries that are there, each checked alone.
 fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryPlace> {
     let look = |of: &Written| {
         let at = (segment_of(of.place.offset), of.place.offset);
@@ -79,7 +80,7 @@ fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryPlace> {
     written.iter().filter_map(look).collect()
 }
 
-/// What the survey of one stream says, from the list.
+/// The expected survey of one stream, from the list.
 fn expected(whole: &[Written], stream: u16, floor: u64) -> StreamSurvey {
     let find = |position| whole.iter().find(|e| (e.stream, e.position) == (stream, position));
     let mut said = StreamSurvey { len: floor, ..StreamSurvey::default() };
@@ -131,9 +132,9 @@ proptest! {
         prop_assert_eq!(&found.streams[..], &wanted[..]);
         let tails: BTreeSet<EntryPlace> =
             wanted.iter().flat_map(|stream| stream.tail.iter().map(|(_, place)| *place)).collect();
-        // What is looked at entry by entry is the same.
+        // A look entry by entry finds the same.
         prop_assert_eq!(alone(&memory, &written), whole.iter().map(|entry| entry.place).collect());
-        // What is looked at segment by segment is the same.
+        // A look segment by segment finds the same.
         let geometry = Geometry::read(&memory, &sums()).expect("a header");
         let apart: Vec<_> = (geometry.table..geometry.segments)
             .flat_map(|segment| segment_entries(&memory, &sums(), (geometry, segment), TERM, &floors))
@@ -144,7 +145,7 @@ proptest! {
         prop_assert_eq!((apart.len(), BTreeSet::from_iter(apart)), (all.len(), all));
         let tail = whole.iter().filter(|entry| tails.contains(&entry.place));
         prop_assert_eq!(found.csn, tail.map(|entry| entry.csn).max().unwrap_or(Csn::NONE));
-        // Voided, they are gone for good: for the next survey, and for a store that takes over.
+        // Voided entries are gone for good: for the next survey, and for a store that takes over.
         found.streams.iter().flat_map(|stream| &stream.beyond).for_each(|&(_, place)| void(&memory, place));
         let again = survey(&memory, &sums(), TERM, &floors, &Settled::default()).expect("a header");
         for (again, found) in again.streams.iter().zip(&found.streams) {
@@ -183,7 +184,7 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     assert_eq!(one.streams[0].tail[3], (3, written[6].place));
     let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0], &Settled::default());
     assert!(matches!(none, Err(LineError::Arena(_))), "{none:?}");
-    // Segment by segment, of streams that have no floor all is shown.
+    // A look segment by segment shows all entries of streams without a floor.
     let geometry = Geometry::read(&arena, &sums()).expect("a header");
     let shown = |term, floors: &[u64]| -> usize {
         let all = geometry.table..geometry.segments;
@@ -192,7 +193,8 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     assert_eq!((shown(TERM, &[7]), shown(TERM, &[7, 4]), shown(OLD, &[])), (3 + 10, 3 + 6, 0));
 }
 
-/// A store that takes over gives a run back unless all of its lines are there; so it does not count here.
+/// A store that takes over gives a run back unless all of its lines are there, so the run does not count
+/// here.
 #[test]
 fn a_run_counts_if_all_of_its_lines_are_there() {
     let (arena, written) = leader(TERM, &[2_000_000, 5, 5]);
@@ -212,7 +214,7 @@ fn a_run_counts_if_all_of_its_lines_are_there() {
     }
 }
 
-/// An arena that counts copies of entries, and loads from them.
+/// An arena that counts copies of entries, and loads of words.
 struct Counted(Mapped, AtomicU64, AtomicU64);
 
 impl Words for Counted {
@@ -245,12 +247,12 @@ fn entries_below_the_floor_are_not_read() {
         counted.1.store(0, Ordering::Relaxed);
         let found = survey(&counted, &sums(), TERM, &floors, &Settled::default()).expect("a header");
         assert_eq!(found.streams.iter().map(|stream| stream.len).sum::<u64>(), 60);
-        // Relaxed: as above. Each entry is looked at for its length first.
+        // Relaxed: as above. Each entry is first copied for its length.
         assert_eq!(counted.1.load(Ordering::Relaxed), copies);
     }
 }
 
-/// Two places with one position, which no leader writes: one of them counts.
+/// Two places have one position, which no leader writes: one of them counts.
 #[test]
 fn a_position_that_is_there_twice_counts_once() {
     let (arena, written) = leader(TERM, &[100; 8]);
@@ -276,8 +278,8 @@ fn a_position_that_is_there_twice_counts_once() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
-    /// Entries land one after the other, not in order and some in two parts, over those of an older term at
-    /// low positions; the follower looks ahead at any moment, and knows of fewer positions than are there.
+    /// Entries land one after the other, not in order and some in two parts, over entries of an older term at
+    /// low positions. The follower looks ahead at any moment, and knows of fewer positions than are there.
     #[test]
     fn what_is_settled_changes_no_survey(
         lens in lens(),
@@ -333,7 +335,7 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
     assert_eq!((blind.0, sighted.0), (30, 30));
     assert_eq!(blind.1 - sighted.1, 2 * 55, "the mark and the position of each");
     assert_eq!(loads(&[29, 25], &settled).1, loads(&[29, 25], &Settled::default()).1 - 2 * 25);
-    // Another use of the first segment, with an entry where a settled one was.
+    // The first segment has another use, with an entry where a settled one was.
     let segment = segment_of(written[0].place.offset);
     let line = Line::read(&counted.0, &sums(), segment).expect("sound");
     let line = Line { claim: line.claim + 40, generation: line.generation + 1, ..line };
@@ -369,7 +371,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
     copy(&arena, &memory, last.offset, last.len);
     let segment = segment_of(last.offset);
     let (begin, end) = (segment::layout::segment_at(segment), segment::layout::segment_at(segment + 1));
-    // It is not asked about every page.
+    // The system is not asked about every page.
     let is_sparse = || memory.next_written((last.offset & !4095) + (32 << 10)) >= end;
     assert!(is_sparse());
     let found = survey(&memory, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
@@ -389,7 +391,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
     });
     assert!(is_sparse() && seen == 2);
     store.visit(segment, last.offset + 1, &mut |_, _| unreachable!("nothing lies behind it"));
-    // What it takes for itself was never used, whatever it may have been used for.
+    // The rooms that the store takes were never used, whatever the segment was used for.
     let mut writer = Arc::new(store).writer(0);
     let place = put(&mut writer, 1_000, b"key", &[1; 100]).expect("room").0;
     let taken = segment_of(place.offset);
@@ -397,7 +399,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
     assert!(taken != segment && memory.next_written(begin + (32 << 10)) >= end);
 }
 
-/// A room of the running term whose memory nobody wrote yet may be filled later, by an entry of a later
+/// A room of the running term whose memory was not written yet may be filled later, by an entry of a later
 /// position: a look must not pass it over.
 #[test]
 fn a_look_waits_for_a_room_that_is_filled_out_of_turn() {

@@ -1,4 +1,4 @@
-//! A replica whose disk says nothing (`blank.rs`).
+//! A replica whose disk holds no promise (`blank.rs`).
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members};
@@ -14,13 +14,13 @@ const TIMING: Timing = Timing {
     election: Nanos::from_millis(70),
 };
 
-/// One of three, and the time.
+/// One replica of three, and the time.
 struct Blank {
     machine: Machine,
     now: Nanos,
 }
 
-/// In which life it is.
+/// The life of this replica.
 const LIFE: u64 = 10;
 
 impl Blank {
@@ -41,7 +41,7 @@ impl Blank {
         self.tell(Event::Tick(Beat::default()))
     }
 
-    /// What another says that is in its `own` life.
+    /// Hears the answer of another replica that is in its `own` life.
     fn hears(&mut self, from: u8, round: u64, own: u64, promised: Term) -> Vec<Action> {
         self.hears_of(from, round, (own, promised), (LIFE, vec![]))
     }
@@ -70,7 +70,7 @@ fn it_founds_when_all_have_twice_promised_nothing() {
     assert_eq!(blank.hears(1, 1, 21, Term::ZERO), []);
     assert_eq!(blank.hears_of(2, 1, (22, Term::ZERO), (9, vec![])), [], "for a life that is over");
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), asks(2, &[1, 2]));
-    // One of them was started anew meanwhile: what it said before is of no meaning.
+    // One of the others was started anew meanwhile, so its earlier answer does not count.
     assert_eq!(blank.hears(1, 2, 21, Term::ZERO), []);
     assert_eq!(blank.hears(2, 2, 23, Term::ZERO), asks(3, &[1, 2]));
     assert_eq!(blank.hears(1, 2, 21, Term::ZERO), [], "of a round that is over");
@@ -78,7 +78,7 @@ fn it_founds_when_all_have_twice_promised_nothing() {
     assert_eq!(blank.machine.kind(), RoleKind::Learner);
     assert_eq!(blank.hears(2, 3, 23, Term::ZERO), []);
     assert_eq!((blank.machine.kind(), blank.machine.awaits()), (RoleKind::Follower, None));
-    // And says so to those who lived then.
+    // The founder says so to the replicas that lived then.
     let answer = blank.tell(Event::Asked(NodeId(1), Ask::Forgot { life: 21, round: 4 }));
     let founders = vec![(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 23)];
     let members = members(&[0, 1, 2]);
@@ -86,7 +86,7 @@ fn it_founds_when_all_have_twice_promised_nothing() {
     assert_eq!(answer, [Action::Answer(NodeId(1), known)]);
 }
 
-/// That one founded with an earlier life of this one says nothing of what it promised since.
+/// A replica that founded with an earlier life of this one knows nothing of what this one promised since.
 #[test]
 fn it_is_no_founder_for_what_it_was_before() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
@@ -107,7 +107,8 @@ fn it_takes_the_word_of_one_that_has_founded() {
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
 
-/// One that was let in late, and hears of a promise beside an answer from before the founding, is a founder.
+/// A replica that was let in late, and hears of a promise beside an answer from before the founding, is a
+/// founder.
 #[test]
 fn it_asks_again_when_somebody_has_promised_since() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
@@ -119,8 +120,8 @@ fn it_asks_again_when_somebody_has_promised_since() {
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
 
-/// The leader of term 5 has what the group stores; one is cut off. A replica that was reinstalled helped
-/// either of them to lead, or to commit, and does not know.
+/// The leader of term 5 has what the group stores; another replica is cut off. A replica that was reinstalled
+/// helped either of them to lead, or to commit, and does not know.
 #[test]
 fn it_helps_nobody_before_it_has_heard_from_all() {
     let (term, high) = (Term::new(5, NodeId(1)), Term::new(6, NodeId(2)));
@@ -137,7 +138,7 @@ fn it_helps_nobody_before_it_has_heard_from_all() {
     assert_eq!(canvass, [Action::Answer(NodeId(1), Answer::Canvassed { term, yes: false })]);
     blank.now = blank.now + TIMING.suspect;
     assert_eq!(blank.tick(), asks(1, &[2]), "the one that it has not heard from");
-    // A candidate of a later term may have its report.
+    // A candidate of a later term may have this replica's report.
     assert_eq!(blank.hears(2, 1, 0, high), asks(2, &[1, 2]));
     assert_eq!(blank.hears(1, 2, 0, term), []);
     assert_eq!(blank.hears(2, 2, 0, high), [Action::Promise(high)]);
@@ -146,7 +147,7 @@ fn it_helps_nobody_before_it_has_heard_from_all() {
     assert_eq!(blank.tell(Event::Asked(NodeId(1), sync())), refused(high));
 }
 
-/// It is none of the leader's replicas: nothing rests on it yet.
+/// The leader's set does not contain this replica, so nothing rests on it yet.
 #[test]
 fn one_that_is_to_be_added_is_synced_at_once() {
     let term = Term::new(5, NodeId(1));
@@ -154,7 +155,7 @@ fn one_that_is_to_be_added_is_synced_at_once() {
     assert_eq!(blank.tick(), []);
     let sync = Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: members(&[1, 2]) };
     assert_eq!(blank.tell(Event::Asked(NodeId(1), sync)), [Action::Promise(term)]);
-    // One of them it can only be if it was before.
+    // The set can contain it only if it was a replica before.
     let mut blank = Blank::new(Members::default());
     let sync = Ask::Sync { term, base: term, cuts: vec![], streams: 1, members: members(&[0, 1, 2]) };
     let refused = Answer::Refused { term, promised: Term::ZERO };

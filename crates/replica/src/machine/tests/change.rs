@@ -30,7 +30,7 @@ fn answered(machine: &mut Machine, node: u8, answer: Answer) -> Vec<Action> {
     tell(machine, ms(101), Event::Answered(NodeId(node), answer))
 }
 
-/// What the leader of `term` had, or wants next.
+/// The set that the leader of `term` had, or wants next.
 fn set(term: Term, changed: bool, nodes: &[u8]) -> Members {
     Members { term, changed, ..members(nodes) }
 }
@@ -44,7 +44,7 @@ fn kept(changed: bool) -> Answer {
     Answer::Kept { term: TERM, changed }
 }
 
-/// Node 0 leads term 1.0 of these; those named are synced.
+/// Node 0, which leads term 1.0 of `nodes`; those in `synced` are synced.
 fn leader(nodes: &[u8], synced: &[u8]) -> Machine {
     let mut machine =
         Machine::new((NodeId(0), members(nodes)), TIMING, Term::ZERO, Some(Term::ZERO), 3, ms(0));
@@ -105,7 +105,7 @@ fn one_more_is_synced_agreed_on_and_in_the_next_term() {
     assert_eq!((machine.group().majority(), machine.change()), (3, None));
 }
 
-/// The one that joined has not looked at what it was given: the leader goes on itself, in a term of its own.
+/// The replica that joined has not indexed what it was given: the leader follows itself, in a new term.
 #[test]
 fn who_led_alone_leads_the_next_term() {
     let mut machine = leader(&[0], &[]);
@@ -178,8 +178,8 @@ fn it_is_given_up_in_time_and_not_once_others_may_have_kept_it() {
     assert_eq!(tell(&mut machine, ms(9_000), Event::Tick(Beat::default())), again, "and again");
 }
 
-/// Raft's bug of changes of one server: two leaders each want one of four to go, and each was heard by one
-/// other. Sets of three of four need not have a majority's member in common.
+/// Raft's bug of changes of one server: two leaders each want one of four replicas to go, and each was heard
+/// by one other. Sets of three of four need not have a majority's member in common.
 #[test]
 fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
     let (first, second) = (Term::new(1, NodeId(0)), Term::new(2, NodeId(1)));
@@ -195,8 +195,8 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
     assert_eq!(machine.promised(), second);
 }
 
-/// A leader wanted a set without another replica, and nobody else heard of it. Then that other leads, by the
-/// set before. It was not heard again by the one that had led, for as long as it led (found by the simulator:
+/// A leader wanted a set without another replica, and no other replica heard of it. Then that other replica
+/// led, by the set before. The first leader did not hear it for as long as it led (found by the simulator:
 /// group-steps, seed 41840).
 #[test]
 fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
@@ -208,7 +208,7 @@ fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
     let said = tell(&mut machine, ms(100), Event::Asked(NodeId(4), promise));
     assert_eq!(said, [Action::Answer(NodeId(4), Answer::Members { members: newer.clone() })]);
     let sync = |members| Ask::Sync { term, base: own, cuts: vec![], streams: 1, members };
-    // A set that this replica is not of gives nobody the right to write to it.
+    // A set that does not contain this replica gives no leader the right to write to it.
     let said = tell(&mut machine, ms(101), Event::Asked(NodeId(4), sync(members(&[0, 2, 3, 4]))));
     assert_eq!(said, [Action::Answer(NodeId(4), Answer::Refused { term, promised: own })]);
     let said = tell(&mut machine, ms(102), Event::Asked(NodeId(4), sync(old)));

@@ -1,4 +1,4 @@
-//! What the twin (`twin.rs`) found in the machine, each as short as it can be told.
+//! Faults that the twin (`twin.rs`) found in the machine, each as a test that is as short as possible.
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members, Report};
@@ -41,8 +41,8 @@ fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
     todo
 }
 
-/// A replica that is paused for long, while its leader goes on writing heartbeats, and then handles a
-/// candidate's question before anything else, reported at once: its last look at the page was old.
+/// A replica was paused for long, while its leader went on writing heartbeats. If it then handled a
+/// candidate's question before any other event, it reported at once: its last look at the page was old.
 #[test]
 fn no_report_before_a_look_at_the_page_after_the_fence() {
     let old = term(1, LEADER);
@@ -65,7 +65,7 @@ fn no_report_before_a_look_at_the_page_after_the_fence() {
     assert_eq!(tell(&mut machine, ms(551), Event::Tick(Beat::new(old, 90))), [Action::Survey]);
 }
 
-/// The same for the candidate's own report.
+/// The same fault in the candidate's own report.
 #[test]
 fn no_own_report_before_a_look_at_the_page_after_the_fence() {
     let old = term(1, LEADER);
@@ -82,8 +82,8 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
     assert_eq!(tell(&mut machine, ms(502), Event::Tick(Beat::new(old, 90))), []);
 }
 
-/// Found by killing processes: who had reported rested for an election, also when the candidate led long
-/// since. A leader that was lost soon after it came was missed for a second.
+/// Found by killing processes: a replica that had reported rested for an election, even if the candidate had
+/// led long since. So a leader that was lost soon after it began to lead was missed for a second.
 #[test]
 fn one_that_adopted_stands_as_soon_as_it_suspects() {
     let (old, new) = (term(1, OTHER), term(2, LEADER));
@@ -105,8 +105,8 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     assert_eq!(machine.kind(), RoleKind::Canvassing, "it does not rest for an election that is over");
 }
 
-/// Found by cutting off processes on a busy machine: the start set took longer to be built than an election
-/// lasts, so the others elected the next candidate before the first could lead, and so on for good.
+/// Found by cutting off processes on a busy machine: the start set took longer to build than an election
+/// lasts, so the others elected the next candidate before the first could lead, and so on for ever.
 #[test]
 fn a_candidate_has_longer_after_elections_that_came_to_nothing() {
     let mut machine = machine(term(1, OTHER), term(1, OTHER));
@@ -131,7 +131,8 @@ fn a_candidate_has_longer_after_elections_that_came_to_nothing() {
     }
 }
 
-/// The same of the candidate itself: it gave up while reports, or who was synced, were on their way.
+/// The same fault in the candidate itself: it gave up while reports, or answers of synced followers, were on
+/// their way.
 #[test]
 fn a_candidate_waits_longer_after_it_waited_in_vain() {
     let mut machine = machine(term(1, LEADER), term(1, LEADER));
@@ -159,9 +160,9 @@ fn a_candidate_waits_longer_after_it_waited_in_vain() {
     }
 }
 
-/// Found by killing processes: two replicas that began to suspect within a few milliseconds asked each other,
-/// each heard so of another term than its own, and took the other's yes for one to an older question. Both
-/// waited, and then rested.
+/// Found by killing processes: two replicas that began to suspect within a few milliseconds asked each other.
+/// Each heard so of another term than its own, and took the other's yes as an answer to an older question.
+/// Both waited, and then rested.
 #[test]
 fn two_that_ask_at_once_do_not_cancel_each_other() {
     let old = term(1, LEADER);
@@ -180,8 +181,8 @@ fn two_that_ask_at_once_do_not_cancel_each_other() {
     assert_eq!(tell(&mut machine, ms(502), yes), [Action::Promise(above)], "above all it has heard of");
 }
 
-/// One that was told of a higher sync term stood again before the one that has it, which had reported and
-/// rested for an election; again and again.
+/// A replica that was told of a higher sync term stood again before the replica that has it, which had
+/// reported and rested for an election; this repeated again and again.
 #[test]
 fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let mut machine = machine(term(1, LEADER), Term::ZERO);
@@ -204,8 +205,8 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
 
-/// Of four replicas of one sync term one had let go of segments, so only it could lead (the simulator,
-/// `group-changes-all`, seed 61060). The two others that were left asked each other to stand, for ever.
+/// Of four replicas of one sync term one had released segments, so only it could lead (the simulator,
+/// `group-changes-all`, seed 61060). The two other ones that were left asked each other to stand, for ever.
 #[test]
 fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     let (mine, sync) = (term(2, NodeId(0)), term(1, LEADER));
@@ -230,8 +231,8 @@ fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     }
 }
 
-/// Where only the third of three sync terms could lead, the two others took turns to stand, each having
-/// rested as long as the third.
+/// Where only the replica with the highest of three sync terms could lead, the two others took turns to
+/// stand, each having rested as long as that replica.
 #[test]
 fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
     let mut machine = machine(term(1, OTHER), term(1, OTHER));
@@ -260,8 +261,8 @@ fn overwritten(sync: Term, base: Term) -> Machine {
     machine
 }
 
-/// Where a follower gave its memory up to be synced, the leader could be the only other one that had all that
-/// was committed. Then nobody could gather a majority any more once the leader had lost its memory.
+/// If a follower gave its memory up to be synced, the leader could be the only other replica with all
+/// committed entries. Then no candidate could gather a majority any more once the leader had lost its memory.
 #[test]
 fn one_that_is_overwritten_reports_what_it_held() {
     let old = term(1, OTHER);
@@ -278,8 +279,8 @@ fn one_that_is_overwritten_reports_what_it_held() {
     }
 }
 
-/// Half overwritten by one leader, it was asked by another whose base was its own old sync term, and was
-/// taken to hold that start set.
+/// A replica that one leader had half overwritten was asked by another leader, whose base was its own old
+/// sync term, and was taken to hold that start set.
 #[test]
 fn a_mixture_is_not_taken_for_the_base() {
     let old = term(1, OTHER);
@@ -300,8 +301,8 @@ fn a_mixture_is_not_taken_for_the_base() {
     assert_eq!((machine.sync(), machine.is_mixed()), (Some(next), false));
 }
 
-/// The only one left that held what was committed had been half overwritten. It led, and a follower of the
-/// same sync term went on from its own older terms, which were not the leader's.
+/// The only remaining holder of what was committed had been half overwritten. It led, and a follower of the
+/// same sync term continued from its own older terms, which were not the leader's.
 #[test]
 fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     let old = term(1, OTHER);
@@ -320,7 +321,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     assert_eq!((machine.sync(), machine.is_mixed()), (Some(mine), false));
 }
 
-/// A leader that formed alone for ever, with a follower that heard its heartbeats and could not be synced.
+/// A leader formed alone for ever, with a follower that heard its heartbeats and could not be synced.
 #[test]
 fn one_that_forms_without_progress_gives_up() {
     let mut machine = machine(Term::ZERO, Term::ZERO);
@@ -341,8 +342,8 @@ fn one_that_forms_without_progress_gives_up() {
     assert_eq!((machine.kind(), machine.sync()), (RoleKind::Follower, Some(mine)));
 }
 
-/// Whoever drove the machine looked at it every few milliseconds: a group without a leader waited for the
-/// next look of two replicas, one after the other.
+/// The driver looked at the machine every few milliseconds, so a group without a leader waited for the next
+/// look of two replicas, one after the other.
 #[test]
 fn a_report_is_made_the_moment_that_its_promise_is_over() {
     let (old, new) = (term(1, LEADER), term(2, OTHER));

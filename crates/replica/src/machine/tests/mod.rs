@@ -1,6 +1,6 @@
-//! The machine alone, event by event (`table.rs`), what was found in it (`found.rs`), one that rests
-//! (`rest.rs`), one whose disk says nothing (`blank.rs`), another set of replicas (`change.rs`), and groups
-//! of machines in a world that is against them (`twin.rs`).
+//! Tests of the machine alone, event by event (`table.rs`), faults found in it (`found.rs`), a replica that
+//! rests (`rest.rs`), a replica whose disk holds no promise (`blank.rs`), another set of replicas
+//! (`change.rs`), and groups of machines in a hostile world (`twin.rs`).
 
 mod blank;
 mod change;
@@ -16,7 +16,7 @@ fn member(node: u8) -> MemberAt {
     MemberAt { node: NodeId(node), address: format!("n{node}") }
 }
 
-/// Those that a group began with.
+/// The replicas with which a group began.
 fn members(nodes: &[u8]) -> Members {
     Members { term: Term::ZERO, changed: false, list: nodes.iter().map(|&node| member(node)).collect() }
 }

@@ -1,4 +1,4 @@
-//! A replica that lets another stand first.
+//! A replica that lets another replica stand first.
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask};
@@ -37,7 +37,7 @@ fn it_stands_later_and_does_all_else_at_once() {
         machine.handle(Event::Tick(Beat::default()), at, &mut todo);
         (machine.kind(), todo.len())
     };
-    // It suspects that nobody leads, and says nothing of it.
+    // It suspects that there is no leader, and says nothing of it.
     assert_eq!(tick(&mut machine, ms(140)), (RoleKind::Follower, 0));
     let mut resting = machine.clone();
     let latest = ms(142) + TIMING.suspect;

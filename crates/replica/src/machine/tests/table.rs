@@ -17,7 +17,7 @@ const TIMING: Timing = Timing {
 };
 
 const ME: NodeId = NodeId(1);
-/// Before the term that is promised, or led.
+/// A term before the one that is promised, or led.
 const OLD: Term = Term::new(4, NodeId(0));
 /// The term that a follower begins with; the base of later ones.
 const BASE: Term = Term::new(5, NodeId(0));
@@ -56,7 +56,7 @@ fn three() -> Members {
     members(&[0, 1, 2])
 }
 
-/// What the leader of a term says of its own replicas, or of those after it.
+/// The set that the leader of a term names: that of the term, or the next one.
 fn told(term: Term, changed: bool) -> Members {
     Members { term, changed, list: if changed { members(&[0, 1, 2, 3]) } else { three() }.list }
 }
@@ -73,7 +73,7 @@ fn report(sync: Term) -> Report {
     Report { sync, reclaimed: 0, unix: 0, streams: vec![Extent { floor: 0, len: 8 }] }
 }
 
-/// Each state: its name, how it comes about, and what of it is waited for before anything else is heard.
+/// Each state: its name, how it comes about, and the events that it waits for before it handles any other.
 fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let tick = || Event::Tick(Beat::default());
     let yes = Event::Answered(NodeId(0), Answer::Canvassed { term: MINE, yes: true });
@@ -130,7 +130,7 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     ]
 }
 
-/// All of them.
+/// All states, including those of changes.
 fn all_states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let all = states();
     let leads = |(name, ..): &&(&str, Life, Vec<Event>)| *name == "leader";
@@ -138,7 +138,7 @@ fn all_states() -> Vec<(&'static str, Life, Vec<Event>)> {
     all.into_iter().chain(changes(leader)).collect()
 }
 
-/// The same where another set of replicas is wanted.
+/// The states of a change of replicas.
 fn changes(leading: Life) -> Vec<(&'static str, Life, Vec<Event>)> {
     let young = Term::new(6, NodeId(0));
     let keep = asked(Ask::Members { members: told(young, true) });
@@ -261,7 +261,7 @@ fn role(machine: &Machine) -> String {
     }
 }
 
-/// The state after, as far as it is another.
+/// The state after the event, as far as it differs.
 fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
     let mut words = Vec::new();
     if role(before) != role(after) {
@@ -364,7 +364,7 @@ fn does(action: &Action) -> String {
     }
 }
 
-/// What each event does to one state; events that do the same stand together.
+/// What each event does to one state; events with the same effect are in one row.
 fn rows(life: &Life, awaited: Vec<Event>) -> Vec<(Vec<String>, String, String)> {
     let named =
         |event: Event| (format!("{event:?}").split('(').next().unwrap_or("").to_lowercase(), 0, event);
@@ -385,7 +385,7 @@ fn rows(life: &Life, awaited: Vec<Event>) -> Vec<(Vec<String>, String, String)> 
     rows
 }
 
-/// What has the same remark in brackets stands together, with the remark once.
+/// Joins the names; those with the same remark in brackets are together, with the remark once.
 fn joined(names: &[String]) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = Vec::new();
     for name in names {
@@ -429,23 +429,30 @@ fn document() -> String {
 const HEAD: &str = "\
 # What a replica does
 
-Who leads a group is decided by a state machine without I/O, `crates/replica/src/machine/mod.rs`. This is all
+A state machine without I/O decides who leads a group: `crates/replica/src/machine/mod.rs`. This page is all
 of it: what each event does to a replica in each state. `crates/replica/src/machine/tests/table.rs` writes and
-compares it: if it changes and that is meant, `ACCEPT=1 cargo test -p longarm-replica the_table`.
+compares it. To accept an intended change, run `ACCEPT=1 cargo test -p longarm-replica the_table`.
 ";
 
 const LEGEND: &str = "\
-The replica is node 1 of 0, 1 and 2. A term is `counter.node`. *Heartbeat*, *silence* and *long silence* are
-ticks: with a new heartbeat on the page; after so long without one that a leader is suspected; when all times
-are over. In brackets, whose term a question names: an older one (4.0); the one promised, of its node; a
-higher one of its node (9.2); one that is not the asker's own (9.2, asked by node 0). `->` is an answer, of
-node 2. *Holds* is the sync term; *mixed*: what is held may be part of that start set and part of others.
-*Promises anew*: a leader was heard of, so that no report is given for the time of a promise. *Rests*: it does
-not stand for some time. *Heard*: its own next term will be higher. *To 0 (hand over)*: an operator wants node
-0 to lead; *drained* and *parted* end what is then done. *0 is gone*: its process. *3 more (wish)*: an
-operator wants node 3 to be one more replica, *0 less* node 0 to be none. Replicas are listed as of a term:
-*in* it, or as its leader wants them *after* it. An empty field: as before. In a state that waits for its
-disk or for a survey, nothing else is handled.
+The replica is node 1 of 0, 1 and 2. A term is `counter.node`.
+
+- *Heartbeat*, *silence* and *long silence* are ticks: with a new heartbeat on the page; after so long without
+  one that the replica suspects its leader; when all times are over.
+- In brackets is the term that a question names: an older term (4.0); the promised term, of its node; a higher
+  term of its node (9.2); a term that is not the asker's own (9.2, asked by node 0).
+- `->` is an answer, of node 2.
+- *Holds* is the sync term. *Mixed*: the memory may hold part of that start set and part of others.
+- *Promises anew*: the replica heard of a leader, and gives no report for the time of a promise.
+- *Rests*: the replica does not stand for some time.
+- *Heard*: its own next term will be higher.
+- *To 0 (hand over)*: an operator wants node 0 to lead; *drained* and *parted* are the ends of its two steps.
+- *0 is gone*: the process of node 0 is gone.
+- *3 more (wish)*: an operator wants node 3 to be one more replica; *0 less*: node 0 is to be none.
+- Replicas are listed as of a term: *in* it, or as its leader wants them *after* it.
+- An empty field: as before.
+
+In a state that waits for its disk or for a survey, no other event is handled.
 ";
 
 #[test]

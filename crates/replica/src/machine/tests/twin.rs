@@ -1,6 +1,6 @@
-//! Groups of machines in a world that is against them. Each seed is a run: some seconds of cut links,
-//! pauses, crashes, late and double messages, slow and failing disks, clocks that go wrong; then calm, in
-//! which the group must become whole again. A judge sees everything at once (`twin/judge.rs`).
+//! Groups of machines in a hostile world. Each seed is a run: some seconds of cut links, pauses, crashes,
+//! late and double messages, slow and failing disks, clocks that go wrong; then calm, in which the group must
+//! become whole again. A judge sees everything at once (`twin/judge.rs`).
 //!
 //! A world without one of the rules must be found out: a check that no fault can fail shows nothing.
 
@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 
 use world::World;
 
-/// The rules that are not the machine's, or can be broken without changing it. All are on but one.
+/// The rules that are not the machine's, or can be broken without changing it. In a test all are on except
+/// one.
 #[derive(Clone, Copy)]
 struct Rules {
     /// Reports say what their sync term is, and only the highest counts (L1).
@@ -24,9 +25,9 @@ struct Rules {
     serve_synced: bool,
     /// A promise survives the loss of memory (L2).
     persist_promise: bool,
-    /// One whose disk says nothing asks all others what they promised (L2).
+    /// A replica whose disk holds no promise asks all others what they promised (L2).
     blank_asks: bool,
-    /// Off is right: who lost its memory reports that it holds the start set of term zero (L2).
+    /// Off is right: a replica that lost its memory reports that it holds the start set of term zero (L2).
     amnesiac_votes: bool,
     /// No WRITE of an older term lands after the promise (L6, L7).
     fence: bool,
@@ -34,33 +35,34 @@ struct Rules {
     promise_kept: bool,
     /// The leader keeps the promise that it asks of others.
     leader_promises: bool,
-    /// A replica that starts keeps the promise it may have made.
+    /// A replica that starts keeps the promise that it may have made.
     boot_wait: bool,
     /// A follower that lost its memory is given all of the term.
     resync_all: bool,
-    /// So is one that did not: what it acknowledged before may have a hole.
+    /// A follower that kept its memory is given all of the term, too: what it acknowledged before may have a
+    /// hole.
     resync_from_zero: bool,
-    /// A follower is told that it has all when it has all.
+    /// A follower is told that it has everything only when it has everything.
     copy_awaited: bool,
     /// The lease is shorter than the promise, by the drift of clocks (X4).
     drift: bool,
-    /// What lies beyond the start set is voided (L16).
+    /// Entries beyond the start set are voided (L16).
     cut: bool,
     /// Questions and answers of a sync that is over are dropped with their connection.
     own_connection: bool,
     /// A follower of a younger start set than the base keeps its memory while it is overwritten.
     overwritten_kept: bool,
-    /// And so does one of an older start set.
+    /// A follower of an older start set keeps its memory while it is overwritten.
     laggards_kept: bool,
-    /// What is overwritten in part is not taken for the start set of its sync term.
+    /// A memory that is overwritten in part is not taken for the start set of its sync term.
     mixture_known: bool,
-    /// Who hands over takes promises back when clients' leases have ended.
+    /// A leader that hands over takes promises back only when clients' leases have ended.
     readers_awaited: bool,
-    /// And when it has ended its own.
+    /// A leader that hands over takes promises back only when it has ended its own lease.
     own_lease_ended: bool,
-    /// Nobody promises to one that knows of older replicas than itself.
+    /// No replica promises to a candidate that knows of older replicas than itself.
     newest: bool,
-    /// A crash forgets nothing of who the replicas are.
+    /// A crash does not make a replica forget the set of replicas.
     members_kept: bool,
 }
 
@@ -90,7 +92,7 @@ const ALL: Rules = Rules {
     members_kept: true,
 };
 
-/// The first seed below `seeds` at which something is wrong, and what.
+/// The first seed below `seeds` at which something is wrong, and the fault.
 fn first(rules: Rules, seeds: u64) -> Option<(u64, String)> {
     (0..seeds).find_map(|seed| World::new(seed, rules).run().err().map(|wrong| (seed, wrong)))
 }
@@ -134,7 +136,7 @@ fn a_group_loses_nothing_and_comes_back() {
     assert!(count < 100 || reads.min(commits) > 50 * count, "{reads} reads, {commits} commits");
 }
 
-/// The first of a few thousand worlds that shows it, and what it then says.
+/// Checks that one of the first few thousand worlds shows the broken rule, and by which invariant.
 fn is_found_out(breaks: fn(&mut Rules), invariants: &[&str]) {
     let mut rules = ALL;
     breaks(&mut rules);

@@ -1,6 +1,6 @@
-//! What a server does around its machine: it keeps promises on disk, fences, surveys, attaches followers,
-//! WRITEs entries and heartbeats, counts completions. What the machine leaves to it is kept here, and the
-//! rules of it that can be switched off are those of [`Rules`].
+//! The driver around each machine, as in a server: it keeps promises on disk, fences, surveys, attaches
+//! followers, WRITEs entries and heartbeats, counts completions. Duties that the machine leaves to its driver
+//! are done here, and the rules that can be switched off are those of [`Rules`].
 
 mod copies;
 mod leave;
@@ -16,7 +16,7 @@ use super::world::{Event as Happening, MS, Saved, TIMING, World};
 use crate::page::Beat;
 use crate::{Action, Event, Gate, Lease, RoleKind, StartSet, Timing};
 
-/// A queue pair for each stream, one for copies and one for heartbeats: in order each, not together.
+/// The queue pairs: one for each stream, one for copies and one for heartbeats. Each is in order by itself.
 const COPIES: usize = STREAMS;
 const BEATS: usize = STREAMS + 1;
 
@@ -55,7 +55,7 @@ pub enum Write {
         from: u64,
         to: u64,
     },
-    /// One of the places of entries of older terms: the leader has it, or it has not.
+    /// A place of an entry of an older term: the leader has the entry, or it has not.
     Place {
         term: Term,
         stream: usize,
@@ -64,7 +64,7 @@ pub enum Write {
     },
 }
 
-/// What a leader keeps while it forms and leads.
+/// The state of a leader that forms and leads.
 pub struct Reign {
     term: Term,
     start: StartSet,
@@ -83,26 +83,26 @@ struct Attached {
     conn: usize,
     since: u64,
     stage: Stage,
-    /// Where the streams of the term ended when it began to be given them.
+    /// The lengths of the streams of the term when it began to be given them.
     given: Vec<u64>,
 }
 
 enum Stage {
     Asked,
-    /// What is still to be copied, and how many are under way.
+    /// The WRITEs that are still to be copied, and how many are under way.
     Copying(Vec<Write>, usize),
     Adopting,
     Synced,
 }
 
 impl Rules {
-    /// What the machines are told of time.
+    /// The times of the machines.
     pub fn timing(&self) -> Timing {
         let promise = if self.promise_kept { TIMING.promise } else { Nanos(0) };
         Timing { promise, ..TIMING }
     }
 
-    /// What the leases are told: 490 ms less the drift, or 500 ms less the drift, which is the promise.
+    /// The times of the leases: 490 ms less the drift, or 500 ms less the drift, which is the promise.
     fn lease_timing(&self) -> Timing {
         Timing { promise: if self.drift { TIMING.promise } else { Nanos::from_millis(500) }, ..TIMING }
     }
@@ -123,7 +123,7 @@ impl World {
         self.drain(node);
     }
 
-    /// Tells the machine, and does what it says.
+    /// Tells the machine an event, and does what it says.
     fn tell(&mut self, node: usize, event: Event) {
         let (now, mut todo) = (self.local(node), Vec::new());
         self.nodes[node].machine.handle(event, now, &mut todo);
@@ -137,7 +137,7 @@ impl World {
         match action {
             Action::Promise(term) => self.write_disk(node, Saved::Promise(term)),
             Action::Keep(members) => self.write_disk(node, Saved::Members(members)),
-            // Who joins is attached as long as the machine says so (`reign`).
+            // A joining replica is attached as long as the machine says so (`reign`).
             Action::Enlist(_) | Action::Dismiss(_) | Action::Deny(_) => {}
             Action::Agreed(members) => self.judge.agrees(&members),
             Action::Survey => {
@@ -195,7 +195,7 @@ impl World {
         self.after(delay, Happening::Disk { node, life, saved, ok });
     }
 
-    /// It is on disk, or not. After a promise the fence; then the machine is told.
+    /// Handles the end of a write to disk. After a promise it fences; then it tells the machine.
     pub fn disk_said(&mut self, node: usize, saved: Saved, ok: bool) {
         match saved {
             Saved::Promise(term) if ok => {
@@ -229,7 +229,7 @@ impl World {
         self.send(Happening::Answer { from: node, to, answer, conn });
     }
 
-    /// What was delivered.
+    /// Handles what was delivered.
     pub fn handle(&mut self, node: usize, event: Happening) {
         match event {
             Happening::Ask { from, ask, conn, .. } => {
@@ -301,9 +301,9 @@ impl World {
         self.tell(node, Event::Installed(term));
     }
 
-    // What a leader does.
+    // The duties of a leader.
 
-    /// Heartbeats, and followers that are not attached, or stuck.
+    /// Sends heartbeats, and takes care of followers that are not attached, or stuck.
     fn reign(&mut self, node: usize) {
         let now = self.local(node);
         let machine = &self.nodes[node].machine;
@@ -394,7 +394,7 @@ impl World {
         }
     }
 
-    /// Without the rule, nobody looks at which of two sets of replicas is newer.
+    /// Without the rule, no replica checks which of two sets of replicas is newer.
     fn as_heard(&self, node: usize, ask: Ask) -> Ask {
         let own = self.nodes[node].machine.members();
         let same = |members: Members| Members { term: own.term, changed: own.changed, ..members };
@@ -432,7 +432,7 @@ impl World {
         self.after(delay, Happening::Land { conn, write });
     }
 
-    /// A WRITE arrives, whatever the follower's processor does.
+    /// Lands a WRITE, whatever the follower's processor does.
     pub fn land(&mut self, conn: usize, write: Write) {
         let Conn { leader, follower, follower_life, term, queues, .. } = self.conns[conn];
         if queues[queue_of(write)].broken {
@@ -462,7 +462,7 @@ impl World {
         self.after(delay, Happening::Done { conn, write, ok });
     }
 
-    /// A completion arrives; one that cannot arrive ends the connection.
+    /// Delivers a completion; one that cannot arrive ends the connection.
     pub fn done(&mut self, conn: usize, write: Write, ok: bool) {
         let Conn { leader, follower, leader_life, .. } = self.conns[conn];
         if ok && self.is_cut(follower, leader) {
@@ -502,7 +502,7 @@ impl World {
         }
     }
 
-    /// What is committed by now.
+    /// Counts what is committed by now.
     fn count(&mut self, node: usize) {
         let memory = &self.nodes[node].memory;
         let written: Vec<u64> = match &self.nodes[node].reign {
@@ -515,7 +515,7 @@ impl World {
         }
     }
 
-    /// A client writes or reads somewhere.
+    /// Lets a client write or read somewhere.
     pub fn client(&mut self) {
         let node = self.dice.pick(self.nodes.len());
         let node = self
@@ -545,7 +545,7 @@ impl World {
         self.count(node);
     }
 
-    /// Without the rule, what comes of it is to be seen, and not that it is off.
+    /// Checks a promise. Without the rule, only the consequences are to be seen, not that the rule is off.
     pub fn check_promise(&mut self, node: usize, term: Term) {
         if self.rules.persist_promise {
             self.judge.promised(id(node), term, self.nodes[node].disk);
@@ -558,7 +558,7 @@ impl World {
         }
         let Some(sync) = self.nodes[node].machine.sync() else { return };
         let leader = &self.nodes[usize::from(sync.node().0)];
-        // What was cut off there since may be on its way.
+        // Entries that were cut off there since may be on their way.
         let has_all = leader.machine.sync() == Some(sync) && leader.machine.promised() == sync;
         let leader = has_all.then_some(&leader.memory);
         self.judge.synced(id(node), sync, &self.nodes[node].memory, leader);

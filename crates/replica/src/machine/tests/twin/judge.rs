@@ -1,5 +1,5 @@
-//! Sees all that happens in the world, at once and in real time, and says what must not be. Names as in
-//! `ViewChange.tla`.
+//! The judge sees everything in the world, at once and in real time, and says which invariant is broken.
+//! Names are those of `ViewChange.tla`.
 
 use std::collections::BTreeMap;
 
@@ -12,24 +12,24 @@ use super::memory::{Lens, Memory, STREAMS};
 pub struct Judge {
     /// The start set of each term that was installed.
     starts: BTreeMap<Term, Lens>,
-    /// Who serves or served a term.
+    /// The node that serves or served a term.
     served: BTreeMap<Term, NodeId>,
     committed: Lens,
-    /// Until when the lease of a term lasts, in real time.
+    /// The end of the lease of a term, in real time.
     leases: BTreeMap<Term, u64>,
-    /// The same of clients' leases.
+    /// The end of clients' leases of a term.
     readers: BTreeMap<Term, u64>,
-    /// What each replica promised.
+    /// The term that each replica promised.
     promised: BTreeMap<NodeId, Term>,
-    /// The first thing that was wrong.
+    /// The first fault.
     pub wrong: Option<String>,
-    /// How much was seen.
+    /// The number of reads seen.
     pub reads: u64,
     pub commits: u64,
-    /// Leaders that handed over, and another served next.
+    /// The number of leaders that handed over, and whose transferee served next.
     pub handed: u64,
     heirs: BTreeMap<Term, NodeId>,
-    /// What majorities kept as the next replicas, and how often a term served with such.
+    /// The sets that majorities kept as the next replicas, and how often a term served with one of them.
     agreed: Vec<Members>,
     pub changed: u64,
 }
@@ -58,7 +58,7 @@ impl Judge {
         }
     }
 
-    /// Its disk is gone, and with it what it promised.
+    /// The disk of a replica is gone, and with it its promise.
     pub fn forgot(&mut self, node: NodeId) {
         self.promised.remove(&node);
     }
@@ -69,7 +69,7 @@ impl Judge {
         }
     }
 
-    /// Majorities have kept these: no later term has older ones.
+    /// Majorities have kept this set: no later term has an older one.
     pub fn agrees(&mut self, members: &Members) {
         self.agreed.push(members.clone());
     }
@@ -107,7 +107,7 @@ impl Judge {
         }
     }
 
-    /// Complete and NoReturn, for two terms that served.
+    /// Checks Complete and NoReturn, for two terms that served.
     fn compare(&mut self, old: Term, new: Term) {
         let (first, second) = (&self.starts[&old], &self.starts[&new]);
         let places = first.keys().chain(second.keys()).filter(|&&(of, _)| of < old);
@@ -144,7 +144,7 @@ impl Judge {
         }
     }
 
-    /// A client may hold a lease until then.
+    /// A client may hold a lease until `end`.
     pub fn vouches(&mut self, term: Term, end: u64) {
         let known = self.readers.entry(term).or_default();
         *known = end.max(*known);
@@ -165,7 +165,7 @@ impl Judge {
         }
     }
 
-    /// SyncMeaning of a replica; `leader` is the memory of its term's leader, if that has it still.
+    /// Checks SyncMeaning of a replica; `leader` is the memory of its term's leader, if that still has it.
     pub fn synced(&mut self, node: NodeId, sync: Term, memory: &Memory, leader: Option<&Memory>) {
         let Some(start) = self.starts.get(&sync) else { return };
         let held = memory.before(sync);

@@ -1,4 +1,4 @@
-//! What a replica's memory holds, as in `ViewChange.tla`: of each stream of each term, which positions.
+//! The content of a replica's memory, as in `ViewChange.tla`: the positions of each stream of each term.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use longarm_base::Term;
 /// Streams of every term.
 pub const STREAMS: usize = 2;
 
-/// How much of each stream of each term; what is missing is zero.
+/// The length of each stream of each term; a missing stream has length zero.
 pub type Lens = BTreeMap<(Term, usize), u64>;
 
 #[derive(Clone, Default)]
@@ -37,7 +37,7 @@ impl Memory {
         self.0.get(&(term, stream)).map_or(0, |held| held.len)
     }
 
-    /// Voids what lies beyond `len`.
+    /// Voids the positions beyond `len`.
     pub fn cut(&mut self, term: Term, stream: usize, len: u64) {
         if let Some(held) = self.0.get_mut(&(term, stream)) {
             held.len = held.len.min(len);
@@ -55,7 +55,7 @@ impl Memory {
         }
     }
 
-    /// Whether it is there, behind a hole or not.
+    /// Whether the position is there, behind a hole or not.
     pub fn has(&self, term: Term, stream: usize, position: u64) -> bool {
         self.0.get(&(term, stream)).is_some_and(|held| position < held.len || held.beyond.contains(&position))
     }
@@ -69,17 +69,17 @@ impl Memory {
         self.0.range(..(term, 0)).flat_map(places)
     }
 
-    /// Voids what is behind a hole.
+    /// Voids the positions behind a hole.
     pub fn close(&mut self) {
         self.0.values_mut().for_each(|held| held.beyond.clear());
     }
 
-    /// Whether something of the terms before `term` is behind a hole.
+    /// Whether a position of the terms before `term` is behind a hole.
     pub fn has_holes_before(&self, term: Term) -> bool {
         self.0.range(..(term, 0)).any(|(_, held)| !held.beyond.is_empty())
     }
 
-    /// Voids all that is younger than `term`.
+    /// Voids all terms younger than `term`.
     pub fn forget_after(&mut self, term: Term) {
         self.0.retain(|&(of, _), _| of <= term);
     }
@@ -88,7 +88,7 @@ impl Memory {
         self.0.clear();
     }
 
-    /// All of the terms before `term`.
+    /// The lengths of the terms before `term`.
     pub fn before(&self, term: Term) -> Lens {
         let held = self.0.range(..(term, 0)).filter(|(_, held)| held.len > 0);
         held.map(|(&at, held)| (at, held.len)).collect()

@@ -1,7 +1,7 @@
-//! A world of replicas: real time, clocks that are not it, messages, WRITEs, disks, faults.
+//! A world of replicas: real time, clocks that differ from it, messages, WRITEs, disks, faults.
 //!
 //! Everything that takes time is an event in one queue. A replica that waits for its disk, or is paused,
-//! handles nothing; its memory is written all the same.
+//! handles nothing, but WRITEs still land in its memory.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +20,7 @@ use crate::{Machine, StartSet, Timing};
 pub const MS: u64 = 1_000_000;
 pub const US: u64 = 1_000;
 
-/// What the group keeps. A hundredth of the promise is more than messages take.
+/// The times of the group. A hundredth of the promise is more than messages take.
 pub const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(50),
     suspect: Nanos::from_millis(150),
@@ -28,13 +28,13 @@ pub const TIMING: Timing = Timing {
     election: Nanos::from_millis(700),
 };
 
-/// How much of a story is told.
+/// The number of lines of a story that are shown.
 const LINES: usize = 60;
-/// How long there are faults, and how long a group may then take to be whole.
+/// How long there are faults, and how long a group may then take to become whole.
 const CHAOS: u64 = 6_000 * MS;
 const CALM: u64 = 12_000 * MS;
 
-/// Chance of a seed.
+/// The random numbers of a seed.
 pub struct Dice(SplitMix64);
 
 impl Dice {
@@ -73,7 +73,7 @@ impl Clock {
     }
 }
 
-/// Something that is going to happen.
+/// An event that is going to happen.
 #[derive(Clone, Debug)]
 pub enum Event {
     Tick(usize),
@@ -92,16 +92,16 @@ pub enum Event {
     Restart { node: usize, memory: bool },
 }
 
-/// What a crash takes besides what was under way.
+/// What a crash destroys besides the work under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Loses {
     Nothing,
     Memory,
-    /// And memory.
+    /// The disk and the memory.
     Disk,
 }
 
-/// What is kept on disk.
+/// The write that is kept on disk.
 #[derive(Clone, Debug)]
 pub enum Saved {
     Promise(Term),
@@ -112,9 +112,9 @@ pub struct Node {
     pub machine: Machine,
     pub up: bool,
     pub paused: bool,
-    /// Waits for its disk.
+    /// Whether it waits for its disk.
     pub busy: bool,
-    /// What the disk said while it was paused.
+    /// The answer of the disk while it was paused.
     pub said: Option<(Saved, bool)>,
     pub inbox: VecDeque<Event>,
     /// How often it started.
@@ -124,12 +124,12 @@ pub struct Node {
     pub disk: Term,
     /// The replicas of the group, on disk.
     pub kept: Members,
-    /// Those that its options name.
+    /// The replicas that its options name.
     first: Members,
     pub memory: Memory,
-    /// It was lost in a crash, and is not back yet.
+    /// Whether its memory was lost in a crash, and is not back yet.
     pub lost: bool,
-    /// It is being overwritten, or was in part, whether the machine says so or not.
+    /// Whether it is being overwritten, or was in part, even if the machine does not say so.
     pub blended: bool,
     pub page: Beat,
     /// The page's word of a leader that hands over.
@@ -153,15 +153,15 @@ pub struct World {
     pub conns: Vec<Conn>,
     pub judge: Judge,
     pub calm: bool,
-    /// Operators want other replicas, too.
+    /// Whether operators want other replicas, too.
     pub changes: bool,
-    /// Crashes take disks, too.
+    /// Whether crashes take disks, too.
     disks_fail: bool,
     /// How long parts of a copy may take.
     pub slow: u64,
     /// Longest time between two faults.
     fault_most: u64,
-    /// The last events, if somebody wants to see them.
+    /// The last events, if a test wants to see them.
     pub trace: Option<VecDeque<String>>,
     pub events: u64,
     commits_before: u64,
@@ -182,7 +182,7 @@ impl World {
         let nodes: Vec<Node> = (0..size).map(|me| node(NodeId(me), &founders, &rules, &mut dice)).collect();
         let cut = vec![vec![false; nodes.len()]; nodes.len()];
         let queue = BTreeMap::new();
-        // In some worlds hardly any copy comes to its end between two faults.
+        // In some worlds hardly any copy is finished between two faults.
         let slow = if seed % 8 >= 6 { 300 * MS } else { 30 * MS };
         let (judge, conns) = (Judge::default(), Vec::new());
         let mut world = World {
@@ -215,7 +215,7 @@ impl World {
         world
     }
 
-    /// Until something is wrong, or the group is whole after the faults.
+    /// Runs until something is wrong, or until the group is whole after the faults.
     pub fn run(&mut self) -> Result<(), String> {
         while let Some(((at, _), event)) = self.queue.pop_first() {
             self.now = at;
@@ -313,13 +313,13 @@ impl World {
         }
     }
 
-    /// Whether it does anything at the moment.
+    /// Whether the replica does anything at the moment.
     pub fn acts(&self, node: usize) -> bool {
         let node = &self.nodes[node];
         node.up && !node.paused && !node.busy
     }
 
-    /// What has to wait does.
+    /// Delivers an event; an event that has to wait does.
     pub fn deliver(&mut self, node: usize, event: Event) {
         if self.nodes[node].up {
             self.nodes[node].inbox.push_back(event);
@@ -341,7 +341,7 @@ impl World {
         }
     }
 
-    /// A message may be lost, late, or come twice.
+    /// Sends a message, which may be lost, late, or come twice.
     pub fn send(&mut self, event: Event) {
         if let Event::Ask { from, to, .. } | Event::Answer { from, to, .. } = event
             && (self.cut[from][to] || !self.calm && self.dice.hundred(3))
@@ -401,7 +401,7 @@ impl World {
         self.note(|| format!("cut: {from} to {to}"));
     }
 
-    /// What one says to another is over, which notices at once, or later, or never.
+    /// Breaks a connection. The other side notices at once, or later, or never.
     fn breaks(&mut self, from: usize, to: usize) {
         let noticed = match self.dice.within(0, 10) {
             0..5 => self.dice.within(0, MS),
@@ -411,7 +411,8 @@ impl World {
         self.after(noticed, Event::Gone { from, to });
     }
 
-    /// At most a minority is without memory at any time, of any set of replicas that somebody knows of.
+    /// Crashes a replica. At most a minority is without memory at any time, of any set of replicas that a
+    /// replica knows of.
     fn crash(&mut self, node: usize, loses: Loses) {
         let loses = if self.bears(node) { loses } else { Loses::Nothing };
         let memory = loses == Loses::Nothing;
@@ -440,7 +441,7 @@ impl World {
                 (node.disk, node.kept) = (Term::ZERO, node.first.clone());
                 self.judge.forgot(node.machine.group().me());
             }
-            // So that it is counted as one without memory from now on.
+            // From now on it is counted as one without memory.
             let who = (node.machine.group().me(), node.kept.clone());
             node.machine = Machine::new(who, TIMING, node.disk, None, seed, Nanos(0));
         }
@@ -465,7 +466,7 @@ impl World {
         self.check_promise(node, self.nodes[node].machine.promised());
     }
 
-    /// Whether the group may lose this one's memory, too.
+    /// Whether the group may lose this replica's memory, too.
     fn bears(&self, node: usize) -> bool {
         let lost = |at: usize| at == node || self.nodes[at].lost;
         let known = |it: &Node| {
@@ -494,7 +495,7 @@ impl World {
         }
     }
 
-    /// All links are there, and all replicas run.
+    /// Restores all links, and runs all replicas.
     fn calm_down(&mut self) {
         self.note(|| "calm".into());
         (self.calm, self.slow) = (true, 30 * MS);
@@ -506,7 +507,7 @@ impl World {
         self.commits_before = self.judge.commits;
     }
 
-    /// Somebody serves, all others are synced, and something was committed since.
+    /// Whether a leader serves, all others are synced, and something was committed since.
     fn is_whole(&self) -> bool {
         let Some(leader) = self.nodes.iter().find(|node| node.reign.as_ref().is_some_and(|r| r.serves))
         else {
@@ -521,7 +522,7 @@ impl World {
 }
 
 impl Node {
-    /// It runs, and holds the start set of that term.
+    /// Whether the replica runs, and holds the start set of that term.
     fn holds(&self, term: Term) -> bool {
         self.up && self.machine.sync() == Some(term)
     }

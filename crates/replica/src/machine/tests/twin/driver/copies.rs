@@ -1,4 +1,4 @@
-//! How a follower catches up: what it keeps, what it is given, in no order, and when it has all.
+//! How a follower catches up: what it keeps, what it is given, in no order, and when it has everything.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use longarm_wire::{Answer, Ask, Held};
 use super::{Attached, Happening, Stage, World, Write, id};
 use crate::{Kept, Prepare};
 
-/// Most positions of one WRITE of a copy.
+/// The most positions of one WRITE of a copy.
 const CHUNK: u64 = 8;
 /// WRITEs of a copy that are under way together.
 const COPIES_AT_ONCE: usize = 4;
@@ -51,8 +51,8 @@ impl World {
         self.answer(node, prepare.leader, Answer::Ready { term: prepare.term, held: answer });
     }
 
-    /// What the follower does not have: the start set, and all of this term (rule ResyncAll). What is
-    /// written from now on is written to it, too.
+    /// Begins to copy what the follower does not have: the start set, and all of this term (rule ResyncAll).
+    /// New entries are written to it, too.
     pub(super) fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &Held) {
         let (rules, memory) = (self.rules, &self.nodes[node].memory);
         let Some(reign) = &self.nodes[node].reign else { return };
@@ -64,7 +64,7 @@ impl World {
         let mut chunks: Vec<Write> = Vec::new();
         match held {
             Held::Nothing => {
-                // Whole segments: what the leader has, and in place of what else is there, nothing.
+                // Whole segments: what the leader has is copied, and everything else there is voided.
                 let theirs = &self.nodes[other].memory;
                 let places: BTreeSet<_> = memory.all_before(term).chain(theirs.all_before(term)).collect();
                 chunks.extend(places.into_iter().map(|(of, stream, position)| Write::Place {
@@ -108,7 +108,7 @@ impl World {
         self.nodes[node].reign.as_mut()?.attached.get_mut(&other)
     }
 
-    /// The next part of a copy; when there is none, the follower counts itself synced.
+    /// Posts the next part of a copy; after the last one the follower counts itself synced.
     pub(super) fn copy_on(&mut self, node: usize, other: usize) {
         let (now, awaited) = (self.now, self.rules.copy_awaited);
         let Some(attached) = self.attached(node, other) else { return };

@@ -8,14 +8,14 @@ use crate::machine::tests::member;
 use crate::machine::tests::twin::world::{Node, TIMING, World};
 use crate::{Event, RoleKind, Wish};
 
-/// How far a leader is that hands over.
+/// The state of a hand-over.
 pub struct Drain {
     to: usize,
-    /// Clients' leases are over, and no new write is taken.
+    /// Whether clients' leases are over, and no new write is taken.
     holds: bool,
-    /// Its own lease is ended.
+    /// Whether its own lease is ended.
     released: bool,
-    /// Followers that may not have heard so yet.
+    /// The number of followers that may not have heard so yet.
     left: usize,
 }
 
@@ -31,7 +31,7 @@ impl Reign {
 }
 
 impl World {
-    /// Somebody asks a leader, or whoever may be one, to hand over.
+    /// Asks a leader, or a replica that may be one, to hand over.
     pub fn operate(&mut self) {
         let leads = |node: &Node| node.machine.kind() == RoleKind::Leader;
         let Some(node) = self.nodes.iter().position(leads).filter(|&node| self.acts(node)) else { return };
@@ -42,7 +42,7 @@ impl World {
         self.tell(node, Event::HandOver(id(to)));
     }
 
-    /// Somebody wants one more replica or one less: one who knows that it may be borne.
+    /// Asks for one replica more or one less, if the group can bear it.
     fn want(&mut self, node: usize, other: usize) {
         let own = self.nodes[node].machine.own();
         let lost = |member: &MemberAt| self.nodes[usize::from(member.node.0)].lost;
@@ -58,7 +58,7 @@ impl World {
         }
     }
 
-    /// Clients are vouched for by the moment that the lease rests on; their clocks may be slow.
+    /// Vouches to clients by the moment that the lease rests on; their clocks may be slow.
     pub fn vouch(&mut self, node: usize) {
         let (now, clock) = (self.local(node), self.nodes[node].clock);
         let Some(reign) = self.nodes[node].reign.as_mut().filter(|reign| reign.drain.is_none()) else {
@@ -83,7 +83,7 @@ impl World {
         }
     }
 
-    /// What a drain waits for.
+    /// Goes on with a drain.
     pub fn drain(&mut self, node: usize) {
         let now = self.local(node);
         let awaited = self.rules.readers_awaited;
@@ -123,7 +123,7 @@ impl World {
         conns.into_iter().for_each(|conn| self.post(conn, Write::Release));
     }
 
-    /// It landed on one of them, or cannot.
+    /// Notes that the release landed on a follower, or cannot.
     pub fn released(&mut self, node: usize, follower: usize) {
         let Some(reign) = &mut self.nodes[node].reign else { return };
         let Some(drain) = &mut reign.drain else { return };
