@@ -9,14 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longarm_base::limits::{CSN_MAX, KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
-use longarm_base::{Csn, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey, Words};
 use longarm_store::object::{self, layout};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{Geometry, Line, State};
 use longarm_store::{
-    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Settled, Store, StoreOptions, survey,
-    verify_with,
+    Draft, Entry, EntryError, EntryMeta, Kind, Session, Settled, Store, StoreOptions, survey, verify_with,
 };
 
 use crate::Input;
@@ -202,7 +201,7 @@ fn line(input: &mut Input<'_>) {
 
 /// An entry that was written.
 struct Known {
-    place: EntryPlace,
+    place: EntryRef,
     csn: Csn,
     kind: Kind,
     key: Vec<u8>,
@@ -274,8 +273,8 @@ fn arena() -> Arena {
 impl Arena {
     fn changed(&self, how: u8, mut input: Input<'_>) {
         let memory = self.store.memory();
-        let places: Vec<EntryPlace> = {
-            let mut places: Vec<EntryPlace> = self.known.values().map(|known| known.place).collect();
+        let places: Vec<EntryRef> = {
+            let mut places: Vec<EntryRef> = self.known.values().map(|known| known.place).collect();
             places.sort_unstable();
             places
         };
@@ -293,7 +292,7 @@ impl Arena {
         }
         // The walk looks at every room: now and then is enough.
         if how == 7 && input.u8() & 3 == 0 {
-            let mut visit = |place: EntryPlace, entry: &Entry<'_>| self.check(place.offset, entry, &made);
+            let mut visit = |place: EntryRef, entry: &Entry<'_>| self.check(place.offset, entry, &made);
             let report = verify_with(memory, self.store.sums(), &mut visit);
             assert!(report.problems.len() as u64 <= report.problem_count && report.problems.len() <= 100);
             let _ = Geometry::read(memory, self.store.sums());
@@ -305,7 +304,7 @@ impl Arena {
                         .iter()
                         .map(|(_, place)| place)
                         .chain(stream.beyond.iter().map(|(_, place)| place));
-                    for EntryPlace { offset, .. } in places {
+                    for EntryRef { offset, .. } in places {
                         assert!(self.known.contains_key(offset) || made.contains(offset), "{offset:#x}");
                     }
                 }
@@ -318,7 +317,7 @@ impl Arena {
     fn change(
         &self,
         input: &mut Input<'_>,
-        place: EntryPlace,
+        place: EntryRef,
         made: &mut Vec<u64>,
         store: &mut dyn FnMut(u64, u64),
     ) {
@@ -367,13 +366,12 @@ impl Arena {
     }
 
     /// A worker's read of a place that may be none.
-    fn read(&self, input: &mut Input<'_>, places: &[EntryPlace], made: &[u64]) {
+    fn read(&self, input: &mut Input<'_>, places: &[EntryRef], made: &[u64]) {
         let mut place = places[input.below(places.len() as u64) as usize];
         let mut csn = self.known[&place.offset].csn;
         match input.u8() % 4 {
             0 => {
-                let Some(any) = EntryPlace::from_units(input.near(ARENA / LINE), input.near(64) as u32)
-                else {
+                let Some(any) = EntryRef::from_units(input.near(ARENA / LINE), input.near(64) as u32) else {
                     return;
                 };
                 place = any;

@@ -8,12 +8,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, EntryRef, UnixMillis};
 use longarm_index::control::layout::{GEOMETRY, GEOMETRY_WORDS, MAGIC, beat};
 use longarm_index::control::{HEARTBEAT_PLACE, geometry};
 use longarm_index::hash::{
-    Discipline, Entries, EntryRef, Geometry, Look, Moved, Options, Owner, Record, Search, SlotKind, Step,
-    Table, items, verify,
+    Discipline, Entries, Geometry, Look, Moved, Options, Owner, Record, Search, SlotKind, Step, Table, items,
+    verify,
 };
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey, Words};
 

@@ -4,8 +4,8 @@
 //!
 //! A remembered place first (one READ); else the index search, and the entry if the item is not inline.
 
-use longarm_base::{Csn, Mutant, Place, UnixMillis, limits};
-use longarm_index::hash::{EntryRef, Geometry, Look, Search, Step};
+use longarm_base::{Csn, EntryRef, Mutant, Place, UnixMillis, limits};
+use longarm_index::hash::{Geometry, Look, Search, Step};
 use longarm_memory::{Hash, SumKey};
 use longarm_store::object;
 use longarm_wire::ARENA_REGION;

@@ -5,12 +5,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longarm_base::{Csn, Nanos, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
 use longarm_index::hash::{Found, NoRoom, Owner, Pair, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
-use longarm_store::{EntryPlace, Store, StoreOptions};
+use longarm_store::{Store, StoreOptions};
 
 use crate::commit::{Commit, Replicated};
 use crate::counts::Counts;
@@ -95,7 +95,7 @@ pub struct Current {
     /// When its time is over.
     pub expiry: UnixMillis,
     /// Its entry; outside a group an inline item has none.
-    pub place: Option<EntryPlace>,
+    pub place: Option<EntryRef>,
     /// Its time is over: to clients it is not there.
     pub gone: bool,
 }
@@ -262,13 +262,13 @@ impl<M: OwnedWords> Engine<M> {
     pub fn current(&self, found: &Found, times: Timestamps) -> Current {
         let (csn, expiry, place) = match found.record() {
             Record::Inline { csn, expiry, entry, .. } => {
-                (csn, expiry, entry.map(|entry| self.arena.place(entry)))
+                (csn, expiry, entry.map(|entry| self.arena.with_len(entry)))
             }
             Record::Entry { csn, entry, expiry, .. } => {
                 // A 16-byte slot has no expiry: the entry says it.
                 let silent = self.options.slots == SlotKind::Pointer16 && self.uses_ttl();
                 let expiry = if silent { self.arena.expiry(entry, csn) } else { expiry };
-                (csn, expiry, Some(self.arena.place(entry)))
+                (csn, expiry, Some(self.arena.with_len(entry)))
             }
         };
         Current { csn, expiry, place, gone: self.is_over(expiry, times) }
@@ -297,7 +297,7 @@ impl<M: OwnedWords> Engine<M> {
     /// Takes a found record away: its entry is superseded before the slot forgets it.
     pub fn remove(&self, pair: &mut PairOf<'_, M>, found: &Found) {
         if let Some(entry) = found.entry() {
-            self.store.supersede(self.arena.place(entry), found.record().csn());
+            self.store.supersede(self.arena.with_len(entry), found.record().csn());
         }
         pair.remove(found);
     }

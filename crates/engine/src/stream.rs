@@ -14,10 +14,9 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm_base::Csn;
+use longarm_base::{Csn, EntryRef};
 use longarm_host::observe::{Event, observe};
 use longarm_memory::Hash;
-use longarm_store::EntryPlace;
 
 use crate::stripes::Stripe;
 
@@ -58,12 +57,12 @@ pub enum Change {
         /// Of the key.
         hash: Hash,
         /// What was copied.
-        from: EntryPlace,
+        from: EntryRef,
     },
     /// The copy replaces an entry that no slot names.
     Replace {
         /// What was copied.
-        from: EntryPlace,
+        from: EntryRef,
         /// Its version.
         csn: Csn,
     },
@@ -81,7 +80,7 @@ impl Change {
     }
 
     /// Where the entry stands that it copies.
-    fn from(self) -> Option<EntryPlace> {
+    fn from(self) -> Option<EntryRef> {
         match self {
             Change::Move { from, .. } | Change::Replace { from, .. } => Some(from),
             Change::Store { .. } | Change::Remove { .. } => None,
@@ -106,7 +105,7 @@ impl Change {
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     /// Where it stands.
-    pub place: EntryPlace,
+    pub place: EntryRef,
     /// Its version.
     pub csn: Csn,
     /// What applying it does.
@@ -220,7 +219,7 @@ impl Stream {
     }
 
     /// Whether a copy of the entry there is written and not applied yet.
-    pub fn is_moving(&self, place: EntryPlace) -> bool {
+    pub fn is_moving(&self, place: EntryRef) -> bool {
         self.moving.contains(&place.offset)
     }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Csn, Nanos, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
-use longarm_store::{EntryPlace, Session};
+use longarm_store::Session;
 use longarm_wire::Request;
 
 use crate::engine::Engine;
@@ -105,7 +105,7 @@ pub fn execute<M: OwnedWords>(
 }
 
 /// Which entry the slot of a key names.
-pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryPlace, Csn) {
+pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryRef, Csn) {
     let pair = engine.index.lock(engine.hash(key));
     let found = pair.find(key).expect("it is there");
     let current = engine.current(&found, TIMES);

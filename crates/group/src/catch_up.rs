@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{Mutant, Nanos, Place, Term};
+use longarm_base::{EntryRef, Mutant, Nanos, Place, Term};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::observe::{Event as Told, Step, observe, reach};
 use longarm_host::{now, sleep};
@@ -34,7 +34,7 @@ use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
 use longarm_store::segment::{Geometry, Line, claim_number, freed_line, line_bytes, run_length, whole_line};
-use longarm_store::{EntryPlace, segment_entries};
+use longarm_store::segment_entries;
 use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
 
 use super::OWN_HEADER;
@@ -412,8 +412,7 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
         let mut places: Vec<_> =
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
         places.sort_unstable_by_key(|place| place.offset);
-        let together =
-            |one: &EntryPlace, next: &EntryPlace| segment_of(one.offset) == segment_of(next.offset);
+        let together = |one: &EntryRef, next: &EntryRef| segment_of(one.offset) == segment_of(next.offset);
         places.chunk_by(together).try_for_each(|places| self.entries(places))
     }
 
@@ -444,7 +443,7 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
     }
 
     /// Entries of one segment, in the order in which they lie there.
-    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), PeerError> {
+    fn entries(&mut self, places: &[EntryRef]) -> Result<(), PeerError> {
         let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
         if self.is_over_there(segment) {
             return Ok(());
@@ -453,9 +452,9 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
         if !Mutant::ForgetClaims.is_on() {
             self.lines(segment, run_length(self.memory(), segment))?;
         }
-        let end = |place: &EntryPlace| place.offset + u64::from(place.len).next_multiple_of(8);
+        let end = |place: &EntryRef| place.offset + u64::from(place.len).next_multiple_of(8);
         // Between which no line lies.
-        let adjoin = |one: &EntryPlace, next: &EntryPlace| end(one).next_multiple_of(LINE) == next.offset;
+        let adjoin = |one: &EntryRef, next: &EntryRef| end(one).next_multiple_of(LINE) == next.offset;
         for together in places.chunk_by(adjoin) {
             let (first, last) = (together[0], together[together.len() - 1]);
             self.copy(first.offset, end(&last) - first.offset)?;

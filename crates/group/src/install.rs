@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
+use longarm_base::{EntryRef, Mutant, Nanos, NodeId, Place, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{Step, reach};
@@ -13,7 +13,7 @@ use longarm_memory::{Mapped, OwnedWords, SumKey};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{Geometry, Line, State};
-use longarm_store::{EntryPlace, Settled, survey, whole_entry};
+use longarm_store::{Settled, survey, whole_entry};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
@@ -65,7 +65,7 @@ pub(crate) fn complete<T: Transport>(
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
                 fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
-                let place = EntryPlace { offset: entry.offset, len: entry.len };
+                let place = EntryRef { offset: entry.offset, len: entry.len };
                 entries.push(ScannedEntry { stream, position: entry.position, place });
                 reach(Step::Fetched);
             }
@@ -157,8 +157,7 @@ pub(crate) fn places(
     floors[usize::from(stream)] = from;
     let mut survey = survey(memory, sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
     let found = survey.streams.swap_remove(usize::from(stream));
-    let at =
-        |(position, place): (u64, EntryPlace)| EntryAt { position, offset: place.offset, len: place.len };
+    let at = |(position, place): (u64, EntryRef)| EntryAt { position, offset: place.offset, len: place.len };
     found.tail.into_iter().chain(found.beyond).map(at).collect()
 }
 
@@ -166,7 +165,7 @@ pub(crate) fn places(
 /// found nothing of it there had a gap, which a follower that had all of it did not have.
 #[test]
 fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
-    let place = EntryPlace { offset: 0, len: 0 };
+    let place = EntryRef { offset: 0, len: 0 };
     let filled = |positions: &[u64], range: Range<u64>| {
         let seen = |&position: &u64| ScannedEntry { stream: 0, position, place };
         fill(&positions.iter().map(seen).collect::<Vec<_>>(), range)

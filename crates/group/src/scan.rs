@@ -3,9 +3,9 @@
 //! A scan goes over all entries, and nobody leads meanwhile; so one is made, and kept until somebody may
 //! write to the memory again.
 
-use longarm_base::{Mutant, Term};
+use longarm_base::{EntryRef, Mutant, Term};
 use longarm_memory::{Mapped, SumKey};
-use longarm_store::{EntryPlace, Settled, StreamSurvey, survey, void};
+use longarm_store::{Settled, StreamSurvey, survey, void};
 use longarm_wire::{Extent, Report, STREAMS_MAX};
 
 use super::OWN_HEADER;
@@ -15,7 +15,7 @@ use super::OWN_HEADER;
 pub(crate) struct ScannedEntry {
     pub stream: usize,
     pub position: u64,
-    pub place: EntryPlace,
+    pub place: EntryRef,
 }
 
 /// Entries of a term's streams, from some positions on.

@@ -21,8 +21,8 @@
 
 use std::sync::Arc;
 
-use longarm_base::Term;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{EntryRef, Term};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use crate::object::{Entry, layout};
@@ -31,18 +31,18 @@ use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
 use crate::settled::Rooms;
 use crate::store::check_shape;
 use crate::written::{Scratch, TOGETHER, together, written};
-use crate::{CreateError, EntryPlace, Settled, Store, StoreOptions};
+use crate::{CreateError, Settled, Store, StoreOptions};
 
 /// What sees the entries of a replayed segment.
 pub trait Visit {
     /// This entry is about to be visited, after a few others: memory that it will need can be fetched.
     fn ahead(&mut self, _entry: &Entry<'_>) {}
     /// An entry, and where it is.
-    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>);
+    fn entry(&mut self, place: EntryRef, entry: &Entry<'_>);
 }
 
-impl<F: FnMut(EntryPlace, &Entry<'_>)> Visit for F {
-    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
+impl<F: FnMut(EntryRef, &Entry<'_>)> Visit for F {
+    fn entry(&mut self, place: EntryRef, entry: &Entry<'_>) {
         self(place, entry);
     }
 }
@@ -117,7 +117,7 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Shows the entries that were presumed.
-    pub fn visit_presumed(&self, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
+    pub fn visit_presumed(&self, visit: &mut dyn FnMut(EntryRef, &Entry<'_>)) {
         for (segment, rooms) in (0..).zip(&self.presumed) {
             let Some(rooms) = rooms else { continue };
             let room = self.ledger.lock().segments[segment as usize].line.rooms().0;
@@ -176,7 +176,7 @@ impl<M: OwnedWords> Store<M> {
         let mut tail = end * room;
         let mut rooms = written(&self.memory, segment, (room, rooms), seen).peekable();
         while rooms.peek().is_some() {
-            let mut found: [Option<(EntryPlace, Entry<'_>)>; TOGETHER] = [const { None }; TOGETHER];
+            let mut found: [Option<(EntryRef, Entry<'_>)>; TOGETHER] = [const { None }; TOGETHER];
             let group = rooms.by_ref().take(together(room)).map(|i| (i, segment_at(segment) + i * room));
             for (((i, offset), bytes), found) in group.zip(scratch.iter_mut()).zip(&mut found) {
                 let Some((place, entry)) = self.replay_room(line, (offset, room), bytes) else { continue };
@@ -199,7 +199,7 @@ impl<M: OwnedWords> Store<M> {
         line: &Line,
         (offset, room): (u64, u64),
         bytes: &'b mut Vec<u8>,
-    ) -> Option<(EntryPlace, Entry<'b>)> {
+    ) -> Option<(EntryRef, Entry<'b>)> {
         if self.memory.load(offset + layout::SUM) == 0 {
             return None;
         }

@@ -13,13 +13,13 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_memory::OwnedWords;
 
+use crate::Store;
 use crate::object::{self, layout};
 use crate::segment::Phase;
 use crate::segment::layout::segment_at;
-use crate::{EntryPlace, Store};
 
 /// Runs and segments freed in one call.
 const RELEASES: u32 = 4;
@@ -36,7 +36,7 @@ pub enum Work {
     /// Move this live entry, then ask again.
     Move {
         /// Where it is.
-        place: EntryPlace,
+        place: EntryRef,
         /// Its version, which the copy keeps.
         csn: Csn,
     },
@@ -153,7 +153,7 @@ impl<M: OwnedWords> Collector<M> {
     }
 
     /// The live entry at `offset`, judged by its header: the owner's own memory, which only it writes.
-    fn live(&self, offset: u64, mark: u64) -> Option<(EntryPlace, Csn)> {
+    fn live(&self, offset: u64, mark: u64) -> Option<(EntryRef, Csn)> {
         let memory = &self.store.memory;
         if memory.load(offset + layout::SUM) == 0 {
             return None;
@@ -166,7 +166,7 @@ impl<M: OwnedWords> Collector<M> {
         memory.copy_out(offset, &mut line);
         let len = object::total_len(&line).ok()?;
         let (csn, ..) = layout::split_version(memory.load(offset + layout::VERSION));
-        Some((EntryPlace { offset, len }, csn))
+        Some((EntryRef { offset, len }, csn))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! An arena is one region of equal segments. The first of them hold the segment table, one cache line a
 //! segment; all others hold entries. An entry is written once, verifies itself, and is named by an
-//! [`EntryPlace`] and its csn; only its superseded bit ever changes.
+//! [`EntryRef`] and its csn; only its superseded bit ever changes.
 //!
 //! - [`object`]: one entry: bytes, writing, one-sided reading, checking.
 //! - [`segment`]: segments: the table, claims, live bytes, and the check of a whole arena.
@@ -20,7 +20,6 @@ mod class;
 mod collect;
 pub mod object;
 mod options;
-mod place;
 pub mod segment;
 mod settled;
 mod store;
@@ -37,7 +36,6 @@ pub use adopt::Visit;
 pub use collect::{Collector, Work};
 pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session, Stored};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};
-pub use place::EntryPlace;
 pub use segment::{Report, verify, verify_with};
 pub use settled::{Settled, Watch};
 pub use store::{Counters, Store, format};

@@ -20,10 +20,9 @@
 //!     had it: whoever relied on it must ask ([`Settled::is_beyond`]).
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{Mutant, Term};
+use longarm_base::{EntryRef, Mutant, Term};
 use longarm_memory::{SumKey, Words};
 
-use crate::EntryPlace;
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, State};
@@ -39,14 +38,14 @@ pub trait Watch {
     /// Of this entry it will be told next, or after a few others: memory that it will need can be fetched.
     fn ahead(&mut self, _entry: &Entry<'_>) {}
     /// An entry of this use of a segment; it is told of once. `false`: not now, and nothing more.
-    fn entry(&mut self, segment: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool;
+    fn entry(&mut self, segment: u32, line: &Line, place: EntryRef, entry: &Entry<'_>) -> bool;
     /// The use of the segment of which entries were told is over: none of them counts any more.
     fn over(&mut self, segment: u32);
 }
 
 /// Nobody watches.
 impl Watch for () {
-    fn entry(&mut self, _: u32, _: &Line, _: EntryPlace, _: &Entry<'_>) -> bool {
+    fn entry(&mut self, _: u32, _: &Line, _: EntryRef, _: &Entry<'_>) -> bool {
         true
     }
 
@@ -64,7 +63,7 @@ pub struct Settled {
 }
 
 /// What there is in a room, if it counts.
-type Here<'a> = Option<(EntryPlace, Entry<'a>)>;
+type Here<'a> = Option<(EntryRef, Entry<'a>)>;
 
 /// One use of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +129,7 @@ impl Use {
                 if is_end {
                     break;
                 }
-                let cost = |(place, entry): &(EntryPlace, Entry<'_>)| {
+                let cost = |(place, entry): &(EntryRef, Entry<'_>)| {
                     watch.ahead(entry);
                     room.min(u64::from(place.len) + LINE) + ENTRY
                 };

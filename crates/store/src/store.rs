@@ -28,7 +28,7 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
 use crate::object::{self, Entry, EntryError, Stored};
@@ -40,7 +40,7 @@ use crate::settled::Rooms;
 use crate::stream::StreamState;
 use crate::sync::{Counter, Mutex};
 use crate::written::written;
-use crate::{CreateError, EntryPlace, StoreFull, StoreOptions};
+use crate::{CreateError, StoreFull, StoreOptions};
 
 /// The segment table is charged in pages: it is only as large in memory as the part that is used.
 const PAGE: u64 = 4096;
@@ -189,11 +189,11 @@ impl<M: OwnedWords> Store<M> {
     /// Reads and verifies the entry of version `csn` at `place` into `bytes`.
     pub fn read<'a>(
         &self,
-        place: EntryPlace,
+        place: EntryRef,
         csn: Csn,
         bytes: &'a mut Vec<u8>,
     ) -> Result<Entry<'a>, EntryError> {
-        let EntryPlace { offset, len } = place;
+        let EntryRef { offset, len } = place;
         let end = self.segments as u64 * SEGMENT_BYTES;
         let fits = offset < end && len as u64 <= end - offset;
         if offset < segment_at(self.table) || !fits || !offset.is_multiple_of(LINE) {
@@ -212,7 +212,7 @@ impl<M: OwnedWords> Store<M> {
     /// If it is not there: a broken invariant of the caller.
     pub fn own<'a>(
         &self,
-        place: EntryPlace,
+        place: EntryRef,
         csn: Csn,
         (bytes, longest): (&'a mut Vec<u8>, usize),
     ) -> Stored<'a> {
@@ -221,7 +221,7 @@ impl<M: OwnedWords> Store<M> {
 
     /// Shows the whole entries of a segment, or of a run by its head, superseded or not, from the room at
     /// `from` on until `visit` wants no more. For segments in which nothing is being written.
-    pub fn visit(&self, segment: u32, from: u64, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>) -> bool) {
+    pub fn visit(&self, segment: u32, from: u64, visit: &mut dyn FnMut(EntryRef, &Entry<'_>) -> bool) {
         let line = self.ledger.lock().segments[segment as usize].line;
         let (room, rooms) = line.rooms();
         let mut bytes = Vec::new();
@@ -237,7 +237,7 @@ impl<M: OwnedWords> Store<M> {
 
     /// Marks the entry as replaced. Idempotent: it is accounted once, and `true` is said to that one caller.
     /// The caller holds the lock of the key, and calls this before it lets the index name something else.
-    pub fn supersede(&self, place: EntryPlace, csn: Csn) -> bool {
+    pub fn supersede(&self, place: EntryRef, csn: Csn) -> bool {
         assert!(place.offset >= segment_at(self.table), "{place:?} lies in the segment table");
         let Some(units) = object::supersede(&self.memory, place, csn) else { return false };
         let segment = segment_of(place.offset);
@@ -274,7 +274,7 @@ impl<M: OwnedWords> Store<M> {
     /// - No other segment holds an older entry of its key: all were claimed when the tombstone was applied.
     ///   Its own segment does not count, because tombstone and older entries go with it, all at once.
     /// - No older write is under way, which would find the slot empty and bring the key back.
-    pub fn tombstone_may_go(&self, place: EntryPlace, csn: Csn) -> bool {
+    pub fn tombstone_may_go(&self, place: EntryRef, csn: Csn) -> bool {
         let oldest = self.watermark_without(segment_of(place.offset));
         csn <= self.stable() && oldest.is_none_or(|oldest| csn <= oldest)
     }

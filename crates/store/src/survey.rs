@@ -15,14 +15,14 @@
 //! (3) What verifies behind a gap was never acknowledged by this follower and is not part of the stream. It
 //!     is named so that it can be voided, or it might come back in a later term (L16).
 
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
+use crate::Settled;
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, LineError, extent};
 use crate::written::written;
-use crate::{EntryPlace, Settled};
 
 /// How far the streams of one term came.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,10 +39,10 @@ pub struct StreamSurvey {
     /// Positions that are there without a gap: the floor, and the tail.
     pub len: u64,
     /// Position and place of each entry from the floor to `len`, in order.
-    pub tail: Vec<(u64, EntryPlace)>,
+    pub tail: Vec<(u64, EntryRef)>,
     /// Position and place of whole entries behind the first gap, and of second copies of a position, if a
     /// leader ever wrote such. They are to be voided.
-    pub beyond: Vec<(u64, EntryPlace)>,
+    pub beyond: Vec<(u64, EntryRef)>,
 }
 
 /// Surveys the streams of `term`: one for each of `floors`, which says how many of its positions are known to
@@ -80,7 +80,7 @@ pub fn segment_entries(
     (geometry, segment): (Geometry, u32),
     term: Term,
     floors: &[u64],
-) -> Vec<EntryPlace> {
+) -> Vec<EntryRef> {
     let Some(line) = claimed(memory, sums, (geometry, segment), term) else { return Vec::new() };
     let floor = floors.get(line.stream as usize).copied().unwrap_or(0);
     let mut found = Vec::new();
@@ -94,7 +94,7 @@ pub fn whole_entry(
     memory: &dyn Words,
     sums: &SumKey,
     (segment, offset): (u32, u64),
-) -> Option<(u64, EntryPlace)> {
+) -> Option<(u64, EntryRef)> {
     let (geometry, line) = (Geometry::read(memory, sums).ok()?, Line::read(memory, sums, segment).ok()?);
     extent(memory, sums, geometry, segment, &line)?;
     let (room, _) = line.rooms();
@@ -108,7 +108,7 @@ pub fn whole_entry(
 pub fn entries(
     memory: &dyn Words,
     sums: &SumKey,
-    visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+    visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
 ) -> Result<(), LineError> {
     let geometry = Geometry::read(memory, sums)?;
     let mut bytes = Vec::new();
@@ -129,7 +129,7 @@ pub fn entries(
 }
 
 /// Takes an entry that [`survey`] found beyond a stream's end out of the arena.
-pub fn void<M: OwnedWords>(memory: &M, place: EntryPlace) {
+pub fn void<M: OwnedWords>(memory: &M, place: EntryRef) {
     memory.store(place.offset + layout::SUM, 0);
 }
 
@@ -137,7 +137,7 @@ pub fn void<M: OwnedWords>(memory: &M, place: EntryPlace) {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Whole {
     position: u64,
-    place: EntryPlace,
+    place: EntryRef,
     csn: Csn,
 }
 

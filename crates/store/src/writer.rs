@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use longarm_base::Csn;
 use longarm_base::limits::{KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
+use longarm_base::{Csn, EntryRef};
 use longarm_memory::OwnedWords;
 
 use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
@@ -19,7 +19,7 @@ use crate::object::{self, Draft, Entry, EntryMeta, Kind, Room};
 use crate::segment::layout::segment_at;
 use crate::segment::{Lane, Want, write_tail};
 use crate::stream::{Open, StreamState};
-use crate::{DraftError, EntryPlace, FillError, Store, StoreFull};
+use crate::{DraftError, FillError, Store, StoreFull};
 
 /// Where an entry of the lane may go when memory is scarce. Survivors may fill up segments of new entries;
 /// the other way round writes would use up what came out of the reserve.
@@ -138,7 +138,7 @@ impl<M: OwnedWords> Writer<M> {
 
     /// Makes the entry valid under its csn, as the next of its stream. A few dozen nanoseconds, whatever its
     /// length. The value must be complete.
-    pub fn finish(&mut self, draft: Draft, csn: Csn) -> EntryPlace {
+    pub fn finish(&mut self, draft: Draft, csn: Csn) -> EntryRef {
         let state = self.state();
         let position = state.next_position;
         state.next_position += 1;

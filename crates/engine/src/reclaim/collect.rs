@@ -2,15 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use longarm_base::{Csn, Mutant};
+use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_index::hash::Record;
 use longarm_memory::OwnedWords;
-use longarm_store::{Entry, EntryPlace, Kind, Writer};
+use longarm_store::{Entry, Kind, Writer};
 
 use crate::commit::Commit;
 use crate::commit::Replicated;
 use crate::engine::Engine;
-use crate::entries::entry_ref;
 use crate::newest::names;
 use crate::session::Sessions;
 use crate::stream::{Change, Stream, Written};
@@ -36,7 +35,7 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         context: &mut WorkerContext<M>,
         times: Timestamps,
-        (place, csn): (EntryPlace, Csn),
+        (place, csn): (EntryRef, Csn),
         sessions: &Sessions,
     ) -> Relocated {
         let WorkerContext { writer, bytes, stream, .. } = context;
@@ -58,7 +57,7 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        place: EntryPlace,
+        place: EntryRef,
         entry: &Entry<'_>,
     ) -> Relocated {
         let (csn, expiry, hash) = (entry.csn, entry.expiry, self.hash(entry.key));
@@ -74,7 +73,7 @@ impl<M: OwnedWords> Engine<M> {
                 &self.counts.expired
             }
             Some(draft) => {
-                let copy = entry_ref(writer.finish(draft, csn));
+                let copy = writer.finish(draft, csn);
                 self.store.supersede(place, csn);
                 let switched = pair.replace(&found, &Record::Entry { csn, entry: copy, hash, expiry });
                 assert!(switched.is_ok(), "a record that is replaced in place needs no room");
@@ -94,7 +93,7 @@ impl<M: OwnedWords> Engine<M> {
         group: &Replicated,
         (writer, stream): (&mut Writer<M>, &mut Stream),
         times: Timestamps,
-        (place, entry): (EntryPlace, &Entry<'_>),
+        (place, entry): (EntryRef, &Entry<'_>),
         sessions: &Sessions,
     ) -> Relocated {
         let csn = entry.csn;

@@ -7,9 +7,9 @@
 
 use std::collections::btree_map::{BTreeMap, Entry as Known};
 
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, EntryRef, UnixMillis};
 use longarm_store::object::Age;
-use longarm_store::{Entry, EntryPlace, Kind};
+use longarm_store::{Entry, Kind};
 
 use crate::outcome::Outcome;
 use crate::session::Restored;
@@ -23,12 +23,12 @@ pub struct At {
     /// How young a copy of the version it is.
     pub age: Age,
     /// Where it stands.
-    pub place: EntryPlace,
+    pub place: EntryRef,
 }
 
 impl At {
     /// An entry that stands there.
-    pub fn of(place: EntryPlace, entry: &Entry<'_>) -> At {
+    pub fn of(place: EntryRef, entry: &Entry<'_>) -> At {
         At { csn: entry.csn, age: entry.age(), place }
     }
 }
@@ -51,7 +51,7 @@ pub struct Recovered {
 impl Recovered {
     /// Sees an entry. Of two deletes of a key, or records of an operation, the one that is superfluous now is
     /// returned: it, or one that was seen before.
-    pub fn see(&mut self, place: EntryPlace, entry: &Entry<'_>) -> Option<At> {
+    pub fn see(&mut self, place: EntryRef, entry: &Entry<'_>) -> Option<At> {
         self.highest = self.highest.max(entry.csn);
         self.expires |= entry.expiry != UnixMillis::NEVER;
         // A completion record is part of its entry, or what was kept of it (`session_log.rs`).
@@ -85,7 +85,7 @@ impl Recovered {
     }
 
     /// What stands at places that are gone was not seen.
-    pub fn forget(&mut self, is_gone: impl Fn(EntryPlace) -> bool) {
+    pub fn forget(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
         self.deleted.retain(|_, at| !is_gone(at.place));
         self.saved.retain(|_, at| !is_gone(at.place));
     }

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longarm_base::{Csn, Mutant};
+use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_host::Mutex;
 use longarm_host::observe::{Event, WATCHED, observe};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{Entry, EntryPlace, Kind, Scratch, Visit};
+use longarm_store::{Entry, Kind, Scratch, Visit};
 
 use crate::engine::Engine;
 use crate::recover::prefetch::Prefetch;
@@ -120,7 +120,7 @@ impl<M: OwnedWords> Visit for Part<'_, M> {
         self.prefetch.announce(&self.engine.index, entry.key);
     }
 
-    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
+    fn entry(&mut self, place: EntryRef, entry: &Entry<'_>) {
         self.entries += 1;
         let hash = self.prefetch.next(&self.engine.index);
         tell(entry, hash);

@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longarm_base::{Mutant, Term};
+use longarm_base::{EntryRef, Mutant, Term};
 use longarm_host::observe::WATCHED;
 use longarm_index::control::Control;
 use longarm_index::hash::{Found, NoRoom, Owner, SlotKind};
@@ -28,7 +28,7 @@ use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
 use longarm_store::segment::layout::segment_of;
-use longarm_store::{Entry, EntryPlace, Kind, Settled, Watch};
+use longarm_store::{Entry, Kind, Settled, Watch};
 
 use crate::engine::{Engine, store_of};
 use crate::entries::Arena;
@@ -146,7 +146,7 @@ impl<M: OwnedWords> Built<M> {
     }
 
     /// The entry counts no more, if it is still there.
-    fn supersede(&mut self, place: EntryPlace) {
+    fn supersede(&mut self, place: EntryRef) {
         let segment = &mut self.segments[segment_of(place.offset) as usize];
         if set_superseded(&self.arena.memory, place.offset, &segment.line, true) {
             segment.live.0 -= 1;
@@ -155,7 +155,7 @@ impl<M: OwnedWords> Built<M> {
     }
 
     /// Whether the item that stands at `place` is an older copy of the entry's version, or gone.
-    fn is_older_copy(&self, place: EntryPlace, entry: &Entry<'_>) -> bool {
+    fn is_older_copy(&self, place: EntryRef, entry: &Entry<'_>) -> bool {
         let age = self.arena.age(place);
         let segment = segment_of(place.offset);
         // After the age: a line lands before what is written under it.
@@ -163,7 +163,7 @@ impl<M: OwnedWords> Built<M> {
     }
 
     /// `false` if there is no room.
-    fn put(&mut self, place: EntryPlace, entry: &Entry<'_>, hash: Hash) -> bool {
+    fn put(&mut self, place: EntryRef, entry: &Entry<'_>, hash: Hash) -> bool {
         if self.found.is_deleted(entry) {
             self.supersede(place);
             return true;
@@ -182,7 +182,7 @@ impl<M: OwnedWords> Built<M> {
             };
         };
         let there = found.entry().expect("in a group every item stands in the arena");
-        let (csn, there) = (found.record().csn(), self.arena.place(there));
+        let (csn, there) = (found.record().csn(), self.arena.with_len(there));
         let newer = csn < entry.csn || (csn == entry.csn && self.is_older_copy(there, entry));
         if newer {
             let switched = pair.replace(&found, &record);
@@ -199,7 +199,7 @@ impl<M: OwnedWords> Built<M> {
         let Some(found) = pair.find(entry.key).filter(|found| found.record().csn() < entry.csn) else {
             return;
         };
-        let there = found.entry().map(|there| self.arena.place(there));
+        let there = found.entry().map(|there| self.arena.with_len(there));
         pair.remove(&found);
         drop(pair);
         there.into_iter().for_each(|there| self.supersede(there));
@@ -225,7 +225,7 @@ impl<M: OwnedWords> Watch for Built<M> {
         self.prefetch.announce(&self.index, entry.key);
     }
 
-    fn entry(&mut self, at: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool {
+    fn entry(&mut self, at: u32, line: &Line, place: EntryRef, entry: &Entry<'_>) -> bool {
         if self.segments.len() <= at as usize {
             self.segments.resize_with(at as usize + 1, || Segment::NONE);
         }

@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use longarm_base::{Csn, Nanos, NodeId, Place, Term};
-use longarm_index::hash::{EntryRef, Geometry, Look, Search, SlotKind, Step};
+use longarm_base::{Csn, EntryRef, Nanos, NodeId, Place, Term};
+use longarm_index::hash::{Geometry, Look, Search, SlotKind, Step};
 use longarm_memory::{Cut, Journal, Part};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};

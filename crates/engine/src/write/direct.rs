@@ -16,7 +16,6 @@ use super::judge::Judged;
 use super::number::DIGITS_MAX;
 use super::{Seen, Write};
 use crate::engine::{ATTEMPTS, Current, Engine, PairOf};
-use crate::entries::entry_ref;
 use crate::outcome::{Outcome, Short};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
@@ -151,7 +150,7 @@ impl<M: OwnedWords> Engine<M> {
         let record = match item {
             Item::Inline { key, value, expiry } => Record::Inline { csn, key, value, expiry, entry: None },
             Item::Drafted { draft, hash, expiry } => {
-                let entry = entry_ref(writer.finish(draft, csn));
+                let entry = writer.finish(draft, csn);
                 Record::Entry { csn, entry, hash, expiry }
             }
         };

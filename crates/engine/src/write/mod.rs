@@ -10,10 +10,10 @@ pub mod judge;
 pub mod number;
 pub mod replicated;
 
-use longarm_base::UnixMillis;
+use longarm_base::{EntryRef, UnixMillis};
 use longarm_index::hash::{INLINE_MAX, Record};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{EntryPlace, Session};
+use longarm_store::Session;
 use longarm_wire::{Request, RequestKind, Status};
 
 use crate::commit::Commit;
@@ -46,7 +46,7 @@ pub struct Seen {
 enum SeenValue {
     /// A copy of what stood in the slot.
     Inline([u8; INLINE_MAX], usize),
-    Entry(EntryPlace),
+    Entry(EntryRef),
 }
 
 impl<M: OwnedWords> Engine<M> {
@@ -103,7 +103,7 @@ impl<M: OwnedWords> Engine<M> {
             }
             Record::Entry { csn, entry, .. } => {
                 let is_short = self.arena.value_len(entry, csn) <= DIGITS_MAX;
-                (SeenValue::Entry(self.arena.place(entry)), is_short)
+                (SeenValue::Entry(self.arena.with_len(entry)), is_short)
             }
         };
         drop(pair);

@@ -21,7 +21,7 @@ pub use owner::{Entries, Full, NoRoom, Options, Owner};
 pub use pair::Pair;
 pub use reader::{Look, Search, Step};
 pub use resize::Moved;
-pub use slot::{EntryRef, INLINE_MAX, Record, SlotView};
+pub use slot::{INLINE_MAX, Record, SlotView};
 pub use verify::{Report, items, verify};
 
 #[cfg(test)]

@@ -23,14 +23,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use longarm_base::{Csn, Nanos, limits};
+use longarm_base::{Csn, EntryRef, Nanos, limits};
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
 
 use super::found::{Found, view};
 use super::layout::{
     Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header, indicator,
 };
-use super::slot::{EntryRef, Record, SlotView, seed};
+use super::slot::{Record, SlotView, seed};
 use super::spill::Spilled;
 
 /// What the index must know of entries, which it does not read itself.

@@ -6,12 +6,13 @@
 use std::sync::RwLockReadGuard;
 use std::sync::atomic::Ordering;
 
+use longarm_base::EntryRef;
 use longarm_memory::{Hash, OwnedWords};
 
 use super::found::Found;
 use super::layout::{Discipline, Header, SlotKind, Table, indicator};
 use super::owner::{Entries, Live, NoRoom, Owner, State};
-use super::slot::{EntryRef, Record};
+use super::slot::Record;
 use super::spill::{Kept, NO_SLOT};
 
 /// One locked pair, and the slots where a key of one hash can be. Unlocks when dropped.

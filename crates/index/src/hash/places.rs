@@ -5,11 +5,12 @@
 //! else `offset / 64 : 34 | length / 8 : 14`. The word means something while the slot holds an inline record;
 //! it is written and read under the lock of the pair.
 
+use longarm_base::EntryRef;
 use longarm_base::limits::LINE;
 use longarm_memory::OwnedWords;
 
 use super::layout::{GROUP_SLOTS, GROUPS_MAX, Table};
-use super::slot::{EntryRef, INLINE_MAX};
+use super::slot::INLINE_MAX;
 
 const OFFSET_BITS: u32 = 34;
 

@@ -22,11 +22,11 @@
 //!     epoch of the geometry, looked at after the pair, is above the one that the search began with. (A
 //!     table's memory is given back after the epoch has changed.)
 
-use longarm_base::{Csn, Place, UnixMillis};
+use longarm_base::{Csn, EntryRef, Place, UnixMillis};
 use longarm_memory::{Hash, SumKey};
 
 use super::layout::{Discipline, GROUPS_MAX, Geometry, Header, INDEX_REGION, SlotKind, Table, indicator};
-use super::slot::{EntryRef, Record, SlotView, seed};
+use super::slot::{Record, SlotView, seed};
 use crate::control::{HEARTBEAT_PLACE, Heartbeat};
 
 /// How much one READ fetches.

@@ -12,12 +12,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use longarm_base::Csn;
+use longarm_base::{Csn, EntryRef};
 use longarm_memory::Hash;
 
 use super::found::Found;
 use super::layout::{SlotKind, Table};
-use super::slot::EntryRef;
 
 /// In place of a slot's number.
 pub(super) const NO_SLOT: usize = usize::MAX;

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use longarm_base::Csn;
-use longarm_index::hash::{self, EntryRef, Geometry, Record, SlotKind};
+use longarm_base::{Csn, EntryRef};
+use longarm_index::hash::{self, Geometry, Record, SlotKind};
 use longarm_memory::{Hash, HashKey, SumKey, Words};
 use longarm_store::{Entry, Kind, object};
 

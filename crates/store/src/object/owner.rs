@@ -12,11 +12,10 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Csn, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_memory::{OwnedWords, SumKey};
 
 use super::layout::{self, FIXED, HEADER_MAX, Kind, Session, VALUE_PIECE, ValueSum};
-use crate::EntryPlace;
 use crate::options::FillError;
 use crate::segment::Lane;
 use crate::sync::{Counter, Mutex};
@@ -223,7 +222,7 @@ pub(crate) fn finish<M: OwnedWords>(
     mut draft: Draft,
     csn: Csn,
     position: u64,
-) -> EntryPlace {
+) -> EntryRef {
     assert!(csn.is_valid(), "csn {} cannot name an entry", csn.0);
     assert_eq!(draft.missing(), 0, "a draft was finished before its value was complete");
     let (at, flags) = (draft.room.offset, draft.meta.flags());
@@ -250,17 +249,17 @@ pub(crate) fn finish<M: OwnedWords>(
     memory.store(at + layout::POSITION, position);
     memory.store(at + layout::SUM, sum);
     draft.returns = None;
-    EntryPlace { offset: at, len: draft.entry_len() }
+    EntryRef { offset: at, len: draft.entry_len() }
 }
 
 /// Sets the superseded bit of the entry of version `csn`. The one caller that did gets the entry's length in
 /// whole cache lines, everybody after it `None`.
-pub(crate) fn supersede<M: OwnedWords>(memory: &M, place: EntryPlace, csn: Csn) -> Option<u32> {
+pub(crate) fn supersede<M: OwnedWords>(memory: &M, place: EntryRef, csn: Csn) -> Option<u32> {
     let (found, _, flags) = layout::split_version(memory.load(place.offset + layout::VERSION));
     assert_eq!(found, csn, "the index names version {csn:?} at {place:?}, which holds {found:?}");
     let lengths = layout::split_lengths(memory.load(place.offset + layout::LENGTHS));
     let (key, value, _) = lengths.expect("lengths of an entry of ours");
-    let entry = EntryPlace { offset: place.offset, len: layout::entry_len(flags, key, value) as u32 };
+    let entry = EntryRef { offset: place.offset, len: layout::entry_len(flags, key, value) as u32 };
     assert_eq!(entry.units(), place.units(), "the index names {place:?}, the entry is {entry:?}");
     let mark = memory.load(place.offset + layout::MARK);
     if mark & layout::SUPERSEDED != 0 {

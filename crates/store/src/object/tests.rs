@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
-use longarm_base::{Csn, NodeId, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, NodeId, Term, UnixMillis};
 use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
 use super::layout::{self, Kind, Session};
 use super::*;
-use crate::EntryPlace;
 use crate::segment::Lane;
 
 const AT: u64 = 128;
@@ -31,7 +30,7 @@ fn write<M: OwnedWords>(
     key: &[u8],
     value: &[u8],
     meta: EntryMeta,
-) -> EntryPlace {
+) -> EntryRef {
     write_in(memory, room(TERM, generation), csn, key, value, meta)
 }
 
@@ -42,7 +41,7 @@ fn write_in<M: OwnedWords>(
     key: &[u8],
     value: &[u8],
     meta: EntryMeta,
-) -> EntryPlace {
+) -> EntryRef {
     let mut draft = begin(memory, &sums(), room, (3, &Arc::default()), (key, value.len()), meta);
     fill(memory, &sums(), &mut draft, 0, value, &mut Vec::new()).expect("fits");
     finish(memory, &sums(), draft, Csn(csn), csn * 10)
@@ -53,7 +52,7 @@ fn wipe<M: OwnedWords>(memory: &M) {
     memory.store(AT + layout::SUM, 0);
 }
 
-fn look(memory: &Journal, place: EntryPlace) -> Vec<u8> {
+fn look(memory: &Journal, place: EntryRef) -> Vec<u8> {
     let mut bytes = vec![0; place.len as usize];
     memory.copy_out(place.offset, &mut bytes);
     bytes

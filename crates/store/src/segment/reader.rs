@@ -1,11 +1,10 @@
 //! Reading the segment table from bytes that may be torn, stale, or never have been an arena.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
 use super::layout::{self, Lane, State};
-use crate::EntryPlace;
 use crate::class::is_stride;
 use crate::object::layout::{GENERATION_MAX, mark_word};
 use crate::object::{self, Entry, RoomState, check_room};
@@ -145,13 +144,13 @@ impl Line {
         sums: &SumKey,
         (offset, room): (u64, u64),
         bytes: &'b mut Vec<u8>,
-    ) -> Option<(EntryPlace, Entry<'b>)> {
+    ) -> Option<(EntryRef, Entry<'b>)> {
         let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), bytes) else {
             return None;
         };
         let used = (entry.stream, entry.term, entry.generation);
         let ours = used == (self.stream, self.term, self.generation);
-        ours.then_some((EntryPlace { offset, len }, entry))
+        ours.then_some((EntryRef { offset, len }, entry))
     }
 
     /// Whether this is the line of body number `distance` of the run with this head.

@@ -3,13 +3,13 @@
 //! On a live arena the walk races with its owner. Every entry verifies itself, and what a segment is accused
 //! of counts only if its line is the same before and after; so a live arena yields no false problem.
 
+use longarm_base::EntryRef;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::{SumKey, Words};
 
 use super::found::RUN_MAX;
 use super::layout::{self, State};
 use super::reader::{Geometry, Line};
-use crate::EntryPlace;
 use crate::object::{Entry, RoomState, check_room};
 
 /// Problems kept in words; the others are counted.
@@ -69,11 +69,7 @@ pub fn verify(memory: &dyn Words, sums: &SumKey) -> Report {
 }
 
 /// Checks an arena and shows every whole entry on the way, segment by segment.
-pub fn verify_with(
-    memory: &dyn Words,
-    sums: &SumKey,
-    visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
-) -> Report {
+pub fn verify_with(memory: &dyn Words, sums: &SumKey, visit: &mut dyn FnMut(EntryRef, &Entry<'_>)) -> Report {
     let mut report = Report::default();
     let geometry = match Geometry::read(memory, sums) {
         Ok(geometry) => geometry,
@@ -108,7 +104,7 @@ impl Walk<'_> {
         &mut self,
         segment: u32,
         report: &mut Report,
-        visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+        visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
     ) -> u32 {
         let line = match Line::read(self.memory, self.sums, segment) {
             Ok(line) => line,
@@ -190,7 +186,7 @@ impl Walk<'_> {
         line: &Line,
         stride: u64,
         sums: &mut SegmentReport,
-        visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+        visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
     ) {
         let base = layout::segment_at(segment);
         if base + stride > self.memory.bytes() {
@@ -210,7 +206,7 @@ impl Walk<'_> {
                 }
                 RoomState::Entry(entry, len) => {
                     check_entry(&entry, line, offset, &mut self.found);
-                    let place = EntryPlace { offset, len };
+                    let place = EntryRef { offset, len };
                     if entry.superseded {
                         sums.superseded += 1;
                     } else {

@@ -203,7 +203,7 @@ impl World {
         let mut index: BTreeMap<u8, Item> = BTreeMap::new();
         let mut scratch = Scratch::default();
         for segment in order {
-            store.replay(segment, &mut scratch, &mut |place: EntryPlace, entry: &Entry<'_>| {
+            store.replay(segment, &mut scratch, &mut |place: EntryRef, entry: &Entry<'_>| {
                 assert!(!entry.superseded && entry.term < term(counter));
                 let item = ((place, entry.csn), entry.kind.is_value().then(|| entry.value.to_vec()));
                 let lost = match index.get(&entry.key[1]) {
@@ -319,7 +319,7 @@ proptest! {
 }
 
 /// Two rooms that share a segment, a run of four segments, and segments in quarantine and free.
-fn some_arena() -> (Mapped, [EntryPlace; 3]) {
+fn some_arena() -> (Mapped, [EntryRef; 3]) {
     let store = store(SEGMENTS, StoreOptions { term: term(1), ..StoreOptions::default() });
     let mut writer = store.writer(0);
     let free = put(&mut writer, 1, b"free", &vec![1; 600_000]).expect("room");
@@ -350,7 +350,7 @@ fn adopt(memory: &Mapped, counter: u32) -> Result<Store<Mapped>, CreateError> {
 fn keys(store: &Store<Mapped>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for &segment in store.adopted() {
-        store.replay(segment, &mut Scratch::default(), &mut |_: EntryPlace, entry: &Entry<'_>| {
+        store.replay(segment, &mut Scratch::default(), &mut |_: EntryRef, entry: &Entry<'_>| {
             keys.push(entry.key.to_vec())
         });
     }
@@ -519,7 +519,7 @@ fn segments_are_replayed_by_several_threads() {
                 while let Some(&segment) =
                     store.adopted().get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
                 {
-                    store.replay(segment, &mut scratch, &mut |place: EntryPlace, entry: &Entry<'_>| {
+                    store.replay(segment, &mut scratch, &mut |place: EntryRef, entry: &Entry<'_>| {
                         let mut newest = newest.lock().expect("no thread fails");
                         let slot = newest.entry(entry.key[0]).or_insert((place, entry.csn));
                         let lost = match slot.1.cmp(&entry.csn) {

@@ -40,7 +40,7 @@ fn what_no_entry_can_be_is_refused() {
     for (offset, len) in
         [(u64::MAX - 63, 64), (0, 64), (SEGMENT_BYTES + 8, 64), (8 * SEGMENT_BYTES - 64, 128)]
     {
-        let place = EntryPlace { offset, len };
+        let place = EntryRef { offset, len };
         assert_eq!(store.read(place, Csn(1), &mut bytes), Err(EntryError::Outside { offset, len }));
     }
 }
@@ -291,7 +291,7 @@ fn verify_names_what_is_wrong() {
     assert_sound(&store);
     let words = store.memory().clone();
     let line = |segment: u64| segment * LINE;
-    let segment = |place: EntryPlace| place.offset / SEGMENT_BYTES;
+    let segment = |place: EntryRef| place.offset / SEGMENT_BYTES;
     let cases = [
         (small.offset + 48, "checksum does not hold"),
         (small.offset + layout::MARK, "checksum does not hold"),

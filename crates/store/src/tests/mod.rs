@@ -11,13 +11,13 @@ mod survey;
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_memory::{Backing, Budget, Mapped, Region, RegionOptions, SumKey};
 
 use crate::*;
 
 /// What a server's index says of a key.
-type Slot = (EntryPlace, Csn);
+type Slot = (EntryRef, Csn);
 
 fn sums() -> SumKey {
     SumKey::new(0x5EED)

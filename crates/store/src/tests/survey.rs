@@ -19,7 +19,7 @@ const TERM: Term = Term::new(7, NodeId(2));
 /// An entry that the leader wrote.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    place: EntryPlace,
+    place: EntryRef,
     csn: Csn,
     stream: u16,
     position: u64,
@@ -69,7 +69,7 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
 }
 
 /// The entries that are there, each looked at alone.
-fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryPlace> {
+fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryRef> {
     let look = |of: &Written| {
         let at = (segment_of(of.place.offset), of.place.offset);
         let found = whole_entry(memory, &sums(), at)?;
@@ -129,7 +129,7 @@ proptest! {
         let found = survey(&memory, &sums(), TERM, &floors, &Settled::default()).expect("a header");
         let wanted = [expected(&whole, 0, floors[0]), expected(&whole, 1, floors[1])];
         prop_assert_eq!(&found.streams[..], &wanted[..]);
-        let tails: BTreeSet<EntryPlace> =
+        let tails: BTreeSet<EntryRef> =
             wanted.iter().flat_map(|stream| stream.tail.iter().map(|(_, place)| *place)).collect();
         // What is looked at entry by entry is the same.
         prop_assert_eq!(alone(&memory, &written), whole.iter().map(|entry| entry.place).collect());
@@ -157,7 +157,7 @@ proptest! {
         let store = Store::adopt(memory, budget, options, sums()).expect("an arena");
         let mut seen = BTreeSet::new();
         for &segment in store.adopted() {
-            store.replay(segment, &mut Scratch::default(), &mut |place: EntryPlace, entry: &Entry<'_>| {
+            store.replay(segment, &mut Scratch::default(), &mut |place: EntryRef, entry: &Entry<'_>| {
                 assert_eq!(entry.term, TERM);
                 if entry.position >= floors[entry.stream as usize] {
                     seen.insert(place);
@@ -380,7 +380,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
     let store = store.expect("an arena");
     let mut seen = 0;
     for &segment in store.adopted() {
-        store.replay(segment, &mut Scratch::default(), &mut |_: EntryPlace, _: &Entry<'_>| seen += 1);
+        store.replay(segment, &mut Scratch::default(), &mut |_: EntryRef, _: &Entry<'_>| seen += 1);
     }
     assert!(is_sparse() && seen == 1);
     store.visit(segment, 0, &mut |_, _| {
@@ -403,7 +403,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
 fn a_look_waits_for_a_room_that_is_filled_out_of_turn() {
     struct Told(Vec<u64>);
     impl Watch for Told {
-        fn entry(&mut self, _: u32, _: &Line, _: EntryPlace, entry: &Entry<'_>) -> bool {
+        fn entry(&mut self, _: u32, _: &Line, _: EntryRef, entry: &Entry<'_>) -> bool {
             self.0.push(entry.position);
             true
         }

@@ -1,5 +1,6 @@
 //! What a candidate fetches from the memory of another replica.
 
+use longarm_base::EntryRef;
 use longarm_base::limits::READ_MAX;
 use longarm_index::hash::SlotKind;
 use longarm_memory::OwnedWords;
@@ -52,7 +53,7 @@ fn what_does_not_verify_is_not_fetched() {
         assert_eq!(whole(one).map(|(position, _)| position), Some(0));
         let named = EntryAt { position: 1, ..*one };
         refused(take(base, &named), "the entry at");
-        void(&theirs, longarm_store::EntryPlace { offset: two.offset, len: two.len });
+        void(&theirs, EntryRef { offset: two.offset, len: two.len });
         refused(take(base, two), "the entry at");
         assert!(whole(two).is_none());
         let line = line_at(segment_of(two.offset));

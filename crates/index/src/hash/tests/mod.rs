@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longarm_base::{Csn, Nanos, Place, UnixMillis};
+use longarm_base::{Csn, EntryRef, Nanos, Place, UnixMillis};
 use longarm_memory::{Budget, Hash, HashKey, Journal, OwnedWords, SumKey, Words};
 
 use super::layout::INDEX_REGION;
