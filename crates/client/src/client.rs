@@ -83,7 +83,7 @@ impl<T: Transport> Client<T> {
         let coming = Coming { session, fresh: 1, since: Csn::NONE };
         let (link, begun) = loop {
             let begun = now();
-            match Link::connect(&transport, targets.current(), (&options, targets.limit()), coming) {
+            match Link::connect(&transport, targets.current(), &options, targets.limit(), coming) {
                 Ok(link) => break (link, begun),
                 Err(error) => {
                     let elsewhere = options.follow
@@ -220,8 +220,8 @@ impl<T: Transport> Client<T> {
         let coming = Coming { session: self.session, fresh: self.next_operation, since };
         deadline.end(lost);
         loop {
-            let (options, begun) = ((&self.options, self.targets.limit()), now());
-            match Link::connect(&self.transport, self.targets.current(), options, coming) {
+            let (limit, begun) = (self.targets.limit(), now());
+            match Link::connect(&self.transport, self.targets.current(), &self.options, limit, coming) {
                 Ok(link) => {
                     self.targets.reached(now().since(begun));
                     self.counters.reconnects += 1;

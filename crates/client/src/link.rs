@@ -153,12 +153,21 @@ fn check_timeout(timeout: Duration, remembers: Duration) -> Result<(), SetupErro
     Err(SetupError::Refused(text.into()))
 }
 
+/// Whether the request ring that the server lent is one, and as long as the server says.
+fn check_ring(granted: u64, ring_bytes: u64) -> Result<(), SetupError> {
+    if granted < ring_bytes || ring_bytes < 4096 || !ring_bytes.is_multiple_of(64) {
+        return Err(SetupError::Protocol("the request ring has an impossible size".into()));
+    }
+    Ok(())
+}
+
 impl<Q: QueuePair> Link<Q> {
     /// Connects within `limit`, learns what is where, and takes a first lease.
     pub(crate) fn connect<T: Transport<Qp = Q>>(
         transport: &T,
         address: &Address,
-        (options, limit): (&Options, Duration),
+        options: &Options,
+        limit: Duration,
         coming: Coming,
     ) -> Result<Link<Q>, SetupError> {
         let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
@@ -185,13 +194,7 @@ impl<Q: QueuePair> Link<Q> {
                 .ok_or_else(|| SetupError::Protocol(format!("{id:?} was not granted")))
         };
         let (index_bytes, arena_bytes) = (granted(INDEX_REGION)?, granted(ARENA_REGION)?);
-        let ring_granted = granted(RING_REGION)?;
-        if ring_granted < welcome.ring_bytes
-            || welcome.ring_bytes < 4096
-            || !welcome.ring_bytes.is_multiple_of(64)
-        {
-            return Err(SetupError::Protocol("the request ring has an impossible size".into()));
-        }
+        check_ring(granted(RING_REGION)?, welcome.ring_bytes)?;
         let stamp = Nanos(welcome.stamp);
         let mut lease = Lease::new(Nanos(welcome.lease));
         lease.anchor(sent, stamp);

@@ -188,7 +188,7 @@ impl<T: Transport> Client<T> {
         if counts {
             self.earlier.leave(end);
         }
-        self.settle(batch, (end, counts), show);
+        self.settle(batch, end, counts, show);
         if batch.flights.iter().any(|flight| flight.want == Want::Refresh) {
             self.connected()?.look_at_heartbeat(deadline)?;
         }
@@ -199,7 +199,8 @@ impl<T: Transport> Client<T> {
     fn settle(
         &mut self,
         batch: &mut Batch,
-        (end, counts): (Nanos, bool),
+        end: Nanos,
+        counts: bool,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) {
         let Batch { rest, large, flights, .. } = batch;

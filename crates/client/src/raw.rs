@@ -120,7 +120,7 @@ impl<'c, T: Transport> Raw<'c, T> {
 }
 
 impl<T: Transport> Shared<'_, T> {
-    fn read(&mut self, (id, region_bytes): (RegionId, u64), at: u64, into: &mut [u8]) {
+    fn read(&mut self, id: RegionId, region_bytes: u64, at: u64, into: &mut [u8]) {
         into.fill(0);
         if self.failure.is_some() {
             return;
@@ -216,6 +216,6 @@ impl<T: Transport> Words for RawRegion<'_, '_, T> {
             into.len(),
             self.id
         );
-        self.raw.lock().read((self.id, self.bytes), at, into);
+        self.raw.lock().read(self.id, self.bytes, at, into);
     }
 }

@@ -103,7 +103,8 @@ pub struct Current {
 impl<M: OwnedWords + Clone + 'static> Engine<M> {
     /// An empty index and an empty arena in zeroed memory; every geometry is published on the control page.
     pub fn create(
-        (index, arena): (M, M),
+        index: M,
+        arena: M,
         control: Control<M>,
         sums: SumKey,
         budget: Arc<Budget>,
@@ -116,7 +117,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         // What an arena holds that others filled leaves an index its room.
         let charged = if options.term.is_some() { budget.used() } else { 0 };
         budget.give(charged);
-        let index = index_of((index, arena), control, sums, budget.clone(), &room)?;
+        let index = index_of(index, arena, control, sums, budget.clone(), &room)?;
         budget.take_anyway(charged);
         Ok(Engine::over(index, store, budget, options))
     }

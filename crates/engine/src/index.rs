@@ -11,7 +11,8 @@ use crate::options::{CreateError, EngineOptions};
 
 /// The index of an engine with these options, empty; every geometry is published on the control page.
 pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
-    (memory, arena): (M, Arena<M>),
+    memory: M,
+    arena: Arena<M>,
     control: Control<M>,
     sums: SumKey,
     budget: Arc<Budget>,

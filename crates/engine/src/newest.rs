@@ -21,7 +21,7 @@ impl<M: OwnedWords> Engine<M> {
     /// The key has this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
     /// same. That cannot fail: what has no slot, not even beyond the memory limit, stands beside the table.
     /// Whether it took the place of an item whose time was over.
-    pub fn set_newest(&self, times: Timestamps, (place, entry): (EntryRef, &Stored<'_>), hash: Hash) -> bool {
+    pub fn set_newest(&self, times: Timestamps, place: EntryRef, entry: &Stored<'_>, hash: Hash) -> bool {
         let record = self.record_of(place, entry, hash);
         let mut spills = false;
         loop {
@@ -64,7 +64,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// The key's item goes, unless it is newer than the delete.
-    pub fn remove_older(&self, (key, hash): (&[u8], Hash), csn: Csn) {
+    pub fn remove_older(&self, key: &[u8], hash: Hash, csn: Csn) {
         let mut pair = self.index.lock(hash);
         if let Some(found) = pair.find(key)
             && found.record().csn() < csn

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, EntryRef};
 use longarm_host::observe::{Event, observe};
-use longarm_memory::Hash;
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::Writer;
 
 use crate::stripes::Stripe;
 
@@ -148,6 +149,12 @@ impl Progress {
             low => Some(Csn(low)),
         }
     }
+}
+
+/// What a thread writes entries of its stream with.
+pub(crate) struct StreamWriter<'a, M: OwnedWords> {
+    pub writer: &'a mut Writer<M>,
+    pub stream: &'a mut Stream,
 }
 
 /// The worker's side of its stream.

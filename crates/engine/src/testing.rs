@@ -54,7 +54,8 @@ pub fn arena(limit: u64) -> Mapped {
 /// The same as the leader of a group's term, over an arena that earlier ones left.
 /// `found_items` is what it is told to expect there.
 pub fn engine_of(
-    (term, found_items): (Term, u64),
+    term: Term,
+    found_items: u64,
     slots: SlotKind,
     limit: u64,
     arena: &Mapped,
@@ -86,7 +87,7 @@ pub fn build<M: OwnedWords + Clone + 'static>(
 ) -> Engine<M> {
     let control = Control::create(control, 1, sums());
     let budget = Arc::new(Budget::new(limit));
-    Engine::create((index, arena), control, sums(), budget, options).expect("an engine")
+    Engine::create(index, arena, control, sums(), budget, options).expect("an engine")
 }
 
 /// Executes a write and, in a group, has it committed and applied.

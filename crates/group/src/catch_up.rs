@@ -424,7 +424,7 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
             let sums = self.leader_term.core.engine.store.sums();
-            let places = segment_entries(self.memory(), sums, (geometry, segment), term, from);
+            let places = segment_entries(self.memory(), sums, geometry, segment, term, from);
             self.entries(&places)?;
             if !places.is_empty() {
                 reach(Step::Content);

@@ -141,8 +141,9 @@ fn engine(
 ) -> Result<Engine<Mapped>, StartError> {
     let sums = SumKey::new(sum_key);
     let control = Control::of(lent.control.memory().clone(), sums.clone());
-    let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
-    Ok(Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)?)
+    let (index, arena) = (lent.index.memory().clone(), lent.arena.memory().clone());
+    let budget = Arc::new(Budget::new(options.memory));
+    Ok(Engine::create(index, arena, control, sums, budget, engine_options)?)
 }
 
 impl Core {

@@ -124,7 +124,7 @@ pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
         memory.copy_in(line_at(segment), bytes);
     }
     copy(memory, bulk, offset, len, until)?;
-    match whole_entry(memory, sums, (segment, offset)) {
+    match whole_entry(memory, sums, segment, offset) {
         Some((position, place)) if (position, place.len) == (entry.position, entry.len) => Ok(()),
         _ => Err(bad(format!("the entry at {offset:#x}"))),
     }

@@ -24,7 +24,7 @@ use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
+use longarm_replica::{Action, Event, Group, Kept, Machine, PersistentState, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
 
 use self::leader_handle::LeaderHandle;
@@ -118,7 +118,8 @@ impl<T: Transport> Node<T> {
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
         let life = seed.max(1);
-        let mut machine = Machine::new((me, members), group_options.timing, term, None, seed, now());
+        let state = PersistentState { members, promised: term, sync: None };
+        let mut machine = Machine::new(me, state, group_options.timing, seed, now());
         // It promised nothing, or its disk is another one than it was.
         if term == Term::ZERO {
             machine = machine.blank(life, first_rest(&group_options));

@@ -128,7 +128,7 @@ mod tests {
     fn two_streams() -> (Term, Mapped) {
         let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
         let memory = arena(limit);
-        let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
+        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &memory);
         for stream in [0, 0, 1] {
             let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
             assert!(execute(&engine, &mut engine.worker_context(stream), TIMES, &put).is_ok());
@@ -144,7 +144,7 @@ mod tests {
     fn what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up() {
         let (limit, term, sums) = (64 << 20, Term::new(1, NodeId(0)), sums());
         let memory = arena(limit);
-        let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
+        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &memory);
         for len in [10, 9_000, 10, 10] {
             let value = vec![7; len];
             let put = Request { key: &[len as u8], value: &value, ..Request::new(RequestKind::Put, 0) };

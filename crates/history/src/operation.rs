@@ -93,7 +93,7 @@ impl Operation {
     /// The end of what it wrote with a time to live: at some time between this much of it less `early` and
     /// more `late`, by the clock of the history, the value is gone for everybody, if nobody replaced it.
     /// `None` for whoever wrote nothing. To be pushed beside the write.
-    pub fn expiry(&self, ttl: Nanos, (early, late): (Nanos, Nanos)) -> Option<Operation> {
+    pub fn expiry(&self, ttl: Nanos, early: Nanos, late: Nanos) -> Option<Operation> {
         let value = self.wrote()?;
         // A write in doubt may take effect at any time, and so the time of its value be over at any.
         let outcome = if self.in_doubt() { Outcome::InDoubt } else { Outcome::Done };

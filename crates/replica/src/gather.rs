@@ -51,7 +51,8 @@ impl StartSet {
 /// whoever has them still may hold the old without the new (a delete, say, that is stored nowhere any more).
 pub(crate) fn start_set(
     term: Term,
-    (me, own): (NodeId, &Report),
+    me: NodeId,
+    own: &Report,
     others: &[(NodeId, Report)],
 ) -> Result<StartSet, NodeId> {
     let any = Mutant::GatherAny.is_on();
@@ -93,7 +94,7 @@ mod tests {
         let term = Term::new(9, NodeId(1));
         let own = report(3, &[4, 0]);
         let others = [(NodeId(2), report(3, &[2, 7, 1])), (NodeId(3), report(2, &[90, 90, 90]))];
-        let set = start_set(term, (NodeId(1), &own), &others).expect("it is of the base");
+        let set = start_set(term, NodeId(1), &own, &others).expect("it is of the base");
         let cuts: Vec<_> = set.cuts.iter().map(|cut| (cut.len, cut.holder.0)).collect();
         assert_eq!(cuts, [(4, 1), (7, 2), (1, 2)]);
         assert_eq!(set.base, Term::new(3, NodeId(0)));
@@ -101,17 +102,17 @@ mod tests {
         let [mut early, mut late] = [report(3, &[]), report(2, &[])];
         (early.unix, late.unix) = (70, 90);
         let others = [(NodeId(2), early.clone()), (NodeId(3), late)];
-        let set = start_set(term, (NodeId(1), &own), &others).expect("it is of the base");
+        let set = start_set(term, NodeId(1), &own, &others).expect("it is of the base");
         assert_eq!(set.unix, 90, "of whatever term: all calendars are one after the other");
-        let set = start_set(term, (NodeId(1), &early), &[]).expect("it is of the base");
+        let set = start_set(term, NodeId(1), &early, &[]).expect("it is of the base");
         assert_eq!(set.unix, 70, "its own counts");
         let mut other = report(3, &[2]);
         other.reclaimed = 1;
         let [one, two] = [(NodeId(2), other), (NodeId(3), report(3, &[4]))];
-        assert_eq!(start_set(term, (NodeId(1), &own), &[one.clone(), two.clone()]), Err(NodeId(2)));
-        assert_eq!(start_set(term, (NodeId(1), &own), &[two, one]), Err(NodeId(2)));
+        assert_eq!(start_set(term, NodeId(1), &own, &[one.clone(), two.clone()]), Err(NodeId(2)));
+        assert_eq!(start_set(term, NodeId(1), &own, &[two, one]), Err(NodeId(2)));
         let mut behind = report(2, &[4]);
         behind.reclaimed = 9;
-        assert_eq!(start_set(term, (NodeId(1), &behind), &others), Err(NodeId(2)), "of another sync term");
+        assert_eq!(start_set(term, NodeId(1), &behind, &others), Err(NodeId(2)), "of another sync term");
     }
 }

@@ -24,6 +24,8 @@ pub use gate::Gate;
 pub use gather::{Cut, StartSet};
 pub use group::{Group, GroupError, Nodes};
 pub use lease::Lease;
-pub use machine::{Action, Change, Event, Kept, Leaving, Machine, Prepare, Role, RoleKind, Stage, Wish};
+pub use machine::{
+    Action, Change, Event, Kept, Leaving, Machine, PersistentState, Prepare, Role, RoleKind, Stage, Wish,
+};
 pub use timing::Timing;
 pub use watch::Watch;

@@ -139,7 +139,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
             return reject(incoming, &Refusal::new(RefusalCode::Limit, reason));
         };
-        if let Err(error) = self.welcome(incoming, (hello, agreed), &peer, slot) {
+        if let Err(error) = self.welcome(incoming, hello, agreed, &peer, slot) {
             self.shared.log(&format!("client {:?} ({peer}) did not get in: {error}", hello.name));
         }
     }
@@ -147,7 +147,8 @@ impl<Q: QueuePair + 'static> Serving<Q> {
     fn welcome<I: Incoming<Qp = Q>>(
         &self,
         incoming: I,
-        (hello, agreed): (&Hello, Agreed),
+        hello: &Hello,
+        agreed: Agreed,
         peer: &str,
         slot: ClientSlot,
     ) -> Result<(), SetupError> {
@@ -188,7 +189,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         slot.list(client.clone());
         // Relaxed: a hint for whoever spreads the load.
         inbox.pulse.load.fetch_add(1, Ordering::Relaxed);
-        inbox.put(Connection::new(qp, mailbox, (session, generation), client, slot));
+        inbox.put(Connection::new(qp, mailbox, session, generation, client, slot));
         Ok(())
     }
 

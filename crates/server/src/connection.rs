@@ -112,7 +112,8 @@ impl<Q: QueuePair> Connection<Q> {
     pub fn new(
         qp: Q,
         mailbox: Mailbox,
-        (session, generation): (Arc<Mutex<Session>>, u64),
+        session: Arc<Mutex<Session>>,
+        generation: u64,
         client: Arc<Client>,
         slot: ClientSlot,
     ) -> Connection<Q> {

@@ -81,7 +81,7 @@ pub(crate) fn execute(
             if execution.shared.core.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
         }
         RequestKind::Stats if !closing => Executed::Text(execution.shared.stats().to_json()),
-        _ => once(execution, session, stalled, times, (request, closing)),
+        _ => once(execution, session, stalled, times, request, closing),
     }
 }
 
@@ -92,7 +92,8 @@ fn once(
     session: &mut Session,
     stalled: &mut Option<Nanos>,
     times: Timestamps,
-    (request, closing): (&Request<'_>, bool),
+    request: &Request<'_>,
+    closing: bool,
 ) -> Executed {
     let operation = request.operation;
     if operation != 0 {

@@ -109,8 +109,9 @@ impl<Q: QueuePair> GroupPart<Q> {
     fn ask_releases(&mut self, shared: &Shared, context: &mut WorkerContext<Mapped>) {
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
-                let rest = (leaving.segment, from);
-                leaving.unsaved = shared.core.engine.save_records(context, rest, &shared.core.sessions);
+                let Leaving { segment, .. } = *leaving;
+                leaving.unsaved =
+                    shared.core.engine.save_records(context, segment, from, &shared.core.sessions);
                 leaving.until = context.stream.as_ref().map_or(0, Stream::written);
             }
             let applied = context.stream.as_ref().map_or(0, Stream::applied);
@@ -291,7 +292,7 @@ impl<Q: QueuePair> Maintenance<Q> {
                 Work::Move { place, csn } => {
                     let Maintenance { shared, context, .. } = self;
                     self.group.iter_mut().for_each(|group| group.rate.spend());
-                    match shared.core.engine.relocate(context, times, (place, csn), &shared.core.sessions) {
+                    match shared.core.engine.relocate(context, times, place, csn, &shared.core.sessions) {
                         Relocated::Done => self.last_gain = times.now,
                         Relocated::Lost => {}
                         Relocated::Full => {

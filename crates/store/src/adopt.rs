@@ -109,7 +109,7 @@ impl<M: OwnedWords> Store<M> {
         for &segment in &self.adopted {
             let line = &ledger.segments[segment as usize].line;
             // The ledger's state is that of an adopted segment; which use it is the rest says.
-            let Some(rooms) = settled.rooms((segment, line)) else { continue };
+            let Some(rooms) = settled.rooms(segment, line) else { continue };
             let (entries, units) = live(segment);
             self.tallies[segment as usize].presumed(entries, units);
             self.presumed[segment as usize] = Some(rooms);
@@ -174,12 +174,12 @@ impl<M: OwnedWords> Store<M> {
         let presumed = self.presumed.get(segment as usize).copied().flatten();
         let Rooms { seen, end } = presumed.unwrap_or(Rooms { seen: 0, end: 0 });
         let mut tail = end * room;
-        let mut rooms = written(&self.memory, segment, (room, rooms), seen).peekable();
+        let mut rooms = written(&self.memory, segment, room, rooms, seen).peekable();
         while rooms.peek().is_some() {
             let mut found: [Option<(EntryRef, Entry<'_>)>; TOGETHER] = [const { None }; TOGETHER];
             let group = rooms.by_ref().take(together(room)).map(|i| (i, segment_at(segment) + i * room));
             for (((i, offset), bytes), found) in group.zip(scratch.iter_mut()).zip(&mut found) {
-                let Some((place, entry)) = self.replay_room(line, (offset, room), bytes) else { continue };
+                let Some((place, entry)) = self.replay_room(line, offset, room, bytes) else { continue };
                 tail = (i + 1) * room;
                 // Counted first: the visitor may supersede it at once.
                 self.tallies[segment as usize].found(place.units());
@@ -197,14 +197,15 @@ impl<M: OwnedWords> Store<M> {
     fn replay_room<'b>(
         &self,
         line: &Line,
-        (offset, room): (u64, u64),
+        offset: u64,
+        room: u64,
         bytes: &'b mut Vec<u8>,
     ) -> Option<(EntryRef, Entry<'b>)> {
         if self.memory.load(offset + layout::SUM) == 0 {
             return None;
         }
         let marked = line.marks(&self.memory, offset);
-        let entry = marked.then(|| line.entry_in(&self.memory, &self.sums, (offset, room), bytes)).flatten();
+        let entry = marked.then(|| line.entry_in(&self.memory, &self.sums, offset, room, bytes)).flatten();
         let Some((place, entry)) = entry else {
             self.memory.store(offset + layout::SUM, 0);
             return None;

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 mod adopt;
+mod arena;
 mod class;
 mod collect;
 pub mod object;
@@ -33,6 +34,7 @@ mod written;
 mod tests;
 
 pub use adopt::Visit;
+pub use arena::ArenaView;
 pub use collect::{Collector, Work};
 pub use object::{Draft, Entry, EntryError, EntryMeta, Kind, Session, Stored};
 pub use options::{CreateError, DraftError, FillError, StoreFull, StoreOptions};

@@ -21,8 +21,8 @@
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{EntryRef, Mutant, Term};
-use longarm_memory::{SumKey, Words};
 
+use crate::ArenaView;
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
 use crate::segment::{Geometry, Line, State};
@@ -65,6 +65,14 @@ pub struct Settled {
 /// What there is in a room, if it counts.
 type Here<'a> = Option<(EntryRef, Entry<'a>)>;
 
+/// The rooms of a segment to look at, below the floor if there is one.
+#[derive(Clone, Copy)]
+struct LookTarget<'a> {
+    segment: u32,
+    line: &'a Line,
+    floor: Option<u64>,
+}
+
 /// One use of a segment.
 #[derive(Clone, Copy, Debug)]
 struct Use {
@@ -102,8 +110,8 @@ impl Use {
     /// is not whole. `false` if this is not the end of it.
     fn look_on(
         &mut self,
-        (memory, sums): (&dyn Words, &SumKey),
-        (segment, line, floor): (u32, &Line, Option<u64>),
+        ArenaView { memory, sums }: ArenaView<'_>,
+        LookTarget { segment, line, floor }: LookTarget<'_>,
         bytes: &mut u64,
         Scratch(scratch): &mut Scratch,
         watch: &mut impl Watch,
@@ -111,7 +119,7 @@ impl Use {
         let (room, _) = line.rooms();
         let is_below = |position: u64| floor.is_none_or(|floor| position < floor);
         let mut next = u64::from(self.rooms);
-        let mut rooms = written(memory, segment, (room, self.of.into()), next);
+        let mut rooms = written(memory, segment, room, self.of.into(), next);
         while *bytes > 0 {
             let mut found: [Option<(u32, Here<'_>)>; TOGETHER] = [const { None }; TOGETHER];
             let mut is_end = false;
@@ -123,7 +131,7 @@ impl Use {
                 next = i + 1;
                 let offset = segment_at(segment) + i * room;
                 let here = line.marks(memory, offset) && is_below(memory.load(offset + layout::POSITION));
-                let entry = here.then(|| line.entry_in(memory, sums, (offset, room), copy)).flatten();
+                let entry = here.then(|| line.entry_in(memory, sums, offset, room, copy)).flatten();
                 let entry = entry.filter(|(_, entry)| is_below(entry.position));
                 is_end = entry.is_none() && floor.is_some();
                 if is_end {
@@ -179,12 +187,13 @@ impl Settled {
     /// `floors` says how many positions of each stream are known to be here; each only grows within a term.
     pub fn look(
         &mut self,
-        (memory, sums): (&dyn Words, &SumKey),
-        (term, floors): (Term, &[u64]),
+        arena: ArenaView<'_>,
+        term: Term,
+        floors: &[u64],
         mut bytes: u64,
         watch: &mut impl Watch,
     ) {
-        let Ok(geometry) = Geometry::read(memory, sums) else { return };
+        let Ok(geometry) = Geometry::read(arena.memory, arena.sums) else { return };
         self.go_on(term);
         if self.uses.len() != geometry.segments as usize {
             self.uses = vec![Use::NONE; geometry.segments as usize];
@@ -192,7 +201,7 @@ impl Settled {
         }
         for _ in geometry.table..geometry.segments {
             bytes = bytes.saturating_sub(VISIT);
-            if !self.look_at((memory, sums), floors, &mut bytes, watch) {
+            if !self.look_at(arena, floors, &mut bytes, watch) {
                 return;
             }
             self.next += 1;
@@ -205,16 +214,16 @@ impl Settled {
     /// Looks at the next segment; `false` if the bytes were used up first.
     fn look_at(
         &mut self,
-        (memory, sums): (&dyn Words, &SumKey),
+        arena: ArenaView<'_>,
         floors: &[u64],
         bytes: &mut u64,
         watch: &mut impl Watch,
     ) -> bool {
         let (segment, known) = (self.next, &mut self.uses[self.next as usize]);
-        if known.rooms > 0 && known.rooms == known.of && known.line.stands(memory, segment) {
+        if known.rooms > 0 && known.rooms == known.of && known.line.stands(arena.memory, segment) {
             return *bytes > 0;
         }
-        let Ok(line) = Line::read(memory, sums, segment) else { return *bytes > 0 };
+        let Ok(line) = Line::read(arena.memory, arena.sums, segment) else { return *bytes > 0 };
         if !known.is(&line) {
             if known.end > 0 {
                 watch.over(segment);
@@ -231,8 +240,8 @@ impl Settled {
             true => None,
             false => Some(floors.get(line.stream as usize).copied().unwrap_or(0)),
         };
-        let rooms = (segment, &line, floor);
-        known.look_on((memory, sums), rooms, bytes, &mut self.scratch, watch) && *bytes > 0
+        let target = LookTarget { segment, line: &line, floor };
+        known.look_on(arena, target, bytes, &mut self.scratch, watch) && *bytes > 0
     }
 
     /// Whether an entry that is settled lies at or beyond the cuts of the streams of `base`.
@@ -244,9 +253,9 @@ impl Settled {
     }
 
     /// Says what is over by now, of all segments: for memory that nobody writes to any more.
-    pub fn settle(&mut self, (memory, sums): (&dyn Words, &SumKey), watch: &mut impl Watch) {
+    pub fn settle(&mut self, arena: ArenaView<'_>, watch: &mut impl Watch) {
         for (segment, known) in (0..).zip(&mut self.uses).filter(|(_, known)| known.end > 0) {
-            let line = Line::read(memory, sums, segment);
+            let line = Line::read(arena.memory, arena.sums, segment);
             if !line.is_ok_and(|line| known.is(&line)) {
                 watch.over(segment);
                 *known = Use::NONE;
@@ -255,7 +264,7 @@ impl Settled {
     }
 
     /// How many rooms of this use of a segment, from the first on, hold nothing from `floor` on.
-    pub(crate) fn rooms_below(&self, (segment, line): (u32, &Line), floor: u64) -> u64 {
+    pub(crate) fn rooms_below(&self, segment: u32, line: &Line, floor: u64) -> u64 {
         let known = self.uses.get(segment as usize).filter(|known| known.is(line));
         known
             .filter(|known| known.highest.is_none_or(|highest| highest < floor))
@@ -263,7 +272,7 @@ impl Settled {
     }
 
     /// What is known of this use of a segment.
-    pub(crate) fn rooms(&self, (segment, line): (u32, &Line)) -> Option<Rooms> {
+    pub(crate) fn rooms(&self, segment: u32, line: &Line) -> Option<Rooms> {
         let known = self.uses.get(segment as usize).filter(|known| known.is(line))?;
         Some(Rooms { seen: known.rooms.into(), end: known.end.into() })
     }

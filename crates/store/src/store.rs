@@ -34,7 +34,8 @@ use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 use crate::object::{self, Entry, EntryError, Stored};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
-    Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
+    Claim, Claimed, Geometry, Lane, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header,
+    write_line,
 };
 use crate::settled::Rooms;
 use crate::stream::StreamState;
@@ -210,13 +211,8 @@ impl<M: OwnedWords> Store<M> {
     ///
     /// # Panics
     /// If it is not there: a broken invariant of the caller.
-    pub fn own<'a>(
-        &self,
-        place: EntryRef,
-        csn: Csn,
-        (bytes, longest): (&'a mut Vec<u8>, usize),
-    ) -> Stored<'a> {
-        object::own(&self.memory, place.offset, csn, (bytes, longest))
+    pub fn own<'a>(&self, place: EntryRef, csn: Csn, bytes: &'a mut Vec<u8>, longest: usize) -> Stored<'a> {
+        object::own(&self.memory, place.offset, csn, bytes, longest)
     }
 
     /// Shows the whole entries of a segment, or of a run by its head, superseded or not, from the room at
@@ -226,9 +222,9 @@ impl<M: OwnedWords> Store<M> {
         let (room, rooms) = line.rooms();
         let mut bytes = Vec::new();
         let from = from.saturating_sub(segment_at(segment)).div_ceil(room);
-        for i in written(&self.memory, segment, (room, rooms), from) {
+        for i in written(&self.memory, segment, room, rooms, from) {
             let offset = segment_at(segment) + i * room;
-            let entry = line.entry_in(&self.memory, &self.sums, (offset, room), &mut bytes);
+            let entry = line.entry_in(&self.memory, &self.sums, offset, room, &mut bytes);
             if entry.is_some_and(|(place, entry)| !visit(place, &entry)) {
                 return;
             }
@@ -317,9 +313,9 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Takes and prepares segments for a stream.
-    pub(crate) fn claim(&self, owner: (crate::segment::Lane, u16), want: Want) -> Result<Claimed, StoreFull> {
-        let name = (self.options.term, self.stable());
-        let claimed = self.ledger.lock().claim(&self.budget, owner, name, want)?;
+    pub(crate) fn claim(&self, lane: Lane, stream: u16, want: Want) -> Result<Claimed, StoreFull> {
+        let claim = Claim { lane, stream, term: self.options.term, csn: self.stable() };
+        let claimed = self.ledger.lock().claim(&self.budget, claim, want)?;
         let base = segment_at(claimed.segment);
         let (stride, run) = match want {
             Want::Shared { stride } => (stride as u64, 1),
@@ -328,7 +324,7 @@ impl<M: OwnedWords> Store<M> {
         self.tallies[claimed.segment as usize].reset(matches!(want, Want::Run { .. }));
         if claimed.dirty {
             // After a take-over all free segments are, though most were never written to.
-            for room in written(&self.memory, claimed.segment, (stride, SEGMENT_BYTES / stride), 0) {
+            for room in written(&self.memory, claimed.segment, stride, SEGMENT_BYTES / stride, 0) {
                 self.memory.store(base + room * stride + object::layout::SUM, 0);
             }
         }
@@ -446,7 +442,7 @@ impl<M: OwnedWords> Store<M> {
             let line = self.ledger.lock().segments[segment as usize].line.freed(stable);
             write_line(&self.memory, &self.sums, segment, &line);
         }
-        self.ledger.lock().release(&self.budget, (first, run), stable, kept);
+        self.ledger.lock().release(&self.budget, first, run, stable, kept);
     }
 
     /// When the next segment can be freed.

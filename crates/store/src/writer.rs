@@ -15,7 +15,7 @@ use longarm_base::{Csn, EntryRef};
 use longarm_memory::OwnedWords;
 
 use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
-use crate::object::{self, Draft, Entry, EntryMeta, Kind, Room};
+use crate::object::{self, Draft, Entry, EntryMeta, Kind, NewEntry, Room};
 use crate::segment::layout::segment_at;
 use crate::segment::{Lane, Want, write_tail};
 use crate::stream::{Open, StreamState};
@@ -83,7 +83,7 @@ impl<M: OwnedWords> Writer<M> {
     /// As [`draft`](Self::draft), for an entry that memory is given back by, or that must outlive another: it
     /// may take of the reserve, as moves do.
     pub fn draft_kept(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
-        let mut draft = self.begin(Lane::Move, key, value.len(), meta)?;
+        let mut draft = self.begin(Lane::Move, NewEntry { key, value_len: value.len(), meta })?;
         self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
         Ok(draft)
     }
@@ -95,7 +95,7 @@ impl<M: OwnedWords> Writer<M> {
         value_len: usize,
         meta: EntryMeta,
     ) -> Result<Draft, DraftError> {
-        self.begin(Lane::Write, key, value_len, meta)
+        self.begin(Lane::Write, NewEntry { key, value_len, meta })
     }
 
     /// Begins the copy of a live entry that collection moves: same key, value and csn (which
@@ -103,18 +103,14 @@ impl<M: OwnedWords> Writer<M> {
     pub fn draft_move(&mut self, entry: &Entry<'_>) -> Result<Draft, DraftError> {
         let kind = if entry.kind == Kind::Put { Kind::Move } else { entry.kind };
         let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };
-        let mut draft = self.begin(Lane::Move, entry.key, entry.value.len(), meta)?;
+        let new = NewEntry { key: entry.key, value_len: entry.value.len(), meta };
+        let mut draft = self.begin(Lane::Move, new)?;
         self.fill(&mut draft, 0, entry.value).expect("the whole value fits the length it has");
         Ok(draft)
     }
 
-    fn begin(
-        &mut self,
-        lane: Lane,
-        key: &[u8],
-        value_len: usize,
-        meta: EntryMeta,
-    ) -> Result<Draft, DraftError> {
+    fn begin(&mut self, lane: Lane, entry: NewEntry<'_>) -> Result<Draft, DraftError> {
+        let NewEntry { key, value_len, meta } = entry;
         if key.len() > KEY_MAX || (key.is_empty() && meta.kind != Kind::Noop) {
             return Err(DraftError::Key(key.len()));
         }
@@ -128,7 +124,7 @@ impl<M: OwnedWords> Writer<M> {
             if units <= SHARED_UNITS { self.shared_room(lane, units)? } else { self.run_room(lane, len)? };
         let returns = self.state().returns.clone();
         let (memory, sums) = (&self.store.memory, &self.store.sums);
-        Ok(object::begin(memory, sums, room, (self.stream, &returns), (key, value_len), meta))
+        Ok(object::begin(memory, sums, room, self.stream, &returns, entry))
     }
 
     /// Writes the next piece of a value: `at` is what was written so far.
@@ -195,7 +191,7 @@ impl<M: OwnedWords> Writer<M> {
     /// A run of whole segments for one large entry.
     fn run_room(&mut self, lane: Lane, len: usize) -> Result<Room, StoreFull> {
         let segments = (len as u64).div_ceil(SEGMENT_BYTES) as u32;
-        let claimed = self.store.claim((lane, self.stream), Want::Run { segments })?;
+        let claimed = self.store.claim(lane, self.stream, Want::Run { segments })?;
         self.store.tallies[claimed.segment as usize].drafted();
         Ok(Room {
             offset: segment_at(claimed.segment),
@@ -226,7 +222,7 @@ impl<M: OwnedWords> Writer<M> {
             }
         }
         let stride = stride_units(class) * LINE as u32;
-        match self.store.claim((lane, self.stream), Want::Shared { stride }) {
+        match self.store.claim(lane, self.stream, Want::Shared { stride }) {
             Ok(claimed) => {
                 let opens = &mut self.state().lanes[lane as usize];
                 opens.count += 1;

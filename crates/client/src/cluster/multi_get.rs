@@ -71,7 +71,7 @@ impl<T: Transport + Clone> ClusterClient<T> {
             }
         }
         let deadline = &Deadline::within(self.options.timeout);
-        while look_once(&mut self.clients, &mut parts, (keys, deadline), &mut show) {}
+        while look_once(&mut self.clients, &mut parts, keys, deadline, &mut show) {}
         for (client, part) in self.clients.iter_mut().zip(parts) {
             let Some(client) = client.as_mut().filter(|_| !part.left.is_empty()) else { continue };
             outcome = outcome.and(client.get_all(keys, part.left.into_iter(), &mut show));
@@ -84,7 +84,8 @@ impl<T: Transport + Clone> ClusterClient<T> {
 fn look_once<T: Transport>(
     clients: &mut [Option<Client<T>>],
     parts: &mut [Part],
-    (keys, deadline): (&[impl AsRef<[u8]>], &Deadline),
+    keys: &[impl AsRef<[u8]>],
+    deadline: &Deadline,
     show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
 ) -> bool {
     let mut looking: Vec<(&mut Client<T>, &mut Part)> = Vec::with_capacity(parts.len());

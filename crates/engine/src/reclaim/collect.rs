@@ -12,7 +12,7 @@ use crate::commit::Replicated;
 use crate::engine::Engine;
 use crate::newest::names;
 use crate::session::Sessions;
-use crate::stream::{Change, Stream, Written};
+use crate::stream::{Change, StreamWriter, Written};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
@@ -27,6 +27,12 @@ pub enum Relocated {
     Full,
 }
 
+/// The entry that is moved, and where it stands.
+struct Source<'a> {
+    place: EntryRef,
+    entry: &'a Entry<'a>,
+}
+
 impl<M: OwnedWords> Engine<M> {
     /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the context's stream,
     /// which must not be full, and the slot is switched when followers have it; deletes and records of
@@ -35,7 +41,8 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         context: &mut WorkerContext<M>,
         times: Timestamps,
-        (place, csn): (EntryRef, Csn),
+        place: EntryRef,
+        csn: Csn,
         sessions: &Sessions,
     ) -> Relocated {
         let WorkerContext { writer, bytes, stream, .. } = context;
@@ -47,7 +54,9 @@ impl<M: OwnedWords> Engine<M> {
         let Ok(entry) = self.store.read(place, csn, bytes) else { return Relocated::Lost };
         match (&self.commit, stream) {
             (Commit::Replicated(group), Some(stream)) => {
-                self.relocate_replicated(group, (writer, stream), times, (place, &entry), sessions)
+                let to = StreamWriter { writer, stream };
+                let from = Source { place, entry: &entry };
+                self.relocate_replicated(group, to, times, from, sessions)
             }
             _ => self.relocate_direct(writer, times, place, &entry),
         }
@@ -91,9 +100,9 @@ impl<M: OwnedWords> Engine<M> {
     fn relocate_replicated(
         &self,
         group: &Replicated,
-        (writer, stream): (&mut Writer<M>, &mut Stream),
+        StreamWriter { writer, stream }: StreamWriter<'_, M>,
         times: Timestamps,
-        (place, entry): (EntryRef, &Entry<'_>),
+        Source { place, entry }: Source<'_>,
         sessions: &Sessions,
     ) -> Relocated {
         let csn = entry.csn;

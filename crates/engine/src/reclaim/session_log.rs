@@ -21,7 +21,8 @@ impl<M: OwnedWords> Engine<M> {
     pub fn save_records(
         &self,
         context: &mut WorkerContext<M>,
-        (segment, from): (u32, u64),
+        segment: u32,
+        from: u64,
         sessions: &Sessions,
     ) -> Option<u64> {
         let mut stuck = None;

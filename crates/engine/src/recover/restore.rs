@@ -66,7 +66,7 @@ impl<M: OwnedWords> Engine<M> {
         });
         let (found, mut spare) = std::mem::take(&mut *all.lock());
         for (key, delete) in &found.deleted {
-            self.remove_older((key, self.hash(key)), delete.csn);
+            self.remove_older(key, self.hash(key), delete.csn);
         }
         standby.take(found, &mut spare);
         let found = standby;
@@ -130,7 +130,7 @@ impl<M: OwnedWords> Visit for Part<'_, M> {
                 self.spare.push(At::of(place, entry));
                 return;
             }
-            self.engine.set_newest(self.times, (place, &entry.into()), hash);
+            self.engine.set_newest(self.times, place, &entry.into(), hash);
         }
     }
 }

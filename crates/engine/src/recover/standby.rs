@@ -28,7 +28,7 @@ use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
 use longarm_store::segment::layout::segment_of;
-use longarm_store::{Entry, Kind, Settled, Watch};
+use longarm_store::{ArenaView, Entry, Kind, Settled, Watch};
 
 use crate::engine::{Engine, store_of};
 use crate::entries::Arena;
@@ -79,14 +79,15 @@ impl Segment {
 impl<M: OwnedWords + Clone + 'static> Standby<M> {
     /// An empty index over zeroed memory, with room for as many items as the options say.
     pub fn new(
-        (index, arena): (M, M),
+        index: M,
+        arena: M,
         control: Control<M>,
         sums: SumKey,
         budget: Arc<Budget>,
         options: &EngineOptions,
     ) -> Result<Standby<M>, CreateError> {
         let arena = Arena { memory: arena };
-        let index = index_of((index, arena.clone()), control, sums, budget.clone(), options)?;
+        let index = index_of(index, arena.clone(), control, sums, budget.clone(), options)?;
         let built = Built {
             prefetch: Prefetch::of(&index),
             index,
@@ -114,12 +115,12 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
 impl<M: OwnedWords + Clone> Standby<M> {
     /// Looks a little further; see [`Settled::look`]. First the index takes its memory, which is to be in
     /// huge pages.
-    pub fn look(&mut self, sums: &SumKey, of: (Term, &[u64]), bytes: u64) {
+    pub fn look(&mut self, sums: &SumKey, term: Term, floors: &[u64], bytes: u64) {
         if self.built.index.populate_some() {
             return;
         }
         let memory = self.built.arena.memory.clone();
-        self.settled.look((&memory, sums), of, bytes, &mut self.built);
+        self.settled.look(ArenaView { memory: &memory, sums }, term, floors, bytes, &mut self.built);
     }
 
     /// Whether it must be begun anew with more room, and then for how many items.
@@ -129,12 +130,12 @@ impl<M: OwnedWords + Clone> Standby<M> {
 
     /// Takes out what is over by now, of memory that nobody writes to any more. `None` if this is not how the
     /// start set over `base`, cut there, begins.
-    pub fn finish(mut self, sums: &SumKey, (base, cuts): (Term, &[u64])) -> Option<Standby<M>> {
+    pub fn finish(mut self, sums: &SumKey, base: Term, cuts: &[u64]) -> Option<Standby<M>> {
         if self.built.full || self.settled.term() != base || self.settled.is_beyond(base, cuts) {
             return None;
         }
         let memory = self.built.arena.memory.clone();
-        self.settled.settle((&memory, sums), &mut self.built);
+        self.settled.settle(ArenaView { memory: &memory, sums }, &mut self.built);
         Some(self)
     }
 }

@@ -27,7 +27,7 @@ fn at(ms: u64) -> Timestamps {
 }
 
 fn leader(term: u32, arena: &Mapped, ms: u64) -> Leader {
-    let engine = engine_of((Term::new(term, NodeId(1)), KEYS), SlotKind::Inline64, LIMIT, arena);
+    let engine = engine_of(Term::new(term, NodeId(1)), KEYS, SlotKind::Inline64, LIMIT, arena);
     Leader::over(engine, Recovered::default(), at(ms))
 }
 

@@ -56,13 +56,12 @@ impl<M: OwnedWords> Engine<M> {
                 Judged::Store { value, expiry, number } => {
                     let mut text = [0; DIGITS_MAX];
                     let WorkerContext { writer, bytes, .. } = &mut *context;
-                    let Ok(value) = self.bytes_of(value, seen.as_ref(), (bytes, &mut text)) else { continue };
-                    let item =
-                        match self.prepare(writer, times, (write.request.key, value), write.hash, expiry) {
-                            Ok(item) => item,
-                            Err(refusal) => return refusal,
-                        };
-                    if let Some(csn) = self.store_item(writer, times, (write, seen.as_ref()), item)? {
+                    let Ok(value) = self.bytes_of(value, seen.as_ref(), bytes, &mut text) else { continue };
+                    let item = match self.prepare(writer, times, write, value, expiry) {
+                        Ok(item) => item,
+                        Err(refusal) => return refusal,
+                    };
+                    if let Some(csn) = self.store_item(writer, times, write, seen.as_ref(), item)? {
                         self.mark(write.hash);
                         return Ok(Outcome { number, ..Outcome::ok(csn) });
                     }
@@ -78,10 +77,11 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        (key, value): (&'a [u8], &'a [u8]),
-        hash: Hash,
+        write: &Write<'a>,
+        value: &'a [u8],
         expiry: UnixMillis,
     ) -> Result<Item<'a>, Result<Outcome, Short>> {
+        let (key, hash) = (write.request.key, write.hash);
         if Record::fits_inline(self.options.slots, key.len(), value.len(), expiry) {
             return Ok(Item::Inline { key, value, expiry });
         }
@@ -98,11 +98,12 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        (write, seen): (&Write<'_>, Option<&Seen>),
+        write: &Write<'_>,
+        seen: Option<&Seen>,
         mut item: Item<'_>,
     ) -> Result<Option<Csn>, Short> {
         for _ in 0..ATTEMPTS {
-            match self.try_store(writer, times, (write, seen), item) {
+            match self.try_store(writer, times, write, seen, item) {
                 Tried::Done(csn) => return Ok(Some(csn)),
                 Tried::Changed => return Ok(None),
                 Tried::NoSlot(again) => item = again,
@@ -117,7 +118,8 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        (write, seen): (&Write<'_>, Option<&Seen>),
+        write: &Write<'_>,
+        seen: Option<&Seen>,
         item: Item<'a>,
     ) -> Tried<'a> {
         let mut pair = self.index.lock(write.hash);

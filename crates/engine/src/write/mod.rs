@@ -131,7 +131,8 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         value: Value<'a>,
         seen: Option<&'a Seen>,
-        (bytes, text): (&'a mut Vec<u8>, &'a mut [u8; DIGITS_MAX]),
+        bytes: &'a mut Vec<u8>,
+        text: &'a mut [u8; DIGITS_MAX],
     ) -> Result<&'a [u8], Short> {
         match (value, seen) {
             (Value::Given(value), _) => Ok(value),

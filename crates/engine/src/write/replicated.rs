@@ -24,7 +24,7 @@ use crate::commit::{Commit, Replicated};
 use crate::engine::{ATTEMPTS, Engine};
 use crate::newest::names;
 use crate::outcome::{Outcome, Short};
-use crate::stream::{Change, Stream, Written};
+use crate::stream::{Change, Stream, StreamWriter, Written};
 use crate::stripes::Stripe;
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
@@ -42,9 +42,6 @@ enum Held {
     Answer(Outcome),
 }
 
-/// What a thread writes entries with.
-type Pen<'a, M> = (&'a mut Writer<M>, &'a mut Stream, &'a mut Vec<u8>);
-
 impl<M: OwnedWords> Engine<M> {
     pub(super) fn write_replicated(
         &self,
@@ -58,7 +55,7 @@ impl<M: OwnedWords> Engine<M> {
             return Err(Short::Busy);
         };
         let stripe = group.enter(write.hash, write.blind)?;
-        let held = self.write_held((writer, stream, bytes), times, (write, stripe));
+        let held = self.write_held(StreamWriter { writer, stream }, bytes, times, write, stripe);
         if !matches!(held, Ok(Held::Wrote(_))) {
             group.stripes.leave(stripe);
         }
@@ -67,9 +64,11 @@ impl<M: OwnedWords> Engine<M> {
 
     fn write_held(
         &self,
-        (writer, stream, bytes): Pen<'_, M>,
+        StreamWriter { writer, stream }: StreamWriter<'_, M>,
+        bytes: &mut Vec<u8>,
         times: Timestamps,
-        (write, stripe): (&Write<'_>, Stripe),
+        write: &Write<'_>,
+        stripe: Stripe,
     ) -> Result<Held, Short> {
         let (key, hash) = (write.request.key, write.hash);
         // The stripe is held alone, so what is seen stays the newest. Collection may move it, and its room
@@ -84,7 +83,7 @@ impl<M: OwnedWords> Engine<M> {
             Judged::Answer(outcome) => return Ok(Held::Answer(outcome)),
             Judged::Store { .. } if !self.has_place(key, hash) => return Err(Short::Crowded),
             Judged::Store { value, expiry, number } => {
-                let value = self.bytes_of(value, seen.as_ref(), (bytes, &mut text))?;
+                let value = self.bytes_of(value, seen.as_ref(), bytes, &mut text)?;
                 let drafted = writer.draft(key, value, meta(Kind::Put, expiry));
                 (drafted, Change::Store { hash, stripe }, number)
             }
@@ -137,7 +136,8 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         group: &Replicated,
         context: &mut WorkerContext<M>,
-        (key, hash): (&[u8], Hash),
+        key: &[u8],
+        hash: Hash,
         times: Timestamps,
     ) -> bool {
         let WorkerContext { writer, stream, .. } = context;
@@ -192,8 +192,8 @@ impl<M: OwnedWords> Engine<M> {
         let Written { place, csn, change } = *written;
         match change {
             Change::Store { hash, stripe } => {
-                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
-                let over = self.set_newest(times, (place, &entry), hash);
+                let entry = self.store.own(place, csn, bytes, INLINE_MAX);
+                let over = self.set_newest(times, place, &entry, hash);
                 // Relaxed: a counter.
                 self.counts.expired.fetch_add(u64::from(over), Ordering::Relaxed);
                 self.show(entry.key, hash);
@@ -201,14 +201,14 @@ impl<M: OwnedWords> Engine<M> {
                 self.mark(hash);
             }
             Change::Remove { hash, stripe } => {
-                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
+                let entry = self.store.own(place, csn, bytes, INLINE_MAX);
                 self.deletes().iter().for_each(|deletes| deletes.note(hash, csn));
-                self.remove_older((entry.key, hash), csn);
+                self.remove_older(entry.key, hash, csn);
                 self.show(entry.key, hash);
                 self.leave(stripe);
             }
             Change::Move { hash, from } => {
-                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
+                let entry = self.store.own(place, csn, bytes, INLINE_MAX);
                 let mut pair = self.index.lock(hash);
                 match pair.find(entry.key) {
                     Some(found) if names(&found, csn, from) || Mutant::MoveAnyway.is_on() => {

@@ -275,15 +275,15 @@ impl QueuePair for ShmQp {
         }
         match op {
             Op::Read { from, into } => self.post_read(from, into, ticket),
-            Op::Write { region, offset, bytes } => self.post_write((region, offset), bytes, None, ticket),
+            Op::Write { region, offset, bytes } => self.post_write(region, offset, bytes, None, ticket),
             Op::WriteImm { region, offset, bytes, imm } => {
-                self.post_write((region, offset), bytes, Some(imm), ticket)
+                self.post_write(region, offset, bytes, Some(imm), ticket)
             }
             Op::Send { bytes } => self.post_send(bytes, ticket),
             Op::CompareSwap { region, offset, expected, new } => {
-                self.post_compare_swap((region, offset), expected, new, ticket)
+                self.post_compare_swap(region, offset, expected, new, ticket)
             }
-            Op::FetchAdd { region, offset, add } => self.post_fetch_add((region, offset), add, ticket),
+            Op::FetchAdd { region, offset, add } => self.post_fetch_add(region, offset, add, ticket),
         }
     }
 

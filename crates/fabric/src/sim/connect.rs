@@ -11,7 +11,8 @@ use super::registry::Registry;
 use crate::{Address, ConnectRequest, Connected, HELLO_MAX, Login, Role, SetupError};
 
 pub(super) fn connect(
-    (net, registry): (&Arc<Net>, &Arc<Registry>),
+    net: &Arc<Net>,
+    registry: &Arc<Registry>,
     address: &Address,
     request: ConnectRequest<'_>,
 ) -> Result<Connected<SimQp>, SetupError> {

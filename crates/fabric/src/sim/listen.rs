@@ -26,7 +26,8 @@ pub struct SimListener {
 }
 
 pub(super) fn listen(
-    (net, registry): (&Arc<Net>, &Arc<Registry>),
+    net: &Arc<Net>,
+    registry: &Arc<Registry>,
     address: &Address,
     options: ListenOptions,
 ) -> Result<SimListener, SetupError> {

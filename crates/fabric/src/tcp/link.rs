@@ -156,14 +156,14 @@ impl Link {
         }
         if wanted != state.interest {
             state.interest = wanted;
-            self.poller.watch((&self.socket, self.token), wanted);
+            self.poller.watch(&self.socket, self.token, wanted);
         }
     }
 
     /// Makes the NIC look at the link.
     fn kick(&self, state: &mut State) {
         state.interest |= EventFlags::OUT;
-        self.poller.watch((&self.socket, self.token), state.interest);
+        self.poller.watch(&self.socket, self.token, state.interest);
     }
 
     fn flush(&self, state: &mut State) {

@@ -31,9 +31,9 @@ impl VerbsQp {
                     Request { ticket: Some(ticket), staged: None, word: false, allowed, reads: from.len };
                 self.push(ib::Request::Read(local, remote), request, 0);
             }
-            Op::Write { region, offset, bytes } => self.write((region, offset), bytes, None, ticket)?,
+            Op::Write { region, offset, bytes } => self.write(region, offset, bytes, None, ticket)?,
             Op::WriteImm { region, offset, bytes, imm } => {
-                self.write((region, offset), bytes, Some(imm), ticket)?;
+                self.write(region, offset, bytes, Some(imm), ticket)?;
             }
             Op::Send { bytes } => {
                 self.may_send()?;
@@ -49,11 +49,11 @@ impl VerbsQp {
                 self.push(ib::Request::Send(local, None), request, bytes.len());
             }
             Op::CompareSwap { region, offset, expected, new } => {
-                let (local, remote, request) = self.atomic((region, offset), ticket)?;
+                let (local, remote, request) = self.atomic(region, offset, ticket)?;
                 self.push(ib::Request::CompareSwap(local, remote, expected, new), request, 8);
             }
             Op::FetchAdd { region, offset, add } => {
-                let (local, remote, request) = self.atomic((region, offset), ticket)?;
+                let (local, remote, request) = self.atomic(region, offset, ticket)?;
                 self.push(ib::Request::FetchAdd(local, remote, add), request, 8);
             }
         }
@@ -62,7 +62,8 @@ impl VerbsQp {
 
     fn write(
         &mut self,
-        (region, offset): (RegionId, u64),
+        region: RegionId,
+        offset: u64,
         bytes: &[u8],
         imm: Option<u32>,
         ticket: Ticket,
@@ -76,7 +77,8 @@ impl VerbsQp {
 
     fn atomic(
         &mut self,
-        (region, offset): (RegionId, u64),
+        region: RegionId,
+        offset: u64,
         ticket: Ticket,
     ) -> Result<(ib::Local, ib::Remote, Request), PostError> {
         let (place, local) = self.stage(&[0; 8])?;

@@ -52,7 +52,7 @@ impl StandbyIndex {
     }
 
     /// For a new leader, over the start set of that base, which is here, and is cut there.
-    pub fn take(&mut self, sums: &SumKey, start: (Term, &[u64])) -> Option<Standby<Mapped>> {
-        self.index.take().and_then(|standby| standby.finish(sums, start))
+    pub fn take(&mut self, sums: &SumKey, base: Term, cuts: &[u64]) -> Option<Standby<Mapped>> {
+        self.index.take().and_then(|standby| standby.finish(sums, base, cuts))
     }
 }

@@ -5,7 +5,7 @@ use crate::lost;
 
 /// It lives for 100, more or less 10.
 fn over(write: &Operation) -> Operation {
-    write.expiry(Nanos(100), (Nanos(10), Nanos(10))).expect("it wrote")
+    write.expiry(Nanos(100), Nanos(10), Nanos(10)).expect("it wrote")
 }
 
 fn replace(expected: u64, new: u64, outcome: Outcome, call: u64, end: u64) -> Operation {

@@ -262,7 +262,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         {
             self.memory.prefetch(table.pair_at(pair) + table.shape.slot_at(slot));
             if self.options.places {
-                table.prefetch_place(&self.memory, (pair, slot));
+                table.prefetch_place(&self.memory, pair, slot);
             }
         }
     }
@@ -274,7 +274,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let (pair, odd) = table.home(hash);
         let header = self.header(table, pair);
         let slot = likely(&table.shape, &header, hash, odd).filter(|_| self.options.places)?;
-        table.load_place(&self.memory, (pair, slot), &[0; GROUPS_MAX])
+        table.load_place(&self.memory, pair, slot, &[0; GROUPS_MAX])
     }
 
     pub(super) fn lock_pair(&self, table: &Table, pair: u64) -> Header {
@@ -323,7 +323,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         };
         assert!(sound, "slot {slot} of pair {pair} in table {} does not verify: {bytes:02x?}", table.id);
         let beside = match self.options.places {
-            true => table.load_place(&self.memory, (pair, slot), &header.groups),
+            true => table.load_place(&self.memory, pair, slot, &header.groups),
             false => None,
         };
         Found { slot, kind, bytes, beside }
@@ -346,7 +346,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             assert!(table.discipline == Discipline::InPlace, "out of place, every item has an entry");
             assert!(entry.is_none() || self.options.places, "this index has nowhere to note {entry:?}");
             if self.options.places {
-                table.store_place(&self.memory, (pair, slot), &header.groups, entry);
+                table.store_place(&self.memory, pair, slot, &header.groups, entry);
             }
         }
         let at = self.slot_place(table, pair, slot, header);
@@ -468,12 +468,12 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             // Relaxed: as above.
             live.extended.fetch_add(1, Ordering::Relaxed);
         }
-        self.set_group(table, pair, header, (next, group as u32 + 1));
+        self.set_group(table, pair, header, next, group as u32 + 1);
         self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
         Ok(())
     }
 
-    fn set_group(&self, table: &Table, pair: u64, header: &mut Header, (at, group): (usize, u32)) {
+    fn set_group(&self, table: &Table, pair: u64, header: &mut Header, at: usize, group: u32) {
         header.groups[at] = group;
         let word = at / 2;
         let value = u64::from(header.groups[word * 2]) | u64::from(header.groups[word * 2 + 1]) << 32;
@@ -490,7 +490,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             if group == 0 || header.occupied() & table.shape.group_mask(at) != 0 {
                 continue;
             }
-            self.set_group(table, pair, header, (at, 0));
+            self.set_group(table, pair, header, at, 0);
             let mut word = header.indicator;
             if header.groups == [0; GROUPS_MAX] {
                 word &= !indicator::EXTENDED;

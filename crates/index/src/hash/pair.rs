@@ -108,7 +108,7 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
     /// The same where there is no room for it, nor will be: it stands beside the table (`spill.rs`).
     pub fn spill(&mut self, key: &[u8], record: &Record<'_>) {
         let live = &self.state.live[self.at];
-        self.owner.spill((&live.table, self.pair), &mut self.header, (self.hash, key), record);
+        self.owner.spill(&live.table, self.pair, &mut self.header, key, record);
         // Relaxed: a counter that publishes nothing else.
         self.owner.items.fetch_add(1, Ordering::Relaxed);
     }
@@ -208,16 +208,17 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Puts a record beside the table, in place of an older one if there is one. The pair is locked.
     pub(super) fn spill(
         &self,
-        (table, pair): (&Table, u64),
+        table: &Table,
+        pair: u64,
         header: &mut Header,
-        (hash, key): (Hash, &[u8]),
+        key: &[u8],
         record: &Record<'_>,
     ) {
         if !header.spilled() {
             let word = header.indicator | indicator::SPILLED;
             self.set_indicator(table, pair, header, word);
         }
-        self.spilled.put(hash, key, self.beside(record));
+        self.spilled.put(self.hash_beside(record), key, self.beside(record));
     }
 
     /// A record as it stands beside the table.

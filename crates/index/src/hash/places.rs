@@ -35,14 +35,15 @@ impl Table {
     }
 
     /// Has the word of one of the pair's own slots fetched.
-    pub(super) fn prefetch_place<M: OwnedWords>(&self, memory: &M, (pair, slot): (u64, usize)) {
+    pub(super) fn prefetch_place<M: OwnedWords>(&self, memory: &M, pair: u64, slot: usize) {
         memory.prefetch(self.place_word(pair, slot, &[0; GROUPS_MAX]));
     }
 
     pub(super) fn load_place<M: OwnedWords>(
         &self,
         memory: &M,
-        (pair, slot): (u64, usize),
+        pair: u64,
+        slot: usize,
         groups: &[u32; GROUPS_MAX],
     ) -> Option<EntryRef> {
         let word = memory.load(self.place_word(pair, slot, groups));
@@ -53,7 +54,8 @@ impl Table {
     pub(super) fn store_place<M: OwnedWords>(
         &self,
         memory: &M,
-        (pair, slot): (u64, usize),
+        pair: u64,
+        slot: usize,
         groups: &[u32; GROUPS_MAX],
         place: Option<EntryRef>,
     ) {
@@ -99,12 +101,12 @@ mod tests {
         assert!(shape.slots_max() <= PAIR_SLOTS_MAX);
         let place = |i: usize| EntryRef { offset: (1 << 39) + i as u64 * 64, len: 104 };
         for (i, &(pair, slot)) in slots.iter().enumerate() {
-            table.store_place(&memory, (pair, slot), &groups(pair), Some(place(i)));
+            table.store_place(&memory, pair, slot, &groups(pair), Some(place(i)));
         }
         for (i, &(pair, slot)) in slots.iter().enumerate() {
-            assert_eq!(table.load_place(&memory, (pair, slot), &groups(pair)), Some(place(i)));
+            assert_eq!(table.load_place(&memory, pair, slot, &groups(pair)), Some(place(i)));
         }
-        table.store_place(&memory, (0, 0), &groups(0), None);
-        assert_eq!(table.load_place(&memory, (0, 0), &groups(0)), None);
+        table.store_place(&memory, 0, 0, &groups(0), None);
+        assert_eq!(table.load_place(&memory, 0, 0, &groups(0)), None);
     }
 }

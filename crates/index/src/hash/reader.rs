@@ -110,6 +110,19 @@ pub struct Search {
     others: Option<Box<[Csn; OTHERS_MAX]>>,
 }
 
+/// A slot and where its bytes are.
+#[derive(Clone, Copy)]
+struct SlotBytes<'b> {
+    /// Its number in the pair.
+    slot: usize,
+    /// Its offset in the index.
+    at: u64,
+    /// Bytes of a READ that has it...
+    bytes: &'b [u8],
+    /// ...from here on.
+    within: usize,
+}
+
 /// Entries of other keys that a search steps over before it gives up with [`Step::Ask`].
 const OTHERS_MAX: usize = 4;
 
@@ -244,7 +257,8 @@ impl Search {
             self.candidates &= self.candidates - 1;
             let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return Step::Torn };
             if let Some(within) = self.in_segment(slot, bytes, table) {
-                if let Some(step) = self.look_at(key, (slot, at), bytes, within, table, sums) {
+                let there = SlotBytes { slot, at, bytes, within };
+                if let Some(step) = self.look_at(key, there, table, sums) {
                     return step;
                 }
             } else {
@@ -274,23 +288,16 @@ impl Search {
             return Step::Torn;
         }
         let within = (at & 63) as usize;
-        match self.look_at(key, (slot, at), bytes, within, table, sums) {
+        match self.look_at(key, SlotBytes { slot, at, bytes, within }, table, sums) {
             Some(step) => step,
             None => self.next_candidate(key, &[], table, sums),
         }
     }
 
-    /// Judges one slot, given by number and offset: `None` if the search goes on.
+    /// Judges one slot: `None` if the search goes on.
     #[inline(always)]
-    fn look_at(
-        &mut self,
-        key: &[u8],
-        (slot, at): (usize, u64),
-        bytes: &[u8],
-        within: usize,
-        table: &Table,
-        sums: &SumKey,
-    ) -> Option<Step> {
+    fn look_at(&mut self, key: &[u8], there: SlotBytes<'_>, table: &Table, sums: &SumKey) -> Option<Step> {
+        let SlotBytes { slot, at, bytes, within } = there;
         let view = view(table, at, bytes, within, sums);
         let step = match view {
             SlotView::Empty => None,

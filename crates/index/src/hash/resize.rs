@@ -340,7 +340,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 if header.moved() { None } else { Some(self.insert(live, pair, &mut header, hash, &record)) };
             if last && outcome == Some(Err(NoRoom::Pair)) {
                 let key = self.key_of(&record);
-                self.spill((&live.table, pair), &mut header, (hash, &key), &record);
+                self.spill(&live.table, pair, &mut header, &key, &record);
                 outcome = Some(Ok(0));
             }
             self.unlock_pair(&live.table, pair);
@@ -366,7 +366,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 if !header.moved() {
                     match self.insert(live, pair, &mut header, hash, &record) {
                         Ok(_) => self.spilled.take(hash, &key),
-                        Err(_) => self.spill((&live.table, pair), &mut header, (hash, &key), &record),
+                        Err(_) => self.spill(&live.table, pair, &mut header, &key, &record),
                     }
                 }
                 let here = !header.moved();

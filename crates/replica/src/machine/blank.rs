@@ -16,9 +16,9 @@
 //!     does not count there. If it is one of them it was one before, and asks first.
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Members};
+use longarm_wire::{Answer, Ask};
 
-use super::past::Blank;
+use super::past::{Blank, Known};
 use super::{Action, Machine, Role};
 use crate::Nodes;
 
@@ -92,7 +92,7 @@ impl Machine {
     }
 
     /// One whose disk says nothing asks.
-    pub(super) fn say_promise(&mut self, from: NodeId, (life, round): (u64, u64), todo: &mut Vec<Action>) {
+    pub(super) fn say_promise(&mut self, from: NodeId, life: u64, round: u64, todo: &mut Vec<Action>) {
         let blank = &self.blank;
         let (promised, own, members) = (self.promised, blank.life, self.members.clone());
         let all = || blank.lives.iter().map(|(&node, &life)| (node, life)).collect();
@@ -107,15 +107,10 @@ impl Machine {
     }
 
     /// A replica says what it has promised, and in which life; if it has founded, who may.
-    pub(super) fn hear_promise(
-        &mut self,
-        from: NodeId,
-        (round, own, promised, founders): (u64, u64, Term, Vec<(NodeId, u64)>),
-        members: &Members,
-        (now, todo): (Nanos, &mut Vec<Action>),
-    ) {
+    pub(super) fn hear_promise(&mut self, from: NodeId, known: Known, now: Nanos, todo: &mut Vec<Action>) {
+        let Known { round, own, promised, founders, members } = known;
         self.heard = self.heard.max(promised);
-        self.learn(members);
+        self.learn(&members);
         let same = || self.members.nodes() == members.nodes();
         // Files that differ would make two groups of one.
         let differs = self.members.term == Term::ZERO && promised == Term::ZERO && !same();

@@ -138,3 +138,13 @@ pub enum Kept {
     /// It does not count: [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is to be forgotten.
     Nothing,
 }
+
+/// Where a leader's start set goes on from.
+pub(super) struct SyncFrom {
+    /// The sync term that it was gathered from.
+    pub base: Term,
+    /// Where the streams of the base term are cut.
+    pub cuts: Vec<u64>,
+    /// Streams of the leader's term.
+    pub streams: u16,
+}

@@ -49,13 +49,15 @@ mod role;
 mod stage;
 
 pub use event::{Action, Event, Kept, Prepare};
+pub use past::PersistentState;
 pub use role::{Leaving, Role, RoleKind};
 pub use stage::{Change, Stage, Wish};
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members, Report};
 
-use self::past::Blank;
+use self::event::SyncFrom;
+use self::past::{Blank, Known};
 use crate::gather::{StartSet, start_set};
 use crate::page::Beat;
 use crate::timing::DOUBLINGS_MAX;
@@ -96,18 +98,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Replica `me`, which starts at `now`, with what its disk says: the replicas of its group, as it knew
-    /// them last; the term it promised last; and whether the memory it starts with is what it had then (or,
-    /// at its very first start, the empty start set of term zero). `seed` spreads the moments at which
-    /// replicas stand.
-    pub fn new(
-        (me, members): (NodeId, Members),
-        timing: Timing,
-        promised: Term,
-        has_memory: Option<Term>,
-        seed: u64,
-        now: Nanos,
-    ) -> Machine {
+    /// Replica `me`, which starts at `now` with what is left of its last life. `seed` spreads the moments at
+    /// which replicas stand.
+    pub fn new(me: NodeId, state: PersistentState, timing: Timing, seed: u64, now: Nanos) -> Machine {
+        let PersistentState { members, promised, sync } = state;
         Machine {
             group: Group::of(me, &members),
             own: members.clone(),
@@ -116,7 +110,7 @@ impl Machine {
             change: None,
             timing,
             promised,
-            sync: has_memory,
+            sync,
             mixed: false,
             ready: None,
             role: Role::Following { owes: false, rest: now },
@@ -329,7 +323,7 @@ impl Machine {
             }
             // For whoever waits to hear of a leader; nothing rests on it.
             Ask::Serves { .. } => {}
-            Ask::Forgot { life, round } => self.say_promise(from, (life, round), todo),
+            Ask::Forgot { life, round } => self.say_promise(from, life, round, todo),
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
             // Not if its memory was lost (L2).
             Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
@@ -345,7 +339,7 @@ impl Machine {
             Ask::Promise { .. } => self.follow(true, now),
             Ask::Members { members } if term == self.promised => self.keep(from, members, todo),
             Ask::Sync { base, cuts, streams, .. } => {
-                self.make_ready(from, term, (base, cuts, streams), now, todo);
+                self.make_ready(from, term, SyncFrom { base, cuts, streams }, now, todo);
             }
             Ask::Adopt { reclaimed, floors, .. } if self.ready == Some(term) && term == self.promised => {
                 // The candidate that it rested for is there.
@@ -389,7 +383,7 @@ impl Machine {
         &mut self,
         from: NodeId,
         term: Term,
-        (base, cuts, streams): (Term, Vec<u64>, u16),
+        SyncFrom { base, cuts, streams }: SyncFrom,
         now: Nanos,
         todo: &mut Vec<Action>,
     ) {
@@ -439,7 +433,8 @@ impl Machine {
                 }
             }
             Answer::Known { life, round, promised, own, founders, members } if self.is_life(life) => {
-                self.hear_promise(from, (round, own, promised, founders), &members, (now, todo));
+                let known = Known { round, own, promised, founders, members };
+                self.hear_promise(from, known, now, todo);
             }
             Answer::Refused { promised, .. } => {
                 self.heard = self.heard.max(promised);
@@ -505,7 +500,7 @@ impl Machine {
         if !self.group.is_majority(reported) {
             return;
         }
-        match start_set(self.promised, (me, own), reports) {
+        match start_set(self.promised, me, own, reports) {
             Ok(start) => {
                 let start = StartSet { mixed: self.mixed, ..start };
                 self.role = Role::Installing { start: start.clone() };

@@ -16,6 +16,6 @@ pub use owner::{Draft, EntryMeta};
 pub use reader::{Entry, EntryError, read, total_len};
 pub use stored::Stored;
 
-pub(crate) use owner::{Returns, Room, begin, fill, finish, supersede};
+pub(crate) use owner::{NewEntry, Returns, Room, begin, fill, finish, supersede};
 pub(crate) use stored::own;
 pub(crate) use verify::{RoomState, check_room};

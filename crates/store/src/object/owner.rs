@@ -123,15 +123,24 @@ impl Drop for Draft {
     }
 }
 
+/// What is known of an entry before its room is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry<'a> {
+    pub key: &'a [u8],
+    pub value_len: usize,
+    pub meta: EntryMeta,
+}
+
 /// Begins an entry in `room`: writes all of its words that are known by now, and the key.
 pub(crate) fn begin<M: OwnedWords>(
     memory: &M,
     sums: &SumKey,
     room: Room,
-    (stream, returns): (u16, &Arc<Returns>),
-    (key, value_len): (&[u8], usize),
-    meta: EntryMeta,
+    stream: u16,
+    returns: &Arc<Returns>,
+    entry: NewEntry<'_>,
 ) -> Draft {
+    let NewEntry { key, value_len, meta } = entry;
     let draft = Draft {
         room,
         meta,

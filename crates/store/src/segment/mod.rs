@@ -20,5 +20,5 @@ pub use verify::{Report, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};
 pub(crate) use known::Phase;
-pub(crate) use owner::{Claimed, Ledger, Want, write_header, write_line, write_tail};
+pub(crate) use owner::{Claim, Claimed, Ledger, Want, write_header, write_line, write_tail};
 pub(crate) use tally::Tally;

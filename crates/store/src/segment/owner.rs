@@ -29,6 +29,16 @@ pub(crate) enum Want {
     Run { segments: u32 },
 }
 
+/// In whose name segments are claimed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub lane: Lane,
+    pub stream: u16,
+    pub term: Term,
+    /// The stable point.
+    pub csn: Csn,
+}
+
 /// What a writer got.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claimed {
@@ -65,7 +75,7 @@ pub(crate) struct Ledger {
 impl Ledger {
     pub(crate) fn new(table: u32, segments: u32, reserve: u32) -> Ledger {
         let segments_known = vec![Segment::fresh(); segments as usize];
-        Ledger::with(segments_known, FreeMap::new(table, segments - table), (reserve, reserve))
+        Ledger::with(segments_known, FreeMap::new(table, segments - table), reserve, reserve)
     }
 
     /// A ledger that goes on from what was found. The reserve is taken beyond the limit, if it must: without
@@ -82,10 +92,10 @@ impl Ledger {
         let credit = reserve.min(free.total());
         budget.take_anyway(u64::from(credit) * SEGMENT_BYTES);
         let claims = found.claims;
-        Ledger { claims, ages, guarded: true, ..Ledger::with(found.segments, free, (credit, reserve)) }
+        Ledger { claims, ages, guarded: true, ..Ledger::with(found.segments, free, credit, reserve) }
     }
 
-    fn with(segments: Vec<Segment>, free: FreeMap, (credit, reserve): (u32, u32)) -> Ledger {
+    fn with(segments: Vec<Segment>, free: FreeMap, credit: u32, reserve: u32) -> Ledger {
         Ledger {
             segments,
             free,
@@ -118,13 +128,8 @@ impl Ledger {
 
     /// Takes segments for a stream and pays for them, one claim at a time (LoLKV 3.1.2). Replicas need not
     /// agree on an order of claims (L3).
-    pub(crate) fn claim(
-        &mut self,
-        budget: &Budget,
-        (lane, stream): (Lane, u16),
-        (term, claim_csn): (Term, Csn),
-        want: Want,
-    ) -> Result<Claimed, StoreFull> {
+    pub(crate) fn claim(&mut self, budget: &Budget, claim: Claim, want: Want) -> Result<Claimed, StoreFull> {
+        let Claim { lane, stream, term, csn: claim_csn } = claim;
         let claimed = self.choose(budget, lane, want);
         let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
         let run = if let Want::Run { segments } = want { segments } else { 1 };
@@ -213,7 +218,7 @@ impl Ledger {
     }
 
     /// Gives back what [`begin_release`](Self::begin_release) announced; the reserve is filled up first.
-    pub(crate) fn release(&mut self, budget: &Budget, (first, run): (u32, u32), stable: Csn, kept: bool) {
+    pub(crate) fn release(&mut self, budget: &Budget, first: u32, run: u32, stable: Csn, kept: bool) {
         self.ages.remove(&(self.segments[first as usize].line.claim_csn, first));
         for segment in &mut self.segments[first as usize..(first + run) as usize] {
             segment.phase = Phase::Free;

@@ -142,10 +142,11 @@ impl Line {
         &self,
         memory: &dyn Words,
         sums: &SumKey,
-        (offset, room): (u64, u64),
+        offset: u64,
+        room: u64,
         bytes: &'b mut Vec<u8>,
     ) -> Option<(EntryRef, Entry<'b>)> {
-        let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), bytes) else {
+        let RoomState::Entry(entry, len) = check_room(memory, sums, offset, room, bytes) else {
             return None;
         };
         let used = (entry.stream, entry.term, entry.generation);

@@ -197,7 +197,7 @@ impl Walk<'_> {
         let mut bytes = std::mem::take(&mut self.bytes);
         for room in 0..rooms {
             let offset = base + room * stride;
-            match check_room(self.memory, self.sums, (offset, stride), &mut bytes) {
+            match check_room(self.memory, self.sums, offset, stride, &mut bytes) {
                 RoomState::Empty => sums.unfinished += u64::from(room < used),
                 RoomState::Broken(error) => self.found.push(format!("room at {offset:#x}: {error}")),
                 // The tail may have moved since the line was read: look again before it is a problem.

@@ -38,13 +38,21 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A draft that is not finished yet.
+struct Pending {
+    key: u8,
+    draft: Draft,
+    value: Vec<u8>,
+    writer: usize,
+}
+
 struct Twin {
     store: Arc<Store<Mapped>>,
     budget: Arc<Budget>,
     writers: [Writer<Mapped>; 2],
     collector: Collector<Mapped>,
     live: BTreeMap<u8, (Slot, Vec<u8>)>,
-    drafts: Vec<(u8, Draft, Vec<u8>, usize)>,
+    drafts: Vec<Pending>,
     csn: u64,
     finished: [u64; 2],
     now: Nanos,
@@ -68,16 +76,17 @@ impl Twin {
         }
     }
 
-    fn draft(&mut self, key: u8, len: usize, writer: usize) -> Option<(u8, Draft, Vec<u8>, usize)> {
+    fn draft(&mut self, key: u8, len: usize, writer: usize) -> Option<Pending> {
         let value: Vec<u8> = (0..len).map(|i| (i as u64 * 31 + self.csn) as u8).collect();
         match self.writers[writer].draft(&[b'k', key], &value, EntryMeta::PUT) {
-            Ok(draft) => Some((key, draft, value, writer)),
+            Ok(draft) => Some(Pending { key, draft, value, writer }),
             Err(DraftError::Full(_)) => None,
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn finish(&mut self, (key, draft, value, writer): (u8, Draft, Vec<u8>, usize)) {
+    fn finish(&mut self, pending: Pending) {
+        let Pending { key, draft, value, writer } = pending;
         self.csn += 1;
         self.finished[writer] += 1;
         let csn = Csn(self.csn);
@@ -105,7 +114,7 @@ impl Twin {
                 self.finish(draft);
             }
             Op::Abandon(pick) if !self.drafts.is_empty() => {
-                let (_, draft, _, writer) = self.drafts.swap_remove(pick % self.drafts.len());
+                let Pending { draft, writer, .. } = self.drafts.swap_remove(pick % self.drafts.len());
                 self.writers[writer].abandon(draft);
             }
             Op::Delete(key) => {

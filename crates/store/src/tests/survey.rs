@@ -8,7 +8,7 @@ use longarm_memory::{OwnedWords, Words};
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::layout;
+use crate::object::{NewEntry, layout};
 use crate::segment::layout::{line_at, segment_of};
 use crate::segment::{Geometry, Line, LineError, line_bytes};
 
@@ -71,8 +71,7 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
 /// The entries that are there, each looked at alone.
 fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryRef> {
     let look = |of: &Written| {
-        let at = (segment_of(of.place.offset), of.place.offset);
-        let found = whole_entry(memory, &sums(), at)?;
+        let found = whole_entry(memory, &sums(), segment_of(of.place.offset), of.place.offset)?;
         assert_eq!(found, (of.position, of.place));
         Some(of.place)
     };
@@ -136,7 +135,7 @@ proptest! {
         // What is looked at segment by segment is the same.
         let geometry = Geometry::read(&memory, &sums()).expect("a header");
         let apart: Vec<_> = (geometry.table..geometry.segments)
-            .flat_map(|segment| segment_entries(&memory, &sums(), (geometry, segment), TERM, &floors))
+            .flat_map(|segment| segment_entries(&memory, &sums(), geometry, segment, TERM, &floors))
             .collect();
         let all = wanted.iter().flat_map(|stream| stream.tail.iter().chain(&stream.beyond));
         let all: BTreeSet<_> = all.map(|(_, place)| *place).collect();
@@ -187,7 +186,7 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     let geometry = Geometry::read(&arena, &sums()).expect("a header");
     let shown = |term, floors: &[u64]| -> usize {
         let all = geometry.table..geometry.segments;
-        all.map(|segment| segment_entries(&arena, &sums(), (geometry, segment), term, floors).len()).sum()
+        all.map(|segment| segment_entries(&arena, &sums(), geometry, segment, term, floors).len()).sum()
     };
     assert_eq!((shown(TERM, &[7]), shown(TERM, &[7, 4]), shown(OLD, &[])), (3 + 10, 3 + 6, 0));
 }
@@ -266,7 +265,8 @@ fn a_position_that_is_there_twice_counts_once() {
     let line = Line::read(&arena, &sums(), from).expect("sound");
     segment::write_line(&arena, &sums(), to, &Line { claim: 99, ..line });
     let returns = Arc::default();
-    let draft = object::begin(&arena, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
+    let new = NewEntry { key: b"k", value_len: 0, meta: EntryMeta::PUT };
+    let draft = object::begin(&arena, &sums(), room, 0, &returns, new);
     let place = object::finish(&arena, &sums(), draft, Csn(50), 2);
     let found = survey(&arena, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
     assert_eq!((found.streams[0].len, &found.streams[0].beyond), (4, &vec![(2, place)]));
@@ -301,7 +301,7 @@ proptest! {
                 let at = entry.place.offset + word * 8;
                 memory.store(at, arena.load(at));
             }
-            settled.look((&memory, &sums()), (TERM, &floors), look, &mut ());
+            settled.look(ArenaView { memory: &memory, sums: &sums() }, TERM, &floors, look, &mut ());
             copy(&arena, &memory, entry.place.offset, entry.place.len);
             whole.push(entry);
             for floors in [floors, floors.map(|floor| floor / 2)] {
@@ -327,7 +327,7 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
     let mut settled = Settled::default();
     let floors = [30, 25];
     for _ in 0..200 {
-        settled.look((&counted, &sums()), (TERM, &floors), 2_000, &mut ());
+        settled.look(ArenaView { memory: &counted, sums: &sums() }, TERM, &floors, 2_000, &mut ());
     }
     let (blind, sighted) = (loads(&floors, &Settled::default()), loads(&floors, &settled));
     assert_eq!((blind.0, sighted.0), (30, 30));
@@ -347,12 +347,13 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
         class: None,
     };
     let returns = Arc::default();
-    let draft = object::begin(&counted.0, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
+    let new = NewEntry { key: b"k", value_len: 0, meta: EntryMeta::PUT };
+    let draft = object::begin(&counted.0, &sums(), room, 0, &returns, new);
     let place = object::finish(&counted.0, &sums(), draft, Csn(70), 30);
     let found = survey(&counted, &sums(), TERM, &floors, &settled).expect("a header");
     assert_eq!(found.streams[0].tail, [(30, place)]);
     let another = Term::new(8, NodeId(2));
-    settled.look((&counted, &sums()), (another, &floors), 1 << 20, &mut ());
+    settled.look(ArenaView { memory: &counted, sums: &sums() }, another, &floors, 1 << 20, &mut ());
     let of_no_use = survey(&counted, &sums(), TERM, &[0, 0], &settled).expect("a header");
     assert_eq!(of_no_use, survey(&counted, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header"));
 }
@@ -426,8 +427,8 @@ fn a_look_waits_for_a_room_that_is_filled_out_of_turn() {
     let (mut settled, mut told) = (Settled::default(), Told(Vec::new()));
     for (place, floor) in places.iter().zip(1u64..) {
         copy(store.memory(), &memory, place.offset, place.len);
-        settled.look((&memory, &sums()), (TERM, &[floor]), 1 << 20, &mut told);
+        settled.look(ArenaView { memory: &memory, sums: &sums() }, TERM, &[floor], 1 << 20, &mut told);
     }
-    settled.look((&memory, &sums()), (TERM, &[3]), 1 << 20, &mut told);
+    settled.look(ArenaView { memory: &memory, sums: &sums() }, TERM, &[3], 1 << 20, &mut told);
     assert_eq!(told.0, [0, 2, 1], "in the order of their rooms");
 }

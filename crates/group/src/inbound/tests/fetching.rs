@@ -30,7 +30,7 @@ fn what_does_not_verify_is_not_fetched() {
     // What a leader wrote there.
     let base = Term::new(1, NodeId(1));
     format(&theirs, &sums()).expect("an arena");
-    let engine = engine_of((base, 0), SlotKind::Inline64, LIMIT, &theirs);
+    let engine = engine_of(base, 0, SlotKind::Inline64, LIMIT, &theirs);
     for key in [b"one", b"two"] {
         let put = Request { key, value: b"value", ..Request::new(RequestKind::Put, 0) };
         assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
@@ -38,7 +38,7 @@ fn what_does_not_verify_is_not_fetched() {
     let found = places((&theirs, &sums()), (base, 1), (0, 0));
     let [one, two] = &found[..] else { panic!("two entries: {found:?}") };
     let ours = arena(LIMIT);
-    let whole = |entry: &EntryAt| whole_entry(&ours, &sums(), (segment_of(entry.offset), entry.offset));
+    let whole = |entry: &EntryAt| whole_entry(&ours, &sums(), segment_of(entry.offset), entry.offset);
     house.open(listener, |term| {
         let address = house.address(&Arc::new(sim.clone()), term.node());
         let mut bulk = Bulk::new(address.memory(term, READ_MAX).expect("its term is open"), &|| true);

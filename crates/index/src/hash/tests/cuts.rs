@@ -28,10 +28,10 @@ struct Outcome {
 }
 
 /// Runs a search over the memory of a window; forks wherever a READ has several outcomes.
-fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -> Vec<Outcome> {
+fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, from: usize, to: usize) -> Vec<Outcome> {
     let geometry = bed.published.lock().expect("published").expect("geometry");
     let (search, step) = Search::start(bed.hash(key), &geometry, look);
-    let start = Cut { bytes: Vec::new(), since: window.0, until: window.1 };
+    let start = Cut { bytes: Vec::new(), since: from, until: to };
     let mut open = vec![(search, step, start, 0)];
     let mut answers = Vec::new();
     while let Some((mut search, step, evidence, depth)) = open.pop() {
@@ -40,9 +40,7 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -
             Step::Read(_) if depth > 8 => Again,
             Step::Read(place) => {
                 let cuts = match place.region {
-                    INDEX_REGION => {
-                        bed.memory.cuts(place.offset, place.len as usize, evidence.since, window.1)
-                    }
+                    INDEX_REGION => bed.memory.cuts(place.offset, place.len as usize, evidence.since, to),
                     _ => vec![Cut { bytes: bed.heartbeat().to_vec(), ..evidence.clone() }],
                 };
                 for cut in cuts {
@@ -75,7 +73,7 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -
 
 /// How a search ends whose READs all happen at one moment.
 fn atomic(bed: &Bed<Journal>, key: &[u8], look: Look, moment: usize) -> Outcome {
-    let mut outcomes = explore(bed, key, look, (moment, moment));
+    let mut outcomes = explore(bed, key, look, moment, moment);
     assert_eq!(outcomes.len(), 1, "one moment, one outcome");
     outcomes.pop().expect("one")
 }
@@ -94,21 +92,21 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
             slots.extend(slot.filter(|slot| !slots.contains(slot)));
         }
         check_history(&truth, &history);
-        let outcomes = explore(bed, key, look, (from, to));
+        let outcomes = explore(bed, key, look, from, to);
         assert!(outcomes.len() > to - from, "the change is seen in parts: {}", outcomes.len());
         // The server can always be asked.
         let accepts = |outcome: &Outcome| !matches!(outcome.answer, Asked | Again);
         let accepted: Vec<_> = outcomes.into_iter().filter(accepts).collect();
         assert!(!accepted.is_empty());
         for Outcome { answer, evidence, .. } in accepted {
-            check_allowed((answer, &evidence), &truth, from);
+            check_allowed(answer, &evidence, &truth, from);
         }
         for (table, slot) in slots {
             for cut in bed.memory.cuts(slot.offset, 64, from, to) {
                 let bytes = cut.bytes.first_chunk().expect("64 bytes");
                 if let Some(Step::Found { csn, .. }) = Search::check_slot(table, slot, key, bytes, &bed.sums)
                 {
-                    check_allowed((Version(csn), &cut), &truth, from);
+                    check_allowed(Version(csn), &cut, &truth, from);
                 }
             }
         }
@@ -116,7 +114,7 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
 }
 
 /// What was accepted, an atomic look in the same interval would have given.
-fn check_allowed((answer, evidence): (Answer, &Cut), truth: &[Answer], from: usize) {
+fn check_allowed(answer: Answer, evidence: &Cut, truth: &[Answer], from: usize) {
     let (lo, hi) = evidence.interval();
     let allowed = &truth[lo - from..=hi - from];
     assert!(allowed.contains(&answer), "accepted {answer:?} between {lo} and {hi}: {allowed:?}");

@@ -5,7 +5,7 @@ use longarm_wire::{Answer, Ask, Deny, Members, Report};
 
 use super::{member, members};
 use crate::page::Beat;
-use crate::{Action, Event, Machine, RoleKind, Stage, Timing, Wish};
+use crate::{Action, Event, Machine, PersistentState, RoleKind, Stage, Timing, Wish};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -46,8 +46,8 @@ fn kept(changed: bool) -> Answer {
 
 /// Node 0 leads term 1.0 of these; those named are synced.
 fn leader(nodes: &[u8], synced: &[u8]) -> Machine {
-    let mut machine =
-        Machine::new((NodeId(0), members(nodes)), TIMING, Term::ZERO, Some(Term::ZERO), 3, ms(0));
+    let state = PersistentState { members: members(nodes), promised: Term::ZERO, sync: Some(Term::ZERO) };
+    let mut machine = Machine::new(NodeId(0), state, TIMING, 3, ms(0));
     tell(&mut machine, ms(100), Event::Tick(Beat::default()));
     for &node in &nodes[1..] {
         answered(&mut machine, node, Answer::Canvassed { term: TERM, yes: true });
@@ -187,8 +187,8 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
     let confirmed = set(second, false, &[0, 1, 2, 3]);
     assert!(confirmed.is_newer(&unheard) && unheard.is_newer(&members(&[0, 1, 2, 3])));
     let third = Term::new(3, NodeId(2));
-    let who = (NodeId(3), confirmed.clone());
-    let mut machine = Machine::new(who, TIMING, second, Some(second), 3, ms(0));
+    let state = PersistentState { members: confirmed.clone(), promised: second, sync: Some(second) };
+    let mut machine = Machine::new(NodeId(3), state, TIMING, 3, ms(0));
     let ask = Ask::Promise { term: third, members: unheard };
     let said = tell(&mut machine, ms(100), Event::Asked(NodeId(2), ask));
     assert_eq!(said, [Action::Answer(NodeId(2), Answer::Members { members: confirmed })]);
@@ -202,7 +202,8 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
 fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
     let (own, old) = (Term::new(4, NodeId(1)), members(&[0, 1, 2, 3, 4]));
     let newer = set(own, true, &[0, 1, 2, 3]);
-    let mut machine = Machine::new((NodeId(1), newer.clone()), TIMING, own, Some(own), 3, ms(0));
+    let state = PersistentState { members: newer.clone(), promised: own, sync: Some(own) };
+    let mut machine = Machine::new(NodeId(1), state, TIMING, 3, ms(0));
     let term = Term::new(6, NodeId(4));
     let promise = Ask::Promise { term, members: old.clone() };
     let said = tell(&mut machine, ms(100), Event::Asked(NodeId(4), promise));
@@ -221,8 +222,9 @@ fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
 #[test]
 fn a_replica_that_was_removed_hears_so_and_is_quiet() {
     let newer = set(Term::new(5, NodeId(1)), true, &[1, 2]);
-    let mut machine =
-        Machine::new((NodeId(0), members(&[0, 1, 2])), TIMING, Term::ZERO, Some(Term::ZERO), 3, ms(0));
+    let state =
+        PersistentState { members: members(&[0, 1, 2]), promised: Term::ZERO, sync: Some(Term::ZERO) };
+    let mut machine = Machine::new(NodeId(0), state, TIMING, 3, ms(0));
     let asked = tell(&mut machine, ms(100), Event::Tick(Beat::default()));
     assert_eq!(asked.len(), 2, "it canvasses");
     tell(&mut machine, ms(100), Event::Answered(NodeId(1), Answer::Members { members: newer.clone() }));
@@ -234,7 +236,8 @@ fn a_replica_that_was_removed_hears_so_and_is_quiet() {
 
 #[test]
 fn one_that_was_told_of_no_replicas_is_synced_and_then_one_of_them() {
-    let mut machine = Machine::new((NodeId(3), Members::default()), TIMING, Term::ZERO, None, 3, ms(0));
+    let state = PersistentState { members: Members::default(), promised: Term::ZERO, sync: None };
+    let mut machine = Machine::new(NodeId(3), state, TIMING, 3, ms(0));
     assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it stands not");
     let own = members(&[0, 1, 2]);
     let ask = Ask::Sync { term: TERM, base: Term::ZERO, cuts: vec![], streams: 1, members: own.clone() };

@@ -6,7 +6,7 @@ use longarm_wire::{Answer, Ask, Members, Report};
 use super::members;
 
 use crate::page::Beat;
-use crate::{Action, Event, Kept, Machine, Prepare, Role, RoleKind, Timing};
+use crate::{Action, Event, Kept, Machine, PersistentState, Prepare, Role, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -32,7 +32,8 @@ fn ms(ms: u64) -> Nanos {
 
 /// Replica 0 of three, which promised `promised` and holds the start set of `sync`.
 fn machine(promised: Term, sync: Term) -> Machine {
-    Machine::new((NodeId(0), three()), TIMING, promised, Some(sync), 7, ms(0))
+    let state = PersistentState { members: three(), promised, sync: Some(sync) };
+    Machine::new(NodeId(0), state, TIMING, 7, ms(0))
 }
 
 fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
@@ -211,8 +212,9 @@ fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     let (mine, sync) = (term(2, NodeId(0)), term(1, LEADER));
     let report = |reclaimed| Report { sync, reclaimed, unix: 0, streams: Vec::new() };
     for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
-        let four = (NodeId(0), members(&[0, 1, 2, 3]));
-        let mut machine = Machine::new(four, TIMING, sync, Some(sync), 7, ms(0));
+        let four = members(&[0, 1, 2, 3]);
+        let state = PersistentState { members: four, promised: sync, sync: Some(sync) };
+        let mut machine = Machine::new(NodeId(0), state, TIMING, 7, ms(0));
         tell(&mut machine, ms(500), Event::Tick(Beat::default()));
         for node in [LEADER, OTHER] {
             tell(&mut machine, ms(500), Event::Answered(node, Answer::Canvassed { term: mine, yes: true }));

@@ -7,7 +7,7 @@ use longarm_wire::{Answer, Ask, Extent, Held, Members, Report};
 use super::{member, members};
 
 use crate::page::Beat;
-use crate::{Action, Event, Kept, Machine, Role, Stage, Timing, Wish};
+use crate::{Action, Event, Kept, Machine, PersistentState, Role, Stage, Timing, Wish};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -34,7 +34,8 @@ struct Life {
 impl Life {
     fn new(sync: Option<Term>) -> Life {
         let now = Nanos::from_millis(1_000);
-        Life { machine: Machine::new((ME, three()), TIMING, BASE, sync, 3, now), now }
+        let state = PersistentState { members: three(), promised: BASE, sync };
+        Life { machine: Machine::new(ME, state, TIMING, 3, now), now }
     }
 
     fn tell(&mut self, event: Event) -> Vec<Action> {

@@ -171,7 +171,7 @@ impl World {
             }
             Action::Serve(term) => {
                 let own = self.nodes[node].machine.own().clone();
-                self.judge.serves((id(node), &own), term, self.now);
+                self.judge.serves(id(node), &own, term, self.now);
                 if let Some(reign) = &mut self.nodes[node].reign {
                     reign.serves = true;
                 }

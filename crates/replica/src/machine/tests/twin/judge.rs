@@ -74,7 +74,7 @@ impl Judge {
         self.agreed.push(members.clone());
     }
 
-    pub fn serves(&mut self, (node, own): (NodeId, &Members), term: Term, now: u64) {
+    pub fn serves(&mut self, node: NodeId, own: &Members, term: Term, now: u64) {
         self.changed += u64::from(self.agreed.last() == Some(own));
         let older = self.agreed.iter().find(|agreed| agreed.term < term && agreed.is_newer(own));
         if let Some(agreed) = older {

@@ -15,7 +15,7 @@ use super::judge::Judge;
 use super::memory::Memory;
 use crate::machine::tests::members;
 use crate::page::Beat;
-use crate::{Machine, StartSet, Timing};
+use crate::{Machine, PersistentState, StartSet, Timing};
 
 pub const MS: u64 = 1_000_000;
 pub const US: u64 = 1_000;
@@ -441,8 +441,8 @@ impl World {
                 self.judge.forgot(node.machine.group().me());
             }
             // So that it is counted as one without memory from now on.
-            let who = (node.machine.group().me(), node.kept.clone());
-            node.machine = Machine::new(who, TIMING, node.disk, None, seed, Nanos(0));
+            let state = PersistentState { members: node.kept.clone(), promised: node.disk, sync: None };
+            node.machine = Machine::new(node.machine.group().me(), state, TIMING, seed, Nanos(0));
         }
     }
 
@@ -454,8 +454,8 @@ impl World {
         let starts = &mut self.nodes[node];
         let held = if votes { Some(Term::ZERO) } else { starts.machine.sync() };
         let mixed = starts.machine.mixed;
-        let who = (starts.machine.group().me(), starts.kept.clone());
-        starts.machine = Machine::new(who, timing, starts.disk, held, seed, now);
+        let state = PersistentState { members: starts.kept.clone(), promised: starts.disk, sync: held };
+        starts.machine = Machine::new(starts.machine.group().me(), state, timing, seed, now);
         starts.machine.mixed = mixed;
         let asks = self.rules.blank_asks && self.rules.persist_promise;
         if starts.disk == Term::ZERO && held.is_none() && asks {
@@ -536,9 +536,9 @@ fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node 
         _ => dice.within(0, 20_001) as i64 - 10_000,
     };
     let clock = Clock { offset: dice.within(100_000 * MS, 200_000 * MS), ppm };
-    let who = (me, kept.clone());
+    let state = PersistentState { members: kept.clone(), promised: Term::ZERO, sync: None };
     let life = dice.next();
-    let machine = Machine::new(who, rules.timing(), Term::ZERO, None, life, clock.read(0));
+    let machine = Machine::new(me, state, rules.timing(), life, clock.read(0));
     let machine = machine.blank(life, Nanos(0));
     Node {
         machine,
