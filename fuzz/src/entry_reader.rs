@@ -13,9 +13,10 @@ use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey, Words};
 use longarm_store::object::{self, layout};
 use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{Geometry, Line, State};
+use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
 use longarm_store::{
-    Draft, Entry, EntryError, EntryMeta, Kind, Session, Settled, Store, StoreOptions, survey, verify_with,
+    Draft, Entry, EntryError, EntryKind, EntryMeta, OperationId, Settled, Store, StoreOptions, survey,
+    verify_with,
 };
 
 use crate::Input;
@@ -185,9 +186,9 @@ fn line(input: &mut Input<'_>) {
             "{line:?}"
         );
         match line.state {
-            State::Active | State::Sealed => assert!(shared, "{line:?}"),
-            State::RunHead | State::RunBody => assert!(!shared, "{line:?}"),
-            State::Free | State::Quarantined => {}
+            SegmentState::Active | SegmentState::Sealed => assert!(shared, "{line:?}"),
+            SegmentState::RunHead | SegmentState::RunBody => assert!(!shared, "{line:?}"),
+            SegmentState::Free | SegmentState::Quarantined => {}
         }
     }
     let at = 1 + input.below(5) as usize;
@@ -203,11 +204,11 @@ fn line(input: &mut Input<'_>) {
 struct Known {
     place: EntryRef,
     csn: Csn,
-    kind: Kind,
+    kind: EntryKind,
     key: Vec<u8>,
     value: Vec<u8>,
     expiry: UnixMillis,
-    session: Option<Session>,
+    session: Option<OperationId>,
 }
 
 impl Known {
@@ -241,13 +242,13 @@ fn arena() -> Arena {
     for csn in 1..=40u64 {
         let key = format!("key {csn}").into_bytes();
         let value = vec![csn as u8; if csn == 20 { 1_100_000 } else { (csn % 5 * 30) as usize }];
-        let kind = if csn % 9 == 0 { Kind::Tombstone } else { Kind::Put };
+        let kind = if csn % 9 == 0 { EntryKind::Tombstone } else { EntryKind::Put };
         let mut meta = EntryMeta::of(kind);
         if csn % 2 == 0 {
             meta = meta.expiring(UnixMillis(csn * 1000));
         }
         if csn % 3 == 0 {
-            meta = meta.by(Session { id: 7, operation: csn });
+            meta = meta.by(OperationId { id: 7, operation: csn });
         }
         let draft = writer.draft(&key, &value, meta).expect("room");
         let (place, csn) = (writer.finish(draft, Csn(csn)), Csn(csn));
@@ -295,7 +296,7 @@ impl Arena {
             let mut visit = |place: EntryRef, entry: &Entry<'_>| self.check(place.offset, entry, &made);
             let report = verify_with(memory, self.store.sums(), &mut visit);
             assert!(report.problems.len() as u64 <= report.problem_count && report.problems.len() <= 100);
-            let _ = Geometry::read(memory, self.store.sums());
+            let _ = ArenaGeometry::read(memory, self.store.sums());
             // A survey names places of whole entries only.
             if let Ok(found) = survey(memory, self.store.sums(), Term::ZERO, &[0, 3], &Settled::default()) {
                 for stream in &found.streams {

@@ -3,7 +3,7 @@
 use longarm_base::Nanos;
 
 use crate::link::BATCH;
-use crate::lookup::{Lookup, Want};
+use crate::lookup::{Lookup, LookupStep};
 
 /// Keys that are looked up together on one connection.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Batch {
     /// Of them, those whose values are so long, or change so often, that they are got one by one, and those
     /// that the server must be asked for.
     pub(crate) large: Vec<usize>,
-    pub(crate) flights: Vec<Flight>,
+    pub(crate) flights: Vec<BatchLookup>,
     /// READs under way.
     pub(crate) open: usize,
     /// From when on they count.
@@ -30,10 +30,10 @@ impl Batch {
 }
 
 /// One key's lookup in a batch.
-pub(crate) struct Flight {
+pub(crate) struct BatchLookup {
     pub(crate) key: usize,
     pub(crate) lookup: Lookup,
-    pub(crate) want: Want,
+    pub(crate) want: LookupStep,
     /// The READ wanted is in the queue.
     pub(crate) posted: bool,
 }

@@ -11,7 +11,7 @@ use longarm_fabric::{
     Ticket, Transport, WorkError,
 };
 use longarm_host::now;
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Geometry, Look};
@@ -20,7 +20,7 @@ use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Stat
 
 use crate::calendar::Calendar;
 use crate::deadline::Deadline;
-use crate::lease::Lease;
+use crate::lease::ClientLease;
 use crate::lookup::View;
 use crate::options::Options;
 
@@ -67,7 +67,7 @@ impl Trouble {
 /// What happened on a client, for people and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counters {
+pub struct ClientCounters {
     /// READs posted, heartbeats included.
     pub reads: u64,
     /// GETs that had to start again because bytes were of different moments.
@@ -88,7 +88,7 @@ pub struct Counters {
 
 /// An answer, copied out of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct RingAnswer {
     pub(crate) status: Status,
     pub(crate) operation: u64,
     pub(crate) csn: Csn,
@@ -98,7 +98,7 @@ pub(crate) struct Answer {
 
 /// What a client says of its session when it connects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Coming {
+pub(crate) struct SessionHello {
     pub(crate) session: u64,
     /// The first operation that was sent to nobody yet.
     pub(crate) fresh: u64,
@@ -106,9 +106,9 @@ pub(crate) struct Coming {
     pub(crate) since: Csn,
 }
 
-impl Coming {
+impl SessionHello {
     fn hello(self, options: &Options, ring_bytes: u64) -> Vec<u8> {
-        let Coming { session, fresh, since: Csn(since) } = self;
+        let SessionHello { session, fresh, since: Csn(since) } = self;
         let (group, name) = (options.group, options.name.clone());
         Hello { session, ring_bytes, group, fresh, since, name }.encode()
     }
@@ -122,7 +122,7 @@ pub(crate) struct Link<Q> {
     pub(crate) hasher: HashKey,
     pub(crate) geometry: Geometry,
     pub(crate) look: Look,
-    lease: Lease,
+    lease: ClientLease,
     index_bytes: u64,
     arena_bytes: u64,
     calendar: Calendar,
@@ -131,12 +131,12 @@ pub(crate) struct Link<Q> {
     heard: Nanos,
     reads_open: usize,
     failed: Option<WorkError>,
-    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) answers: VecDeque<RingAnswer>,
     /// When the oldest request without an answer was sent: the anchor of the lease.
     pub(crate) sent_at: VecDeque<(u64, Nanos)>,
     /// The highest version that the server told: what is sent now gets a higher one.
     pub(crate) seen: Csn,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ClientCounters,
 }
 
 /// A request is repeated until its timeout is over: the server must remember it so long, also if its clock is
@@ -168,7 +168,7 @@ impl<Q: QueuePair> Link<Q> {
         address: &Address,
         options: &Options,
         limit: Duration,
-        coming: Coming,
+        coming: SessionHello,
     ) -> Result<Link<Q>, SetupError> {
         let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
         let ring =
@@ -196,7 +196,7 @@ impl<Q: QueuePair> Link<Q> {
         let (index_bytes, arena_bytes) = (granted(INDEX_REGION)?, granted(ARENA_REGION)?);
         check_ring(granted(RING_REGION)?, welcome.ring_bytes)?;
         let stamp = Nanos(welcome.stamp);
-        let mut lease = Lease::new(Nanos(welcome.lease));
+        let mut lease = ClientLease::new(Nanos(welcome.lease));
         lease.anchor(sent, stamp);
         let local = matches!(address, Address::Shm(_));
         if local && sent <= stamp && stamp <= answered {
@@ -222,7 +222,7 @@ impl<Q: QueuePair> Link<Q> {
             answers: VecDeque::new(),
             sent_at: VecDeque::new(),
             seen: Csn(welcome.csn),
-            counters: Counters::default(),
+            counters: ClientCounters::default(),
         };
         let deadline = &Deadline::at(answered + Nanos(limit.as_nanos() as u64));
         link.look_at_heartbeat(deadline).map_err(|trouble| trouble.at_setup(address))?;
@@ -403,7 +403,7 @@ impl<Q: QueuePair> Link<Q> {
             }
         }
         self.seen = self.seen.max(response.csn);
-        self.answers.push_back(Answer {
+        self.answers.push_back(RingAnswer {
             status: response.status,
             operation: response.operation,
             csn: response.csn,
@@ -418,7 +418,7 @@ impl<Q: QueuePair> Link<Q> {
     pub(crate) fn trusted(&self, begin: Nanos, end: Nanos) -> bool {
         let trusted = self.lease.valid(end) && end.since(begin).0 <= self.welcome.read_bound;
         if trusted {
-            observe(|| Event::Relied { boot: self.welcome.boot, at: end });
+            observe(|| Observation::Relied { boot: self.welcome.boot, at: end });
         }
         trusted
     }
@@ -474,7 +474,7 @@ impl<Q: QueuePair> Link<Q> {
         // Half of the bound: a table retired during this READ is kept for the other half and the lease.
         if end.since(begin).0 <= self.welcome.read_bound / 2 {
             self.lease.observe(beat.stamp, end);
-            observe(|| Event::Trusted { boot: beat.boot, end: self.lease.end() });
+            observe(|| Observation::Trusted { boot: beat.boot, end: self.lease.end() });
             self.calendar.observe(beat.unix, self.lease.earliest(beat.stamp, end), end);
         }
         Ok(())

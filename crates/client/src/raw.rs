@@ -24,11 +24,11 @@ use crate::link::{Link, Trouble};
 
 /// A connected server's memory, read as it lies.
 pub struct Raw<'c, T: Transport> {
-    shared: Mutex<Shared<'c, T>>,
+    shared: Mutex<RawReader<'c, T>>,
     sums: SumKey,
 }
 
-struct Shared<'c, T: Transport> {
+struct RawReader<'c, T: Transport> {
     client: &'c mut Client<T>,
     failure: Option<Error>,
     /// Read ahead at all: not on shared memory, where a READ costs less than the bookkeeping.
@@ -67,7 +67,7 @@ impl<T: Transport> Client<T> {
     pub fn raw(&mut self) -> Result<Raw<'_, T>, Error> {
         let sums = self.link()?.sums.clone();
         let remote = !matches!(self.address(), Address::Shm(_));
-        let shared = Shared { client: self, failure: None, remote, ahead: Vec::new() };
+        let shared = RawReader { client: self, failure: None, remote, ahead: Vec::new() };
         Ok(Raw { shared: Mutex::new(shared), sums })
     }
 
@@ -113,13 +113,13 @@ impl<'c, T: Transport> Raw<'c, T> {
         self.lock().failure.take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared<'c, T>> {
+    fn lock(&self) -> MutexGuard<'_, RawReader<'c, T>> {
         // What a panicking walker left is a client between two operations.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Transport> Shared<'_, T> {
+impl<T: Transport> RawReader<'_, T> {
     fn read(&mut self, id: RegionId, region_bytes: u64, at: u64, into: &mut [u8]) {
         into.fill(0);
         if self.failure.is_some() {

@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
-use longarm_index::hash::{Found, NoRoom, Owner, Pair, Record, SlotKind};
+use longarm_index::hash::{Found, LockedPair, NoRoom, Owner, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::{Store, StoreOptions};
 
 use crate::commit::{Commit, Replicated};
-use crate::counts::Counts;
+use crate::counts::EngineCounts;
 use crate::entries::Arena;
 use crate::index::index_of;
-use crate::options::{CreateError, EngineOptions, Eviction};
+use crate::options::{CreateEngineError, EngineOptions, Eviction};
 use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
-use crate::reclaim::marks::Marks;
+use crate::reclaim::marks::ClockBits;
 use crate::stream::{Progress, Stream};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
@@ -34,7 +34,7 @@ const EPISODE: Nanos = Nanos::from_millis(1000);
 /// Collection and eviction show a first gain within this time, or there is none to be had.
 const FIRST_GAIN: Nanos = Nanos::from_millis(50);
 
-pub type PairOf<'a, M> = Pair<'a, M, Arena<M>>;
+pub type PairOf<'a, M> = LockedPair<'a, M, Arena<M>>;
 
 /// Index, store, csn.
 pub struct Engine<M: OwnedWords> {
@@ -47,9 +47,9 @@ pub struct Engine<M: OwnedWords> {
     /// The memory limit, of index and entries together.
     pub budget: Arc<Budget>,
     /// Clock bits, where eviction is on.
-    pub marks: Option<Marks>,
+    pub marks: Option<ClockBits>,
     /// What is counted.
-    pub counts: Counts,
+    pub counts: EngineCounts,
     /// What it was asked to be.
     pub options: EngineOptions,
     /// Wakes the maintenance thread.
@@ -109,7 +109,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         sums: SumKey,
         budget: Arc<Budget>,
         options: EngineOptions,
-    ) -> Result<Engine<M>, CreateError> {
+    ) -> Result<Engine<M>, CreateEngineError> {
         let store = store_of(arena, budget.clone(), sums.clone(), &options)?;
         let arena = Arena { memory: store.memory().clone() };
         let found_items = options.found_items.min(store.adopted_rooms());
@@ -133,14 +133,14 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             Some(_) => Commit::Replicated(Box::new(Replicated::new(options.workers + 1))),
             None => Commit::Direct,
         };
-        let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
+        let marks = (options.eviction == Eviction::Lru).then(|| ClockBits::new(options.expected_items));
         Engine {
             index,
             store: Arc::new(store),
             arena,
             budget,
             marks,
-            counts: Counts::default(),
+            counts: EngineCounts::default(),
             options,
             relief: Arc::default(),
             commit,
@@ -158,7 +158,7 @@ pub(crate) fn store_of<M: OwnedWords>(
     budget: Arc<Budget>,
     sums: SumKey,
     options: &EngineOptions,
-) -> Result<Store<M>, CreateError> {
+) -> Result<Store<M>, CreateEngineError> {
     let store_options = StoreOptions {
         streams: options.workers + 1,
         quarantine: options.quarantine,

@@ -25,7 +25,7 @@ use longarm_host::Mutex;
 use longarm_wire::Status;
 
 use crate::outcome::Outcome;
-use crate::stream::At;
+use crate::stream::StreamPosition;
 
 /// Completions remembered; at least twice the requests a client may have in flight.
 pub const WINDOW: usize = 2 * QUEUE_DEPTH;
@@ -42,7 +42,7 @@ struct Completed {
     number: i64,
     status: Status,
     /// In a group: it counts when this position is applied.
-    at: Option<At>,
+    at: Option<StreamPosition>,
 }
 
 const NEVER: Completed = Completed { operation: 0, csn: Csn::NONE, number: 0, status: Status::Ok, at: None };
@@ -53,7 +53,7 @@ pub enum Recall {
     /// Nothing: it may run.
     New,
     /// It ran, and this came of it; once the position is applied, if there is one.
-    Ran(Outcome, Option<At>),
+    Ran(Outcome, Option<StreamPosition>),
     /// It is older than the record reaches.
     Forgotten,
 }
@@ -105,7 +105,7 @@ impl Session {
 
     /// An operation ran; `at`: where its entry is, if it wrote one.
     #[inline]
-    pub fn record(&mut self, operation: u64, outcome: Outcome, at: Option<At>) {
+    pub fn record(&mut self, operation: u64, outcome: Outcome, at: Option<StreamPosition>) {
         while self.window.len() < WINDOW && self.at(operation).is_none_or(|there| there.operation != 0) {
             self.widen();
         }
@@ -140,17 +140,17 @@ impl Session {
     }
 }
 
-type Shared = Arc<Mutex<Session>>;
+type SharedSession = Arc<Mutex<Session>>;
 
 /// A session that nobody else holds, and so no connection. Others come by it under the lock of all alone: it
 /// stays so as long as the caller has that.
-fn unheld(session: &mut Shared) -> Option<&mut Session> {
+fn unheld(session: &mut SharedSession) -> Option<&mut Session> {
     Arc::get_mut(session).map(Mutex::get_mut)
 }
 
 /// What a client says of its session when it comes.
 #[derive(Clone, Copy, Debug)]
-pub struct Coming {
+pub struct SessionHello {
     /// The session that its client drew.
     pub id: u64,
     /// It has sent what is below this operation.
@@ -171,7 +171,7 @@ pub struct Sessions {
 
 #[derive(Debug, Default)]
 struct All {
-    known: BTreeMap<u64, Shared>,
+    known: BTreeMap<u64, SharedSession>,
     /// Sessions that are forgotten got no version above it.
     horizon: Csn,
     /// The version drawn last at this moment: `aged`, once that is long enough ago.
@@ -187,8 +187,8 @@ impl Sessions {
 
     /// A new connection of a client's session, which fences the one before. Session 0 is nobody's: it is
     /// never found again.
-    pub fn open(&self, coming: Coming) -> (Shared, u64) {
-        let session = if coming.id == 0 { Shared::default() } else { self.find_or_make(coming) };
+    pub fn open(&self, coming: SessionHello) -> (SharedSession, u64) {
+        let session = if coming.id == 0 { SharedSession::default() } else { self.find_or_make(coming) };
         let mut opened = session.lock();
         opened.generation += 1;
         let generation = opened.generation;
@@ -196,7 +196,7 @@ impl Sessions {
         (session, generation)
     }
 
-    fn find_or_make(&self, Coming { id, fresh, since }: Coming) -> Shared {
+    fn find_or_make(&self, SessionHello { id, fresh, since }: SessionHello) -> SharedSession {
         let mut all = self.all.lock();
         if let Some(session) = all.known.get(&id) {
             return session.clone();
@@ -223,7 +223,7 @@ impl Sessions {
         known.sort_unstable_by_key(|(_, recent)| std::cmp::Reverse(recent.csn));
         let forgotten = known.get(self.limit).map_or(Csn::NONE, |(_, recent)| recent.csn);
         for (id, recent) in known.into_iter().take(self.limit) {
-            let session = self.find_or_make(Coming { id, fresh: 0, since: Csn::NONE });
+            let session = self.find_or_make(SessionHello { id, fresh: 0, since: Csn::NONE });
             let mut session = session.lock();
             session.left = now;
             for (operation, outcome) in recent.completed {
@@ -323,13 +323,13 @@ mod tests {
     use super::*;
 
     /// A client that comes for the first time.
-    fn anew(id: u64) -> Coming {
-        Coming { id, fresh: 1, since: Csn::NONE }
+    fn anew(id: u64) -> SessionHello {
+        SessionHello { id, fresh: 1, since: Csn::NONE }
     }
 
     /// One that comes again: it has sent all below an operation, and the last answer had this version.
-    fn again(id: u64, fresh: u64, since: u64) -> Coming {
-        Coming { id, fresh, since: Csn(since) }
+    fn again(id: u64, fresh: u64, since: u64) -> SessionHello {
+        SessionHello { id, fresh, since: Csn(since) }
     }
 
     /// A client connects, runs an operation that gets the version, and is cut off before it is told.

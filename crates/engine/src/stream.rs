@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longarm_base::{Csn, EntryRef};
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::Writer;
 
@@ -29,7 +29,7 @@ pub const KEPT_MAX: usize = 4 * UNAPPLIED_MAX as usize;
 
 /// A position of one of the leader's streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
+pub struct StreamPosition {
     /// Which stream.
     pub stream: u16,
     /// The position in it.
@@ -38,7 +38,7 @@ pub struct At {
 
 /// What applying an entry does to the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum IndexChange {
     /// The key has this entry's value.
     Store {
         /// Of the key.
@@ -69,35 +69,35 @@ pub enum Change {
     },
 }
 
-impl Change {
+impl IndexChange {
     /// Of the key whose slot it changes.
     pub fn hash(self) -> Option<Hash> {
         match self {
-            Change::Store { hash, .. } | Change::Remove { hash, .. } | Change::Move { hash, .. } => {
-                Some(hash)
-            }
-            Change::Replace { .. } => None,
+            IndexChange::Store { hash, .. }
+            | IndexChange::Remove { hash, .. }
+            | IndexChange::Move { hash, .. } => Some(hash),
+            IndexChange::Replace { .. } => None,
         }
     }
 
     /// Where the entry stands that it copies.
     fn from(self) -> Option<EntryRef> {
         match self {
-            Change::Move { from, .. } | Change::Replace { from, .. } => Some(from),
-            Change::Store { .. } | Change::Remove { .. } => None,
+            IndexChange::Move { from, .. } | IndexChange::Replace { from, .. } => Some(from),
+            IndexChange::Store { .. } | IndexChange::Remove { .. } => None,
         }
     }
 
     fn is_write(self) -> bool {
-        matches!(self, Change::Store { .. } | Change::Remove { .. })
+        matches!(self, IndexChange::Store { .. } | IndexChange::Remove { .. })
     }
 
     /// The key that a client's write is of, and whether it then has a value.
     fn write(self) -> Option<(u64, bool)> {
         match self {
-            Change::Store { hash, .. } => Some((hash.0, true)),
-            Change::Remove { hash, .. } => Some((hash.0, false)),
-            Change::Move { .. } | Change::Replace { .. } => None,
+            IndexChange::Store { hash, .. } => Some((hash.0, true)),
+            IndexChange::Remove { hash, .. } => Some((hash.0, false)),
+            IndexChange::Move { .. } | IndexChange::Replace { .. } => None,
         }
     }
 }
@@ -110,7 +110,7 @@ pub struct Written {
     /// Its version.
     pub csn: Csn,
     /// What applying it does.
-    pub change: Change,
+    pub change: IndexChange,
 }
 
 /// What other threads may know of a stream. Its worker writes it.
@@ -214,7 +214,7 @@ impl Stream {
         let position = self.written();
         observe(|| {
             let Written { csn, change, .. } = written;
-            Event::Wrote { stream: self.number, position, csn, write: change.write() }
+            Observation::Wrote { stream: self.number, position, csn, write: change.write() }
         });
         if let Some(from) = written.change.from() {
             self.moving.insert(from.offset);
@@ -252,7 +252,7 @@ impl Stream {
     /// That entry is applied.
     #[inline]
     pub fn set_applied(&mut self) {
-        observe(|| Event::Applied { stream: self.number, position: self.applied });
+        observe(|| Observation::Applied { stream: self.number, position: self.applied });
         if let Some(from) = self.at(self.applied).and_then(|applied| applied.change.from()) {
             self.moving.remove(&from.offset);
         }

@@ -6,20 +6,20 @@ use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
-use longarm_store::Session;
+use longarm_store::OperationId;
 use longarm_wire::Request;
 
 use crate::engine::Engine;
 use crate::options::{EngineOptions, Eviction};
 use crate::outcome::{Outcome, Short};
-use crate::session::Coming;
+use crate::session::SessionHello;
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
 /// Whose all numbered operations are.
 pub const SESSION: u64 = 77;
 /// Its client, as it comes first.
-pub const COMING: Coming = Coming { id: SESSION, fresh: 1, since: Csn::NONE };
+pub const COMING: SessionHello = SessionHello { id: SESSION, fresh: 1, since: Csn::NONE };
 
 /// Memory of so many bytes, all zero.
 pub fn memory(bytes: u64) -> Mapped {
@@ -97,7 +97,7 @@ pub fn execute<M: OwnedWords>(
     times: Timestamps,
     request: &Request<'_>,
 ) -> Result<Outcome, Short> {
-    let by = (request.operation != 0).then_some(Session { id: SESSION, operation: request.operation });
+    let by = (request.operation != 0).then_some(OperationId { id: SESSION, operation: request.operation });
     let outcome = engine.write(context, times, request, by)?;
     if context.stream.is_some() {
         apply(engine, context, times);

@@ -28,14 +28,16 @@ use std::time::Duration;
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
 use longarm_base::{EntryRef, Mutant, Nanos, Place, Term};
 use longarm_fabric::{QueuePair, Transport};
-use longarm_host::observe::{Event as Told, Step, observe, reach};
+use longarm_host::observe::{Observation as Told, ReplicaStep, observe, reach};
 use longarm_host::{now, sleep};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::{Event, page};
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
-use longarm_store::segment::{Geometry, Line, claim_number, freed_line, line_bytes, run_length, whole_line};
+use longarm_store::segment::{
+    ArenaGeometry, Line, claim_number, freed_line, line_bytes, run_length, whole_line,
+};
 use longarm_store::segment_entries;
-use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
+use longarm_wire::{ARENA_REGION, Answer, Ask, PAGE_REGION, SyncState};
 
 use super::OWN_HEADER;
 use crate::leader_term::{Follower, LeaderTerm};
@@ -90,9 +92,9 @@ pub(crate) fn keep_caught_up<T: Transport>(
     let mut bulk = Bulk::new(link(), &worth);
     leader_term.hearts.put((link(), follower.clone()));
     leader_term.releases.join(peer.node);
-    reach(Step::Joined);
+    reach(ReplicaStep::Joined);
     let patience = peer.patience;
-    let counts = !matches!(held, Held::Nothing);
+    let counts = !matches!(held, SyncState::Nothing);
     let mut catch_up = CatchUp {
         leader_term,
         follower: &follower,
@@ -138,11 +140,11 @@ struct CatchUp<'a, 'w, Q> {
 fn bring<T: Transport>(
     peer: &mut Peer<T>,
     catch_up: &mut CatchUp<'_, '_, T::Qp>,
-    (held, links): (Held, impl Iterator<Item = T::Qp>),
+    (held, links): (SyncState, impl Iterator<Item = T::Qp>),
 ) -> Result<(), PeerError> {
     let leader_term = catch_up.leader_term;
     let had = match held {
-        Held::Term => leader_term.left.lock().get(&peer.node).cloned(),
+        SyncState::Term => leader_term.left.lock().get(&peer.node).cloned(),
         _ => None,
     };
     if let Some(had) = &had {
@@ -150,20 +152,20 @@ fn bring<T: Transport>(
         catch_up.floors(had)?;
         catch_up.follower.set_floors(had);
     }
-    let unknown = if held == Held::Nothing { Vec::new() } else { catch_up.unknown()? };
+    let unknown = if held == SyncState::Nothing { Vec::new() } else { catch_up.unknown()? };
     catch_up.table()?;
-    reach(Step::Table);
-    if held == Held::Nothing {
+    reach(ReplicaStep::Table);
+    if held == SyncState::Nothing {
         catch_up.older()?;
     }
     for segment in unknown {
         catch_up.whole(segment)?;
     }
-    if let Held::Base(lens) = &held {
+    if let SyncState::Base(lens) = &held {
         catch_up.of_base(lens)?;
     }
     catch_up.flush()?;
-    reach(Step::Landed);
+    reach(ReplicaStep::Landed);
     for ((stream, attachment), link) in
         leader_term.streams.iter().zip(&catch_up.follower.attachments).zip(links)
     {
@@ -171,20 +173,20 @@ fn bring<T: Transport>(
         stream.waker.wake();
     }
     leader_term.followers.lock().push(catch_up.follower.clone());
-    reach(Step::Attached);
+    reach(ReplicaStep::Attached);
     catch_up.await_start()?;
     catch_up.of_term(leader_term.term, &had.unwrap_or_else(|| vec![0; leader_term.streams.len()]))?;
     if !Mutant::AdoptUnflushed.is_on() {
         catch_up.flush()?;
     }
-    reach(Step::Pushed);
+    reach(ReplicaStep::Pushed);
     if !catch_up.counts {
         // One that lost its memory knows no less than before: what it had let go of then it lets go of again.
         catch_up.serve_releases()?;
     }
     let floors = catch_up.await_needed()?;
     let (term, reclaimed) = (leader_term.term, leader_term.releases.asked(peer.node, |_| false).told);
-    if held == Held::Term {
+    if held == SyncState::Term {
         // It is in sync by name already, and would not take this from the question.
         catch_up.reclaimed(reclaimed)?;
     }
@@ -192,8 +194,8 @@ fn bring<T: Transport>(
     let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
     let ask = Ask::Adopt { term, reclaimed, floors: floors.clone() };
     let synced = peer.channel()?.settle(&ask, (until, catch_up.worth), wanted)?;
-    reach(Step::Synced);
-    if held == Held::Term {
+    reach(ReplicaStep::Synced);
+    if held == SyncState::Term {
         // As above. Before anything more is counted from it, its floors say that what was reclaimed while it
         // was away is no gap: a survey must not end where nothing is to be found.
         catch_up.floors(&floors)?;
@@ -302,8 +304,8 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
         self.leader_term.served().is_some() && with > self.leader_term.members.list.len() / 2
     }
 
-    fn geometry(&self) -> Geometry {
-        Geometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
+    fn geometry(&self) -> ArenaGeometry {
+        ArenaGeometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
     }
 
     /// The line of a segment of ours; free if it is being written at this moment.
@@ -391,7 +393,7 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
         let line = self.line(segment);
         if line.term < self.leader_term.term && line.has_entries() {
             self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
-            reach(Step::Content);
+            reach(ReplicaStep::Content);
         }
         Ok(())
     }
@@ -427,7 +429,7 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
             let places = segment_entries(self.memory(), sums, geometry, segment, term, from);
             self.entries(&places)?;
             if !places.is_empty() {
-                reach(Step::Content);
+                reach(ReplicaStep::Content);
             }
             if !self.counts {
                 self.serve_releases()?;
@@ -536,7 +538,7 @@ impl<Q: QueuePair> CatchUp<'_, '_, Q> {
             self.over.insert(segment, claim_number(self.memory(), segment));
         }
         self.flush()?;
-        reach(Step::LetGo);
+        reach(ReplicaStep::LetGo);
         raise(&mut self.needed, &written);
         if synced {
             // Before that the word is of its older term; it learns of the count when it is.
@@ -568,12 +570,15 @@ fn nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of() {
 #[test]
 fn what_a_follower_has_let_go_of_is_given_to_it_anew() {
     use longarm_base::NodeId;
-    use longarm_store::segment::State;
+    use longarm_store::segment::SegmentState;
     let at = |state| Line { state, generation: 3, term: Term::new(4, NodeId(1)), claim: 9, ..Line::FREE };
-    let (sealed, freed) = (at(State::Sealed), at(State::Free));
+    let (sealed, freed) = (at(SegmentState::Sealed), at(SegmentState::Free));
     assert!(is_unknown(&sealed, &freed));
     assert!(is_unknown(&sealed, &Line::FREE), "it never had it");
     assert!(is_unknown(&sealed, &Line { claim: 10, generation: 4, ..sealed }), "another use");
-    assert!(!is_unknown(&sealed, &at(State::Active)), "it has it, and saw less of it");
-    assert!(!is_unknown(&freed, &sealed) && !is_unknown(&at(State::RunBody), &freed), "nothing begins there");
+    assert!(!is_unknown(&sealed, &at(SegmentState::Active)), "it has it, and saw less of it");
+    assert!(
+        !is_unknown(&freed, &sealed) && !is_unknown(&at(SegmentState::RunBody), &freed),
+        "nothing begins there"
+    );
 }

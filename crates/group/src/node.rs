@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
-use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
+use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, Kept, Machine, PersistentState, Prepare, Role, RoleKind};
-use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
+use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
+use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
 
 use self::leader_handle::LeaderHandle;
 use self::peer_handle::{PeerHandle, founders};
@@ -502,10 +502,12 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    fn survey(&mut self) -> Report {
+    fn survey(&mut self) -> ReplicaReport {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let unix = self.page.memory().load(page::UNIX);
-        let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
+        let Some(sync) = self.machine.sync() else {
+            return ReplicaReport { unix, ..ReplicaReport::default() };
+        };
         let scan = self.scan.take();
         let scan = self.scan_unless(scan, sync);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
@@ -529,24 +531,24 @@ impl<T: Transport> Node<T> {
         }
         self.standby.keep(prepare);
         let held = match prepare.kept {
-            Kept::Term => Held::Term,
-            Kept::Base => {
+            KeptMemory::Term => SyncState::Term,
+            KeptMemory::Base => {
                 let known = least(&self.floors(), &prepare.cuts);
                 let scan = ArenaScan::down_to(scan, memory, prepare.base, known);
                 self.hold(&scan, &prepare.cuts);
                 scan.cut(memory.0, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
-                Held::Base(scan.lens(&prepare.cuts))
+                SyncState::Base(scan.lens(&prepare.cuts))
             }
             // It is still relied on: lines and entries stay until others are written there.
-            Kept::Other => {
+            KeptMemory::Other => {
                 let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
                 self.hold(&self.scan_unless(scan, sync), &[u64::MAX; STREAMS_MAX]);
-                Held::Nothing
+                SyncState::Nothing
             }
-            Kept::Nothing => {
+            KeptMemory::Nothing => {
                 self.clear_floors();
-                Held::Nothing
+                SyncState::Nothing
             }
         };
         reach(Now::Prepared);

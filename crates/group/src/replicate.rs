@@ -17,7 +17,7 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_base::{Mutant, NodeId};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
 use longarm_host::Pause;
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_memory::{OwnedWords, SumKey};
 use longarm_replica::{Gate, Group};
 use longarm_store::segment::layout::line_at;
@@ -187,7 +187,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         if committed > stream.committed {
             moved = true;
             let (stream, below) = (stream.number, committed);
-            observe(|| Event::Committed { stream, below, by: self.gate.counted(below).collect() });
+            observe(|| Observation::Committed { stream, below, by: self.gate.counted(below).collect() });
         }
         stream.committed = committed;
         stream.forget(self.followers.iter().map(|follower| follower.posted).min().unwrap_or(u64::MAX));

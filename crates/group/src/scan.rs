@@ -6,7 +6,7 @@
 use longarm_base::{EntryRef, Mutant, Term};
 use longarm_memory::{Mapped, SumKey};
 use longarm_store::{Settled, StreamSurvey, survey, void};
-use longarm_wire::{Extent, Report, STREAMS_MAX};
+use longarm_wire::{Extent, ReplicaReport, STREAMS_MAX};
 
 use super::OWN_HEADER;
 
@@ -67,12 +67,12 @@ impl ArenaScan {
     }
 
     /// What is reported of it and the page: of `least` streams, and of as many more as there ever were.
-    pub fn report(&self, (reclaimed, unix): (u64, u64), least: usize) -> Report {
+    pub fn report(&self, (reclaimed, unix): (u64, u64), least: usize) -> ReplicaReport {
         let extent = |(stream, &floor): (&StreamSurvey, &u64)| Extent { floor, len: stream.len };
         let mut streams: Vec<_> = self.streams.iter().zip(&self.floors).map(extent).collect();
         let used = streams.iter().rposition(|extent| extent.len > 0).map_or(0, |last| last + 1);
         streams.truncate(used.max(least));
-        Report { sync: self.sync, reclaimed, unix, streams }
+        ReplicaReport { sync: self.sync, reclaimed, unix, streams }
     }
 
     /// How far each stream is here without a gap, where they are cut.

@@ -4,7 +4,7 @@ use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
 
 /// Something happened. Terms that are not named are the one that the machine leads, or is about to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum Observation {
     /// A replica starts, and finds on disk that it promised this term.
     Started {
         /// Zero at its very first start.
@@ -201,7 +201,7 @@ pub enum Event {
     /// A machine has come to a step of what it does: a world may have it stand still, or be lost, there.
     Reached {
         /// Which.
-        step: Step,
+        step: ReplicaStep,
     },
     /// Bytes that another machine had sent landed in memory.
     Landed {
@@ -217,7 +217,7 @@ pub enum Event {
 /// Where a replica is between two things that others rely on in this order. What other events say already
 /// is not said again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum ReplicaStep {
     /// A candidate fetched an entry that others have.
     Fetched,
     /// A candidate has the entries of the start set, and voided all others.
@@ -250,23 +250,23 @@ pub enum Step {
     Draining,
 }
 
-impl Step {
+impl ReplicaStep {
     /// All of them.
-    pub const ALL: [Step; 15] = [
-        Step::Fetched,
-        Step::Completed,
-        Step::Restored,
-        Step::Prepared,
-        Step::Joined,
-        Step::Table,
-        Step::Content,
-        Step::Landed,
-        Step::Attached,
-        Step::Pushed,
-        Step::Synced,
-        Step::LetGo,
-        Step::Freed,
-        Step::Keeping,
-        Step::Draining,
+    pub const ALL: [ReplicaStep; 15] = [
+        ReplicaStep::Fetched,
+        ReplicaStep::Completed,
+        ReplicaStep::Restored,
+        ReplicaStep::Prepared,
+        ReplicaStep::Joined,
+        ReplicaStep::Table,
+        ReplicaStep::Content,
+        ReplicaStep::Landed,
+        ReplicaStep::Attached,
+        ReplicaStep::Pushed,
+        ReplicaStep::Synced,
+        ReplicaStep::LetGo,
+        ReplicaStep::Freed,
+        ReplicaStep::Keeping,
+        ReplicaStep::Draining,
     ];
 }

@@ -7,11 +7,11 @@
 //! synced replicas, one of which reports.
 
 use longarm_base::{Mutant, NodeId, Term};
-use longarm_wire::{Extent, Report};
+use longarm_wire::{Extent, ReplicaReport};
 
 /// Where a stream is cut, and who has it up to there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cut {
+pub struct StreamCut {
     /// Positions below it are in the start set; the others are void (L16).
     pub len: u64,
     /// A replica that has them.
@@ -26,7 +26,7 @@ pub struct StartSet {
     /// The term whose start set and streams it takes over.
     pub base: Term,
     /// The streams of the base term.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<StreamCut>,
     /// The highest calendar of a leader that any of them was told, in unix milliseconds.
     pub unix: u64,
     /// What the new leader itself holds of them.
@@ -52,11 +52,11 @@ impl StartSet {
 pub(crate) fn start_set(
     term: Term,
     me: NodeId,
-    own: &Report,
-    others: &[(NodeId, Report)],
+    own: &ReplicaReport,
+    others: &[(NodeId, ReplicaReport)],
 ) -> Result<StartSet, NodeId> {
     let any = Mutant::GatherAny.is_on();
-    let rank = |report: &Report| (report.sync, report.reclaimed);
+    let rank = |report: &ReplicaReport| (report.sync, report.reclaimed);
     if let Some((node, best)) = others.iter().max_by_key(|(_, report)| rank(report))
         && rank(best) > rank(own)
         && !any
@@ -71,9 +71,9 @@ pub(crate) fn start_set(
     let own: Vec<_> =
         (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
     let cut = |stream: usize| {
-        let mine = Cut { len: own[stream].len, holder: me };
+        let mine = StreamCut { len: own[stream].len, holder: me };
         of_base().fold(mine, |best, &(node, ref report)| match report.streams.get(stream) {
-            Some(extent) if extent.len > best.len => Cut { len: extent.len, holder: node },
+            Some(extent) if extent.len > best.len => StreamCut { len: extent.len, holder: node },
             _ => best,
         })
     };
@@ -84,9 +84,9 @@ pub(crate) fn start_set(
 mod tests {
     use super::*;
 
-    fn report(sync: u32, lens: &[u64]) -> Report {
+    fn report(sync: u32, lens: &[u64]) -> ReplicaReport {
         let streams = lens.iter().map(|&len| Extent { floor: 0, len }).collect();
-        Report { sync: Term::new(sync, NodeId(0)), reclaimed: 0, unix: 0, streams }
+        ReplicaReport { sync: Term::new(sync, NodeId(0)), reclaimed: 0, unix: 0, streams }
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //!
 //! - [`Machine`]: who leads. Promise, gather, start set, sync term (M1 to M3); it decides, and a
 //!   driver does what it says.
-//! - [`Watch`] and [`Lease`]: what a follower promised by seeing a heartbeat, and what the leader may
-//!   conclude from it (M6).
+//! - [`LeaderWatch`] and [`LeaderLease`]: what a follower promised by seeing a heartbeat, and what the leader
+//!   may conclude from it (M6).
 //! - [`Gate`]: which entries of a stream are committed (M4).
 //! - [`page`]: the bytes by which a leader tells passive followers that it lives.
 //!
@@ -21,11 +21,12 @@ mod timing;
 mod watch;
 
 pub use gate::Gate;
-pub use gather::{Cut, StartSet};
+pub use gather::{StartSet, StreamCut};
 pub use group::{Group, GroupError, Nodes};
-pub use lease::Lease;
+pub use lease::LeaderLease;
 pub use machine::{
-    Action, Change, Event, Kept, Leaving, Machine, PersistentState, Prepare, Role, RoleKind, Stage, Wish,
+    Action, ChangeStage, Event, KeptMemory, LeadershipTransfer, Machine, MembershipChange, PersistentState,
+    Prepare, Role, RoleKind, Wish,
 };
 pub use timing::Timing;
-pub use watch::Watch;
+pub use watch::LeaderWatch;

@@ -23,10 +23,10 @@ use crate::endpoint::Serving;
 use crate::options::RING_MAX;
 use crate::regions::lend;
 use crate::router::Router;
-use crate::shared::{Client, ClientSlot};
+use crate::shared::{ClientSlot, ConnectedClient};
 use crate::worker_inbox::WorkerInbox;
 use longarm_engine::Eviction;
-use longarm_engine::session::Coming;
+use longarm_engine::session::SessionHello;
 use longarm_group::Seldom;
 
 /// Longest wait for a peer, and so for this thread to see that the server closes.
@@ -167,7 +167,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         let inbox = self.least_loaded();
         let welcome = self.welcome_text(agreed).encode();
         // The old connection of the same client is fenced before the client can know that this one stands.
-        let coming = Coming { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
+        let coming = SessionHello { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
         let (session, generation) = self.shared.core.sessions.open(coming);
         let grants = self.grants(&ring);
         let accepted = incoming.accept(&welcome, grants, LANDING, &inbox.channel);
@@ -180,7 +180,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
                 return Err(error);
             }
         };
-        let client = Arc::new(Client {
+        let client = Arc::new(ConnectedClient {
             name: hello.name.clone(),
             peer: peer.to_string(),
             transport: qp.describe(),

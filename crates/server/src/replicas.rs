@@ -13,12 +13,12 @@ use crate::stats::Stats;
 use crate::term::Terms;
 
 /// Says what a replica is, which has other statistics each term.
-pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
+pub(crate) type StatsSource = Box<dyn Fn() -> Stats + Send + Sync>;
 
 /// A replica that lives.
 pub(crate) struct RunningReplica {
     pub replica: Replica,
-    pub stats: Told,
+    pub stats: StatsSource,
 }
 
 /// A replica's memory and endpoint, before it lives.

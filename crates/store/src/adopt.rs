@@ -27,11 +27,11 @@ use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
-use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
+use crate::segment::{ArenaGeometry, Ledger, Line, Phase, read_table, write_line};
 use crate::settled::Rooms;
 use crate::store::check_shape;
 use crate::written::{Scratch, TOGETHER, together, written};
-use crate::{CreateError, Settled, Store, StoreOptions};
+use crate::{CreateStoreError, Settled, Store, StoreOptions};
 
 /// What sees the entries of a replayed segment.
 pub trait Visit {
@@ -59,13 +59,13 @@ impl<M: OwnedWords> Store<M> {
         budget: Arc<Budget>,
         options: StoreOptions,
         sums: SumKey,
-    ) -> Result<Store<M>, CreateError> {
-        let geometry = Geometry::read(&memory, &sums)?;
+    ) -> Result<Store<M>, CreateStoreError> {
+        let geometry = ArenaGeometry::read(&memory, &sums)?;
         check_shape(geometry.segments as u64 * SEGMENT_BYTES, &options)?;
         let found = read_table(&memory, &sums, geometry);
         let (term, segment) = found.term;
         if term > options.term || (term == options.term && term != Term::ZERO) {
-            return Err(CreateError::Term { segment, found: term, term: options.term });
+            return Err(CreateStoreError::Term { segment, found: term, term: options.term });
         }
         // What is there is there, whatever the limit.
         budget

@@ -59,7 +59,7 @@ pub enum Work {
 
 /// Where the collector stands in a segment.
 #[derive(Clone, Copy, Debug)]
-struct Walk {
+struct SegmentCursor {
     segment: u32,
     generation: u32,
     /// What the entries of this use of the segment are marked with.
@@ -72,7 +72,7 @@ struct Walk {
 /// Finds what to move and frees what is dead.
 pub struct Collector<M: OwnedWords> {
     store: Arc<Store<M>>,
-    walk: Option<Walk>,
+    walk: Option<SegmentCursor>,
     scan_at: Nanos,
 }
 
@@ -134,7 +134,7 @@ impl<M: OwnedWords> Collector<M> {
     }
 
     /// Goes on with the walk to the next live entry.
-    fn step(&mut self, mut walk: Walk, now: Nanos) -> Work {
+    fn step(&mut self, mut walk: SegmentCursor, now: Nanos) -> Work {
         for _ in 0..ROOMS {
             if walk.next >= walk.end {
                 self.walk = None;
@@ -186,7 +186,7 @@ impl<M: OwnedWords> std::fmt::Debug for Collector<M> {
 
 impl<M: OwnedWords> Store<M> {
     /// The sealed segment with the least live bytes, if they are under the share and no draft is left in it.
-    fn victim(&self, now: Nanos, percent: u32) -> Option<Walk> {
+    fn victim(&self, now: Nanos, percent: u32) -> Option<SegmentCursor> {
         let most = SEGMENT_BYTES * percent as u64 / 100;
         let mut ledger = self.ledger.lock();
         let (_, segment) = (self.table..self.segments)
@@ -204,7 +204,7 @@ impl<M: OwnedWords> Store<M> {
         known.collecting = true;
         let line = known.line;
         let (stride, end) = (line.stride as u64, line.tail as u64);
-        Some(Walk { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
+        Some(SegmentCursor { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
     }
 
     /// The oldest segment or run of the quarantine, if its time is over: its followers are to be asked.
@@ -217,7 +217,7 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// The walk is over; the segment is left alone until then, or if starved until another is freed.
-    fn rest(&self, walk: &Walk, until: Nanos, starved: bool) {
+    fn rest(&self, walk: &SegmentCursor, until: Nanos, starved: bool) {
         let mut ledger = self.ledger.lock();
         let releases = ledger.releases;
         let known = &mut ledger.segments[walk.segment as usize];

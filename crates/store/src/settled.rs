@@ -6,7 +6,7 @@
 //! room of an older term, once the follower is in sync. So a follower looks ahead, a little at a time, and
 //! keeps for each segment how many of its first rooms need no other look, and the highest position in them. A
 //! look also has the pages mapped that a survey and a restore will need. Whoever wants to know what the rooms
-//! hold [`Watch`]es.
+//! hold [`SettledWatcher`]es.
 //!
 //! Here every entry is verified whole, unlike below the floor of a survey: WRITEs go on meanwhile, and a
 //! header of which half has landed may still bear the position of an older use.
@@ -25,7 +25,7 @@ use longarm_base::{EntryRef, Mutant, Term};
 use crate::ArenaView;
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
-use crate::segment::{Geometry, Line, State};
+use crate::segment::{ArenaGeometry, Line, SegmentState};
 use crate::written::{Scratch, TOGETHER, together, written};
 
 /// What a look at a segment costs at least, in bytes.
@@ -34,7 +34,7 @@ const VISIT: u64 = 8 * LINE;
 const ENTRY: u64 = 4 * LINE;
 
 /// Is told what settles.
-pub trait Watch {
+pub trait SettledWatcher {
     /// Of this entry it will be told next, or after a few others: memory that it will need can be fetched.
     fn ahead(&mut self, _entry: &Entry<'_>) {}
     /// An entry of this use of a segment; it is told of once. `false`: not now, and nothing more.
@@ -44,7 +44,7 @@ pub trait Watch {
 }
 
 /// Nobody watches.
-impl Watch for () {
+impl SettledWatcher for () {
     fn entry(&mut self, _: u32, _: &Line, _: EntryRef, _: &Entry<'_>) -> bool {
         true
     }
@@ -114,7 +114,7 @@ impl Use {
         LookTarget { segment, line, floor }: LookTarget<'_>,
         bytes: &mut u64,
         Scratch(scratch): &mut Scratch,
-        watch: &mut impl Watch,
+        watch: &mut impl SettledWatcher,
     ) -> bool {
         let (room, _) = line.rooms();
         let is_below = |position: u64| floor.is_none_or(|floor| position < floor);
@@ -191,9 +191,9 @@ impl Settled {
         term: Term,
         floors: &[u64],
         mut bytes: u64,
-        watch: &mut impl Watch,
+        watch: &mut impl SettledWatcher,
     ) {
-        let Ok(geometry) = Geometry::read(arena.memory, arena.sums) else { return };
+        let Ok(geometry) = ArenaGeometry::read(arena.memory, arena.sums) else { return };
         self.go_on(term);
         if self.uses.len() != geometry.segments as usize {
             self.uses = vec![Use::NONE; geometry.segments as usize];
@@ -217,7 +217,7 @@ impl Settled {
         arena: ArenaView<'_>,
         floors: &[u64],
         bytes: &mut u64,
-        watch: &mut impl Watch,
+        watch: &mut impl SettledWatcher,
     ) -> bool {
         let (segment, known) = (self.next, &mut self.uses[self.next as usize]);
         if known.rooms > 0 && known.rooms == known.of && known.line.stands(arena.memory, segment) {
@@ -229,7 +229,7 @@ impl Settled {
                 watch.over(segment);
                 *bytes = bytes.saturating_sub(u64::from(known.end) * ENTRY);
             }
-            let is_strided = line.stride > 0 && line.state != State::Free;
+            let is_strided = line.stride > 0 && line.state != SegmentState::Free;
             *known = if is_strided { Use::of(&line) } else { Use::NONE };
         }
         if known.of == 0 || line.term > self.term {
@@ -253,7 +253,7 @@ impl Settled {
     }
 
     /// Says what is over by now, of all segments: for memory that nobody writes to any more.
-    pub fn settle(&mut self, arena: ArenaView<'_>, watch: &mut impl Watch) {
+    pub fn settle(&mut self, arena: ArenaView<'_>, watch: &mut impl SettledWatcher) {
         for (segment, known) in (0..).zip(&mut self.uses).filter(|(_, known)| known.end > 0) {
             let line = Line::read(arena.memory, arena.sums, segment);
             if !line.is_ok_and(|line| known.is(&line)) {

@@ -34,14 +34,14 @@ use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 use crate::object::{self, Entry, EntryError, Stored};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
-    Claim, Claimed, Geometry, Lane, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header,
-    write_line,
+    ArenaGeometry, ArenaReport, Claim, ClaimKind, Claimed, Lane, Ledger, Line, Phase, SegmentState, Tally,
+    verify, write_header, write_line,
 };
 use crate::settled::Rooms;
 use crate::stream::StreamState;
 use crate::sync::{Counter, Mutex};
 use crate::written::written;
-use crate::{CreateError, StoreFull, StoreOptions};
+use crate::{CreateStoreError, StoreFull, StoreOptions};
 
 /// The segment table is charged in pages: it is only as large in memory as the part that is used.
 const PAGE: u64 = 4096;
@@ -69,7 +69,7 @@ pub struct Store<M> {
 
 /// What the store holds, counted at one moment per segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
+pub struct StoreCounters {
     /// Entries that are not superseded.
     pub entries: u64,
     /// Their bytes, in whole cache lines.
@@ -94,28 +94,28 @@ pub struct Counters {
 
 /// Lays out an empty arena in fresh (zeroed) memory, as [`Store::create`] does, for a follower: it has no
 /// store, and what comes into its arena a leader WRITEs.
-pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateError> {
+pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateStoreError> {
     let options = StoreOptions { reserve: 0, ..StoreOptions::default() };
-    let Geometry { segments, table } = check_shape(memory.bytes(), &options)?;
+    let ArenaGeometry { segments, table } = check_shape(memory.bytes(), &options)?;
     if is_used(memory) {
-        return Err(CreateError::NotEmpty);
+        return Err(CreateStoreError::NotEmpty);
     }
     write_header(memory, sums, segments, table);
     Ok(())
 }
 
 /// The shape of an arena of so many bytes, if it can be one with these options.
-pub(crate) fn check_shape(bytes: u64, options: &StoreOptions) -> Result<Geometry, CreateError> {
+pub(crate) fn check_shape(bytes: u64, options: &StoreOptions) -> Result<ArenaGeometry, CreateStoreError> {
     let segments = bytes / SEGMENT_BYTES;
     let table = table_segments(segments);
     let least = table.max(1) + options.reserve as u64 + 1;
     if !bytes.is_multiple_of(SEGMENT_BYTES) || segments < least || segments > SEGMENTS_MAX {
-        return Err(CreateError::Size { bytes, least, most: SEGMENTS_MAX });
+        return Err(CreateStoreError::Size { bytes, least, most: SEGMENTS_MAX });
     }
     if options.streams == 0 {
-        return Err(CreateError::Streams);
+        return Err(CreateStoreError::Streams);
     }
-    Ok(Geometry { segments: segments as u32, table: table as u32 })
+    Ok(ArenaGeometry { segments: segments as u32, table: table as u32 })
 }
 
 fn is_used(memory: &dyn Words) -> bool {
@@ -129,14 +129,14 @@ impl<M: OwnedWords> Store<M> {
         budget: Arc<Budget>,
         options: StoreOptions,
         sums: SumKey,
-    ) -> Result<Store<M>, CreateError> {
+    ) -> Result<Store<M>, CreateStoreError> {
         let geometry = check_shape(memory.bytes(), &options)?;
         if is_used(&memory) {
-            return Err(CreateError::NotEmpty);
+            return Err(CreateStoreError::NotEmpty);
         }
         let wanted = Store::<M>::table_bytes(geometry.segments) + options.reserve as u64 * SEGMENT_BYTES;
         if !budget.take(wanted) {
-            return Err(CreateError::Budget { wanted, limit: budget.limit(), used: budget.used() });
+            return Err(CreateStoreError::Budget { wanted, limit: budget.limit(), used: budget.used() });
         }
         write_header(&memory, &sums, geometry.segments, geometry.table);
         let ledger = Ledger::new(geometry.table, geometry.segments, options.reserve);
@@ -153,7 +153,7 @@ impl<M: OwnedWords> Store<M> {
         budget: Arc<Budget>,
         options: StoreOptions,
         sums: SumKey,
-        Geometry { segments, table }: Geometry,
+        ArenaGeometry { segments, table }: ArenaGeometry,
         ledger: Ledger,
     ) -> Store<M> {
         let stream = |_| Some(StreamState::new(segments - table, options.streams));
@@ -276,8 +276,8 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// What the store holds.
-    pub fn counters(&self) -> Counters {
-        let mut counters = Counters { segments: self.segments - self.table, ..Counters::default() };
+    pub fn counters(&self) -> StoreCounters {
+        let mut counters = StoreCounters { segments: self.segments - self.table, ..StoreCounters::default() };
         {
             let ledger = self.ledger.lock();
             counters.free = ledger.free.total();
@@ -313,15 +313,15 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Takes and prepares segments for a stream.
-    pub(crate) fn claim(&self, lane: Lane, stream: u16, want: Want) -> Result<Claimed, StoreFull> {
+    pub(crate) fn claim(&self, lane: Lane, stream: u16, want: ClaimKind) -> Result<Claimed, StoreFull> {
         let claim = Claim { lane, stream, term: self.options.term, csn: self.stable() };
         let claimed = self.ledger.lock().claim(&self.budget, claim, want)?;
         let base = segment_at(claimed.segment);
         let (stride, run) = match want {
-            Want::Shared { stride } => (stride as u64, 1),
-            Want::Run { segments } => (SEGMENT_BYTES, segments),
+            ClaimKind::Shared { stride } => (stride as u64, 1),
+            ClaimKind::Run { segments } => (SEGMENT_BYTES, segments),
         };
-        self.tallies[claimed.segment as usize].reset(matches!(want, Want::Run { .. }));
+        self.tallies[claimed.segment as usize].reset(matches!(want, ClaimKind::Run { .. }));
         if claimed.dirty {
             // After a take-over all free segments are, though most were never written to.
             for room in written(&self.memory, claimed.segment, stride, SEGMENT_BYTES / stride, 0) {
@@ -344,7 +344,7 @@ impl<M: OwnedWords> Store<M> {
             let sealed = &mut ledger.segments[segment as usize];
             assert_eq!(sealed.phase, Phase::Active, "segment {segment} is sealed by its writer, once");
             sealed.phase = Phase::Sealed;
-            sealed.line.state = State::Sealed;
+            sealed.line.state = SegmentState::Sealed;
             sealed.line.tail = tail;
             sealed.line
         };
@@ -396,7 +396,7 @@ impl<M: OwnedWords> Store<M> {
                 let mut ledger = self.ledger.lock();
                 let Some(segment) = ledger.dead.pop_front() else { return };
                 let line = &mut ledger.segments[segment as usize].line;
-                line.state = State::Quarantined;
+                line.state = SegmentState::Quarantined;
                 (segment, *line)
             };
             write_line(&self.memory, &self.sums, segment, &line);
@@ -460,7 +460,7 @@ impl<M: OwnedWords> Store<M> {
 
     /// Checks the whole arena from its bytes, and the accounting against what was found. For moments at which
     /// nobody writes; on a live arena use [`verify`].
-    pub fn check(&self) -> Report {
+    pub fn check(&self) -> ArenaReport {
         let mut report = verify(&self.memory, &self.sums);
         if report.by_segment.len() != self.segments as usize {
             return report;
@@ -481,7 +481,7 @@ impl<M: OwnedWords> Store<M> {
             }
         }
         let counters = self.counters();
-        if report.states[State::Free as usize] != counters.free {
+        if report.states[SegmentState::Free as usize] != counters.free {
             report.problem(format!("{counters:?}, found {:?}", report.states));
         }
         if self.budget.used() < counters.used_bytes {

@@ -20,7 +20,7 @@ use longarm_memory::{OwnedWords, SumKey, Words};
 
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
-use crate::segment::{Geometry, Line, LineError, extent};
+use crate::segment::{ArenaGeometry, Line, LineError, extent};
 use crate::written::written;
 use crate::{ArenaView, Settled};
 
@@ -55,7 +55,7 @@ pub fn survey(
     floors: &[u64],
     settled: &Settled,
 ) -> Result<Survey, LineError> {
-    let geometry = Geometry::read(memory, sums)?;
+    let geometry = ArenaGeometry::read(memory, sums)?;
     let mut scan = RoomScan { arena: ArenaView { memory, sums }, geometry, bytes: Vec::new() };
     let mut found: Vec<Vec<Whole>> = vec![Vec::new(); floors.len()];
     for segment in geometry.table..geometry.segments {
@@ -77,7 +77,7 @@ pub fn survey(
 pub fn segment_entries(
     memory: &dyn Words,
     sums: &SumKey,
-    geometry: Geometry,
+    geometry: ArenaGeometry,
     segment: u32,
     term: Term,
     floors: &[u64],
@@ -93,7 +93,7 @@ pub fn segment_entries(
 /// Position and place of the entry that lies there, in a segment or in the run that begins with it, if it is
 /// whole and was written in the use that the segment's line names.
 pub fn whole_entry(memory: &dyn Words, sums: &SumKey, segment: u32, offset: u64) -> Option<(u64, EntryRef)> {
-    let (geometry, line) = (Geometry::read(memory, sums).ok()?, Line::read(memory, sums, segment).ok()?);
+    let (geometry, line) = (ArenaGeometry::read(memory, sums).ok()?, Line::read(memory, sums, segment).ok()?);
     extent(memory, sums, geometry, segment, &line)?;
     let (room, _) = line.rooms();
     let mut bytes = Vec::new();
@@ -108,7 +108,7 @@ pub fn entries(
     sums: &SumKey,
     visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
 ) -> Result<(), LineError> {
-    let geometry = Geometry::read(memory, sums)?;
+    let geometry = ArenaGeometry::read(memory, sums)?;
     let mut bytes = Vec::new();
     for segment in geometry.table..geometry.segments {
         let Ok(line) = Line::read(memory, sums, segment) else { continue };
@@ -142,7 +142,7 @@ struct Whole {
 /// Goes over the rooms of segments.
 struct RoomScan<'a> {
     arena: ArenaView<'a>,
-    geometry: Geometry,
+    geometry: ArenaGeometry,
     /// Memory that is used again from room to room.
     bytes: Vec<u8>,
 }

@@ -15,10 +15,10 @@ use longarm_base::{Csn, EntryRef};
 use longarm_memory::OwnedWords;
 
 use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
-use crate::object::{self, Draft, Entry, EntryMeta, Kind, NewEntry, Room};
+use crate::object::{self, Draft, Entry, EntryKind, EntryMeta, NewEntry, Room};
 use crate::segment::layout::segment_at;
-use crate::segment::{Lane, Want, write_tail};
-use crate::stream::{Open, StreamState};
+use crate::segment::{ClaimKind, Lane, write_tail};
+use crate::stream::{OpenSegment, StreamState};
 use crate::{DraftError, FillError, Store, StoreFull};
 
 /// Where an entry of the lane may go when memory is scarce. Survivors may fill up segments of new entries;
@@ -101,7 +101,7 @@ impl<M: OwnedWords> Writer<M> {
     /// Begins the copy of a live entry that collection moves: same key, value and csn (which
     /// [`finish`](Self::finish) is to be given), and a position of its own in this stream (L11).
     pub fn draft_move(&mut self, entry: &Entry<'_>) -> Result<Draft, DraftError> {
-        let kind = if entry.kind == Kind::Put { Kind::Move } else { entry.kind };
+        let kind = if entry.kind == EntryKind::Put { EntryKind::Move } else { entry.kind };
         let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };
         let new = NewEntry { key: entry.key, value_len: entry.value.len(), meta };
         let mut draft = self.begin(Lane::Move, new)?;
@@ -111,7 +111,7 @@ impl<M: OwnedWords> Writer<M> {
 
     fn begin(&mut self, lane: Lane, entry: NewEntry<'_>) -> Result<Draft, DraftError> {
         let NewEntry { key, value_len, meta } = entry;
-        if key.len() > KEY_MAX || (key.is_empty() && meta.kind != Kind::Noop) {
+        if key.len() > KEY_MAX || (key.is_empty() && meta.kind != EntryKind::Noop) {
             return Err(DraftError::Key(key.len()));
         }
         if value_len > VALUE_MAX {
@@ -191,7 +191,7 @@ impl<M: OwnedWords> Writer<M> {
     /// A run of whole segments for one large entry.
     fn run_room(&mut self, lane: Lane, len: usize) -> Result<Room, StoreFull> {
         let segments = (len as u64).div_ceil(SEGMENT_BYTES) as u32;
-        let claimed = self.store.claim(lane, self.stream, Want::Run { segments })?;
+        let claimed = self.store.claim(lane, self.stream, ClaimKind::Run { segments })?;
         self.store.tallies[claimed.segment as usize].drafted();
         Ok(Room {
             offset: segment_at(claimed.segment),
@@ -222,11 +222,11 @@ impl<M: OwnedWords> Writer<M> {
             }
         }
         let stride = stride_units(class) * LINE as u32;
-        match self.store.claim(lane, self.stream, Want::Shared { stride }) {
+        match self.store.claim(lane, self.stream, ClaimKind::Shared { stride }) {
             Ok(claimed) => {
                 let opens = &mut self.state().lanes[lane as usize];
                 opens.count += 1;
-                opens.by_class[class] = Some(Open {
+                opens.by_class[class] = Some(OpenSegment {
                     segment: claimed.segment,
                     generation: claimed.line.generation,
                     stride,
@@ -253,7 +253,7 @@ impl<M: OwnedWords> Writer<M> {
             return None;
         }
         for class in 0..CLASSES {
-            let little = |open: &Open| {
+            let little = |open: &OpenSegment| {
                 let load = self.store.tallies[open.segment as usize].load();
                 load.pending == 0 && load.units < SEGMENT_UNITS as u64 / 2
             };

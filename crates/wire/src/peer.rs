@@ -72,7 +72,7 @@ pub struct Extent {
 
 /// What a replica holds, looked at after the fence.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct ReplicaReport {
     /// The term whose start set it holds.
     pub sync: Term,
     /// How many segments it has let go of in that term. One that let go of fewer than another may lack what
@@ -186,7 +186,7 @@ pub enum Answer {
         /// The term promised.
         term: Term,
         /// What is held.
-        report: Report,
+        report: ReplicaReport,
     },
     /// To [`Ask::Fetch`], in order of position; no more than [`PLACES_MAX`].
     Places {
@@ -198,7 +198,7 @@ pub enum Answer {
         /// The leader's term.
         term: Term,
         /// What of the leader's memory is here already.
-        held: Held,
+        held: SyncState,
     },
     /// To [`Ask::Adopt`].
     Synced {
@@ -243,7 +243,7 @@ pub enum Answer {
 
 /// What a follower that is to be synced has already.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Held {
+pub enum SyncState {
     /// Nothing that counts.
     Nothing,
     /// The start set of the base term, and its streams up to these lengths.
@@ -449,12 +449,12 @@ impl Answer {
                 out.kind(4);
                 out.u64(term.bits());
                 match held {
-                    Held::Nothing => out.u64(0),
-                    Held::Base(lens) => {
+                    SyncState::Nothing => out.u64(0),
+                    SyncState::Base(lens) => {
                         out.u64(1);
                         out.list(lens);
                     }
-                    Held::Term => out.u64(2),
+                    SyncState::Term => out.u64(2),
                 }
             }
             Answer::Synced { term } => {
@@ -504,7 +504,7 @@ impl Answer {
                     }
                     streams.push(extent);
                 }
-                Answer::Report { term, report: Report { sync, reclaimed, unix, streams } }
+                Answer::Report { term, report: ReplicaReport { sync, reclaimed, unix, streams } }
             }
             3 => {
                 let count = count(&mut fields, PLACES_MAX)?;
@@ -519,9 +519,9 @@ impl Answer {
             4 => {
                 let term = take_term(&mut fields)?;
                 let held = match fields.u64()? {
-                    0 => Held::Nothing,
-                    1 => Held::Base(list(&mut fields)?),
-                    2 => Held::Term,
+                    0 => SyncState::Nothing,
+                    1 => SyncState::Base(list(&mut fields)?),
+                    2 => SyncState::Term,
                     _ => return Err(Bad("unknown state of a follower's memory")),
                 };
                 Answer::Ready { term, held }

@@ -5,14 +5,14 @@ use std::sync::atomic::Ordering;
 use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_index::hash::Record;
 use longarm_memory::OwnedWords;
-use longarm_store::{Entry, Kind, Writer};
+use longarm_store::{Entry, EntryKind, Writer};
 
 use crate::commit::Commit;
 use crate::commit::Replicated;
 use crate::engine::Engine;
 use crate::newest::names;
 use crate::session::Sessions;
-use crate::stream::{Change, StreamWriter, Written};
+use crate::stream::{IndexChange, StreamWriter, Written};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
@@ -107,7 +107,7 @@ impl<M: OwnedWords> Engine<M> {
     ) -> Relocated {
         let csn = entry.csn;
         let (draft, change) = match entry.kind {
-            Kind::Put | Kind::Move => {
+            EntryKind::Put | EntryKind::Move => {
                 let late = Mutant::LookFirst.is_on();
                 let draft = (!late).then(|| writer.draft_move(entry));
                 let hash = self.hash(entry.key);
@@ -117,18 +117,22 @@ impl<M: OwnedWords> Engine<M> {
                 if !names(&found, csn, place) || self.current(&found, times).gone {
                     return Relocated::Lost;
                 }
-                (draft.unwrap_or_else(|| writer.draft_move(entry)), Change::Move { hash, from: place })
+                (draft.unwrap_or_else(|| writer.draft_move(entry)), IndexChange::Move { hash, from: place })
             }
-            Kind::Tombstone if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() => {
+            EntryKind::Tombstone
+                if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() =>
+            {
                 group.deletes.forget(self.hash(entry.key), csn);
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
-            Kind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation, csn)) => {
+            EntryKind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation, csn)) => {
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
-            Kind::Tombstone | Kind::Noop => (writer.draft_move(entry), Change::Replace { from: place, csn }),
+            EntryKind::Tombstone | EntryKind::Noop => {
+                (writer.draft_move(entry), IndexChange::Replace { from: place, csn })
+            }
         };
         let Ok(draft) = draft else { return Relocated::Full };
         let copy = writer.finish(draft, csn);

@@ -6,11 +6,11 @@
 //! an entry that says nothing else.
 
 use longarm_memory::OwnedWords;
-use longarm_store::{EntryMeta, Kind};
+use longarm_store::{EntryKind, EntryMeta};
 
 use crate::engine::Engine;
 use crate::session::Sessions;
-use crate::stream::{Change, Written};
+use crate::stream::{IndexChange, Written};
 use crate::worker_context::WorkerContext;
 use crate::write::number::{DIGITS_MAX, decimal, parse};
 
@@ -27,8 +27,8 @@ impl<M: OwnedWords> Engine<M> {
     ) -> Option<u64> {
         let mut stuck = None;
         self.store.visit(segment, from, &mut |place, entry| {
-            let asked = |by: &longarm_store::Session| sessions.may_ask(by.id, by.operation, entry.csn);
-            let Some(by) = entry.session.filter(asked).filter(|_| entry.kind != Kind::Noop) else {
+            let asked = |by: &longarm_store::OperationId| sessions.may_ask(by.id, by.operation, entry.csn);
+            let Some(by) = entry.session.filter(asked).filter(|_| entry.kind != EntryKind::Noop) else {
                 return true;
             };
             let mut text = [0; DIGITS_MAX];
@@ -36,7 +36,7 @@ impl<M: OwnedWords> Engine<M> {
             let WorkerContext { writer, stream, .. } = &mut *context;
             let stream = stream.as_mut().filter(|stream| !stream.is_full());
             let drafted = stream.and_then(|stream| {
-                let draft = writer.draft_kept(&[], number, EntryMeta::of(Kind::Noop).by(by)).ok()?;
+                let draft = writer.draft_kept(&[], number, EntryMeta::of(EntryKind::Noop).by(by)).ok()?;
                 Some((stream, draft))
             });
             let Some((stream, draft)) = drafted else {
@@ -44,7 +44,7 @@ impl<M: OwnedWords> Engine<M> {
                 return false;
             };
             let copy = writer.finish(draft, entry.csn);
-            let change = Change::Replace { from: place, csn: entry.csn };
+            let change = IndexChange::Replace { from: place, csn: entry.csn };
             stream.push(Written { place: copy, csn: entry.csn, change });
             true
         });

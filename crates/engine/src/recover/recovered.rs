@@ -9,7 +9,7 @@ use std::collections::btree_map::{BTreeMap, Entry as Known};
 
 use longarm_base::{Csn, EntryRef, UnixMillis};
 use longarm_store::object::Age;
-use longarm_store::{Entry, Kind};
+use longarm_store::{Entry, EntryKind};
 
 use crate::outcome::Outcome;
 use crate::session::Restored;
@@ -17,7 +17,7 @@ use crate::write::number::parse;
 
 /// A version, how young a copy of it this is, and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct At {
+pub struct EntryCopy {
     /// Its version.
     pub csn: Csn,
     /// How young a copy of the version it is.
@@ -26,10 +26,10 @@ pub struct At {
     pub place: EntryRef,
 }
 
-impl At {
+impl EntryCopy {
     /// An entry that stands there.
-    pub fn of(place: EntryRef, entry: &Entry<'_>) -> At {
-        At { csn: entry.csn, age: entry.age(), place }
+    pub fn of(place: EntryRef, entry: &Entry<'_>) -> EntryCopy {
+        EntryCopy { csn: entry.csn, age: entry.age(), place }
     }
 }
 
@@ -39,9 +39,9 @@ pub struct Recovered {
     /// The highest version found.
     pub highest: Csn,
     /// The newest delete of each key that has one. Puts of it may be found before and after.
-    pub deleted: BTreeMap<Box<[u8]>, At>,
+    pub deleted: BTreeMap<Box<[u8]>, EntryCopy>,
     /// What was saved of each session's operations.
-    saved: BTreeMap<(u64, u64), At>,
+    saved: BTreeMap<(u64, u64), EntryCopy>,
     /// What sessions may ask for.
     pub sessions: Restored,
     /// Some item has a time to live.
@@ -51,7 +51,7 @@ pub struct Recovered {
 impl Recovered {
     /// Sees an entry. Of two deletes of a key, or records of an operation, the one that is superfluous now is
     /// returned: it, or one that was seen before.
-    pub fn see(&mut self, place: EntryRef, entry: &Entry<'_>) -> Option<At> {
+    pub fn see(&mut self, place: EntryRef, entry: &Entry<'_>) -> Option<EntryCopy> {
         self.highest = self.highest.max(entry.csn);
         self.expires |= entry.expiry != UnixMillis::NEVER;
         // A completion record is part of its entry, or what was kept of it (`session_log.rs`).
@@ -59,11 +59,11 @@ impl Recovered {
             let number = parse(entry.value).unwrap_or(0);
             self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
         }
-        let at = At::of(place, entry);
+        let at = EntryCopy::of(place, entry);
         match entry.kind {
-            Kind::Put | Kind::Move => None,
-            Kind::Tombstone => newest(&mut self.deleted, entry.key.into(), at),
-            Kind::Noop => {
+            EntryKind::Put | EntryKind::Move => None,
+            EntryKind::Tombstone => newest(&mut self.deleted, entry.key.into(), at),
+            EntryKind::Noop => {
                 let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
                 newest(&mut self.saved, by, at)
             }
@@ -76,7 +76,7 @@ impl Recovered {
     }
 
     /// Takes what another saw. What is superfluous goes to `spare`.
-    pub fn take(&mut self, other: Recovered, spare: &mut Vec<At>) {
+    pub fn take(&mut self, other: Recovered, spare: &mut Vec<EntryCopy>) {
         self.highest = self.highest.max(other.highest);
         self.expires |= other.expires;
         self.sessions.take(other.sessions);
@@ -92,7 +92,7 @@ impl Recovered {
 }
 
 /// Keeps the newest; the other one, if there are two, is superfluous.
-fn newest<K: Ord>(known: &mut BTreeMap<K, At>, key: K, at: At) -> Option<At> {
+fn newest<K: Ord>(known: &mut BTreeMap<K, EntryCopy>, key: K, at: EntryCopy) -> Option<EntryCopy> {
     match known.entry(key) {
         Known::Vacant(none) => {
             none.insert(at);

@@ -28,15 +28,15 @@ use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
 use longarm_store::segment::layout::segment_of;
-use longarm_store::{ArenaView, Entry, Kind, Settled, Watch};
+use longarm_store::{ArenaView, Entry, EntryKind, Settled, SettledWatcher};
 
 use crate::engine::{Engine, store_of};
 use crate::entries::Arena;
 use crate::index::index_of;
 use crate::newest::record_of;
-use crate::options::{CreateError, EngineOptions};
+use crate::options::{CreateEngineError, EngineOptions};
 use crate::recover::prefetch::Prefetch;
-use crate::recover::recovered::{At, Recovered};
+use crate::recover::recovered::{EntryCopy, Recovered};
 
 /// The standby index: of what has settled, and what else was found there.
 pub struct Standby<M: OwnedWords> {
@@ -54,7 +54,7 @@ pub struct Built<M: OwnedWords> {
     pub arena: Arena<M>,
     slots: SlotKind,
     prefetch: Prefetch,
-    segments: Vec<Segment>,
+    segments: Vec<StandbySegment>,
     /// How many entries mention a session.
     mentions: BTreeMap<u64, u32>,
     /// The index has no room for what comes next.
@@ -62,7 +62,7 @@ pub struct Built<M: OwnedWords> {
 }
 
 /// What is known of one use of a segment.
-struct Segment {
+struct StandbySegment {
     line: Line,
     /// Entries that are not superseded, and their cache lines.
     live: (u64, u64),
@@ -72,8 +72,9 @@ struct Segment {
     others: bool,
 }
 
-impl Segment {
-    const NONE: Segment = Segment { line: Line::FREE, live: (0, 0), traces: Vec::new(), others: false };
+impl StandbySegment {
+    const NONE: StandbySegment =
+        StandbySegment { line: Line::FREE, live: (0, 0), traces: Vec::new(), others: false };
 }
 
 impl<M: OwnedWords + Clone + 'static> Standby<M> {
@@ -85,7 +86,7 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
         sums: SumKey,
         budget: Arc<Budget>,
         options: &EngineOptions,
-    ) -> Result<Standby<M>, CreateError> {
+    ) -> Result<Standby<M>, CreateEngineError> {
         let arena = Arena { memory: arena };
         let index = index_of(index, arena.clone(), control, sums, budget.clone(), options)?;
         let built = Built {
@@ -103,7 +104,11 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
     }
 
     /// The engine over the arena that this is an index of, and what was found there.
-    pub fn engine(self, sums: SumKey, options: EngineOptions) -> Result<(Engine<M>, Recovered), CreateError> {
+    pub fn engine(
+        self,
+        sums: SumKey,
+        options: EngineOptions,
+    ) -> Result<(Engine<M>, Recovered), CreateEngineError> {
         let Standby { settled, built } = self;
         let budget = built.budget.clone();
         let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options)?;
@@ -221,14 +226,14 @@ impl<M: OwnedWords> Built<M> {
     }
 }
 
-impl<M: OwnedWords> Watch for Built<M> {
+impl<M: OwnedWords> SettledWatcher for Built<M> {
     fn ahead(&mut self, entry: &Entry<'_>) {
         self.prefetch.announce(&self.index, entry.key);
     }
 
     fn entry(&mut self, at: u32, line: &Line, place: EntryRef, entry: &Entry<'_>) -> bool {
         if self.segments.len() <= at as usize {
-            self.segments.resize_with(at as usize + 1, || Segment::NONE);
+            self.segments.resize_with(at as usize + 1, || StandbySegment::NONE);
         }
         let segment = &mut self.segments[at as usize];
         segment.line = *line;
@@ -251,15 +256,15 @@ impl<M: OwnedWords> Watch for Built<M> {
         segment.traces.push((hash, by));
         segment.others |= !entry.kind.is_value();
         let spare = self.found.see(place, entry);
-        if entry.kind == Kind::Tombstone {
+        if entry.kind == EntryKind::Tombstone {
             self.delete(entry, hash);
         }
-        spare.into_iter().for_each(|At { place, .. }| self.supersede(place));
+        spare.into_iter().for_each(|EntryCopy { place, .. }| self.supersede(place));
         true
     }
 
     fn over(&mut self, at: u32) {
-        let segment = std::mem::replace(&mut self.segments[at as usize], Segment::NONE);
+        let segment = std::mem::replace(&mut self.segments[at as usize], StandbySegment::NONE);
         for (hash, by) in segment.traces.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
             self.index.lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
             let Some(mentions) = self.mentions.get_mut(&by) else { continue };

@@ -5,8 +5,8 @@
 use std::sync::{Arc, Mutex};
 
 use longarm_base::{Csn, EntryRef, Nanos, NodeId, Place, Term};
-use longarm_index::hash::{Geometry, Look, Search, SlotKind, Step};
-use longarm_memory::{Cut, Journal, Part};
+use longarm_index::hash::{Geometry, Look, Search, SearchStep, SlotKind};
+use longarm_memory::{Cut, Journal, JournalPart};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};
 
@@ -54,9 +54,9 @@ fn whole(entry: EntryRef) -> Place {
 /// An engine whose regions (control page, index, arena) are parts of one journal.
 struct Bed {
     journal: Arc<Journal>,
-    regions: [Part; 3],
-    engine: Engine<Part>,
-    contexts: Mutex<Vec<WorkerContext<Part>>>,
+    regions: [JournalPart; 3],
+    engine: Engine<JournalPart>,
+    contexts: Mutex<Vec<WorkerContext<JournalPart>>>,
 }
 
 impl Bed {
@@ -64,7 +64,7 @@ impl Bed {
     fn new(slots: SlotKind, term: Option<Term>) -> Bed {
         let journal = Arc::new(Journal::new(CONTROL + LIMIT + ARENA));
         let starts = [(0, CONTROL), (CONTROL, LIMIT), (CONTROL + LIMIT, ARENA)];
-        let regions = starts.map(|(start, bytes)| Part::new(&journal, start, bytes));
+        let regions = starts.map(|(start, bytes)| JournalPart::new(&journal, start, bytes));
         if term.is_some() {
             longarm_store::format(&regions[2], &sums()).expect("an arena");
         }
@@ -100,8 +100,8 @@ impl Bed {
         let mut seen = Vec::new();
         while let Some((search, step, evidence, depth)) = open.pop() {
             match step {
-                Step::Read(_) if depth > 8 => {}
-                Step::Read(place) => {
+                SearchStep::Read(_) if depth > 8 => {}
+                SearchStep::Read(place) => {
                     for cut in self.cuts(place, evidence.since, to) {
                         let Some(joined) = evidence.then(&cut) else { continue };
                         let mut fork = search.clone();
@@ -109,11 +109,11 @@ impl Bed {
                         open.push((fork, next, joined, depth + 1));
                     }
                 }
-                Step::Found { csn, slot, .. } => {
+                SearchStep::Found { csn, slot, .. } => {
                     let located = Some(Located::Slot(search.table(&geometry).id, slot));
                     seen.push(Seen { answer: Version(csn), evidence, located });
                 }
-                Step::Entry { entry, csn } => {
+                SearchStep::Entry { entry, csn } => {
                     for cut in self.cuts(whole(entry), evidence.since, to) {
                         let Some(joined) = evidence.then(&cut) else { continue };
                         match object::read(&joined.bytes, entry.offset, &sums()) {
@@ -126,8 +126,8 @@ impl Bed {
                         }
                     }
                 }
-                Step::Absent => seen.push(Seen { answer: Absent, evidence, located: None }),
-                Step::Ask | Step::Torn | Step::Stale => {}
+                SearchStep::Absent => seen.push(Seen { answer: Absent, evidence, located: None }),
+                SearchStep::Ask | SearchStep::Torn | SearchStep::Stale => {}
             }
         }
         seen
@@ -143,7 +143,7 @@ impl Bed {
             Located::Slot(table, place) => {
                 let bytes = evidence.bytes.first_chunk().expect("64 bytes");
                 match Search::check_slot(table, place, KEY, bytes, &sums()) {
-                    Some(Step::Found { csn, .. }) => Some(csn),
+                    Some(SearchStep::Found { csn, .. }) => Some(csn),
                     _ => None,
                 }
             }

@@ -20,7 +20,7 @@ use crate::session::{Recall, Sessions};
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of, execute, named};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
-use crate::write::Write;
+use crate::write::PendingWrite;
 
 /// Terms that end before anything is freed each leave segments that are hardly begun.
 const LIMIT: u64 = 256 << 20;
@@ -235,7 +235,7 @@ fn a_write_whose_item_is_moved_after_the_look_looks_again() {
     leader.context.writer.seal_all();
     let touch = Request { key: b"n", ttl_ms: 1000, ..Request::new(RequestKind::Touch, 0) };
     let (hash, expiry) = (leader.engine.hash(b"n"), UnixMillis(now.unix.0 + 1000));
-    let write = Write { request: &touch, session: None, hash, expiry, blind: false };
+    let write = PendingWrite { request: &touch, session: None, hash, expiry, blind: false };
     let mut bytes = Vec::new();
     let seen = leader.engine.look(&mut bytes, now, &write).expect("nobody moves it").expect("it is there");
     let (place, csn) = named(&leader.engine, b"n");

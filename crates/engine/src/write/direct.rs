@@ -14,14 +14,14 @@ use longarm_wire::Status;
 
 use super::judge::Judged;
 use super::number::DIGITS_MAX;
-use super::{Seen, Write};
+use super::{PendingWrite, Seen};
 use crate::engine::{ATTEMPTS, Current, Engine, PairOf};
 use crate::outcome::{Outcome, Short};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
 /// An item that needs only its csn. Dropping it leaves nothing behind.
-enum Item<'a> {
+enum PreparedItem<'a> {
     /// Small enough for a slot.
     Inline { key: &'a [u8], value: &'a [u8], expiry: UnixMillis },
     /// In its room in the arena.
@@ -29,12 +29,12 @@ enum Item<'a> {
 }
 
 /// What a try to make a write come true ended with.
-enum Tried<'a> {
+enum StoreAttempt<'a> {
     Done(Csn),
     /// The item is not what was judged any more.
     Changed,
     /// The index has no slot: with one, the same item can be stored.
-    NoSlot(Item<'a>),
+    NoSlot(PreparedItem<'a>),
 }
 
 impl<M: OwnedWords> Engine<M> {
@@ -42,7 +42,7 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         context: &mut WorkerContext<M>,
         times: Timestamps,
-        write: &Write<'_>,
+        write: &PendingWrite<'_>,
     ) -> Result<Outcome, Short> {
         for _ in 0..ATTEMPTS {
             let Ok(seen) = self.look(&mut context.bytes, times, write) else { continue };
@@ -77,16 +77,16 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        write: &Write<'a>,
+        write: &PendingWrite<'a>,
         value: &'a [u8],
         expiry: UnixMillis,
-    ) -> Result<Item<'a>, Result<Outcome, Short>> {
+    ) -> Result<PreparedItem<'a>, Result<Outcome, Short>> {
         let (key, hash) = (write.request.key, write.hash);
         if Record::fits_inline(self.options.slots, key.len(), value.len(), expiry) {
-            return Ok(Item::Inline { key, value, expiry });
+            return Ok(PreparedItem::Inline { key, value, expiry });
         }
         match writer.draft(key, value, EntryMeta::PUT.expiring(expiry)) {
-            Ok(draft) => Ok(Item::Drafted { draft, hash, expiry }),
+            Ok(draft) => Ok(PreparedItem::Drafted { draft, hash, expiry }),
             Err(DraftError::Full(_)) => Err(Err(self.short(times))),
             Err(DraftError::Key(_) | DraftError::Value(_)) => Err(Ok(Outcome::of(Status::Invalid))),
         }
@@ -98,15 +98,15 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        write: &Write<'_>,
+        write: &PendingWrite<'_>,
         seen: Option<&Seen>,
-        mut item: Item<'_>,
+        mut item: PreparedItem<'_>,
     ) -> Result<Option<Csn>, Short> {
         for _ in 0..ATTEMPTS {
             match self.try_store(writer, times, write, seen, item) {
-                Tried::Done(csn) => return Ok(Some(csn)),
-                Tried::Changed => return Ok(None),
-                Tried::NoSlot(again) => item = again,
+                StoreAttempt::Done(csn) => return Ok(Some(csn)),
+                StoreAttempt::Changed => return Ok(None),
+                StoreAttempt::NoSlot(again) => item = again,
             }
             self.make_room(write.hash, times)?;
         }
@@ -118,24 +118,24 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        write: &Write<'_>,
+        write: &PendingWrite<'_>,
         seen: Option<&Seen>,
-        item: Item<'a>,
-    ) -> Tried<'a> {
+        item: PreparedItem<'a>,
+    ) -> StoreAttempt<'a> {
         let mut pair = self.index.lock(write.hash);
         let found = pair.find(write.request.key);
         let current = found.as_ref().map(|found| self.current(found, times));
         if !write.blind && !is_still(seen, current.as_ref()) {
-            return Tried::Changed;
+            return StoreAttempt::Changed;
         }
         if pair.reserve(found.as_ref()).is_err() {
-            return Tried::NoSlot(item);
+            return StoreAttempt::NoSlot(item);
         }
         if current.is_some_and(|current| current.gone) {
             // Relaxed: a counter.
             self.counts.expired.fetch_add(1, Ordering::Relaxed);
         }
-        Tried::Done(self.switch(writer, &mut pair, found.as_ref().zip(current.as_ref()), item))
+        StoreAttempt::Done(self.switch(writer, &mut pair, found.as_ref().zip(current.as_ref()), item))
     }
 
     /// Makes the item current under the lock: draws its csn, finishes it, supersedes the old entry, and only
@@ -146,12 +146,14 @@ impl<M: OwnedWords> Engine<M> {
         writer: &mut Writer<M>,
         pair: &mut PairOf<'_, M>,
         old: Option<(&Found, &Current)>,
-        item: Item<'_>,
+        item: PreparedItem<'_>,
     ) -> Csn {
         let csn = self.next_csn();
         let record = match item {
-            Item::Inline { key, value, expiry } => Record::Inline { csn, key, value, expiry, entry: None },
-            Item::Drafted { draft, hash, expiry } => {
+            PreparedItem::Inline { key, value, expiry } => {
+                Record::Inline { csn, key, value, expiry, entry: None }
+            }
+            PreparedItem::Drafted { draft, hash, expiry } => {
                 let entry = writer.finish(draft, csn);
                 Record::Entry { csn, entry, hash, expiry }
             }
@@ -171,7 +173,7 @@ impl<M: OwnedWords> Engine<M> {
 
     /// Removes what was judged; `None` if it is not there any more. A volatile node that nobody replicates
     /// needs no tombstone.
-    fn try_remove(&self, times: Timestamps, write: &Write<'_>, seen: Option<&Seen>) -> Option<Csn> {
+    fn try_remove(&self, times: Timestamps, write: &PendingWrite<'_>, seen: Option<&Seen>) -> Option<Csn> {
         let mut pair = self.index.lock(write.hash);
         let found = pair.find(write.request.key)?;
         if !is_still(seen, Some(&self.current(&found, times))) {

@@ -9,7 +9,7 @@ use longarm_base::{Place, RegionId};
 use longarm_memory::{Mapped, OwnedWords};
 
 use super::qp::ShmQp;
-use super::queue::News;
+use super::queue::LaneEvent;
 use crate::{Broken, PostError, Rights, Ticket};
 
 impl ShmQp {
@@ -30,7 +30,7 @@ impl ShmQp {
             u64::from(len)
         })?;
         if let (Some(imm), Ok(())) = (imm, self.broken_or_ok()) {
-            self.outbox.push(News::Write(imm, len));
+            self.outbox.push(LaneEvent::Write(imm, len));
             self.unrung = true;
         }
         Ok(())
@@ -43,7 +43,7 @@ impl ShmQp {
             return Err(PostError::Broken);
         }
         self.outbox.fill(buffer, bytes);
-        self.outbox.push(News::Send(buffer, bytes.len() as u32));
+        self.outbox.push(LaneEvent::Send(buffer, bytes.len() as u32));
         self.leave();
         self.unrung = true;
         self.succeed(ticket, bytes.len() as u64);

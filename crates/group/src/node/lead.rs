@@ -6,7 +6,7 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos, Term, UnixMillis};
 use longarm_engine::recover::Standby;
 use longarm_fabric::Transport;
-use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
+use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Pause, now, sleep};
 use longarm_memory::{Mapped, OwnedWords, Words};
 use longarm_replica::page;

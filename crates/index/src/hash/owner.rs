@@ -28,7 +28,7 @@ use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
 
 use super::found::{Found, view};
 use super::layout::{
-    Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header, indicator,
+    Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, PairShape, SlotKind, Table, header, indicator,
 };
 use super::slot::{Record, SlotView, seed};
 use super::spill::Spilled;
@@ -88,7 +88,7 @@ pub(super) enum Bound {
 }
 
 /// A table in use, with what only its owner knows.
-pub(super) struct Live {
+pub(super) struct LiveTable {
     pub(super) table: Table,
     /// Groups handed out of the pool, and of them those that came back.
     pub(super) groups: AtomicU64,
@@ -103,9 +103,9 @@ pub(super) struct Live {
     pub(super) huge: AtomicU64,
 }
 
-pub(super) struct State {
+pub(super) struct IndexState {
     pub(super) geometry: Geometry,
-    pub(super) live: Vec<Arc<Live>>,
+    pub(super) live: Vec<Arc<LiveTable>>,
 }
 
 /// A table out of use.
@@ -135,7 +135,7 @@ pub struct Owner<M: OwnedWords, E: Entries> {
     pub(super) hash: HashKey,
     pub(super) budget: Arc<Budget>,
     pub(super) options: Options,
-    pub(super) state: RwLock<State>,
+    pub(super) state: RwLock<IndexState>,
     pub(super) retired: Mutex<Vec<Retired>>,
     pub(super) spilled: Spilled,
     pub(super) publish: Publish,
@@ -154,7 +154,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         options: Options,
         publish: impl Fn(&Geometry) + Send + Sync + 'static,
     ) -> Result<Owner<M, E>, Full> {
-        let shape = Shape::of(options.slots);
+        let shape = PairShape::of(options.slots);
         let most = memory.bytes() / limits::LINE;
         // Two thirds full with so many items, below the load at which tables grow.
         let add_table = |owner: &Owner<M, E>, items: u64, bound| {
@@ -168,7 +168,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             hash: HashKey::new(options.hash_key),
             budget,
             options,
-            state: RwLock::new(State {
+            state: RwLock::new(IndexState {
                 geometry: Geometry {
                     epoch: 0,
                     tables: [None; limits::TABLES_MAX],
@@ -386,7 +386,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Puts a new record into a free slot of a locked pair, adding a group where that is allowed.
     pub(super) fn insert(
         &self,
-        live: &Live,
+        live: &LiveTable,
         pair: u64,
         header: &mut Header,
         hash: Hash,
@@ -428,7 +428,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// (continuity hashing III.C: left to right for even, right to left for odd), then added groups.
     pub(super) fn free_slot(
         &self,
-        live: &Live,
+        live: &LiveTable,
         pair: u64,
         header: &mut Header,
         odd: bool,
@@ -445,7 +445,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Adds a group of slots, if no more than a share of the pairs have some (continuity hashing IV.B).
-    fn add_group(&self, live: &Live, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
+    fn add_group(&self, live: &LiveTable, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
         let table = &live.table;
         let Some(next) = header.groups.iter().position(|group| *group == 0) else { return Err(NoRoom::Pair) };
         let first = header.groups == [0; GROUPS_MAX];
@@ -483,7 +483,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Groups of a locked pair in which nothing stands any more go back to the pool. Whoever READs a slot
     /// there that it knows of from before finds nothing, or a record of another pair, and then another
     /// indicator.
-    pub(super) fn give_back(&self, live: &Live, pair: u64, header: &mut Header) {
+    pub(super) fn give_back(&self, live: &LiveTable, pair: u64, header: &mut Header) {
         let table = &live.table;
         for at in 0..GROUPS_MAX {
             let group = header.groups[at];
@@ -504,18 +504,18 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 }
 
 /// Slots of a pair, groups aside, for keys of this parity, as bits.
-fn home_base(shape: &Shape, odd: bool) -> u32 {
+fn home_base(shape: &PairShape, odd: bool) -> u32 {
     shape.home_mask(odd) & ((1u32 << shape.base_slots()) - 1)
 }
 
 /// The first slot of a pair, groups aside, that a key of this hash may be in.
-fn likely(shape: &Shape, header: &Header, hash: Hash, odd: bool) -> Option<usize> {
+fn likely(shape: &PairShape, header: &Header, hash: Hash, odd: bool) -> Option<usize> {
     let slots = header.candidates(hash, home_base(shape, odd));
     (slots != 0).then_some(slots.trailing_zeros() as usize)
 }
 
 /// The slot of a pair, groups aside, that a key of this parity gets.
-fn first_free(shape: &Shape, header: &Header, odd: bool) -> Option<usize> {
+fn first_free(shape: &PairShape, header: &Header, odd: bool) -> Option<usize> {
     let free = home_base(shape, odd) & !header.occupied();
     let slot = if odd { 31u32.checked_sub(free.leading_zeros())? } else { free.trailing_zeros() };
     (free != 0).then_some(slot as usize)

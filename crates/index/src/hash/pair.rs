@@ -1,7 +1,7 @@
 //! One locked pair: what a worker may do with a key while it holds the key's stripe.
 //!
-//! A [`Pair`] is the lock; look-up, compare and write through it are one step to everybody else. The order of
-//! stores is in the head of `owner.rs`, which does them.
+//! A [`LockedPair`] is the lock; look-up, compare and write through it are one step to everybody else. The
+//! order of stores is in the head of `owner.rs`, which does them.
 
 use std::sync::RwLockReadGuard;
 use std::sync::atomic::Ordering;
@@ -11,14 +11,14 @@ use longarm_memory::{Hash, OwnedWords};
 
 use super::found::Found;
 use super::layout::{Discipline, Header, SlotKind, Table, indicator};
-use super::owner::{Entries, Live, NoRoom, Owner, State};
+use super::owner::{Entries, IndexState, LiveTable, NoRoom, Owner};
 use super::slot::Record;
-use super::spill::{Kept, NO_SLOT};
+use super::spill::{NO_SLOT, SpilledRecord};
 
 /// One locked pair, and the slots where a key of one hash can be. Unlocks when dropped.
-pub struct Pair<'a, M: OwnedWords, E: Entries> {
+pub struct LockedPair<'a, M: OwnedWords, E: Entries> {
     pub(super) owner: &'a Owner<M, E>,
-    pub(super) state: RwLockReadGuard<'a, State>,
+    pub(super) state: RwLockReadGuard<'a, IndexState>,
     pub(super) at: usize,
     pub(super) pair: u64,
     pub(super) mask: u32,
@@ -27,8 +27,8 @@ pub struct Pair<'a, M: OwnedWords, E: Entries> {
     pub(super) header: Header,
 }
 
-impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
-    fn live(&self) -> &Live {
+impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
+    fn live(&self) -> &LiveTable {
         &self.state.live[self.at]
     }
 
@@ -166,14 +166,14 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Locks the pair where a key of this hash belongs, following moved pairs.
-    pub fn lock(&self, hash: Hash) -> Pair<'_, M, E> {
+    pub fn lock(&self, hash: Hash) -> LockedPair<'_, M, E> {
         let state = self.state.read().expect("index state");
         for at in 0..state.live.len() {
             let table = state.live[at].table;
             let (pair, odd) = table.home(hash);
             let header = self.lock_pair(&table, pair);
             if !header.moved() {
-                return Pair {
+                return LockedPair {
                     owner: self,
                     state,
                     at,
@@ -191,7 +191,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has
     /// moved.
-    pub fn lock_nth(&self, at: usize, pair: u64) -> Option<Pair<'_, M, E>> {
+    pub fn lock_nth(&self, at: usize, pair: u64) -> Option<LockedPair<'_, M, E>> {
         let state = self.state.read().expect("index state");
         let table = state.live.get(at)?.table;
         if pair >= table.pairs {
@@ -202,7 +202,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             self.unlock_pair(&table, pair);
             return None;
         }
-        Some(Pair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
+        Some(LockedPair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
     }
 
     /// Puts a record beside the table, in place of an older one if there is one. The pair is locked.
@@ -222,13 +222,13 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// A record as it stands beside the table.
-    fn beside(&self, record: &Record<'_>) -> Kept {
+    fn beside(&self, record: &Record<'_>) -> SpilledRecord {
         let beside = match record {
             Record::Inline { entry, .. } => *entry,
             Record::Entry { .. } => None,
         };
         // What stands in no shared memory needs no seed.
-        Kept { bytes: record.pack64(&self.sums, 0), beside }
+        SpilledRecord { bytes: record.pack64(&self.sums, 0), beside }
     }
 
     /// The hash of what stands beside the table. It says itself what that is: its entry may be gone, where
@@ -252,7 +252,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 }
 
-impl<M: OwnedWords, E: Entries> Drop for Pair<'_, M, E> {
+impl<M: OwnedWords, E: Entries> Drop for LockedPair<'_, M, E> {
     fn drop(&mut self) {
         self.owner.unlock_pair(&self.state.live[self.at].table, self.pair);
     }

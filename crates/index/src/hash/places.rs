@@ -75,12 +75,12 @@ mod tests {
     use longarm_base::limits::PAIR_SLOTS_MAX;
     use longarm_memory::Journal;
 
-    use super::super::layout::{Discipline, Shape};
+    use super::super::layout::{Discipline, PairShape};
     use super::*;
 
     #[test]
     fn each_slot_has_a_word_of_its_own_behind_the_table() {
-        let (shape, pairs) = (Shape::INLINE, 5);
+        let (shape, pairs) = (PairShape::INLINE, 5);
         let table = Table {
             id: 1,
             shape,

@@ -18,7 +18,7 @@
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask};
 
-use super::past::{Blank, Known};
+use super::past::{Blank, PromiseAnswer};
 use super::{Action, Machine, Role};
 use crate::Nodes;
 
@@ -107,8 +107,14 @@ impl Machine {
     }
 
     /// A replica says what it has promised, and in which life; if it has founded, who may.
-    pub(super) fn hear_promise(&mut self, from: NodeId, known: Known, now: Nanos, todo: &mut Vec<Action>) {
-        let Known { round, own, promised, founders, members } = known;
+    pub(super) fn hear_promise(
+        &mut self,
+        from: NodeId,
+        known: PromiseAnswer,
+        now: Nanos,
+        todo: &mut Vec<Action>,
+    ) {
+        let PromiseAnswer { round, own, promised, founders, members } = known;
         self.heard = self.heard.max(promised);
         self.learn(&members);
         let same = || self.members.nodes() == members.nodes();

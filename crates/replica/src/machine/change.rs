@@ -32,7 +32,7 @@
 use longarm_base::{Mutant, Nanos, NodeId};
 use longarm_wire::{Ask, Deny, MEMBERS_MAX, Members};
 
-use super::{Action, Change, Leaving, Machine, Role, Stage, Wish};
+use super::{Action, ChangeStage, LeadershipTransfer, Machine, MembershipChange, Role, Wish};
 use crate::{Group, Nodes};
 
 impl Machine {
@@ -120,9 +120,9 @@ impl Machine {
         if let Some(why) = denied {
             return todo.push(Action::Deny(why));
         }
-        let (stage, until) = (Stage::Joining, now + self.timing.election);
+        let (stage, until) = (ChangeStage::Joining, now + self.timing.election);
         let member = next.list.iter().find(|member| Some(member.node) == joins).cloned();
-        self.change = Some(Change { next, joins, stage, until, again: now });
+        self.change = Some(MembershipChange { next, joins, stage, until, again: now });
         match member {
             Some(member) => todo.push(Action::Enlist(member)),
             None => self.confirm(now, todo),
@@ -131,7 +131,8 @@ impl Machine {
 
     /// The replica that is one more is synced.
     pub(super) fn joined(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
-        let waits = |change: &Change| change.stage == Stage::Joining && change.joins == Some(node);
+        let waits =
+            |change: &MembershipChange| change.stage == ChangeStage::Joining && change.joins == Some(node);
         if self.change.as_ref().is_some_and(waits) {
             self.confirm(now, todo);
         }
@@ -139,7 +140,7 @@ impl Machine {
 
     fn confirm(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         if let Some(change) = &mut self.change {
-            change.stage = Stage::Confirming(Nodes::NONE);
+            change.stage = ChangeStage::Confirming(Nodes::NONE);
             change.until = now + self.timing.election;
         }
         self.ask_members(now, todo);
@@ -166,18 +167,18 @@ impl Machine {
         let Some(change) = &mut self.change else { return };
         let after = Group::of(self.group.me(), &change.next);
         match &mut change.stage {
-            Stage::Confirming(by) if !changed => {
+            ChangeStage::Confirming(by) if !changed => {
                 by.add(node);
                 if self.group.is_majority(*by) {
-                    change.stage = Stage::Proposing(Nodes::NONE);
+                    change.stage = ChangeStage::Proposing(Nodes::NONE);
                     self.ask_members(now, todo);
                 }
             }
-            Stage::Proposing(by) if changed => {
+            ChangeStage::Proposing(by) if changed => {
                 by.add(node);
                 let agreed = self.group.is_majority(*by) && after.is_majority(*by);
                 if agreed || Mutant::AgreeAlone.is_on() {
-                    change.stage = Stage::Agreed(*by);
+                    change.stage = ChangeStage::Agreed(*by);
                     todo.push(Action::Agreed(change.next.clone()));
                     self.end_term(now, todo);
                 }
@@ -191,13 +192,13 @@ impl Machine {
         let Some(change) = &self.change else { return };
         let (late, again) = (now >= change.until, now >= change.again);
         match change.stage {
-            Stage::Joining | Stage::Confirming(_) if late => {
+            ChangeStage::Joining | ChangeStage::Confirming(_) if late => {
                 todo.extend(change.joins.map(Action::Dismiss));
                 todo.push(Action::Deny(Deny::Late));
                 self.change = None;
             }
-            Stage::Confirming(_) | Stage::Proposing(_) if again => self.ask_members(now, todo),
-            Stage::Agreed(_) if again => self.end_term(now, todo),
+            ChangeStage::Confirming(_) | ChangeStage::Proposing(_) if again => self.ask_members(now, todo),
+            ChangeStage::Agreed(_) if again => self.end_term(now, todo),
             _ => {}
         }
     }
@@ -206,7 +207,7 @@ impl Machine {
     fn end_term(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Role::Leading { synced, leaving: leaving @ None } = &mut self.role else { return };
         let Some(change) = &mut self.change else { return };
-        let Stage::Agreed(by) = change.stage else { return };
+        let ChangeStage::Agreed(by) = change.stage else { return };
         change.again = now + self.timing.suspect;
         let me = self.group.me();
         let can = |node: &NodeId| synced.has(*node) && by.has(*node) || *node == me;
@@ -215,7 +216,7 @@ impl Machine {
         let late = |&node: &NodeId| (Some(node) == change.joins, node == me, node < me, node);
         if let Some(to) = heirs.min_by_key(late) {
             let until = now + self.timing.promise + self.timing.election;
-            *leaving = Some(Leaving { to, until, released: false });
+            *leaving = Some(LeadershipTransfer { to, until, released: false });
             todo.push(Action::Drain(self.promised, to));
         }
     }

@@ -1,7 +1,7 @@
 //! What a replica hears, and what it then does.
 
 use longarm_base::{NodeId, Term};
-use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, Report, Stay};
+use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, ReplicaReport, Stay};
 
 use super::Wish;
 use crate::StartSet;
@@ -22,7 +22,7 @@ pub enum Event {
     /// The term could not be persisted, or older writers could not be fenced.
     Unpromised(Term),
     /// What this replica holds, looked at after the fence.
-    Surveyed(Report),
+    Surveyed(ReplicaReport),
     /// The start set of the term is here, and the index is built.
     Installed(Term),
     /// The start set could not be had.
@@ -120,22 +120,23 @@ pub struct Prepare {
     /// Streams of the new term.
     pub streams: u16,
     /// What of the memory here is kept.
-    pub kept: Kept,
+    pub kept: KeptMemory,
 }
 
 /// What a follower's memory is to a leader that syncs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kept {
-    /// It counts in this very term: [`Held::Term`](longarm_wire::Held::Term).
+pub enum KeptMemory {
+    /// It counts in this very term: [`SyncState::Term`](longarm_wire::SyncState::Term).
     Term,
     /// The start set of the base: what lies beyond the cuts is to be voided, and the rest is
-    /// [`Held::Base`](longarm_wire::Held::Base).
+    /// [`SyncState::Base`](longarm_wire::SyncState::Base).
     Base,
-    /// It counts, but to this leader it is [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is
-    /// to be pushed. Until that has ended what is here is still relied on: nothing of it is to be voided,
-    /// cut or cleared here.
+    /// It counts, but to this leader it is [`SyncState::Nothing`](longarm_wire::SyncState::Nothing), and
+    /// everything is to be pushed. Until that has ended what is here is still relied on: nothing of it is to
+    /// be voided, cut or cleared here.
     Other,
-    /// It does not count: [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is to be forgotten.
+    /// It does not count: [`SyncState::Nothing`](longarm_wire::SyncState::Nothing), and everything is to be
+    /// forgotten.
     Nothing,
 }
 

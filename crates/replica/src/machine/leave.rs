@@ -23,7 +23,7 @@
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Ask, Stay};
 
-use super::{Action, Leaving, Machine, Role};
+use super::{Action, LeadershipTransfer, Machine, Role};
 
 impl Machine {
     /// Somebody wants another to lead.
@@ -38,7 +38,7 @@ impl Machine {
             None if !synced.has(to) => Stay::Behind,
             None => {
                 let until = now + self.timing.promise + self.timing.election;
-                *leaving = Some(Leaving { to, until, released: false });
+                *leaving = Some(LeadershipTransfer { to, until, released: false });
                 return todo.push(Action::Drain(self.promised, to));
             }
         };
@@ -47,7 +47,8 @@ impl Machine {
 
     /// Time has passed, or a follower is lost.
     pub(super) fn go_on_leaving(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Leading { synced, leaving: Some(Leaving { to, until, released }) } = self.role else {
+        let Role::Leading { synced, leaving: Some(LeadershipTransfer { to, until, released }) } = self.role
+        else {
             return;
         };
         let why = match (released, synced.has(to), now >= until) {
@@ -83,7 +84,7 @@ impl Machine {
     /// Promises are taken back.
     pub(super) fn parted(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
         match self.role {
-            Role::Leading { leaving: Some(Leaving { to, released: true, .. }), .. }
+            Role::Leading { leaving: Some(LeadershipTransfer { to, released: true, .. }), .. }
                 if term == self.promised =>
             {
                 // First, so that no fence finds a connection of this term's.

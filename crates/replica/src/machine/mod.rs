@@ -48,20 +48,20 @@ mod rest;
 mod role;
 mod stage;
 
-pub use event::{Action, Event, Kept, Prepare};
+pub use event::{Action, Event, KeptMemory, Prepare};
 pub use past::PersistentState;
-pub use role::{Leaving, Role, RoleKind};
-pub use stage::{Change, Stage, Wish};
+pub use role::{LeadershipTransfer, Role, RoleKind};
+pub use stage::{ChangeStage, MembershipChange, Wish};
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Members, Report};
+use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
 use self::event::SyncFrom;
-use self::past::{Blank, Known};
+use self::past::{Blank, PromiseAnswer};
 use crate::gather::{StartSet, start_set};
 use crate::page::Beat;
 use crate::timing::DOUBLINGS_MAX;
-use crate::{Group, Nodes, Timing, Watch};
+use crate::{Group, LeaderWatch, Nodes, Timing};
 
 /// A replica's part in who leads.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ pub struct Machine {
     /// The newest set of replicas that is known here.
     members: Members,
     /// Another that this leader sees to.
-    change: Option<Change>,
+    change: Option<MembershipChange>,
     timing: Timing,
     /// The term promised, on disk.
     promised: Term,
@@ -87,7 +87,7 @@ pub struct Machine {
     /// The term it made itself ready to be synced in.
     ready: Option<Term>,
     role: Role,
-    watch: Watch,
+    watch: LeaderWatch,
     /// What waits until the promise it needs is made.
     pending: Option<(NodeId, Ask)>,
     /// Elections in a row that it reported or stood in and that came to nothing, as far as it knows.
@@ -114,7 +114,7 @@ impl Machine {
             mixed: false,
             ready: None,
             role: Role::Following { owes: false, rest: now },
-            watch: Watch::new(promised, now),
+            watch: LeaderWatch::new(promised, now),
             pending: None,
             vain: 0,
             chance: seed | 1,
@@ -169,7 +169,7 @@ impl Machine {
     }
 
     /// The change of that set that this leader sees to.
-    pub fn change(&self) -> Option<&Change> {
+    pub fn change(&self) -> Option<&MembershipChange> {
         self.change.as_ref()
     }
 
@@ -391,12 +391,12 @@ impl Machine {
         self.watch.touch(term, now);
         self.ready = Some(term);
         let kept = match self.sync {
-            None => Kept::Nothing,
-            Some(sync) if sync == term => Kept::Term,
-            Some(sync) if sync == base && !self.mixed => Kept::Base,
-            Some(_) => Kept::Other,
+            None => KeptMemory::Nothing,
+            Some(sync) if sync == term => KeptMemory::Term,
+            Some(sync) if sync == base && !self.mixed => KeptMemory::Base,
+            Some(_) => KeptMemory::Other,
         };
-        self.mixed |= kept == Kept::Other;
+        self.mixed |= kept == KeptMemory::Other;
         let prepare = Prepare { leader: from, term, base, cuts, streams, kept };
         todo.push(Action::Prepare(prepare));
     }
@@ -433,7 +433,7 @@ impl Machine {
                 }
             }
             Answer::Known { life, round, promised, own, founders, members } if self.is_life(life) => {
-                let known = Known { round, own, promised, founders, members };
+                let known = PromiseAnswer { round, own, promised, founders, members };
                 self.hear_promise(from, known, now, todo);
             }
             Answer::Refused { promised, .. } => {
@@ -473,7 +473,7 @@ impl Machine {
         self.rest(Nanos(0), now);
     }
 
-    fn surveyed(&mut self, report: Report, now: Nanos, todo: &mut Vec<Action>) {
+    fn surveyed(&mut self, report: ReplicaReport, now: Nanos, todo: &mut Vec<Action>) {
         match &mut self.role {
             Role::Following { owes, .. } if *owes => {
                 *owes = false;

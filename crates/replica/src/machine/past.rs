@@ -20,7 +20,7 @@ pub struct PersistentState {
 }
 
 /// What another replica says, asked in a round.
-pub(super) struct Known {
+pub(super) struct PromiseAnswer {
     pub round: u64,
     /// Its own life.
     pub own: u64,

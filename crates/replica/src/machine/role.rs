@@ -1,7 +1,7 @@
 //! What a replica is at the moment.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::Report;
+use longarm_wire::ReplicaReport;
 
 use crate::{Nodes, StartSet};
 
@@ -27,9 +27,9 @@ pub enum Role {
     /// It stands: it has promised its own term, or is about to, and gathers reports.
     Gathering {
         /// Its own report, once nothing promised stands in the way.
-        own: Option<Report>,
+        own: Option<ReplicaReport>,
         /// Those of others.
-        reports: Vec<(NodeId, Report)>,
+        reports: Vec<(NodeId, ReplicaReport)>,
         /// Until when it waits.
         until: Nanos,
     },
@@ -50,13 +50,13 @@ pub enum Role {
         /// Who is synced.
         synced: Nodes,
         /// Whether, and to whom, it hands over.
-        leaving: Option<Leaving>,
+        leaving: Option<LeadershipTransfer>,
     },
 }
 
 /// How far a leader is that hands over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Leaving {
+pub struct LeadershipTransfer {
     /// Who is to lead.
     pub to: NodeId,
     /// Until when it tries.

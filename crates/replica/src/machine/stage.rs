@@ -16,13 +16,13 @@ pub enum Wish {
 
 /// A change of the replicas that is under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
+pub struct MembershipChange {
     /// What is to be.
     pub next: Members,
     /// Who is one more, if one is.
     pub joins: Option<NodeId>,
     /// How far it is.
-    pub stage: Stage,
+    pub stage: ChangeStage,
     /// Until when it may still be given up.
     pub(super) until: Nanos,
     /// When those are asked again who have not answered, or a hand-over is tried again.
@@ -31,7 +31,7 @@ pub struct Change {
 
 /// How far a change is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum ChangeStage {
     /// The one that is added is being synced.
     Joining,
     /// These have kept the replicas that the term has.
@@ -42,10 +42,10 @@ pub enum Stage {
     Agreed(Nodes),
 }
 
-impl Change {
+impl MembershipChange {
     /// The one that joins takes what it is given: it may take until then.
     pub(super) fn progress(&mut self, until: Nanos) {
-        if self.stage == Stage::Joining {
+        if self.stage == ChangeStage::Joining {
             self.until = self.until.max(until);
         }
     }
@@ -53,9 +53,11 @@ impl Change {
     /// What replicas are asked to keep now.
     pub(super) fn asked(&self, own: &Members, term: Term) -> Option<(Members, Nodes)> {
         match self.stage {
-            Stage::Confirming(by) => Some((Members { term, changed: false, list: own.list.clone() }, by)),
-            Stage::Proposing(by) => Some((self.next.clone(), by)),
-            Stage::Joining | Stage::Agreed(_) => None,
+            ChangeStage::Confirming(by) => {
+                Some((Members { term, changed: false, list: own.list.clone() }, by))
+            }
+            ChangeStage::Proposing(by) => Some((self.next.clone(), by)),
+            ChangeStage::Joining | ChangeStage::Agreed(_) => None,
         }
     }
 }

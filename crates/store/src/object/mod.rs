@@ -11,7 +11,7 @@ mod verify;
 mod tests;
 
 pub use follower::{Age, age_at, set_superseded};
-pub use layout::{Kind, Session};
+pub use layout::{EntryKind, OperationId};
 pub use owner::{Draft, EntryMeta};
 pub use reader::{Entry, EntryError, read, total_len};
 pub use stored::Stored;

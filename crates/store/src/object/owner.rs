@@ -15,7 +15,7 @@ use std::sync::Arc;
 use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_memory::{OwnedWords, SumKey};
 
-use super::layout::{self, FIXED, HEADER_MAX, Kind, Session, VALUE_PIECE, ValueSum};
+use super::layout::{self, EntryKind, FIXED, HEADER_MAX, OperationId, VALUE_PIECE, ValueSum};
 use crate::options::FillError;
 use crate::segment::Lane;
 use crate::sync::{Counter, Mutex};
@@ -24,22 +24,22 @@ use crate::sync::{Counter, Mutex};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryMeta {
     /// What it means.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// When the item is gone, or [`UnixMillis::NEVER`].
     pub expiry: UnixMillis,
     /// The client operation, where the client numbers them.
-    pub session: Option<Session>,
+    pub session: Option<OperationId>,
     pub(crate) moved: bool,
 }
 
 impl EntryMeta {
     /// A put that never expires.
-    pub const PUT: EntryMeta = EntryMeta::of(Kind::Put);
+    pub const PUT: EntryMeta = EntryMeta::of(EntryKind::Put);
     /// A delete.
-    pub const TOMBSTONE: EntryMeta = EntryMeta::of(Kind::Tombstone);
+    pub const TOMBSTONE: EntryMeta = EntryMeta::of(EntryKind::Tombstone);
 
     /// An entry of this kind with nothing else said.
-    pub const fn of(kind: Kind) -> EntryMeta {
+    pub const fn of(kind: EntryKind) -> EntryMeta {
         EntryMeta { kind, expiry: UnixMillis::NEVER, session: None, moved: false }
     }
 
@@ -49,7 +49,7 @@ impl EntryMeta {
     }
 
     /// The same with a session.
-    pub const fn by(self, session: Session) -> EntryMeta {
+    pub const fn by(self, session: OperationId) -> EntryMeta {
         EntryMeta { session: Some(session), ..self }
     }
 
@@ -238,7 +238,7 @@ pub(crate) fn finish<M: OwnedWords>(
     let mark = layout::mark_word(draft.room.term, draft.room.generation);
     let version = layout::version_word(csn, draft.meta.kind, flags);
     let lengths = layout::lengths_word(draft.key_len as usize, draft.value_len as usize, draft.stream);
-    let session = draft.meta.session.unwrap_or(Session { id: 0, operation: 0 });
+    let session = draft.meta.session.unwrap_or(OperationId { id: 0, operation: 0 });
     let mut words = [0; HEADER_MAX - layout::VERSION as usize];
     let mut used = 0;
     let mut push = |there: bool, word: u64| {

@@ -7,7 +7,7 @@ use longarm_base::{Csn, EntryRef, NodeId, Term, UnixMillis};
 use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
-use super::layout::{self, Kind, Session};
+use super::layout::{self, EntryKind, OperationId};
 use super::*;
 use crate::segment::Lane;
 
@@ -68,11 +68,11 @@ proptest! {
         term in (any::<u32>(), 0..=NodeId::MAX.0).prop_map(|(count, node)| Term::new(count, NodeId(node))),
         expiry in prop_oneof![Just(0u64), any::<u64>()],
         session in proptest::option::of((any::<u64>(), any::<u64>())),
-        kind in prop_oneof![Just(Kind::Put), Just(Kind::Tombstone), Just(Kind::Noop)],
+        kind in prop_oneof![Just(EntryKind::Put), Just(EntryKind::Tombstone), Just(EntryKind::Noop)],
         cuts in proptest::collection::vec(0usize..3000, 0..4),
     ) {
         let journal = Journal::new(8192);
-        let session = session.map(|(id, operation)| Session { id, operation });
+        let session = session.map(|(id, operation)| OperationId { id, operation });
         let meta = EntryMeta { session, ..EntryMeta::of(kind) }.expiring(UnixMillis(expiry));
         let new = NewEntry { key: &key, value_len: value.len(), meta };
         let mut draft = begin(&journal, &sums(), room(term, generation), 7, &Arc::default(), new);
@@ -116,8 +116,8 @@ proptest! {
         session in proptest::option::of((any::<u64>(), any::<u64>())),
     ) {
         let journal = Journal::new(8192);
-        let session = session.map(|(id, operation)| Session { id, operation });
-        let meta = EntryMeta { session, ..EntryMeta::of(Kind::Noop) }.expiring(UnixMillis(expiry));
+        let session = session.map(|(id, operation)| OperationId { id, operation });
+        let meta = EntryMeta { session, ..EntryMeta::of(EntryKind::Noop) }.expiring(UnixMillis(expiry));
         let new = NewEntry { key: &[], value_len: 0, meta };
         let draft = begin(&journal, &sums(), room(Term::ZERO, 1), 7, &Arc::default(), new);
         let place = finish(&journal, &sums(), draft, Csn(5), 99);
@@ -258,7 +258,7 @@ fn every_moment_of_a_draft_is_empty_or_whole() {
         wipe(&journal);
         let begin = journal.now();
         let value = vec![csn as u8; len];
-        let meta = EntryMeta::PUT.expiring(UnixMillis(csn)).by(Session { id: csn, operation: 1 });
+        let meta = EntryMeta::PUT.expiring(UnixMillis(csn)).by(OperationId { id: csn, operation: 1 });
         let place = write(&journal, csn as u32, csn, b"the same key", &value, meta);
         let end = journal.now();
         for moment in begin..end {

@@ -4,7 +4,7 @@ use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
 use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
-use super::layout::{self, Lane, State};
+use super::layout::{self, Lane, SegmentState};
 use crate::class::is_stride;
 use crate::object::layout::{GENERATION_MAX, mark_word};
 use crate::object::{self, Entry, RoomState, check_room};
@@ -28,16 +28,16 @@ pub enum LineError {
 
 /// The shape of an arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct ArenaGeometry {
     /// All segments, the table's included.
     pub segments: u32,
     /// Segments that hold the table.
     pub table: u32,
 }
 
-impl Geometry {
+impl ArenaGeometry {
     /// The shape that line 0 of an arena names.
-    pub fn read(memory: &dyn Words, sums: &SumKey) -> Result<Geometry, LineError> {
+    pub fn read(memory: &dyn Words, sums: &SumKey) -> Result<ArenaGeometry, LineError> {
         if memory.bytes() < SEGMENT_BYTES {
             return Err(LineError::Arena("the region is smaller than a segment"));
         }
@@ -56,7 +56,7 @@ impl Geometry {
         if !whole || table == 0 || table >= segments || table != layout::table_segments(segments) {
             return Err(LineError::Arena("the region is shorter than the arena"));
         }
-        Ok(Geometry { segments: segments as u32, table: table as u32 })
+        Ok(ArenaGeometry { segments: segments as u32, table: table as u32 })
     }
 }
 
@@ -64,7 +64,7 @@ impl Geometry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     /// Its use.
-    pub state: State,
+    pub state: SegmentState,
     /// How often it was claimed; 24 bits, without zero.
     pub generation: u32,
     /// The term in which it was claimed.
@@ -88,7 +88,7 @@ pub struct Line {
 impl Line {
     /// A segment that was never claimed.
     pub const FREE: Line = Line {
-        state: State::Free,
+        state: SegmentState::Free,
         generation: 0,
         term: Term::ZERO,
         stream: 0,
@@ -113,7 +113,7 @@ impl Line {
 
     /// Whether entries begin in the segment: it is claimed, and no later part of a run.
     pub fn has_entries(&self) -> bool {
-        !matches!(self.state, State::Free | State::RunBody)
+        !matches!(self.state, SegmentState::Free | SegmentState::RunBody)
     }
 
     /// Whether this use still has the segment, by what stands in the memory.
@@ -156,7 +156,7 @@ impl Line {
 
     /// Whether this is the line of body number `distance` of the run with this head.
     pub(crate) fn is_body(&self, distance: u32, head: &Line) -> bool {
-        self.state == State::RunBody
+        self.state == SegmentState::RunBody
             && (self.run, self.claim, self.term) == (distance, head.claim, head.term)
             && (self.stride, head.stride) == (0, 0)
     }
@@ -196,7 +196,7 @@ impl Line {
         if words[0] != line_sum(sums, segment, words) {
             return Err(LineError::Torn);
         }
-        let state = State::from_bits(words[1] & 0xFF).ok_or(LineError::Malformed("state"))?;
+        let state = SegmentState::from_bits(words[1] & 0xFF).ok_or(LineError::Malformed("state"))?;
         let lane = match words[1] >> 8 & 0xFF {
             0 => Lane::Write,
             1 => Lane::Move,
@@ -218,8 +218,8 @@ impl Line {
         if shared && !is_stride(line.stride) {
             return Err(LineError::Malformed("stride"));
         }
-        let alone = matches!(state, State::RunHead | State::RunBody);
-        if alone == shared && state != State::Free && state != State::Quarantined {
+        let alone = matches!(state, SegmentState::RunHead | SegmentState::RunBody);
+        if alone == shared && state != SegmentState::Free && state != SegmentState::Quarantined {
             return Err(LineError::Malformed("stride for its state"));
         }
         if line.run == 0 || (shared && line.run != 1) {

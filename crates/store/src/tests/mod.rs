@@ -72,7 +72,7 @@ fn collect(
     panic!("collection does not end");
 }
 
-fn assert_sound(store: &Store<Mapped>) -> Report {
+fn assert_sound(store: &Store<Mapped>) -> ArenaReport {
     let report = store.check();
     assert!(report.is_sound(), "{:#?}", report.problems);
     assert_eq!(report.total.live_bytes % LINE, 0);

@@ -7,7 +7,7 @@ use longarm_base::limits::LINE;
 use proptest::prelude::*;
 
 use super::*;
-use crate::segment::{Line, State};
+use crate::segment::{Line, SegmentState};
 
 const LENGTHS: [usize; 12] =
     [0, 3, 40, 100, 700, 3_000, 40_000, 200_000, 300_000, 600_000, 1_100_000, 2_200_000];
@@ -160,7 +160,7 @@ impl Twin {
         assert_eq!(counters.drafts as usize, self.drafts.len());
         let parts = counters.free + counters.active + counters.sealed + counters.quarantined;
         assert_eq!(parts, counters.segments);
-        assert_eq!(counters.active, report.states[State::Active as usize]);
+        assert_eq!(counters.active, report.states[SegmentState::Active as usize]);
         self.check_watermarks();
         let mut positions = [BTreeSet::new(), BTreeSet::new()];
         verify_with(self.store.memory(), &sums(), &mut |_, entry| {
@@ -175,14 +175,14 @@ impl Twin {
     fn check_watermarks(&self) {
         let line = |segment| Line::read(self.store.memory(), &sums(), segment).expect("sound");
         let of = |segment| {
-            if line(segment).state == State::RunBody { segment - line(segment).run } else { segment }
+            if line(segment).state == SegmentState::RunBody { segment - line(segment).run } else { segment }
         };
         for aside in 1..16 {
-            let used = (1..16).filter(|&s| line(s).state != State::Free && of(s) != of(aside));
+            let used = (1..16).filter(|&s| line(s).state != SegmentState::Free && of(s) != of(aside));
             let least = used.map(|segment| line(segment).claim_csn).min();
             assert_eq!(self.store.watermark_without(aside), least, "without {aside}");
         }
-        let used = (1..16).filter(|&segment| line(segment).state != State::Free);
+        let used = (1..16).filter(|&segment| line(segment).state != SegmentState::Free);
         assert_eq!(self.store.watermark(), used.map(|segment| line(segment).claim_csn).min());
     }
 

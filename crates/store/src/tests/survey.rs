@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::object::{NewEntry, layout};
 use crate::segment::layout::{line_at, segment_of};
-use crate::segment::{Geometry, Line, LineError, line_bytes};
+use crate::segment::{ArenaGeometry, Line, LineError, SegmentState, line_bytes};
 
 const SEGMENTS: u64 = 16;
 const OLD: Term = Term::new(6, NodeId(1));
@@ -121,7 +121,7 @@ proptest! {
             let (known, at) = (Line::read(&arena, &sums(), segment), line_at(segment) + word * 8);
             memory.store(at, memory.load(at) ^ 0x0100_0001);
             let known = known.expect("sound");
-            let head = if known.state == segment::State::RunBody { segment - known.run } else { segment };
+            let head = if known.state == SegmentState::RunBody { segment - known.run } else { segment };
             whole.retain(|entry| segment_of(entry.place.offset) != head);
         }
         let floors = [floors.0, floors.1];
@@ -133,7 +133,7 @@ proptest! {
         // What is looked at entry by entry is the same.
         prop_assert_eq!(alone(&memory, &written), whole.iter().map(|entry| entry.place).collect());
         // What is looked at segment by segment is the same.
-        let geometry = Geometry::read(&memory, &sums()).expect("a header");
+        let geometry = ArenaGeometry::read(&memory, &sums()).expect("a header");
         let apart: Vec<_> = (geometry.table..geometry.segments)
             .flat_map(|segment| segment_entries(&memory, &sums(), geometry, segment, TERM, &floors))
             .collect();
@@ -183,7 +183,7 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0], &Settled::default());
     assert!(matches!(none, Err(LineError::Arena(_))), "{none:?}");
     // Segment by segment, of streams that have no floor all is shown.
-    let geometry = Geometry::read(&arena, &sums()).expect("a header");
+    let geometry = ArenaGeometry::read(&arena, &sums()).expect("a header");
     let shown = |term, floors: &[u64]| -> usize {
         let all = geometry.table..geometry.segments;
         all.map(|segment| segment_entries(&arena, &sums(), geometry, segment, term, floors).len()).sum()
@@ -237,7 +237,7 @@ impl Words for Counted {
 #[test]
 fn entries_below_the_floor_are_not_read() {
     let (arena, _) = leader(TERM, &[100; 60]);
-    assert_eq!(Geometry::read(&arena, &sums()).expect("a header").table, 1);
+    assert_eq!(ArenaGeometry::read(&arena, &sums()).expect("a header").table, 1);
     let counted = Counted(arena, AtomicU64::new(0), AtomicU64::new(0));
     for (floors, copies) in [([30, 30], 0), ([30, 29], 2), ([0, 30], 60)] {
         // Relaxed: as above.
@@ -403,7 +403,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
 #[test]
 fn a_look_waits_for_a_room_that_is_filled_out_of_turn() {
     struct Told(Vec<u64>);
-    impl Watch for Told {
+    impl SettledWatcher for Told {
         fn entry(&mut self, _: u32, _: &Line, _: EntryRef, entry: &Entry<'_>) -> bool {
             self.0.push(entry.position);
             true

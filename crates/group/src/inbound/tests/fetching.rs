@@ -24,7 +24,7 @@ fn what_does_not_verify_is_not_fetched() {
     let listener = sim.listen(&address, ListenOptions::default()).expect("listen");
     let arenas = (region(LIMIT + (1 << 20)), region(PAGE_BYTES));
     let theirs = arenas.0.memory().clone();
-    let inbound = inbound_of(arenas.clone(), Role::Client);
+    let inbound = inbound_of(arenas.clone(), PeerRole::Client);
     let group = inbound.group();
     let house = House::<Sim> { inbound, arena: arenas.0, page: arenas.1, address, group };
     // What a leader wrote there.

@@ -37,8 +37,8 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, from: usize, to: usize) -
     while let Some((mut search, step, evidence, depth)) = open.pop() {
         let mut remembered = None;
         let answer = match step {
-            Step::Read(_) if depth > 8 => Again,
-            Step::Read(place) => {
+            SearchStep::Read(_) if depth > 8 => Again,
+            SearchStep::Read(place) => {
                 let cuts = match place.region {
                     INDEX_REGION => bed.memory.cuts(place.offset, place.len as usize, evidence.since, to),
                     _ => vec![Cut { bytes: bed.heartbeat().to_vec(), ..evidence.clone() }],
@@ -51,20 +51,20 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, from: usize, to: usize) -
                 }
                 continue;
             }
-            Step::Found { csn, slot, .. } => {
+            SearchStep::Found { csn, slot, .. } => {
                 remembered = Some((search.table(&geometry).id, slot));
                 Version(csn)
             }
-            Step::Entry { entry, csn } if bed.book.is_of(entry, csn, key) => Version(csn),
-            Step::Entry { entry, csn } if !bed.book.is_there(entry, csn) => Again,
-            Step::Entry { csn, .. } => {
+            SearchStep::Entry { entry, csn } if bed.book.is_of(entry, csn, key) => Version(csn),
+            SearchStep::Entry { entry, csn } if !bed.book.is_there(entry, csn) => Again,
+            SearchStep::Entry { csn, .. } => {
                 let next = search.not_it(csn, &geometry);
                 open.push((search, next, evidence, depth + 1));
                 continue;
             }
-            Step::Absent => Absent,
-            Step::Ask => Asked,
-            Step::Torn | Step::Stale => Again,
+            SearchStep::Absent => Absent,
+            SearchStep::Ask => Asked,
+            SearchStep::Torn | SearchStep::Stale => Again,
         };
         answers.push(Outcome { answer, evidence, slot: remembered });
     }
@@ -104,7 +104,8 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
         for (table, slot) in slots {
             for cut in bed.memory.cuts(slot.offset, 64, from, to) {
                 let bytes = cut.bytes.first_chunk().expect("64 bytes");
-                if let Some(Step::Found { csn, .. }) = Search::check_slot(table, slot, key, bytes, &bed.sums)
+                if let Some(SearchStep::Found { csn, .. }) =
+                    Search::check_slot(table, slot, key, bytes, &bed.sums)
                 {
                     check_allowed(Version(csn), &cut, &truth, from);
                 }
@@ -255,7 +256,7 @@ fn added_group_of_another_pair() {
 fn move_beside_the_table() {
     for (slots, discipline) in KINDS {
         let bed = journal_bed(slots, discipline);
-        let (table, shape) = (bed.owner.newest(), Shape::of(slots));
+        let (table, shape) = (bed.owner.newest(), PairShape::of(slots));
         let keys = |pair, count| {
             let names = (0u32..).map(|i| format!("key{i}").into_bytes());
             names.filter(|key| table.home(bed.hash(key)).0 == pair).take(count).collect::<Vec<_>>()

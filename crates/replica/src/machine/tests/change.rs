@@ -1,11 +1,11 @@
 //! Another set of replicas, one more or one less at a time.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Deny, Members, Report};
+use longarm_wire::{Answer, Ask, Deny, Members, ReplicaReport};
 
 use super::{member, members};
 use crate::page::Beat;
-use crate::{Action, Event, Machine, PersistentState, RoleKind, Stage, Timing, Wish};
+use crate::{Action, ChangeStage, Event, Machine, PersistentState, RoleKind, Timing, Wish};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -54,9 +54,9 @@ fn leader(nodes: &[u8], synced: &[u8]) -> Machine {
     }
     tell(&mut machine, ms(100), Event::Promised(TERM));
     tell(&mut machine, ms(100), Event::Tick(Beat::default()));
-    tell(&mut machine, ms(100), Event::Surveyed(Report::default()));
+    tell(&mut machine, ms(100), Event::Surveyed(ReplicaReport::default()));
     for &node in &nodes[1..] {
-        answered(&mut machine, node, Answer::Report { term: TERM, report: Report::default() });
+        answered(&mut machine, node, Answer::Report { term: TERM, report: ReplicaReport::default() });
     }
     tell(&mut machine, ms(100), Event::Installed(TERM));
     for &node in synced {
@@ -172,7 +172,7 @@ fn it_is_given_up_in_time_and_not_once_others_may_have_kept_it() {
     answered(&mut machine, 1, kept(false));
     answered(&mut machine, 2, kept(false));
     let stage = machine.change().expect("under way").stage;
-    assert!(matches!(stage, Stage::Proposing(_)), "{stage:?}");
+    assert!(matches!(stage, ChangeStage::Proposing(_)), "{stage:?}");
     let next = set(TERM, true, &[0, 1]);
     let again = [&asks(&[1, 2], &next)[..], &[Action::Keep(next)]].concat();
     assert_eq!(tell(&mut machine, ms(9_000), Event::Tick(Beat::default())), again, "and again");

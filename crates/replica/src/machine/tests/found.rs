@@ -1,12 +1,12 @@
 //! What the twin (`twin.rs`) found in the machine, each as short as it can be told.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Members, Report};
+use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
 use super::members;
 
 use crate::page::Beat;
-use crate::{Action, Event, Kept, Machine, PersistentState, Prepare, Role, RoleKind, Timing};
+use crate::{Action, Event, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -92,7 +92,7 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     tell(&mut machine, ms(100), Event::Asked(LEADER, Ask::Promise { term: new, members: three() }));
     tell(&mut machine, ms(100), Event::Promised(new));
     tell(&mut machine, ms(101), Event::Tick(Beat::default()));
-    tell(&mut machine, ms(102), Event::Surveyed(Report::default()));
+    tell(&mut machine, ms(102), Event::Surveyed(ReplicaReport::default()));
     let sync = Ask::Sync { term: new, base: old, cuts: vec![0], streams: 1, members: three() };
     tell(&mut machine, ms(103), Event::Asked(LEADER, sync));
     tell(
@@ -116,7 +116,7 @@ fn a_candidate_has_longer_after_elections_that_came_to_nothing() {
         tell(&mut machine, ms(at), Event::Asked(LEADER, Ask::Promise { term: new, members: three() }));
         tell(&mut machine, ms(at), Event::Promised(new));
         tell(&mut machine, ms(at + 60), Event::Tick(Beat::default()));
-        tell(&mut machine, ms(at + 60), Event::Surveyed(Report::default()));
+        tell(&mut machine, ms(at + 60), Event::Surveyed(ReplicaReport::default()));
         let stands = |late: &u64| {
             tell(&mut machine, ms(at + 60 + late), Event::Tick(Beat::default()));
             machine.kind() == RoleKind::Canvassing
@@ -191,8 +191,8 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-    tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
-    let report = Report { sync: term(1, LEADER), reclaimed: 0, unix: 0, streams: Vec::new() };
+    tell(&mut machine, ms(501), Event::Surveyed(ReplicaReport::default()));
+    let report = ReplicaReport { sync: term(1, LEADER), reclaimed: 0, unix: 0, streams: Vec::new() };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report })),
         [Action::Ask(OTHER, Ask::Stand { term: mine })]
@@ -210,7 +210,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
 #[test]
 fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     let (mine, sync) = (term(2, NodeId(0)), term(1, LEADER));
-    let report = |reclaimed| Report { sync, reclaimed, unix: 0, streams: Vec::new() };
+    let report = |reclaimed| ReplicaReport { sync, reclaimed, unix: 0, streams: Vec::new() };
     for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
         let four = members(&[0, 1, 2, 3]);
         let state = PersistentState { members: four, promised: sync, sync: Some(sync) };
@@ -244,7 +244,7 @@ fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
     tell(
         &mut machine,
         ms(501),
-        Event::Surveyed(Report { sync: term(1, OTHER), reclaimed: 0, unix: 0, streams: Vec::new() }),
+        Event::Surveyed(ReplicaReport { sync: term(1, OTHER), reclaimed: 0, unix: 0, streams: Vec::new() }),
     );
     let stand = Event::Asked(LEADER, Ask::Stand { term: asker });
     assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, NodeId(0)))]);
@@ -258,7 +258,7 @@ fn overwritten(sync: Term, base: Term) -> Machine {
     tell(&mut machine, ms(1), Event::Asked(LEADER, ask));
     let prepared = tell(&mut machine, ms(1), Event::Promised(young));
     let [Action::Prepare(prepare)] = &prepared[..] else { panic!("{prepared:?}") };
-    assert_eq!(prepare.kept, Kept::Other);
+    assert_eq!(prepare.kept, KeptMemory::Other);
     machine
 }
 
@@ -274,7 +274,7 @@ fn one_that_is_overwritten_reports_what_it_held() {
         tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again, members: three() }));
         tell(&mut machine, ms(500), Event::Promised(again));
         assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-        let report = Report { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
+        let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
         let answer = Action::Answer(LEADER, Answer::Report { term: again, report: report.clone() });
         assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(report)), [answer]);
     }
@@ -291,7 +291,7 @@ fn a_mixture_is_not_taken_for_the_base() {
     tell(&mut machine, ms(2), Event::Asked(OTHER, ask));
     let prepared = tell(&mut machine, ms(2), Event::Promised(next));
     assert!(
-        matches!(&prepared[..], [Action::Prepare(Prepare { kept: Kept::Other, .. })]),
+        matches!(&prepared[..], [Action::Prepare(Prepare { kept: KeptMemory::Other, .. })]),
         "not {prepared:?}"
     );
     tell(
@@ -313,7 +313,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
-    let report = Report { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
+    let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
     tell(&mut machine, ms(501), Event::Surveyed(report.clone()));
     let todo = tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report }));
     let [Action::Install(start)] = &todo[..] else { panic!("{todo:?}") };
@@ -331,8 +331,8 @@ fn one_that_forms_without_progress_gives_up() {
     tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
-    tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
-    let answer = Answer::Report { term: mine, report: Report::default() };
+    tell(&mut machine, ms(501), Event::Surveyed(ReplicaReport::default()));
+    let answer = Answer::Report { term: mine, report: ReplicaReport::default() };
     tell(&mut machine, ms(501), Event::Answered(OTHER, answer));
     tell(&mut machine, ms(501), Event::Installed(mine));
     assert_eq!(machine.kind(), RoleKind::Forming);
@@ -367,7 +367,7 @@ fn a_report_is_made_the_moment_that_its_promise_is_over() {
         assert_eq!(at, ms(51) + Nanos(1), "D after the heartbeat, and not before");
         assert_eq!(tell(&mut machine, Nanos(at.0 - 1), beat.clone()), []);
         assert_eq!(tell(&mut machine, at, beat), [Action::Survey]);
-        tell(&mut machine, at, Event::Surveyed(Report { sync: old, ..Report::default() }));
+        tell(&mut machine, at, Event::Surveyed(ReplicaReport { sync: old, ..ReplicaReport::default() }));
         assert_eq!(machine.reports_at(), None, "it has reported");
     }
 }

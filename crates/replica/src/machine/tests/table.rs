@@ -2,12 +2,12 @@
 //! table, and the test says when it is no longer true.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Extent, Held, Members, Report};
+use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport, SyncState};
 
 use super::{member, members};
 
 use crate::page::Beat;
-use crate::{Action, Event, Kept, Machine, PersistentState, Role, Stage, Timing, Wish};
+use crate::{Action, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role, Timing, Wish};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -70,8 +70,8 @@ fn asked(ask: Ask) -> Event {
     Event::Asked(ask.term().node(), ask)
 }
 
-fn report(sync: Term) -> Report {
-    Report { sync, reclaimed: 0, unix: 0, streams: vec![Extent { floor: 0, len: 8 }] }
+fn report(sync: Term) -> ReplicaReport {
+    ReplicaReport { sync, reclaimed: 0, unix: 0, streams: vec![Extent { floor: 0, len: 8 }] }
 }
 
 /// Each state: its name, how it comes about, and what of it is waited for before anything else is heard.
@@ -199,7 +199,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         ("report of a higher sync term", Answer::Report { term: promised, report: report(HIGH) }),
         ("report (older)", Answer::Report { term: OLD, report: report(BASE) }),
         ("places", Answer::Places { entries: vec![] }),
-        ("ready", Answer::Ready { term: promised, held: Held::Nothing }),
+        ("ready", Answer::Ready { term: promised, held: SyncState::Nothing }),
         ("synced", Answer::Synced { term: promised }),
         ("synced (older)", Answer::Synced { term: OLD }),
         ("its replicas kept", Answer::Kept { term: promised, changed: false }),
@@ -284,10 +284,10 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
     let stage = |machine: &Machine| machine.change.as_ref().map(|change| change.stage);
     if let Some(is) = stage(after).filter(|is| stage(before) != Some(*is)) {
         words.push(match is {
-            Stage::Joining => "joining".into(),
-            Stage::Confirming(by) => format!("its own kept by {by:?}"),
-            Stage::Proposing(by) => format!("the next kept by {by:?}"),
-            Stage::Agreed(_) => "agreed".into(),
+            ChangeStage::Joining => "joining".into(),
+            ChangeStage::Confirming(by) => format!("its own kept by {by:?}"),
+            ChangeStage::Proposing(by) => format!("the next kept by {by:?}"),
+            ChangeStage::Agreed(_) => "agreed".into(),
         });
     }
     if before.heard != after.heard && after.heard != after.promised {
@@ -335,10 +335,10 @@ fn does(action: &Action) -> String {
         Action::Answer(_, Answer::Members { members }) => format!("say {}", list(members)),
         Action::Answer(to, answer) => format!("answer {to}: {answer:?}"),
         Action::Prepare(prepare) => match prepare.kept {
-            Kept::Term => "prepare: the term is here",
-            Kept::Base => "prepare: the base is here",
-            Kept::Other => "prepare to be overwritten",
-            Kept::Nothing => "prepare: nothing is here",
+            KeptMemory::Term => "prepare: the term is here",
+            KeptMemory::Base => "prepare: the base is here",
+            KeptMemory::Other => "prepare to be overwritten",
+            KeptMemory::Nothing => "prepare: nothing is here",
         }
         .into(),
         Action::Adopt { term, .. } => format!("adopt {term}"),

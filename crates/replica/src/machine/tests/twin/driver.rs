@@ -8,13 +8,13 @@ mod leave;
 use std::collections::BTreeMap;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Extent, Members, Report};
+use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport};
 
 use super::Rules;
 use super::memory::STREAMS;
 use super::world::{Event as Happening, MS, Saved, TIMING, World};
 use crate::page::Beat;
-use crate::{Action, Event, Gate, Lease, RoleKind, StartSet, Timing};
+use crate::{Action, Event, Gate, LeaderLease, RoleKind, StartSet, Timing};
 
 /// A queue pair for each stream, one for copies and one for heartbeats: in order each, not together.
 const COPIES: usize = STREAMS;
@@ -70,7 +70,7 @@ pub struct Reign {
     start: StartSet,
     pub serves: bool,
     gates: Vec<Gate>,
-    lease: Lease,
+    lease: LeaderLease,
     attached: BTreeMap<usize, Attached>,
     beats: u64,
     next_beat: Nanos,
@@ -214,12 +214,12 @@ impl World {
         }
     }
 
-    fn survey(&self, node: usize) -> Report {
+    fn survey(&self, node: usize) -> ReplicaReport {
         let node = &self.nodes[node];
         let sync = node.machine.sync().unwrap_or_default();
         let extent = |stream| Extent { floor: 0, len: node.memory.len(sync, stream) };
         let streams = if sync == Term::ZERO { 0 } else { STREAMS };
-        Report { sync, reclaimed: 0, unix: 0, streams: (0..streams).map(extent).collect() }
+        ReplicaReport { sync, reclaimed: 0, unix: 0, streams: (0..streams).map(extent).collect() }
     }
 
     fn answer(&mut self, node: usize, to: NodeId, answer: Answer) {
@@ -291,7 +291,7 @@ impl World {
             start,
             serves: false,
             gates,
-            lease: Lease::new(group, &self.rules.lease_timing()),
+            lease: LeaderLease::new(group, &self.rules.lease_timing()),
             attached: BTreeMap::new(),
             beats: 0,
             next_beat: Nanos(0),
@@ -415,7 +415,7 @@ impl World {
             Answer::Report { term, report } if !self.rules.base_only => {
                 let sync = self.nodes[node].machine.sync().unwrap_or_default();
                 let streams = if sync == report.sync { report.streams } else { Vec::new() };
-                Answer::Report { term, report: Report { sync, reclaimed: 0, unix: 0, streams } }
+                Answer::Report { term, report: ReplicaReport { sync, reclaimed: 0, unix: 0, streams } }
             }
             other => other,
         }
