@@ -123,7 +123,7 @@ fn release<Q: QueuePair>(
         let awaited = links.iter().find(|link| link.follower.node == transferee);
         // It may be this node itself: then all are to have it.
         if awaited.map_or_else(|| links.iter().all(landed), landed) {
-            return events.push(Event::Parted(leader_term.term));
+            return events.push(Event::ReleaseDone(leader_term.term));
         }
         if !pause.sleep(RELEASING) {
             return;

@@ -230,7 +230,7 @@ impl<T: Transport> Node<T> {
 
     /// One that asks whether it may stand, and may not, goes back and forth: of that a few lines a second.
     fn say_role(&mut self, before: RoleKind, after: RoleKind) {
-        let asks = |kind| matches!(kind, RoleKind::Follower | RoleKind::Learner | RoleKind::Canvassing);
+        let asks = |kind| matches!(kind, RoleKind::Follower | RoleKind::Learner | RoleKind::PreCandidate);
         let withheld = if asks(before) && asks(after) { self.asking.admit(now()) } else { Some(0) };
         let more = match withheld {
             None => return,
@@ -346,8 +346,8 @@ impl<T: Transport> Node<T> {
             self.machine.handle(event, now(), &mut todo);
             let after = self.machine.kind();
             if before != after {
-                let stands = matches!(after, RoleKind::Canvassing | RoleKind::Candidate);
-                if stands && before != RoleKind::Canvassing {
+                let stands = matches!(after, RoleKind::PreCandidate | RoleKind::Candidate);
+                if stands && before != RoleKind::PreCandidate {
                     self.takeover.note(Step::Heard, self.machine.heard_leader());
                     self.takeover.note(Step::Suspected, now());
                 }
@@ -444,7 +444,7 @@ impl<T: Transport> Node<T> {
             Ok(()) => {
                 observe(|| Seen::Fenced { term });
                 // A heartbeat that landed before the fence is seen before anything is reported (L8).
-                self.machine.look(Beat(self.page.memory().load(page::BEAT)), now());
+                self.machine.observe_beat(Beat(self.page.memory().load(page::BEAT)), now());
                 Event::Promised(term)
             }
             Err(error) => {

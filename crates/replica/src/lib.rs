@@ -25,8 +25,8 @@ pub use gather::{StartSet, StreamCut};
 pub use group::{Group, GroupError, Nodes};
 pub use lease::LeaderLease;
 pub use machine::{
-    Action, ChangeStage, Event, KeptMemory, LeadershipTransfer, Machine, MembershipChange, PersistentState,
-    Prepare, Role, RoleKind, Wish,
+    Action, ChangeRequest, ChangeStage, Event, KeptMemory, LeadershipTransfer, Machine, MembershipChange,
+    PersistentState, Prepare, Role, RoleKind,
 };
 pub use timing::Timing;
 pub use watch::LeaderWatch;

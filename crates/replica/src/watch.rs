@@ -55,7 +55,7 @@ impl LeaderWatch {
     }
 
     /// What the heartbeat word says at `now`.
-    pub fn look(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
+    pub fn observe(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
         if beat != self.beat {
             self.learn(beat, timing, now);
             self.beat = beat;
@@ -146,14 +146,14 @@ mod tests {
             Timing { heartbeat: Nanos(1), suspect: Nanos(3), promise: Nanos(10), election: Nanos(20) };
         let term = |counter| Term::new(counter, NodeId(1));
         let mut watch = LeaderWatch::new(term(2), Nanos(100));
-        watch.look(Beat::new(term(3), 1), &timing, Nanos(101));
+        watch.observe(Beat::new(term(3), 1), &timing, Nanos(101));
         watch.release(term(2));
         assert!(!watch.is_free(&timing, Nanos(102)), "an older leader's word");
         watch.release(term(3));
         assert!(watch.is_free(&timing, Nanos(102)) && !watch.suspects(&timing, Nanos(102)));
-        watch.look(Beat::new(term(3), 1), &timing, Nanos(103));
+        watch.observe(Beat::new(term(3), 1), &timing, Nanos(103));
         assert!(watch.is_free(&timing, Nanos(103)), "nothing new");
-        watch.look(Beat::new(term(3), 2), &timing, Nanos(103));
+        watch.observe(Beat::new(term(3), 2), &timing, Nanos(103));
         assert!(!watch.is_free(&timing, Nanos(103)), "a heartbeat that was on its way");
         watch.release(term(3));
         watch.touch(term(4), Nanos(104));
@@ -170,7 +170,7 @@ mod tests {
         let mut number = 0;
         let mut beat = |watch: &mut LeaderWatch, node, at| {
             number += 1;
-            watch.look(Beat::new(Term::new(3, NodeId(node)), number), &timing, Nanos(at));
+            watch.observe(Beat::new(Term::new(3, NodeId(node)), number), &timing, Nanos(at));
         };
         beat(&mut watch, 1, 100);
         watch.lose(NodeId(2));
@@ -199,7 +199,7 @@ mod tests {
         let mut beats = |watch: &mut LeaderWatch, more: u64, silence: u64| {
             now = now + ms(silence);
             number += more;
-            watch.look(Beat::new(term, number), &timing, now);
+            watch.observe(Beat::new(term, number), &timing, now);
             now
         };
         let patience = |watch: &LeaderWatch, now: Nanos| {
@@ -220,7 +220,7 @@ mod tests {
         seen = beats(&mut watch, 1, 700);
         assert_eq!(patience(&watch, seen), 150, "there is a bound");
         // A younger leader was not silent: it was not there.
-        watch.look(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
+        watch.observe(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
         assert_eq!(watch.longest(seen + ms(29_999)), ms(700));
         assert_eq!(watch.longest(seen + ms(30_000)), ms(350));
         assert_eq!(watch.longest(seen + ms(10_000_000)), Nanos(0));

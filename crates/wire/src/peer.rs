@@ -3,7 +3,7 @@
 //!
 //! A candidate, later the leader, asks; its peer answers each question once, or the connection is over.
 //! ```text
-//! canvass   would you report for a term of mine?        -> canvassed
+//! pre-vote  would you report for a term of mine?        -> pre-vote
 //! promise   report for this term, and for no older one  -> report, refused
 //! fetch     where are these entries of a stream?        -> places, refused
 //! sync      here is the start set of my term            -> ready, refused
@@ -13,8 +13,8 @@
 //! serves    I lead, and have served for so long         -> (none)
 //! forgot    I know of no promise of mine: and you?      -> known
 //! ```
-//! Whoever canvasses, asks for a promise or syncs says who the group's replicas are, as far as it knows. One
-//! that knows better answers with that instead (`members`).
+//! Whoever asks for a pre-vote or a promise, or syncs, says who the group's replicas are, as far as it knows.
+//! One that knows better answers with that instead (`members`).
 //!
 //! A message is `kind u32 | 0 u32`, then words; lists begin with their length.
 
@@ -99,8 +99,8 @@ pub struct EntryAt {
 /// A question to a replica.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
-    /// Whether it would report for this term, were it asked.
-    Canvass {
+    /// Whether it would report for this term, were it asked (Raft's pre-vote).
+    PreVote {
         /// The term that may come.
         term: Term,
         /// The replicas that it would have.
@@ -174,8 +174,8 @@ pub enum Ask {
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// To [`Ask::Canvass`].
-    Canvassed {
+    /// To [`Ask::PreVote`].
+    PreVote {
         /// The term asked about.
         term: Term,
         /// It would.
@@ -303,7 +303,7 @@ impl Ask {
         match *self {
             Ask::Members { ref members } => members.term,
             Ask::Forgot { .. } => Term::ZERO,
-            Ask::Canvass { term, .. }
+            Ask::PreVote { term, .. }
             | Ask::Promise { term, .. }
             | Ask::Fetch { term, .. }
             | Ask::Sync { term, .. }
@@ -316,7 +316,7 @@ impl Ask {
     /// Who the group's replicas are, as far as the one that asks knows, where that matters.
     pub fn members(&self) -> Option<&Members> {
         match self {
-            Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Sync { members, .. } => {
+            Ask::PreVote { members, .. } | Ask::Promise { members, .. } | Ask::Sync { members, .. } => {
                 Some(members)
             }
             _ => None,
@@ -332,7 +332,7 @@ impl Ask {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(32));
         let kind = match self {
-            Ask::Canvass { .. } => 1,
+            Ask::PreVote { .. } => 1,
             Ask::Promise { .. } => 2,
             Ask::Fetch { .. } => 3,
             Ask::Sync { .. } => 4,
@@ -360,7 +360,7 @@ impl Ask {
                 out.list(floors);
             }
             Ask::Serves { since, .. } => out.u64(since.0),
-            Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
+            Ask::PreVote { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
                 members.put(&mut out);
             }
             Ask::Forgot { life, round } => {
@@ -378,7 +378,7 @@ impl Ask {
         let kind = kind(&mut fields)?;
         let term = take_term(&mut fields)?;
         let ask = match kind {
-            1 => Ask::Canvass { term, members: Members::take(&mut fields)? },
+            1 => Ask::PreVote { term, members: Members::take(&mut fields)? },
             2 => Ask::Promise { term, members: Members::take(&mut fields)? },
             3 => {
                 let stream = fields.u64()?;
@@ -419,7 +419,7 @@ impl Answer {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(32));
         match self {
-            Answer::Canvassed { term, yes } => {
+            Answer::PreVote { term, yes } => {
                 out.kind(1);
                 out.u64(term.bits());
                 out.u64(u64::from(*yes));
@@ -490,7 +490,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Answer, Bad> {
         let mut fields = Fields(bytes);
         let answer = match kind(&mut fields)? {
-            1 => Answer::Canvassed { term: take_term(&mut fields)?, yes: yes(&mut fields)? },
+            1 => Answer::PreVote { term: take_term(&mut fields)?, yes: yes(&mut fields)? },
             2 => {
                 let term = take_term(&mut fields)?;
                 let sync = take_term(&mut fields)?;

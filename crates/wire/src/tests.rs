@@ -40,7 +40,7 @@ fn asks() -> impl Strategy<Value = Ask> {
     let streams = STREAMS_MAX as u16;
     let fetch = (terms(), 0..streams, any::<u64>());
     prop_oneof![
-        (terms(), members()).prop_map(|(term, members)| Ask::Canvass { term, members }),
+        (terms(), members()).prop_map(|(term, members)| Ask::PreVote { term, members }),
         (terms(), members()).prop_map(|(term, members)| Ask::Promise { term, members }),
         members().prop_map(|members| Ask::Members { members }),
         fetch.prop_map(|(term, stream, from)| Ask::Fetch { term, stream, from }),
@@ -66,7 +66,7 @@ fn answers() -> impl Strategy<Value = Answer> {
     let held =
         prop_oneof![Just(SyncState::Nothing), lists().prop_map(SyncState::Base), Just(SyncState::Term)];
     prop_oneof![
-        (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::Canvassed { term, yes }),
+        (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::PreVote { term, yes }),
         (terms(), any::<bool>()).prop_map(|(term, changed)| Answer::Kept { term, changed }),
         members().prop_map(|members| Answer::Members { members }),
         (terms(), terms(), extents).prop_map(|(term, sync, streams)| Answer::Report {
@@ -297,7 +297,7 @@ fn what_is_out_of_range_is_named() {
         )
         .contains("floor")
     );
-    assert!(answer(Answer::Canvassed { term, yes: true }, 16, 2).contains("neither"));
+    assert!(answer(Answer::PreVote { term, yes: true }, 16, 2).contains("neither"));
     assert!(answer(Answer::Ready { term, held: SyncState::Term }, 16, 3).contains("memory"));
     let entries = vec![EntryAt { position: 1, offset: 2, len: 3 }];
     assert!(answer(Answer::Places { entries: entries.clone() }, 32, 1 << 32).contains("long"));

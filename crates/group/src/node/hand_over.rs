@@ -10,7 +10,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Address, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_host::{now, sleep};
-use longarm_replica::{Event, RoleKind, Wish};
+use longarm_replica::{ChangeRequest, Event, RoleKind};
 use longarm_wire::{Deny, Members, OperatorReply, Order, Stay};
 
 use super::Node;
@@ -56,8 +56,8 @@ impl<T: Transport> Node<T> {
         if self.machine.kind() == RoleKind::Leader && self.transfer.is_none() && !nowhere {
             let event = match order {
                 Order::MoveLeader { to } => Event::HandOver(to),
-                Order::Add { member } => Event::Wish(Wish::Add(member)),
-                Order::Remove { node } => Event::Wish(Wish::Remove(node)),
+                Order::Add { member } => Event::ChangeMembers(ChangeRequest::Add(member)),
+                Order::Remove { node } => Event::ChangeMembers(ChangeRequest::Remove(node)),
             };
             return self.begin(Some(asker), event);
         }

@@ -25,8 +25,8 @@ use crate::Nodes;
 impl Machine {
     /// The same, but its disk says nothing. `life` names this start, of all that it ever had, and is drawn;
     /// if it is at its first start it lets another stand first for `rest`.
-    pub fn blank(mut self, life: u64, rest: Nanos) -> Machine {
-        self.blank = Blank { asks: true, life, rest, ..Blank::default() };
+    pub fn blank(mut self, life: u64, backoff: Nanos) -> Machine {
+        self.blank = Blank { asks: true, life, backoff, ..Blank::default() };
         self.sync = None;
         if Mutant::FoundAnyway.is_on() && !self.members.list.is_empty() {
             (self.blank.asks, self.sync) = (false, Some(Term::ZERO));
@@ -61,7 +61,7 @@ impl Machine {
     }
 
     /// Time has passed.
-    pub(super) fn go_on_asking(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn tick_promise_queries(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         if !self.must_ask_first() {
             return;
         }
@@ -92,7 +92,13 @@ impl Machine {
     }
 
     /// One whose disk says nothing asks.
-    pub(super) fn say_promise(&mut self, from: NodeId, life: u64, round: u64, todo: &mut Vec<Action>) {
+    pub(super) fn answer_promise_query(
+        &mut self,
+        from: NodeId,
+        life: u64,
+        round: u64,
+        todo: &mut Vec<Action>,
+    ) {
         let blank = &self.blank;
         let (promised, own, members) = (self.promised, blank.life, self.members.clone());
         let all = || blank.lives.iter().map(|(&node, &life)| (node, life)).collect();
@@ -107,7 +113,7 @@ impl Machine {
     }
 
     /// A replica says what it has promised, and in which life; if it has founded, who may.
-    pub(super) fn hear_promise(
+    pub(super) fn promise_answered(
         &mut self,
         from: NodeId,
         known: PromiseAnswer,
@@ -159,7 +165,7 @@ impl Machine {
         (self.blank.asks, self.blank.founded) = (false, true);
         self.sync = Some(Term::ZERO);
         // Others found at about the same moment.
-        let rest = now + self.blank.rest + self.spread();
-        self.role = Role::Following { owes: false, rest };
+        let backoff_until = now + self.blank.backoff + self.jitter();
+        self.role = Role::Following { owes: false, backoff_until };
     }
 }

@@ -7,7 +7,7 @@
 //!                                           <-------   kept, by a majority of K
 //! keep (t, K with one more or one less) ----------->   on disk
 //!                                           <-------   kept, by majorities of both
-//! hand over (`leave.rs`)                               the next term has the new set
+//! hand over (`transfer.rs`)                            the next term has the new set
 //! ```
 //! (1) *A term has one set of replicas*, from its candidate's first question to its end: promises, start set,
 //!     acknowledgements and leases are counted over it. So a set takes effect with the next term, and what is
@@ -32,7 +32,7 @@
 use longarm_base::{Mutant, Nanos, NodeId};
 use longarm_wire::{Ask, Deny, MEMBERS_MAX, Members};
 
-use super::{Action, ChangeStage, LeadershipTransfer, Machine, MembershipChange, Role, Wish};
+use super::{Action, ChangeRequest, ChangeStage, LeadershipTransfer, Machine, MembershipChange, Role};
 use crate::{Group, Nodes};
 
 impl Machine {
@@ -49,7 +49,7 @@ impl Machine {
 
     /// Whoever neither stands nor leads has the newest set.
     pub(super) fn regroup(&mut self) {
-        if matches!(self.role, Role::Following { .. } | Role::Canvassing { .. }) {
+        if matches!(self.role, Role::Following { .. } | Role::PreCandidate { .. }) {
             self.take_newest();
         }
     }
@@ -88,27 +88,27 @@ impl Machine {
     }
 
     /// Somebody wants another set of replicas.
-    pub(super) fn wish(&mut self, wish: Wish, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Leading { synced, leaving } = &self.role else { return };
+    pub(super) fn change_members(&mut self, request: ChangeRequest, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Leading { synced, transfer } = &self.role else { return };
         let mut next = Members { term: self.promised, changed: true, list: self.own.list.clone() };
-        let node = match &wish {
-            Wish::Add(member) => member.node,
-            Wish::Remove(node) => *node,
+        let node = match &request {
+            ChangeRequest::Add(member) => member.node,
+            ChangeRequest::Remove(node) => *node,
         };
-        let denied = match &wish {
-            _ if self.change.is_some() || leaving.is_some() => Some(Deny::Busy),
-            Wish::Add(_) if next.has(node) => Some(Deny::Member),
-            Wish::Add(_) if next.list.len() >= MEMBERS_MAX => Some(Deny::Full),
-            Wish::Remove(_) if !next.has(node) => Some(Deny::Stranger),
-            Wish::Remove(_) if next.list.len() == 1 => Some(Deny::Last),
+        let denied = match &request {
+            _ if self.change.is_some() || transfer.is_some() => Some(Deny::Busy),
+            ChangeRequest::Add(_) if next.has(node) => Some(Deny::Member),
+            ChangeRequest::Add(_) if next.list.len() >= MEMBERS_MAX => Some(Deny::Full),
+            ChangeRequest::Remove(_) if !next.has(node) => Some(Deny::Stranger),
+            ChangeRequest::Remove(_) if next.list.len() == 1 => Some(Deny::Last),
             _ => None,
         };
-        let joins = match wish {
-            Wish::Add(member) => {
+        let joins = match request {
+            ChangeRequest::Add(member) => {
                 next.list.push(member);
                 Some(node)
             }
-            Wish::Remove(_) => {
+            ChangeRequest::Remove(_) => {
                 next.list.retain(|member| member.node != node);
                 None
             }
@@ -188,7 +188,7 @@ impl Machine {
     }
 
     /// Time has passed.
-    pub(super) fn go_on_changing(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn tick_change(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(change) = &self.change else { return };
         let (late, again) = (now >= change.until, now >= change.again);
         match change.stage {
@@ -205,18 +205,18 @@ impl Machine {
 
     /// The next term has the new set: this one is to end, without losing time.
     fn end_term(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Leading { synced, leaving: leaving @ None } = &mut self.role else { return };
+        let Role::Leading { synced, transfer: transfer @ None } = &mut self.role else { return };
         let Some(change) = &mut self.change else { return };
         let ChangeStage::Agreed(by) = change.stage else { return };
         change.again = now + self.timing.suspect;
         let me = self.group.me();
         let can = |node: &NodeId| synced.has(*node) && by.has(*node) || *node == me;
-        let heirs = change.next.list.iter().map(|member| member.node).filter(can);
-        // Of several changes one after the other each has another heir, who has looked since it led.
+        let transferees = change.next.list.iter().map(|member| member.node).filter(can);
+        // Of several changes one after the other each has another transferee, who has looked since it led.
         let late = |&node: &NodeId| (Some(node) == change.joins, node == me, node < me, node);
-        if let Some(to) = heirs.min_by_key(late) {
+        if let Some(to) = transferees.min_by_key(late) {
             let until = now + self.timing.promise + self.timing.election;
-            *leaving = Some(LeadershipTransfer { to, until, released: false });
+            *transfer = Some(LeadershipTransfer { to, until, released: false });
             todo.push(Action::Drain(self.promised, to));
         }
     }

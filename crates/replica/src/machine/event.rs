@@ -3,7 +3,7 @@
 use longarm_base::{NodeId, Term};
 use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, ReplicaReport, Stay};
 
-use super::Wish;
+use super::ChangeRequest;
 use crate::StartSet;
 use crate::page::Beat;
 
@@ -40,9 +40,9 @@ pub enum Event {
     /// What [`Action::Drain`] waits for has come.
     Drained(Term),
     /// What [`Action::Release`] does is done, as far as it could be.
-    Parted(Term),
+    ReleaseDone(Term),
     /// Somebody may ask: this leader is to see to another set of replicas.
-    Wish(Wish),
+    ChangeMembers(ChangeRequest),
     /// A set of replicas is persisted.
     Kept(Members),
     /// It could not be.
@@ -89,7 +89,7 @@ pub enum Action {
     /// Nobody is handed over to: what [`Action::Drain`] stopped goes on.
     Resume(Stay),
     /// End the own lease for good; then beat no more, and take back what followers promised. When that has
-    /// landed on this one: [`Event::Parted`].
+    /// landed on this one: [`Event::ReleaseDone`].
     Release(Term, NodeId),
     /// Persist a set of replicas with fsync, beside the term promised; then [`Event::Kept`] or
     /// [`Event::Unkept`].

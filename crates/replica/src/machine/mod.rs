@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!              suspects            a majority would            a majority reported,
-//!  follower ------------> canvassing ----------> candidate    it holds the base
+//!  follower ----------> pre-candidate ---------> candidate    it holds the base
 //!    ^  ^                    |                       |  ------------> installing
 //!    |  |   leader seen, time over                   | time over         | start set
 //!    |  +--------------------+-----------------------+                   v is here
@@ -37,21 +37,22 @@
 //!     leader whose base is the old sync term gives everything to one who holds a mixture.
 //! (8) Who forms and has no majority after an election's time without progress gives up, so that others, or
 //!     itself, stand again.
-//! (9) A leader that is asked to hands over (`leave.rs`), or sees to another set of replicas (`change.rs`).
+//! (9) A leader that is asked to hands over (`transfer.rs`), or sees to another set of replicas
+//!     (`change.rs`).
 
+mod backoff;
 mod blank;
 mod change;
 mod event;
-mod leave;
 mod past;
-mod rest;
 mod role;
 mod stage;
+mod transfer;
 
 pub use event::{Action, Event, KeptMemory, Prepare};
 pub use past::PersistentState;
 pub use role::{LeadershipTransfer, Role, RoleKind};
-pub use stage::{ChangeStage, MembershipChange, Wish};
+pub use stage::{ChangeRequest, ChangeStage, MembershipChange};
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members, ReplicaReport};
@@ -91,8 +92,8 @@ pub struct Machine {
     /// What waits until the promise it needs is made.
     pending: Option<(NodeId, Ask)>,
     /// Elections in a row that it reported or stood in and that came to nothing, as far as it knows.
-    vain: u32,
-    chance: u64,
+    failed_elections: u32,
+    rng: u64,
     /// Whether it knows what it promised.
     blank: Blank,
 }
@@ -113,11 +114,11 @@ impl Machine {
             sync,
             mixed: false,
             ready: None,
-            role: Role::Following { owes: false, rest: now },
+            role: Role::Following { owes: false, backoff_until: now },
             watch: LeaderWatch::new(promised, now),
             pending: None,
-            vain: 0,
-            chance: seed | 1,
+            failed_elections: 0,
+            rng: seed | 1,
             blank: Blank::default(),
         }
     }
@@ -177,7 +178,7 @@ impl Machine {
     pub fn handle(&mut self, event: Event, now: Nanos, todo: &mut Vec<Action>) {
         match event {
             Event::Tick(beat) => {
-                self.watch.look(beat, &self.timing, now);
+                self.watch.observe(beat, &self.timing, now);
                 self.tick(now, todo);
             }
             Event::Asked(from, ask) => self.asked(from, ask, now, todo),
@@ -196,22 +197,22 @@ impl Machine {
                 if let Role::Forming { synced, .. } | Role::Leading { synced, .. } = &mut self.role {
                     synced.remove(node);
                 }
-                self.go_on_leaving(now, todo);
+                self.tick_transfer(now, todo);
             }
             Event::Gone(node) => self.gone(node, now),
             Event::Released(term) => self.released(term, now),
-            Event::HandOver(to) => self.leave(to, now, todo),
+            Event::HandOver(to) => self.begin_transfer(to, now, todo),
             Event::Drained(term) => self.drained(term, now, todo),
-            Event::Parted(term) => self.parted(term, now, todo),
-            Event::Wish(wish) => self.wish(wish, now, todo),
+            Event::ReleaseDone(term) => self.release_done(term, now, todo),
+            Event::ChangeMembers(request) => self.change_members(request, now, todo),
             Event::Kept(members) => self.kept(members, now, todo),
             Event::Unkept => self.not_kept(todo),
         }
     }
 
     /// What the page says, looked at after a fence and before that is reported here (L8).
-    pub fn look(&mut self, beat: Beat, now: Nanos) {
-        self.watch.look(beat, &self.timing, now);
+    pub fn observe_beat(&mut self, beat: Beat, now: Nanos) {
+        self.watch.observe(beat, &self.timing, now);
     }
 
     /// Sent a heartbeat, or is about to: the leader keeps the promise that it asks of others.
@@ -240,24 +241,26 @@ impl Machine {
     }
 
     fn tick(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        self.go_on_asking(now, todo);
+        self.tick_promise_queries(now, todo);
         let (free, suspects) =
             (self.watch.is_free(&self.timing, now), self.watch.suspects(&self.timing, now));
         let may_stand = self.may_stand();
         match &mut self.role {
             Role::Following { owes: true, .. } if free => todo.push(Action::Survey),
-            Role::Following { owes: false, rest } if suspects && now >= *rest && may_stand => {
-                self.canvass(now, todo);
+            Role::Following { owes: false, backoff_until }
+                if suspects && now >= *backoff_until && may_stand =>
+            {
+                self.pre_vote(now, todo);
             }
-            Role::Canvassing { .. } if !suspects => self.follow(false, now),
-            Role::Canvassing { until, .. } if now >= *until => self.rest(Nanos(0), now),
+            Role::PreCandidate { .. } if !suspects => self.follow(false, now),
+            Role::PreCandidate { until, .. } if now >= *until => self.back_off(Nanos(0), now),
             Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(Action::Survey),
             Role::Gathering { until, .. } | Role::Forming { until, .. } if now >= *until => {
                 self.give_up(now, todo);
             }
             _ => {
-                self.go_on_leaving(now, todo);
-                self.go_on_changing(now, todo);
+                self.tick_transfer(now, todo);
+                self.tick_change(now, todo);
             }
         }
     }
@@ -269,18 +272,18 @@ impl Machine {
 
     /// Asks whether others would report too: a replica that is merely cut off from the leader must not end
     /// the leader's term (Raft's pre-vote).
-    fn canvass(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+    fn pre_vote(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
         let yes = Nodes::only(self.group.me());
-        self.role = Role::Canvassing { term, yes, until: now + self.timing.suspect + self.spread() };
+        self.role = Role::PreCandidate { term, yes, until: now + self.timing.suspect + self.jitter() };
         for node in self.group.others() {
-            todo.push(Action::Ask(node, Ask::Canvass { term, members: self.own.clone() }));
+            todo.push(Action::Ask(node, Ask::PreVote { term, members: self.own.clone() }));
         }
         self.stand_if_wanted(now, todo);
     }
 
     fn stand_if_wanted(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Canvassing { yes, .. } = self.role else { return };
+        let Role::PreCandidate { yes, .. } = self.role else { return };
         if self.group.is_majority(yes) {
             self.stand(now, todo);
         }
@@ -288,7 +291,7 @@ impl Machine {
 
     fn stand(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
-        let until = now + self.election() + self.spread();
+        let until = now + self.election() + self.jitter();
         self.take_newest();
         self.role = Role::Gathering { own: None, reports: Vec::new(), until };
         todo.push(Action::Promise(term));
@@ -313,23 +316,23 @@ impl Machine {
         }
         let rightful = self.is_rightful(from, &ask);
         match ask {
-            Ask::Canvass { term, .. } => {
+            Ask::PreVote { term, .. } => {
                 let yes = rightful
                     && term > self.promised
                     && self.sync.is_some()
-                    && !self.role.reigns()
+                    && !self.role.is_elected()
                     && self.watch.suspects(&self.timing, now);
-                todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
+                todo.push(Action::Answer(from, Answer::PreVote { term, yes }));
             }
             // For whoever waits to hear of a leader; nothing rests on it.
             Ask::Serves { .. } => {}
-            Ask::Forgot { life, round } => self.say_promise(from, life, round, todo),
+            Ask::Forgot { life, round } => self.answer_promise_query(from, life, round, todo),
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
             // Not if its memory was lost (L2).
             Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
             Ask::Sync { .. } if self.must_ask_first() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
-                self.end_reign(todo);
+                self.end_leader_term(todo);
                 self.follow(false, now);
                 self.pending = Some((from, ask));
                 todo.push(Action::Promise(term));
@@ -343,8 +346,8 @@ impl Machine {
             }
             Ask::Adopt { reclaimed, floors, .. } if self.ready == Some(term) && term == self.promised => {
                 // The candidate that it rested for is there.
-                self.role = Role::Following { owes: false, rest: now };
-                self.vain = 0;
+                self.role = Role::Following { owes: false, backoff_until: now };
+                self.failed_elections = 0;
                 self.watch.touch(term, now);
                 if self.sync != Some(term) {
                     (self.sync, self.mixed) = (Some(term), false);
@@ -407,8 +410,8 @@ impl Machine {
 
     fn answered(&mut self, from: NodeId, answer: Answer, now: Nanos, todo: &mut Vec<Action>) {
         match answer {
-            Answer::Canvassed { term, yes: true } => {
-                if let Role::Canvassing { term: asked, yes, .. } = &mut self.role
+            Answer::PreVote { term, yes: true } => {
+                if let Role::PreCandidate { term: asked, yes, .. } = &mut self.role
                     && *asked == term
                 {
                     yes.add(from);
@@ -423,10 +426,10 @@ impl Machine {
                     self.decide(now, todo);
                 }
             }
-            Answer::Synced { term } if term == self.promised => self.one_more(from, now, todo),
+            Answer::Synced { term } if term == self.promised => self.add_synced(from, now, todo),
             Answer::Kept { term, changed } if term == self.promised => self.agrees(from, changed, now, todo),
             Answer::Members { members } => {
-                let asks = matches!(self.role, Role::Canvassing { .. } | Role::Gathering { .. });
+                let asks = matches!(self.role, Role::PreCandidate { .. } | Role::Gathering { .. });
                 if self.learn(&members) && asks {
                     // Once more, with those.
                     self.follow(false, now);
@@ -434,11 +437,11 @@ impl Machine {
             }
             Answer::Known { life, round, promised, own, founders, members } if self.is_life(life) => {
                 let known = PromiseAnswer { round, own, promised, founders, members };
-                self.hear_promise(from, known, now, todo);
+                self.promise_answered(from, known, now, todo);
             }
             Answer::Refused { promised, .. } => {
                 self.heard = self.heard.max(promised);
-                let leads = matches!(self.role, Role::Gathering { .. }) || self.role.reigns();
+                let leads = matches!(self.role, Role::Gathering { .. }) || self.role.is_elected();
                 if promised > self.promised && leads {
                     self.give_up(now, todo);
                 }
@@ -470,7 +473,7 @@ impl Machine {
         if let Some((from, _)) = self.pending.take() {
             todo.push(self.refuse(from, term));
         }
-        self.rest(Nanos(0), now);
+        self.back_off(Nanos(0), now);
     }
 
     fn surveyed(&mut self, report: ReplicaReport, now: Nanos, todo: &mut Vec<Action>) {
@@ -479,9 +482,9 @@ impl Machine {
                 *owes = false;
                 let term = self.promised;
                 // The candidate has this long to become leader.
-                let rest = now + self.election() + self.spread();
-                self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
-                self.role = Role::Following { owes: false, rest };
+                let backoff_until = now + self.election() + self.jitter();
+                self.failed_elections = (self.failed_elections + 1).min(DOUBLINGS_MAX);
+                self.role = Role::Following { owes: false, backoff_until };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }
             Role::Gathering { own, .. } => {
@@ -510,7 +513,7 @@ impl Machine {
             // which may not lead either and could stand before it again and again.
             Err(node) => {
                 todo.push(Action::Ask(node, Ask::Stand { term: self.promised }));
-                self.rest(self.timing.election + self.timing.suspect, now);
+                self.back_off(self.timing.election + self.timing.suspect, now);
             }
         }
     }
@@ -521,14 +524,14 @@ impl Machine {
         }
         (self.sync, self.mixed) = (Some(term), false);
         self.watch.touch(term, now);
-        let until = now + self.election() + self.spread();
+        let until = now + self.election() + self.jitter();
         self.role = Role::Forming { synced: Nodes::NONE, until };
         todo.push(Action::Form(term));
-        self.one_more(self.group.me(), now, todo);
+        self.add_synced(self.group.me(), now, todo);
     }
 
     /// One more is synced.
-    fn one_more(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+    fn add_synced(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         match &mut self.role {
             Role::Leading { synced, .. } => {
                 synced.add(node);
@@ -538,8 +541,8 @@ impl Machine {
                 synced.add(node);
                 let synced = *synced;
                 if self.group.is_majority(synced) {
-                    self.role = Role::Leading { synced, leaving: None };
-                    self.vain = 0;
+                    self.role = Role::Leading { synced, transfer: None };
+                    self.failed_elections = 0;
                     todo.push(Action::Serve(self.promised));
                 }
             }
@@ -547,8 +550,8 @@ impl Machine {
         }
     }
 
-    fn end_reign(&mut self, todo: &mut Vec<Action>) {
-        if self.role.reigns() {
+    fn end_leader_term(&mut self, todo: &mut Vec<Action>) {
+        if self.role.is_elected() {
             todo.push(Action::StepDown(self.promised));
         }
         self.change = None;

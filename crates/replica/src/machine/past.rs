@@ -51,5 +51,5 @@ pub(super) struct Blank {
     /// Those who asked since, and were asked in return.
     pub returned: Nodes,
     /// How long it lets another stand first, when it has founded.
-    pub rest: Nanos,
+    pub backoff: Nanos,
 }

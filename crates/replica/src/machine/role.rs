@@ -13,10 +13,10 @@ pub enum Role {
         /// Whether the candidate of the promised term waits for a report.
         owes: bool,
         /// It does not stand before.
-        rest: Nanos,
+        backoff_until: Nanos,
     },
-    /// It suspects its leader, and asks whether others do.
-    Canvassing {
+    /// It suspects its leader, and asks whether others do (Raft's pre-vote).
+    PreCandidate {
         /// The term it asks for. It may stand with a later one: others may ask at the same time.
         term: Term,
         /// Who would report.
@@ -50,7 +50,7 @@ pub enum Role {
         /// Who is synced.
         synced: Nodes,
         /// Whether, and to whom, it hands over.
-        leaving: Option<LeadershipTransfer>,
+        transfer: Option<LeadershipTransfer>,
     },
 }
 
@@ -72,8 +72,8 @@ pub enum RoleKind {
     Follower,
     /// [`Role::Following`] without: it waits to be synced.
     Learner,
-    /// [`Role::Canvassing`].
-    Canvassing,
+    /// [`Role::PreCandidate`].
+    PreCandidate,
     /// [`Role::Gathering`].
     Candidate,
     /// [`Role::Installing`].
@@ -89,7 +89,8 @@ impl std::fmt::Display for RoleKind {
         f.write_str(match self {
             RoleKind::Follower => "follower",
             RoleKind::Learner => "learner",
-            RoleKind::Canvassing => "canvassing",
+            // As statistics and logs have always called it.
+            RoleKind::PreCandidate => "canvassing",
             RoleKind::Candidate => "candidate",
             RoleKind::Installing => "installing",
             RoleKind::Forming => "forming",
@@ -103,7 +104,7 @@ impl Role {
         match self {
             Role::Following { .. } if sync.is_none() => RoleKind::Learner,
             Role::Following { .. } => RoleKind::Follower,
-            Role::Canvassing { .. } => RoleKind::Canvassing,
+            Role::PreCandidate { .. } => RoleKind::PreCandidate,
             Role::Gathering { .. } => RoleKind::Candidate,
             Role::Installing { .. } => RoleKind::Installing,
             Role::Forming { .. } => RoleKind::Forming,
@@ -112,7 +113,7 @@ impl Role {
     }
 
     /// Whether its term's writers and readers must be ended before another term is promised.
-    pub(crate) fn reigns(&self) -> bool {
+    pub(crate) fn is_elected(&self) -> bool {
         matches!(self, Role::Installing { .. } | Role::Forming { .. } | Role::Leading { .. })
     }
 }

@@ -7,7 +7,7 @@ use crate::Nodes;
 
 /// What an operator wants of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum ChangeRequest {
     /// One more replica.
     Add(MemberAt),
     /// One less.

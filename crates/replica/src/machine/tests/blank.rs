@@ -131,8 +131,8 @@ fn it_helps_nobody_before_it_has_heard_from_all() {
     assert_eq!(blank.tell(Event::Asked(NodeId(1), sync())), refused(Term::ZERO));
     let promise = Ask::Promise { term, members: three() };
     assert_eq!(blank.tell(Event::Asked(NodeId(1), promise)), refused(Term::ZERO));
-    let canvass = blank.tell(Event::Asked(NodeId(1), Ask::Canvass { term, members: three() }));
-    assert_eq!(canvass, [Action::Answer(NodeId(1), Answer::Canvassed { term, yes: false })]);
+    let pre_vote = blank.tell(Event::Asked(NodeId(1), Ask::PreVote { term, members: three() }));
+    assert_eq!(pre_vote, [Action::Answer(NodeId(1), Answer::PreVote { term, yes: false })]);
     blank.now = blank.now + TIMING.suspect;
     assert_eq!(blank.tick(), asks(1, &[2]), "the one that it has not heard from");
     // A candidate of a later term may have its report.

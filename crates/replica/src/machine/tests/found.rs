@@ -72,7 +72,7 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
     let old = term(1, LEADER);
     let mut machine = machine(old, old);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
-    let yes = Answer::Canvassed { term: term(2, NodeId(0)), yes: true };
+    let yes = Answer::PreVote { term: term(2, NodeId(0)), yes: true };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, yes)),
         [Action::Promise(term(2, NodeId(0)))]
@@ -103,7 +103,7 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     assert_eq!(tell(&mut machine, ms(104) + TIMING.suspect, Event::Tick(Beat::default())), []);
     assert_eq!(machine.kind(), RoleKind::Follower);
     tell(&mut machine, ms(105) + TIMING.suspect, Event::Tick(Beat::default()));
-    assert_eq!(machine.kind(), RoleKind::Canvassing, "it does not rest for an election that is over");
+    assert_eq!(machine.kind(), RoleKind::PreCandidate, "it does not rest for an election that is over");
 }
 
 /// Found by cutting off processes on a busy machine: the start set took longer to be built than an election
@@ -119,7 +119,7 @@ fn a_candidate_has_longer_after_elections_that_came_to_nothing() {
         tell(&mut machine, ms(at + 60), Event::Surveyed(ReplicaReport::default()));
         let stands = |late: &u64| {
             tell(&mut machine, ms(at + 60 + late), Event::Tick(Beat::default()));
-            machine.kind() == RoleKind::Canvassing
+            machine.kind() == RoleKind::PreCandidate
         };
         (0..5_000).find(stands).expect("it stands some time")
     };
@@ -138,12 +138,12 @@ fn a_candidate_waits_longer_after_it_waited_in_vain() {
     let mut machine = machine(term(1, LEADER), term(1, LEADER));
     let (mut at, mut waited) = (500, Vec::new());
     for _ in 0..3 {
-        while machine.kind() != RoleKind::Canvassing {
+        while machine.kind() != RoleKind::PreCandidate {
             at += 1;
             tell(&mut machine, ms(at), Event::Tick(Beat::default()));
         }
-        let Role::Canvassing { term: own, .. } = *machine.role() else { unreachable!("just seen") };
-        let yes = Event::Answered(OTHER, Answer::Canvassed { term: own, yes: true });
+        let Role::PreCandidate { term: own, .. } = *machine.role() else { unreachable!("just seen") };
+        let yes = Event::Answered(OTHER, Answer::PreVote { term: own, yes: true });
         let stood = tell(&mut machine, ms(at), yes);
         let [Action::Promise(own)] = stood[..] else { panic!("{stood:?}") };
         tell(&mut machine, ms(at), Event::Promised(own));
@@ -168,15 +168,15 @@ fn two_that_ask_at_once_do_not_cancel_each_other() {
     let old = term(1, LEADER);
     let mut machine = machine(old, old);
     let own = term(2, NodeId(0));
-    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: own, members: three() }));
+    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::PreVote { term: own, members: three() }));
     assert_eq!(tell(&mut machine, ms(500), Event::Tick(Beat::default())), asks);
     let other = term(2, OTHER);
-    let yes = Answer::Canvassed { term: other, yes: true };
-    let asked = Event::Asked(OTHER, Ask::Canvass { term: other, members: three() });
+    let yes = Answer::PreVote { term: other, yes: true };
+    let asked = Event::Asked(OTHER, Ask::PreVote { term: other, members: three() });
     assert_eq!(tell(&mut machine, ms(501), asked), [Action::Answer(OTHER, yes)]);
-    let late = Event::Answered(OTHER, Answer::Canvassed { term: term(1, NodeId(0)), yes: true });
-    assert_eq!(tell(&mut machine, ms(501), late), [], "that was of another canvass");
-    let yes = Event::Answered(OTHER, Answer::Canvassed { term: own, yes: true });
+    let late = Event::Answered(OTHER, Answer::PreVote { term: term(1, NodeId(0)), yes: true });
+    assert_eq!(tell(&mut machine, ms(501), late), [], "that was of another pre-vote");
+    let yes = Event::Answered(OTHER, Answer::PreVote { term: own, yes: true });
     let above = term(3, NodeId(0));
     assert_eq!(tell(&mut machine, ms(502), yes), [Action::Promise(above)], "above all it has heard of");
 }
@@ -188,7 +188,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let mut machine = machine(term(1, LEADER), Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
     let mine = term(2, NodeId(0));
-    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
     tell(&mut machine, ms(501), Event::Surveyed(ReplicaReport::default()));
@@ -201,7 +201,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     assert_eq!(tell(&mut machine, rested, Event::Tick(Beat::default())), [], "the other may stand before");
     let later = rested + TIMING.suspect;
     let asks = [LEADER, OTHER]
-        .map(|node| Action::Ask(node, Ask::Canvass { term: term(3, NodeId(0)), members: three() }));
+        .map(|node| Action::Ask(node, Ask::PreVote { term: term(3, NodeId(0)), members: three() }));
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
 
@@ -217,7 +217,7 @@ fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
         let mut machine = Machine::new(NodeId(0), state, TIMING, 7, ms(0));
         tell(&mut machine, ms(500), Event::Tick(Beat::default()));
         for node in [LEADER, OTHER] {
-            tell(&mut machine, ms(500), Event::Answered(node, Answer::Canvassed { term: mine, yes: true }));
+            tell(&mut machine, ms(500), Event::Answered(node, Answer::PreVote { term: mine, yes: true }));
         }
         tell(&mut machine, ms(500), Event::Promised(mine));
         tell(&mut machine, ms(501), Event::Tick(Beat::default()));
@@ -310,7 +310,7 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     let mut machine = overwritten(old, Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
     let mine = term(4, NodeId(0));
-    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
     let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
@@ -328,7 +328,7 @@ fn one_that_forms_without_progress_gives_up() {
     let mut machine = machine(Term::ZERO, Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
     let mine = term(1, NodeId(0));
-    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
     tell(&mut machine, ms(501), Event::Surveyed(ReplicaReport::default()));
@@ -359,7 +359,7 @@ fn a_report_is_made_the_moment_that_its_promise_is_over() {
         } else {
             tell(&mut machine, ms(20), beat.clone());
             let term = term(2, NodeId(0));
-            tell(&mut machine, ms(20), Event::Answered(OTHER, Answer::Canvassed { term, yes: true }));
+            tell(&mut machine, ms(20), Event::Answered(OTHER, Answer::PreVote { term, yes: true }));
             term
         };
         tell(&mut machine, ms(21), Event::Promised(own));

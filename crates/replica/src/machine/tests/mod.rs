@@ -2,10 +2,10 @@
 //! (`rest.rs`), one whose disk says nothing (`blank.rs`), another set of replicas (`change.rs`), and groups
 //! of machines in a world that is against them (`twin.rs`).
 
+mod backoff;
 mod blank;
 mod change;
 mod found;
-mod rest;
 mod table;
 mod twin;
 

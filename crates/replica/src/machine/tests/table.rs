@@ -7,7 +7,7 @@ use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport, SyncState};
 use super::{member, members};
 
 use crate::page::Beat;
-use crate::{Action, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role, Timing, Wish};
+use crate::{Action, ChangeRequest, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -77,7 +77,7 @@ fn report(sync: Term) -> ReplicaReport {
 /// Each state: its name, how it comes about, and what of it is waited for before anything else is heard.
 fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let tick = || Event::Tick(Beat::default());
-    let yes = Event::Answered(NodeId(0), Answer::Canvassed { term: MINE, yes: true });
+    let yes = Event::Answered(NodeId(0), Answer::PreVote { term: MINE, yes: true });
     let candidate = Term::new(6, NodeId(2));
     let follower = || Life::new(Some(BASE));
     let learner = || Life::new(None);
@@ -86,8 +86,8 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let synced_by = |base| [asked(sync(young, base)), Event::Promised(young)];
     let overwritten = || follower().after(1, synced_by(OLD));
     let owes = || follower().after(1, [promise(), Event::Promised(candidate)]);
-    let canvassing = || follower().after(16, [tick()]);
-    let standing = || canvassing().after(0, [yes.clone()]);
+    let pre_candidate = || follower().after(16, [tick()]);
+    let standing = || pre_candidate().after(0, [yes.clone()]);
     let gathering = || standing().after(0, [Event::Promised(MINE)]);
     let own = || gathering().after(40, [tick(), Event::Surveyed(report(BASE))]);
     let theirs = Event::Answered(NodeId(0), Answer::Report { term: MINE, report: report(BASE) });
@@ -113,7 +113,7 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ("learner", learner(), vec![]),
         ("learner, promises a leader's term", learner().after(1, [asked(sync(young, BASE))]), disk(young)),
         ("learner, ready to be synced", learner().after(1, synced_by(BASE)), vec![]),
-        ("canvassing", canvassing(), vec![]),
+        ("canvassing", pre_candidate(), vec![]),
         ("candidate, promises its own term", standing(), disk(MINE)),
         ("candidate, without its own report", gathering(), vec![]),
         ("candidate, surveys", gathering().after(40, [tick()]), vec![Event::Surveyed(report(BASE))]),
@@ -145,7 +145,7 @@ fn changes(leading: Life) -> Vec<(&'static str, Life, Vec<Event>)> {
     let keep = asked(Ask::Members { members: told(young, true) });
     let told_to_keep = [asked(sync(young, BASE)), Event::Promised(young), keep];
     let kept = |members: Members| vec![Event::Kept(members), Event::Unkept];
-    let joining = || leading.clone().after(1, [Event::Wish(Wish::Add(member(3)))]);
+    let joining = || leading.clone().after(1, [Event::ChangeMembers(ChangeRequest::Add(member(3)))]);
     let confirms = || joining().after(0, [Event::Answered(NodeId(3), Answer::Synced { term: MINE })]);
     let own_kept = || confirms().after(0, [Event::Kept(told(MINE, false))]);
     let agreed = |changed| Event::Answered(NodeId(0), Answer::Kept { term: MINE, changed });
@@ -177,7 +177,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
     let promised_too = (promised.node() != ME).then_some(("promised", promised, promised.node()));
     for (which, term, from) in whose.into_iter().chain(promised_too) {
         for (what, ask) in [
-            ("canvass", Ask::Canvass { term, members: three() }),
+            ("pre-vote", Ask::PreVote { term, members: three() }),
             ("promise", Ask::Promise { term, members: three() }),
             ("fetch", Ask::Fetch { term, stream: 0, from: 0 }),
             ("sync", sync(term, BASE)),
@@ -192,9 +192,9 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         }
     }
     for (what, answer) in [
-        ("yes", Answer::Canvassed { term: MINE, yes: true }),
-        ("yes (older)", Answer::Canvassed { term: OLD, yes: true }),
-        ("no", Answer::Canvassed { term: MINE, yes: false }),
+        ("yes", Answer::PreVote { term: MINE, yes: true }),
+        ("yes (older)", Answer::PreVote { term: OLD, yes: true }),
+        ("no", Answer::PreVote { term: MINE, yes: false }),
         ("report", Answer::Report { term: promised, report: report(BASE) }),
         ("report of a higher sync term", Answer::Report { term: promised, report: report(HIGH) }),
         ("report (older)", Answer::Report { term: OLD, report: report(BASE) }),
@@ -217,21 +217,20 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
     }
     add("lost".into(), Event::Lost(NodeId(0)));
     [0, 2].into_iter().for_each(|node| add(format!("{node} is gone"), Event::Gone(NodeId(node))));
-    for to in 0..4 {
-        add(format!("to {to} (hand over)"), Event::HandOver(NodeId(to)));
-    }
-    for (what, event) in [("drained", Event::Drained as fn(Term) -> Event), ("parted", Event::Parted)] {
+    (0..4).for_each(|to| add(format!("to {to} (hand over)"), Event::HandOver(NodeId(to))));
+    let ends = [("drained", Event::Drained as fn(Term) -> Event), ("release done", Event::ReleaseDone)];
+    for (what, event) in ends {
         add(what.into(), event(promised));
         add(format!("{what} (older)"), event(OLD));
     }
-    for (who, wish) in [
-        ("0 less", Wish::Remove(NodeId(0))),
-        ("1 less", Wish::Remove(ME)),
-        ("3 less", Wish::Remove(NodeId(3))),
-        ("0 more", Wish::Add(member(0))),
-        ("3 more", Wish::Add(member(3))),
+    for (who, request) in [
+        ("0 less", ChangeRequest::Remove(NodeId(0))),
+        ("1 less", ChangeRequest::Remove(ME)),
+        ("3 less", ChangeRequest::Remove(NodeId(3))),
+        ("0 more", ChangeRequest::Add(member(0))),
+        ("3 more", ChangeRequest::Add(member(3))),
     ] {
-        add(format!("{who} (wish)"), Event::Wish(wish));
+        add(format!("{who} (request)"), Event::ChangeMembers(request));
     }
     all
 }
@@ -240,15 +239,15 @@ fn role(machine: &Machine) -> String {
     let kind = machine.kind();
     match machine.role() {
         Role::Following { owes: true, .. } => format!("{kind}, owes"),
-        Role::Canvassing { yes, .. } => format!("{kind} {yes:?}"),
+        Role::PreCandidate { yes, .. } => format!("{kind} {yes:?}"),
         Role::Gathering { own, reports, .. } => {
             let own = own.iter().map(|_| ME.0);
             let all: Vec<u8> = own.chain(reports.iter().map(|(node, _)| node.0)).collect();
             format!("{kind} {all:?}")
         }
-        Role::Leading { synced, leaving: Some(leaving) } => {
-            let how = if leaving.released { "has released" } else { "drains for" };
-            format!("{kind} {synced:?}, {how} {}", leaving.to)
+        Role::Leading { synced, transfer: Some(transfer) } => {
+            let how = if transfer.released { "has released" } else { "drains for" };
+            format!("{kind} {synced:?}, {how} {}", transfer.to)
         }
         Role::Forming { synced, .. } | Role::Leading { synced, .. } => format!("{kind} {synced:?}"),
         Role::Following { .. } | Role::Installing { .. } => kind.to_string(),
@@ -304,11 +303,11 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
         (true, false) => words.push("promises anew".into()),
         (false, _) => {}
     }
-    if let Role::Following { rest, .. } = after.role
+    if let Role::Following { backoff_until, .. } = after.role
         && before.role != after.role
-        && rest > now
+        && backoff_until > now
     {
-        words.push("rests".into());
+        words.push("backs off".into());
     }
     words.join("; ")
 }
@@ -323,11 +322,11 @@ fn does(action: &Action) -> String {
     match action {
         Action::Promise(term) => format!("promise {term}"),
         Action::Survey => "survey".into(),
-        Action::Ask(to, Ask::Canvass { term, .. }) => format!("ask {to} to be canvassed for {term}"),
+        Action::Ask(to, Ask::PreVote { term, .. }) => format!("ask {to} for a pre-vote for {term}"),
         Action::Ask(to, Ask::Promise { term, .. }) => format!("ask {to} to promise {term}"),
         Action::Ask(to, Ask::Members { members }) => format!("ask {to} to keep {}", list(members)),
         Action::Ask(to, ask) => format!("ask {to}: {ask:?}"),
-        Action::Answer(_, Answer::Canvassed { yes, .. }) => if *yes { "yes" } else { "no" }.into(),
+        Action::Answer(_, Answer::PreVote { yes, .. }) => if *yes { "yes" } else { "no" }.into(),
         Action::Answer(_, Answer::Report { report, .. }) => format!("report: {}", report.sync),
         Action::Answer(_, Answer::Refused { .. }) => "refuse".into(),
         Action::Answer(_, Answer::Synced { .. }) => "say synced".into(),
@@ -434,12 +433,13 @@ ticks: with a new heartbeat on the page; after so long without one that a leader
 are over. In brackets, whose term a question names: an older one (4.0); the one promised, of its node; a
 higher one of its node (9.2); one that is not the asker's own (9.2, asked by node 0). `->` is an answer, of
 node 2. *Holds* is the sync term; *mixed*: what is held may be part of that start set and part of others.
-*Promises anew*: a leader was heard of, so that no report is given for the time of a promise. *Rests*: it does
-not stand for some time. *Heard*: its own next term will be higher. *To 0 (hand over)*: an operator wants node
-0 to lead; *drained* and *parted* end what is then done. *0 is gone*: its process. *3 more (wish)*: an
-operator wants node 3 to be one more replica, *0 less* node 0 to be none. Replicas are listed as of a term:
-*in* it, or as its leader wants them *after* it. An empty field: as before. In a state that waits for its
-disk or for a survey, nothing else is handled.
+*Promises anew*: a leader was heard of, so that no report is given for the time of a promise. *Backs off*: it
+does not stand for some time. *Canvassing*: a pre-candidate, who asks for pre-votes. *Heard*: its own next
+term will be higher. *To 0 (hand over)*: an operator wants node 0 to lead; *drained* and *release done* end
+what is then done. *0 is gone*: its process. *3 more (request)*: an operator wants node 3 to be one more
+replica, *0 less* node 0 to be none. Replicas are listed as of a term: *in* it, or as its leader wants them
+*after* it. An empty field: as before. In a state that waits for its disk or for a survey, nothing else is
+handled.
 ";
 
 #[test]

@@ -10,7 +10,7 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members};
 
 use super::Rules;
-use super::driver::{Conn, Reign, Write};
+use super::driver::{Conn, LeaderTerm, Write};
 use super::judge::Judge;
 use super::memory::Memory;
 use crate::machine::tests::members;
@@ -139,7 +139,7 @@ pub struct Node {
     /// The connection on which each of the others last asked, and how far it came.
     pub heard_on: BTreeMap<usize, (usize, u8)>,
     pub installing: Option<Term>,
-    pub reign: Option<Reign>,
+    pub leader_term: Option<LeaderTerm>,
 }
 
 pub struct World {
@@ -366,7 +366,7 @@ impl World {
 
     fn fault(&mut self) {
         let size = self.nodes.len();
-        let leader = self.nodes.iter().position(|node| node.reign.is_some());
+        let leader = self.nodes.iter().position(|node| node.leader_term.is_some());
         let victim = leader.filter(|_| self.dice.hundred(50)).unwrap_or_else(|| self.dice.pick(size));
         let other = (victim + 1 + self.dice.pick(size - 1)) % size;
         let long = if self.dice.hundred(30) { 30 } else { 1_200 };
@@ -428,7 +428,7 @@ impl World {
         node.life += 1;
         node.inbox.clear();
         node.heard_on.clear();
-        (node.fence, node.reign, node.installing) = (None, None, None);
+        (node.fence, node.leader_term, node.installing) = (None, None, None);
         if !memory {
             (node.lost, node.blended) = (true, false);
             node.memory.clear();
@@ -508,7 +508,7 @@ impl World {
 
     /// Somebody serves, all others are synced, and something was committed since.
     fn is_whole(&self) -> bool {
-        let Some(leader) = self.nodes.iter().find(|node| node.reign.as_ref().is_some_and(|r| r.serves))
+        let Some(leader) = self.nodes.iter().find(|node| node.leader_term.as_ref().is_some_and(|r| r.serves))
         else {
             return false;
         };
@@ -560,6 +560,6 @@ fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node 
         fence: None,
         heard_on: BTreeMap::new(),
         installing: None,
-        reign: None,
+        leader_term: None,
     }
 }

@@ -55,9 +55,9 @@ impl World {
     /// written from now on is written to it, too.
     pub(super) fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &SyncState) {
         let (rules, memory) = (self.rules, &self.nodes[node].memory);
-        let Some(reign) = &self.nodes[node].reign else { return };
-        let Some(attached) = reign.attached.get(&other) else { return };
-        if reign.term != term || !matches!(attached.stage, Stage::Asked) {
+        let Some(leader_term) = &self.nodes[node].leader_term else { return };
+        let Some(attached) = leader_term.attached.get(&other) else { return };
+        if leader_term.term != term || !matches!(attached.stage, Stage::Asked) {
             return;
         }
         let mut parts = Vec::new();
@@ -76,13 +76,18 @@ impl World {
             }
             SyncState::Base(lens) => {
                 for (stream, &from) in lens.iter().enumerate() {
-                    parts.push((reign.start.base, stream, from, memory.len(reign.start.base, stream)));
+                    parts.push((
+                        leader_term.start.base,
+                        stream,
+                        from,
+                        memory.len(leader_term.start.base, stream),
+                    ));
                 }
             }
             SyncState::Term => {}
         }
-        let given = (0..reign.gates.len()).map(|stream| memory.len(term, stream)).collect();
-        for (stream, gate) in reign.gates.iter().enumerate() {
+        let given = (0..leader_term.gates.len()).map(|stream| memory.len(term, stream)).collect();
+        for (stream, gate) in leader_term.gates.iter().enumerate() {
             let trusted =
                 if matches!(held, SyncState::Term) { !rules.resync_from_zero } else { !rules.resync_all };
             let from = if trusted { gate.acked(id(other)) } else { 0 };
@@ -105,7 +110,7 @@ impl World {
     }
 
     fn attached(&mut self, node: usize, other: usize) -> Option<&mut Attached> {
-        self.nodes[node].reign.as_mut()?.attached.get_mut(&other)
+        self.nodes[node].leader_term.as_mut()?.attached.get_mut(&other)
     }
 
     /// The next part of a copy; when there is none, the follower counts itself synced.

@@ -41,7 +41,7 @@ fn it_stands_later_and_does_all_else_at_once() {
     assert_eq!(tick(&mut machine, ms(140)), (RoleKind::Follower, 0));
     let mut resting = machine.clone();
     let latest = ms(142) + TIMING.suspect;
-    assert_eq!(tick(&mut machine, latest), (RoleKind::Canvassing, 2), "it asks the two others");
+    assert_eq!(tick(&mut machine, latest), (RoleKind::PreCandidate, 2), "it asks the two others");
 
     let term = Term::new(1, NodeId(1));
     let mut todo = Vec::new();

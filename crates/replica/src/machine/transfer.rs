@@ -27,10 +27,10 @@ use super::{Action, LeadershipTransfer, Machine, Role};
 
 impl Machine {
     /// Somebody wants another to lead.
-    pub(super) fn leave(&mut self, to: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn begin_transfer(&mut self, to: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         let (me, member) = (self.group.me(), self.group.members().has(to));
-        let Role::Leading { synced, leaving } = &mut self.role else { return };
-        let why = match leaving {
+        let Role::Leading { synced, transfer } = &mut self.role else { return };
+        let why = match transfer {
             _ if self.change.is_some() => Stay::Busy,
             Some(_) => Stay::Busy,
             None if to == me => Stay::Leads,
@@ -38,7 +38,7 @@ impl Machine {
             None if !synced.has(to) => Stay::Behind,
             None => {
                 let until = now + self.timing.promise + self.timing.election;
-                *leaving = Some(LeadershipTransfer { to, until, released: false });
+                *transfer = Some(LeadershipTransfer { to, until, released: false });
                 return todo.push(Action::Drain(self.promised, to));
             }
         };
@@ -46,8 +46,8 @@ impl Machine {
     }
 
     /// Time has passed, or a follower is lost.
-    pub(super) fn go_on_leaving(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Leading { synced, leaving: Some(LeadershipTransfer { to, until, released }) } = self.role
+    pub(super) fn tick_transfer(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Leading { synced, transfer: Some(LeadershipTransfer { to, until, released }) } = self.role
         else {
             return;
         };
@@ -57,7 +57,7 @@ impl Machine {
             (false, true, true) => Stay::Late,
             _ => return,
         };
-        self.role = Role::Leading { synced, leaving: None };
+        self.role = Role::Leading { synced, transfer: None };
         todo.push(Action::Resume(why));
     }
 
@@ -65,9 +65,9 @@ impl Machine {
     pub(super) fn drained(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
         let until = now + self.timing.suspect;
         match &mut self.role {
-            Role::Leading { leaving: Some(leaving), .. } if !leaving.released && term == self.promised => {
-                (leaving.until, leaving.released) = (until, true);
-                todo.push(Action::Release(term, leaving.to));
+            Role::Leading { transfer: Some(transfer), .. } if !transfer.released && term == self.promised => {
+                (transfer.until, transfer.released) = (until, true);
+                todo.push(Action::Release(term, transfer.to));
             }
             _ => {}
         }
@@ -75,27 +75,27 @@ impl Machine {
 
     /// The leader of that term has taken back what it was promised, and somebody was asked to stand.
     pub(super) fn released(&mut self, term: Term, now: Nanos) {
-        let idle = matches!(self.role, Role::Following { owes: false, .. } | Role::Canvassing { .. });
+        let idle = matches!(self.role, Role::Following { owes: false, .. } | Role::PreCandidate { .. });
         if self.watch.release(term) && idle {
-            self.rest(self.timing.election, now);
+            self.back_off(self.timing.election, now);
         }
     }
 
     /// Promises are taken back.
-    pub(super) fn parted(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn release_done(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
         match self.role {
-            Role::Leading { leaving: Some(LeadershipTransfer { to, released: true, .. }), .. }
+            Role::Leading { transfer: Some(LeadershipTransfer { to, released: true, .. }), .. }
                 if term == self.promised =>
             {
                 // First, so that no fence finds a connection of this term's.
-                self.end_reign(todo);
+                self.end_leader_term(todo);
                 // Its own promise, too: its lease is over.
                 self.watch.release(term);
                 if to == self.group.me() {
                     return self.stand(now, todo);
                 }
                 todo.push(Action::Ask(to, Ask::Stand { term }));
-                self.rest(self.timing.election, now);
+                self.back_off(self.timing.election, now);
             }
             _ => {}
         }
