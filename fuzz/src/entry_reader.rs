@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use longarm_base::limits::{CSN_MAX, KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
-use longarm_base::{Csn, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey, Words};
 use longarm_store::object::{self, layout};
 use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{Geometry, Line, State};
+use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
 use longarm_store::{
-    Draft, Entry, EntryError, EntryMeta, EntryPlace, Kind, Session, Settled, Store, StoreOptions, survey,
+    Draft, Entry, EntryError, EntryKind, EntryMeta, OperationId, Settled, Store, StoreOptions, survey,
     verify_with,
 };
 
@@ -186,9 +186,9 @@ fn line(input: &mut Input<'_>) {
             "{line:?}"
         );
         match line.state {
-            State::Active | State::Sealed => assert!(shared, "{line:?}"),
-            State::RunHead | State::RunBody => assert!(!shared, "{line:?}"),
-            State::Free | State::Quarantined => {}
+            SegmentState::Active | SegmentState::Sealed => assert!(shared, "{line:?}"),
+            SegmentState::RunHead | SegmentState::RunBody => assert!(!shared, "{line:?}"),
+            SegmentState::Free | SegmentState::Quarantined => {}
         }
     }
     let at = 1 + input.below(5) as usize;
@@ -202,13 +202,13 @@ fn line(input: &mut Input<'_>) {
 
 /// An entry that was written.
 struct Known {
-    place: EntryPlace,
+    place: EntryRef,
     csn: Csn,
-    kind: Kind,
+    kind: EntryKind,
     key: Vec<u8>,
     value: Vec<u8>,
     expiry: UnixMillis,
-    session: Option<Session>,
+    session: Option<OperationId>,
 }
 
 impl Known {
@@ -242,13 +242,13 @@ fn arena() -> Arena {
     for csn in 1..=40u64 {
         let key = format!("key {csn}").into_bytes();
         let value = vec![csn as u8; if csn == 20 { 1_100_000 } else { (csn % 5 * 30) as usize }];
-        let kind = if csn % 9 == 0 { Kind::Tombstone } else { Kind::Put };
+        let kind = if csn % 9 == 0 { EntryKind::Tombstone } else { EntryKind::Put };
         let mut meta = EntryMeta::of(kind);
         if csn % 2 == 0 {
             meta = meta.expiring(UnixMillis(csn * 1000));
         }
         if csn % 3 == 0 {
-            meta = meta.by(Session { id: 7, operation: csn });
+            meta = meta.by(OperationId { id: 7, operation: csn });
         }
         let draft = writer.draft(&key, &value, meta).expect("room");
         let (place, csn) = (writer.finish(draft, Csn(csn)), Csn(csn));
@@ -274,8 +274,8 @@ fn arena() -> Arena {
 impl Arena {
     fn changed(&self, how: u8, mut input: Input<'_>) {
         let memory = self.store.memory();
-        let places: Vec<EntryPlace> = {
-            let mut places: Vec<EntryPlace> = self.known.values().map(|known| known.place).collect();
+        let places: Vec<EntryRef> = {
+            let mut places: Vec<EntryRef> = self.known.values().map(|known| known.place).collect();
             places.sort_unstable();
             places
         };
@@ -293,10 +293,10 @@ impl Arena {
         }
         // The walk looks at every room: now and then is enough.
         if how == 7 && input.u8() & 3 == 0 {
-            let mut visit = |place: EntryPlace, entry: &Entry<'_>| self.check(place.offset, entry, &made);
+            let mut visit = |place: EntryRef, entry: &Entry<'_>| self.check(place.offset, entry, &made);
             let report = verify_with(memory, self.store.sums(), &mut visit);
             assert!(report.problems.len() as u64 <= report.problem_count && report.problems.len() <= 100);
-            let _ = Geometry::read(memory, self.store.sums());
+            let _ = ArenaGeometry::read(memory, self.store.sums());
             // A survey names places of whole entries only.
             if let Ok(found) = survey(memory, self.store.sums(), Term::ZERO, &[0, 3], &Settled::default()) {
                 for stream in &found.streams {
@@ -305,7 +305,7 @@ impl Arena {
                         .iter()
                         .map(|(_, place)| place)
                         .chain(stream.beyond.iter().map(|(_, place)| place));
-                    for EntryPlace { offset, .. } in places {
+                    for EntryRef { offset, .. } in places {
                         assert!(self.known.contains_key(offset) || made.contains(offset), "{offset:#x}");
                     }
                 }
@@ -318,7 +318,7 @@ impl Arena {
     fn change(
         &self,
         input: &mut Input<'_>,
-        place: EntryPlace,
+        place: EntryRef,
         made: &mut Vec<u64>,
         store: &mut dyn FnMut(u64, u64),
     ) {
@@ -367,13 +367,12 @@ impl Arena {
     }
 
     /// A worker's read of a place that may be none.
-    fn read(&self, input: &mut Input<'_>, places: &[EntryPlace], made: &[u64]) {
+    fn read(&self, input: &mut Input<'_>, places: &[EntryRef], made: &[u64]) {
         let mut place = places[input.below(places.len() as u64) as usize];
         let mut csn = self.known[&place.offset].csn;
         match input.u8() % 4 {
             0 => {
-                let Some(any) = EntryPlace::from_units(input.near(ARENA / LINE), input.near(64) as u32)
-                else {
+                let Some(any) = EntryRef::from_units(input.near(ARENA / LINE), input.near(64) as u32) else {
                     return;
                 };
                 place = any;

@@ -14,7 +14,7 @@ use longarm_fabric::handshake::{
     Admitted, GRANTS_MAX, MAGIC, Offer, VERSION, admit, connect, connect_with, printable, refuse, turn_away,
     welcome,
 };
-use longarm_fabric::{Granted, HELLO_MAX, ListenOptions, Login, Rights, Role, SetupError};
+use longarm_fabric::{Granted, HELLO_MAX, ListenOptions, Login, PeerRole, Rights, SetupError};
 
 use crate::Input;
 
@@ -161,7 +161,7 @@ fn admitted(stream: &mut Script<'_>, login: Login) {
         Err(error) => check_error(&error),
         Ok(Admitted { hello: offer, role }) => {
             assert!(matches!(options.login, Login::None), "let in without the secret");
-            assert_eq!(role, Role::Client, "let in as a replica without the secret");
+            assert_eq!(role, PeerRole::Client, "let in as a replica without the secret");
             assert!(offer.bytes.len() <= HELLO_MAX && offer.grants.len() <= GRANTS_MAX);
             let hello = frame(4, &offer_bytes(&offer));
             let start = PREAMBLE + 8 + 64;
@@ -297,9 +297,9 @@ fn both(mut input: Input<'_>) {
     };
     // One who shows what replicas have comes in where clients may not.
     let (client_login, role) = match (switch & 32 != 0, switch & 3) {
-        (false, _) => (client_login, Role::Client),
-        (true, 1 | 3) => (Login::Peer(Arc::from(&b"another"[..])), Role::Peer),
-        (true, _) => (replicas(), Role::Peer),
+        (false, _) => (client_login, PeerRole::Client),
+        (true, 1 | 3) => (Login::Peer(Arc::from(&b"another"[..])), PeerRole::Peer),
+        (true, _) => (replicas(), PeerRole::Peer),
     };
     let options = ListenOptions { login: server_login, peers: replicas(), ..ListenOptions::default() };
     let honest = matches!(switch & 3, 0 | 2);
@@ -310,7 +310,7 @@ fn both(mut input: Input<'_>) {
     if switch & 4 != 0 { &mut to_client } else { &mut to_server }.flip = flip;
     // Whether clients prove something is nothing to one who shows what replicas have.
     let asks = switch & 4 != 0 && flip.is_some_and(|(at, _)| at == PREAMBLE as u64 + 8);
-    let is_noticed = if role == Role::Peer { !asks } else { switch & 3 == 2 };
+    let is_noticed = if role == PeerRole::Peer { !asks } else { switch & 3 == 2 };
     let (to_client, to_server) = (&to_client, &to_server);
     let (client, server) = std::thread::scope(|scope| {
         let serving = scope.spawn(|| {

@@ -8,12 +8,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, EntryRef, UnixMillis};
 use longarm_index::control::layout::{GEOMETRY, GEOMETRY_WORDS, MAGIC, beat};
 use longarm_index::control::{HEARTBEAT_PLACE, geometry};
 use longarm_index::hash::{
-    Discipline, Entries, EntryRef, Geometry, Look, Moved, Options, Owner, Record, Search, SlotKind, Step,
-    Table, items, verify,
+    Discipline, Entries, Geometry, Look, Moved, Options, Owner, Record, Search, SearchStep, SlotKind, Table,
+    items, verify,
 };
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey, Words};
 
@@ -148,22 +148,25 @@ fn search(
     look: Look,
     (key, hash): (&[u8], Hash),
     mut found: impl FnMut(u64, u32, Csn, &[u8; 64]),
-) -> Step {
+) -> SearchStep {
     let (mut search, mut step) = Search::start(hash, geometry, look);
     let mut bytes = Vec::new();
     let mut read_at = 0;
     for _ in 0..READS_MAX {
         match step {
             // The epoch, which has grown or not.
-            Step::Read(place) if place == HEARTBEAT_PLACE => {
+            SearchStep::Read(place) if place == HEARTBEAT_PLACE => {
                 let mut line = [0; 64];
                 let epoch = geometry.epoch + u64::from(input.u8() & 1);
                 line[beat::MAGIC as usize..][..8].copy_from_slice(&MAGIC.to_le_bytes());
                 line[beat::EPOCH as usize..][..8].copy_from_slice(&epoch.to_le_bytes());
                 step = search.feed(key, &line, geometry, &SumKey::new(SUMS));
-                assert_eq!(step, if epoch == geometry.epoch { Step::Absent } else { Step::Stale });
+                assert_eq!(
+                    step,
+                    if epoch == geometry.epoch { SearchStep::Absent } else { SearchStep::Stale }
+                );
             }
-            Step::Read(place) => {
+            SearchStep::Read(place) => {
                 let inside = place.end().is_some_and(|end| end <= memory.bytes());
                 assert!(inside && place.offset.is_multiple_of(8) && place.len.is_multiple_of(8), "{place:?}");
                 assert!(place.len > 0 && place.len <= 1024, "{place:?}");
@@ -171,11 +174,11 @@ fn search(
                 read_at = place.offset;
                 step = search.feed(key, &bytes, geometry, &SumKey::new(SUMS));
             }
-            Step::Entry { csn, .. } if input.u8() & 1 == 1 => {
+            SearchStep::Entry { csn, .. } if input.u8() & 1 == 1 => {
                 assert!(csn.is_valid());
                 step = search.not_it(csn, geometry);
             }
-            Step::Found { csn, value_at, value_len, slot, .. } => {
+            SearchStep::Found { csn, value_at, value_len, slot, .. } => {
                 let (at, len) = (value_at as usize, value_len as usize);
                 assert!(csn.is_valid() && at + len <= bytes.len(), "{step:?} of {} bytes", bytes.len());
                 assert!(&bytes[at - key.len()..at] == key, "{step:?} is of another key");
@@ -185,12 +188,17 @@ fn search(
                 let table = search.table(geometry).id;
                 found(slot.offset, table, csn, &line);
                 let again = Search::check_slot(table, slot, key, &line, &SumKey::new(SUMS));
-                let same =
-                    |s| matches!(s, Step::Found { csn: c, value_len: l, .. } if (c, l) == (csn, value_len));
-                assert!(again.is_some_and(same), "a repeat GET sees something else: {again:?}");
+                let Some(SearchStep::Found { csn: same, value_len: same_len, .. }) = again else {
+                    panic!("a repeat GET sees nothing: {again:?}");
+                };
+                assert_eq!((same, same_len), (csn, value_len), "a repeat GET sees something else");
                 return step;
             }
-            Step::Entry { .. } | Step::Absent | Step::Ask | Step::Torn | Step::Stale => return step,
+            SearchStep::Entry { .. }
+            | SearchStep::Absent
+            | SearchStep::Ask
+            | SearchStep::Torn
+            | SearchStep::Stale => return step,
         }
     }
     panic!("a search without an end: {:?}", search.table(geometry));
@@ -383,8 +391,8 @@ fn look_for(bed: &Bed, item: &Item, damaged: bool) {
     }
 }
 
-fn judge(bed: &Bed, item: &Item, step: &Step, damaged: bool) {
-    if let Step::Entry { entry, csn } = *step {
+fn judge(bed: &Bed, item: &Item, step: &SearchStep, damaged: bool) {
+    if let SearchStep::Entry { entry, csn } = *step {
         let inline64 = bed.geometry.live().all(|table| table.shape.kind == SlotKind::Inline64);
         // A 16-byte slot has no checksum: the entry it names must confirm it, so any place may come out.
         if inline64 || !damaged {
@@ -397,8 +405,10 @@ fn judge(bed: &Bed, item: &Item, step: &Step, damaged: bool) {
     }
     let last = item.states.last().expect("a state").0;
     match *step {
-        Step::Absent => assert!(item.removed, "lost"),
-        Step::Found { csn, .. } | Step::Entry { csn, .. } => assert!(csn == last && !item.removed),
+        SearchStep::Absent => assert!(item.removed, "lost"),
+        SearchStep::Found { csn, .. } | SearchStep::Entry { csn, .. } => {
+            assert!(csn == last && !item.removed)
+        }
         _ => panic!("{step:?} with nobody writing"),
     }
 }

@@ -11,7 +11,7 @@ use longarm_base::{Csn, Nanos, RegionId, UnixMillis};
 use longarm_fabric::ring::Mailbox;
 use longarm_fabric::{Broken, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket, WRITE_MAX};
 use longarm_memory::{Backing, Mapped, OwnedWords, Region, RegionOptions, Words};
-use longarm_wire::{Hello, Request, RequestKind, Response, Status, Welcome, VERSIONS};
+use longarm_wire::{Hello, Request, RequestKind, Response, Status, VERSIONS, Welcome};
 
 use crate::{COMMANDS_MAX, Input};
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use longarm_base::{Place, RegionId};
 use longarm_fabric::tcp::frame::{self, Frame};
-use longarm_fabric::tcp::fuzzing::End;
+use longarm_fabric::tcp::fuzzing::SessionEnd;
 use longarm_fabric::{Completion, Completions, Grant, Op, Rights, SEND_MAX, Ticket};
 use longarm_memory::{Backing, OwnedWords, Region, RegionOptions, Words};
 
@@ -77,7 +77,7 @@ fn frames(bytes: &[u8]) {
 
 /// One session and what it is seen to do.
 struct One {
-    end: End,
+    end: SessionEnd,
     regions: Vec<Arc<Region>>,
     /// Received and not yet used up.
     raw: Vec<u8>,
@@ -94,7 +94,7 @@ impl One {
             Grant { id: RegionId(i as u32 + 1), region: region.clone(), rights: LENT[i] }
         };
         One {
-            end: End::new(regions.iter().enumerate().map(grant).collect(), LANDING),
+            end: SessionEnd::new(regions.iter().enumerate().map(grant).collect(), LANDING),
             regions: regions.to_vec(),
             raw: Vec::new(),
             said: Vec::new(),

@@ -5,6 +5,7 @@
 //! between them asserted at compile time.
 #![forbid(unsafe_code)]
 
+mod entry;
 pub mod limits;
 mod mutant;
 mod place;
@@ -13,6 +14,7 @@ mod term;
 mod time;
 mod version;
 
+pub use entry::EntryRef;
 pub use mutant::Mutant;
 pub use place::{Place, RegionId};
 pub use term::{NodeId, Term};

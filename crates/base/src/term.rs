@@ -1,4 +1,4 @@
-//! The term: a leader's reign, and whose it is.
+//! The term of a leader, and whose it is.
 
 /// Name of a node within its group.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]

@@ -3,7 +3,7 @@
 use longarm_base::Nanos;
 
 use crate::link::BATCH;
-use crate::lookup::{Lookup, Want};
+use crate::lookup::{Lookup, LookupStep};
 
 /// Keys that are looked up together on one connection.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(crate) struct Batch {
     /// The keys among them that are got one by one, since their values are so long, or change so often, or
     /// since the server must be asked for them.
     pub(crate) large: Vec<usize>,
-    pub(crate) flights: Vec<Flight>,
+    pub(crate) flights: Vec<BatchLookup>,
     /// The number of READs under way.
     pub(crate) open: usize,
     /// The moment from which the READs count.
@@ -30,10 +30,10 @@ impl Batch {
 }
 
 /// One key's lookup in a batch.
-pub(crate) struct Flight {
+pub(crate) struct BatchLookup {
     pub(crate) key: usize,
     pub(crate) lookup: Lookup,
-    pub(crate) want: Want,
+    pub(crate) want: LookupStep,
     /// Whether the READ that it wants is in the queue.
     pub(crate) posted: bool,
 }

@@ -6,8 +6,7 @@
 //! that verifies there and has the key is the current one. A remembered entry answers if its csn and key
 //! match and it is not superseded. The cache dies with the connection.
 
-use longarm_base::{Csn, Place};
-use longarm_index::hash::EntryRef;
+use longarm_base::{Csn, EntryRef, Place};
 use longarm_memory::Hash;
 
 /// The remembered place of a key.

@@ -18,7 +18,7 @@ const MILLI: u64 = 1_000_000;
 
 /// A moment of the client's clock, and the least, or the most, that the server's calendar said then.
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct CalendarReading {
     at: Nanos,
     unix: UnixMillis,
 }
@@ -26,8 +26,8 @@ struct Known {
 /// The bounds on one server's calendar.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Calendar {
-    least: Option<Known>,
-    most: Option<Known>,
+    least: Option<CalendarReading>,
+    most: Option<CalendarReading>,
 }
 
 impl Calendar {
@@ -39,10 +39,10 @@ impl Calendar {
             return;
         }
         if unix > self.least(seen) || self.least.is_none() {
-            self.least = Some(Known { at: seen, unix });
+            self.least = Some(CalendarReading { at: seen, unix });
         }
         let Some(stamped) = stamped else { return };
-        let most = Known { at: stamped.min(seen), unix };
+        let most = CalendarReading { at: stamped.min(seen), unix };
         if self.most.is_none_or(|before| latest(most, seen) < latest(before, seen)) {
             self.most = Some(most);
         }
@@ -51,7 +51,7 @@ impl Calendar {
     /// The least that the server's calendar says at `now`.
     #[inline]
     pub(crate) fn least(&self, now: Nanos) -> UnixMillis {
-        self.least.map_or(UnixMillis(0), |Known { at, unix }| {
+        self.least.map_or(UnixMillis(0), |CalendarReading { at, unix }| {
             let passed = now.since(at).0;
             UnixMillis(unix.0 + (passed - passed / DRIFT) / MILLI)
         })
@@ -70,7 +70,7 @@ impl Calendar {
 }
 
 /// The most that the calendar says at `now`.
-fn latest(Known { at, unix }: Known, now: Nanos) -> UnixMillis {
+fn latest(CalendarReading { at, unix }: CalendarReading, now: Nanos) -> UnixMillis {
     let passed = now.since(at).0;
     // The calendar counts whole milliseconds, and may have been at the end of one.
     UnixMillis(unix.0 + (passed + passed / DRIFT).div_ceil(MILLI))
@@ -81,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::lease::Lease;
+    use crate::lease::ClientLease;
 
     proptest! {
         /// Clocks have any offset and drift within the bound, heartbeats have any age. A judgement is what
@@ -98,7 +98,7 @@ mod tests {
             let unix = |t: u64| UnixMillis(1_700_000_000_000 + server(t) / MILLI);
             let mut t = 1_000_000_000u64;
             let expiry = UnixMillis(unix(t).0 + ttl);
-            let (mut lease, mut calendar) = (Lease::new(Nanos::from_millis(10)), Calendar::default());
+            let (mut lease, mut calendar) = (ClientLease::new(Nanos::from_millis(10)), Calendar::default());
             for (out, back, gap) in steps {
                 lease.anchor(Nanos(t), Nanos(server(t + out)));
                 let beat = t + out;

@@ -12,8 +12,8 @@ use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::deadline::{Deadline, Earlier};
 use crate::error::{Error, refusal};
-use crate::flight::{InFlight, Reply, Ticket};
-use crate::link::{Coming, Counters, Link, Trouble};
+use crate::flight::{InFlight, Reply, RequestId};
+use crate::link::{ClientCounters, Link, SessionHello, Trouble};
 use crate::options::Options;
 use crate::targets::Targets;
 
@@ -39,8 +39,8 @@ pub struct Client<T: Transport = Any> {
     pub(crate) next_operation: u64,
     pub(crate) open: VecDeque<InFlight>,
     pub(crate) spare: Vec<Vec<u8>>,
-    pub(crate) finished: VecDeque<(Ticket, Result<Reply, Error>)>,
-    pub(crate) counters: Counters,
+    pub(crate) finished: VecDeque<(RequestId, Result<Reply, Error>)>,
+    pub(crate) counters: ClientCounters,
     pub(crate) cache: Cache,
     pub(crate) large: Vec<u8>,
     pub(crate) batch: Batch,
@@ -82,10 +82,10 @@ impl<T: Transport> Client<T> {
         let [session] = drawn?;
         let mut targets = Targets::new(addresses, options.connect_timeout);
         let deadline = now() + Nanos(options.connect_timeout.as_nanos() as u64);
-        let coming = Coming { session, fresh: 1, since: Csn::NONE };
+        let coming = SessionHello { session, fresh: 1, since: Csn::NONE };
         let (link, begun) = loop {
             let begun = now();
-            match Link::connect(&transport, targets.current(), (&options, targets.limit()), coming) {
+            match Link::connect(&transport, targets.current(), &options, targets.limit(), coming) {
                 Ok(link) => break (link, begun),
                 Err(error) => {
                     let elsewhere = options.follow
@@ -113,7 +113,7 @@ impl<T: Transport> Client<T> {
             open: VecDeque::new(),
             spare: Vec::new(),
             finished: VecDeque::new(),
-            counters: Counters::default(),
+            counters: ClientCounters::default(),
             cache: Cache::new(entries),
             large: Vec::new(),
             batch: Batch::default(),
@@ -149,8 +149,8 @@ impl<T: Transport> Client<T> {
     }
 
     /// The counters of this client so far.
-    pub fn counters(&self) -> Counters {
-        let now = self.link.as_ref().map_or(Counters::default(), |link| link.counters);
+    pub fn counters(&self) -> ClientCounters {
+        let now = self.link.as_ref().map_or(ClientCounters::default(), |link| link.counters);
         add(self.counters, now)
     }
 
@@ -219,11 +219,11 @@ impl<T: Transport> Client<T> {
         self.cache.clear();
         let lost = now();
         let since = self.open.front().map_or(Csn::NONE, |oldest| oldest.since);
-        let coming = Coming { session: self.session, fresh: self.next_operation, since };
+        let coming = SessionHello { session: self.session, fresh: self.next_operation, since };
         deadline.end(lost);
         loop {
-            let (options, begun) = ((&self.options, self.targets.limit()), now());
-            match Link::connect(&self.transport, self.targets.current(), options, coming) {
+            let (limit, begun) = (self.targets.limit(), now());
+            match Link::connect(&self.transport, self.targets.current(), &self.options, limit, coming) {
                 Ok(link) => {
                     self.targets.reached(now().since(begun));
                     self.counters.reconnects += 1;
@@ -263,7 +263,7 @@ impl<T: Transport> Client<T> {
                 let lost = "the server lost its memory before it answered";
                 let why = if same { "there was no connection before its timeout" } else { lost };
                 let outcome = Err(Error::InDoubt(why.into()));
-                self.finished.push_back((Ticket(request.operation), outcome));
+                self.finished.push_back((RequestId(request.operation), outcome));
             }
             same && !late && !request.abandoned
         });
@@ -278,8 +278,8 @@ impl<T: Transport> Client<T> {
     }
 }
 
-pub(crate) fn add(a: Counters, b: Counters) -> Counters {
-    Counters {
+pub(crate) fn add(a: ClientCounters, b: ClientCounters) -> ClientCounters {
+    ClientCounters {
         reads: a.reads + b.reads,
         torn: a.torn + b.torn,
         cache_hits: a.cache_hits + b.cache_hits,

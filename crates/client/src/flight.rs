@@ -5,7 +5,7 @@ use longarm_wire::RequestKind;
 
 /// The name of a submitted request until its answer is polled.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct Ticket(pub u64);
+pub struct RequestId(pub u64);
 
 /// The outcome of a request. The statuses that are errors come as [`Error`](crate::Error).
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -13,7 +13,7 @@ use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::flight::Reply;
 use crate::link::{Link, Trouble};
-use crate::lookup::{Lookup, Want};
+use crate::lookup::{Lookup, LookupStep};
 
 /// Tries to READ before the server is asked.
 pub(crate) const READ_TRIES: u32 = 64;
@@ -99,17 +99,17 @@ impl<T: Transport> Client<T> {
         let mut whole = false;
         loop {
             match want {
-                Want::Read(place) => {
+                LookupStep::Read(place) => {
                     link.read(place, into, deadline)?;
                     whole = false;
                     want = lookup.feed(key, link.qp.landing(into, place.len), &link.view());
                 }
-                Want::Large { entry } => {
+                LookupStep::Large { entry } => {
                     link.fetch(entry.offset, entry.len, large, deadline)?;
                     whole = true;
                     want = lookup.feed(key, large, &link.view());
                 }
-                Want::Hit { csn, at, len, expiry } => {
+                LookupStep::Hit { csn, at, len, expiry } => {
                     let end = now();
                     // The checksum of a large value shows that it is whole; only its lease depends on time.
                     let begin = if whole { end } else { begin };
@@ -129,7 +129,7 @@ impl<T: Transport> Client<T> {
                     self.found(&lookup, located);
                     return Ok(Attempt::Value(value));
                 }
-                Want::Miss => {
+                LookupStep::Miss => {
                     // The remembered place lost the key: another READ there would only lose time.
                     if located.is_some() {
                         cache.forget(hash);
@@ -141,12 +141,12 @@ impl<T: Transport> Client<T> {
                     self.earlier.leave(end);
                     return Ok(Attempt::Missing);
                 }
-                Want::Ask | Want::Again => {
+                LookupStep::Ask | LookupStep::Again => {
                     cache.forget(hash);
-                    link.counters.torn += u64::from(want == Want::Again);
-                    return Ok(if want == Want::Ask { Attempt::Ask } else { Attempt::Again });
+                    link.counters.torn += u64::from(want == LookupStep::Again);
+                    return Ok(if want == LookupStep::Ask { Attempt::Ask } else { Attempt::Again });
                 }
-                Want::Refresh => {
+                LookupStep::Refresh => {
                     link.look_at_heartbeat(deadline)?;
                     return Ok(Attempt::Again);
                 }

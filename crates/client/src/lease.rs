@@ -9,7 +9,7 @@
 //! (1) `end` never promises more than D after a moment at which the server was alive.
 //! (2) Only rates are assumed: two clocks drift apart by at most one part in [`DRIFT`].
 //! (3) An anchor is worth less with time. Before that costs much of the lease, the client asks the server for
-//!     a new one ([`Lease::wants_anchor`]) and does not wait for the answer.
+//!     a new one ([`ClientLease::wants_anchor`]) and does not wait for the answer.
 
 use longarm_base::limits::DRIFT_PPM;
 use longarm_base::{Mutant, Nanos};
@@ -21,7 +21,7 @@ const LOOSE: u64 = 8;
 
 /// One client's lease on one server's memory. In LoLKV 3.3.4 the leader alone has a lease, as it serves GETs.
 #[derive(Clone, Debug)]
-pub(crate) struct Lease {
+pub(crate) struct ClientLease {
     length: Nanos,
     /// The most that client time minus server time can be; `None` until anchored.
     offset: Option<i128>,
@@ -32,9 +32,16 @@ pub(crate) struct Lease {
     end: Nanos,
 }
 
-impl Lease {
-    pub(crate) fn new(length: Nanos) -> Lease {
-        Lease { length, offset: None, exact: false, anchored: Nanos(0), wanted: Nanos(0), end: Nanos(0) }
+impl ClientLease {
+    pub(crate) fn new(length: Nanos) -> ClientLease {
+        ClientLease {
+            length,
+            offset: None,
+            exact: false,
+            anchored: Nanos(0),
+            wanted: Nanos(0),
+            end: Nanos(0),
+        }
     }
 
     /// Notes that both sides read the same clock.
@@ -124,7 +131,7 @@ mod tests {
             // True time; the client's clock is true, the server's runs at another rate from another start.
             let server = |t: u64| Nanos((2_000_000_000_000i128 + i128::from(t) + i128::from(skew)
                 + i128::from(t) * i128::from(ppm) / 1_000_000) as u64);
-            let mut lease = Lease::new(length);
+            let mut lease = ClientLease::new(length);
             let mut t = 1_000_000_000u64;
             let mut last_beat = 0;
             for (out, back, gap) in round_trips {
@@ -143,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_tight_round_trip_makes_a_useful_lease() {
-        let mut lease = Lease::new(Nanos::from_millis(10));
+        let mut lease = ClientLease::new(Nanos::from_millis(10));
         lease.observe(Nanos(5), Nanos(5));
         assert!(!lease.valid(Nanos(5)), "not anchored");
         lease.anchor(Nanos(1_000_000), Nanos(77_000_000));
@@ -155,7 +162,7 @@ mod tests {
 
     #[test]
     fn an_old_anchor_is_replaced_before_it_costs_much() {
-        let mut lease = Lease::new(Nanos::from_millis(10));
+        let mut lease = ClientLease::new(Nanos::from_millis(10));
         lease.anchor(Nanos(0), Nanos(0));
         // Two per cent of this are an eighth of the lease.
         let late = Nanos::from_millis(62);

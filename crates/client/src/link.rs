@@ -11,7 +11,7 @@ use longarm_fabric::{
     Ticket, Transport, WorkError,
 };
 use longarm_host::now;
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
 use longarm_index::hash::layout::INDEX_REGION;
 use longarm_index::hash::{Geometry, Look};
@@ -20,7 +20,7 @@ use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Stat
 
 use crate::calendar::Calendar;
 use crate::deadline::Deadline;
-use crate::lease::Lease;
+use crate::lease::ClientLease;
 use crate::lookup::View;
 use crate::options::Options;
 
@@ -67,7 +67,7 @@ impl Trouble {
 /// The counters of a client, for people and tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Counters {
+pub struct ClientCounters {
     /// READs posted, heartbeats included.
     pub reads: u64,
     /// GETs that had to start again because bytes were of different moments.
@@ -88,7 +88,7 @@ pub struct Counters {
 
 /// An answer, copied out of the ring.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct RingAnswer {
     pub(crate) status: Status,
     pub(crate) operation: u64,
     pub(crate) csn: Csn,
@@ -98,7 +98,7 @@ pub(crate) struct Answer {
 
 /// The session that a client names when it connects.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Coming {
+pub(crate) struct SessionHello {
     pub(crate) session: u64,
     /// The first operation that was never sent.
     pub(crate) fresh: u64,
@@ -106,9 +106,9 @@ pub(crate) struct Coming {
     pub(crate) since: Csn,
 }
 
-impl Coming {
+impl SessionHello {
     fn hello(self, options: &Options, ring_bytes: u64) -> Vec<u8> {
-        let Coming { session, fresh, since: Csn(since) } = self;
+        let SessionHello { session, fresh, since: Csn(since) } = self;
         let (group, name) = (options.group, options.name.clone());
         Hello { session, ring_bytes, group, fresh, since, name }.encode()
     }
@@ -122,7 +122,7 @@ pub(crate) struct Link<Q> {
     pub(crate) hasher: HashKey,
     pub(crate) geometry: Geometry,
     pub(crate) look: Look,
-    lease: Lease,
+    lease: ClientLease,
     index_bytes: u64,
     arena_bytes: u64,
     calendar: Calendar,
@@ -131,12 +131,12 @@ pub(crate) struct Link<Q> {
     heard: Nanos,
     reads_open: usize,
     failed: Option<WorkError>,
-    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) answers: VecDeque<RingAnswer>,
     /// When each unanswered request was sent, the oldest first: the oldest is the anchor of the lease.
     pub(crate) sent_at: VecDeque<(u64, Nanos)>,
     /// The highest version that the server told: a request that is sent now gets a higher one.
     pub(crate) seen: Csn,
-    pub(crate) counters: Counters,
+    pub(crate) counters: ClientCounters,
 }
 
 /// Checks that the server remembers a request as long as the client repeats it, until the client's timeout is
@@ -153,13 +153,22 @@ fn check_timeout(timeout: Duration, remembers: Duration) -> Result<(), SetupErro
     Err(SetupError::Refused(text.into()))
 }
 
+/// Whether the request ring that the server lent is one, and as long as the server says.
+fn check_ring(granted: u64, ring_bytes: u64) -> Result<(), SetupError> {
+    if granted < ring_bytes || ring_bytes < 4096 || !ring_bytes.is_multiple_of(64) {
+        return Err(SetupError::Protocol("the request ring has an impossible size".into()));
+    }
+    Ok(())
+}
+
 impl<Q: QueuePair> Link<Q> {
     /// Connects within `limit`, learns the geometry, and takes a first lease.
     pub(crate) fn connect<T: Transport<Qp = Q>>(
         transport: &T,
         address: &Address,
-        (options, limit): (&Options, Duration),
-        coming: Coming,
+        options: &Options,
+        limit: Duration,
+        coming: SessionHello,
     ) -> Result<Link<Q>, SetupError> {
         let ring_bytes = options.ring_bytes.next_multiple_of(4096).max(8192);
         let ring =
@@ -185,15 +194,9 @@ impl<Q: QueuePair> Link<Q> {
                 .ok_or_else(|| SetupError::Protocol(format!("{id:?} was not granted")))
         };
         let (index_bytes, arena_bytes) = (granted(INDEX_REGION)?, granted(ARENA_REGION)?);
-        let ring_granted = granted(RING_REGION)?;
-        if ring_granted < welcome.ring_bytes
-            || welcome.ring_bytes < 4096
-            || !welcome.ring_bytes.is_multiple_of(64)
-        {
-            return Err(SetupError::Protocol("the request ring has an impossible size".into()));
-        }
+        check_ring(granted(RING_REGION)?, welcome.ring_bytes)?;
         let stamp = Nanos(welcome.stamp);
-        let mut lease = Lease::new(Nanos(welcome.lease));
+        let mut lease = ClientLease::new(Nanos(welcome.lease));
         lease.anchor(sent, stamp);
         let local = matches!(address, Address::Shm(_));
         if local && sent <= stamp && stamp <= answered {
@@ -219,7 +222,7 @@ impl<Q: QueuePair> Link<Q> {
             answers: VecDeque::new(),
             sent_at: VecDeque::new(),
             seen: Csn(welcome.csn),
-            counters: Counters::default(),
+            counters: ClientCounters::default(),
         };
         let deadline = &Deadline::at(answered + Nanos(limit.as_nanos() as u64));
         link.look_at_heartbeat(deadline).map_err(|trouble| trouble.at_setup(address))?;
@@ -401,7 +404,7 @@ impl<Q: QueuePair> Link<Q> {
             }
         }
         self.seen = self.seen.max(response.csn);
-        self.answers.push_back(Answer {
+        self.answers.push_back(RingAnswer {
             status: response.status,
             operation: response.operation,
             csn: response.csn,
@@ -416,7 +419,7 @@ impl<Q: QueuePair> Link<Q> {
     pub(crate) fn trusted(&self, begin: Nanos, end: Nanos) -> bool {
         let trusted = self.lease.valid(end) && end.since(begin).0 <= self.welcome.read_bound;
         if trusted {
-            observe(|| Event::Relied { boot: self.welcome.boot, at: end });
+            observe(|| Observation::Relied { boot: self.welcome.boot, at: end });
         }
         trusted
     }
@@ -473,7 +476,7 @@ impl<Q: QueuePair> Link<Q> {
         // lease.
         if end.since(begin).0 <= self.welcome.read_bound / 2 {
             self.lease.observe(beat.stamp, end);
-            observe(|| Event::Trusted { boot: beat.boot, end: self.lease.end() });
+            observe(|| Observation::Trusted { boot: beat.boot, end: self.lease.end() });
             self.calendar.observe(beat.unix, self.lease.earliest(beat.stamp, end), end);
         }
         Ok(())

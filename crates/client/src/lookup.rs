@@ -5,8 +5,8 @@
 //! It tries a remembered place first (one READ), else the index search, and the entry if the item is not
 //! inline.
 
-use longarm_base::{Csn, Mutant, Place, UnixMillis, limits};
-use longarm_index::hash::{EntryRef, Geometry, Look, Search, Step};
+use longarm_base::{Csn, EntryRef, Mutant, Place, UnixMillis, limits};
+use longarm_index::hash::{Geometry, Look, Search, SearchStep};
 use longarm_memory::{Hash, SumKey};
 use longarm_store::object;
 use longarm_wire::ARENA_REGION;
@@ -15,7 +15,7 @@ use crate::cache::Located;
 
 /// The next step of a lookup, or its result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Want {
+pub(crate) enum LookupStep {
     /// READ this and feed it.
     Read(Place),
     /// Found: the value is in the bytes just fed ([`Lookup::located`] says where they came from).
@@ -33,7 +33,7 @@ pub(crate) enum Want {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum LookupStage {
     CachedSlot {
         table: u32,
         place: Place,
@@ -58,7 +58,7 @@ enum Stage {
 #[derive(Clone, Debug)]
 pub(crate) struct Lookup {
     search: Search,
-    stage: Stage,
+    stage: LookupStage,
     /// Slot of the inline item that the search found.
     slot: Place,
 }
@@ -75,20 +75,25 @@ pub(crate) struct View<'a> {
 
 impl Lookup {
     #[inline(always)]
-    pub(crate) fn start(hash: Hash, look: Look, located: Option<Located>, view: &View<'_>) -> (Lookup, Want) {
+    pub(crate) fn start(
+        hash: Hash,
+        look: Look,
+        located: Option<Located>,
+        view: &View<'_>,
+    ) -> (Lookup, LookupStep) {
         let (search, step) = Search::start(hash, view.geometry, look);
-        let Step::Read(first) = step else { unreachable!("a search begins with a READ") };
-        let mut lookup = Lookup { search, stage: Stage::Search, slot: first };
+        let SearchStep::Read(first) = step else { unreachable!("a search begins with a READ") };
+        let mut lookup = Lookup { search, stage: LookupStage::Search, slot: first };
         let want = match located {
             Some(Located::Slot { table, place }) if view.geometry.live().any(|t| t.id == table) => {
-                lookup.stage = Stage::CachedSlot { table, place };
-                Want::Read(place)
+                lookup.stage = LookupStage::CachedSlot { table, place };
+                LookupStep::Read(place)
             }
             Some(Located::Entry { entry, csn }) => {
-                lookup.stage = Stage::CachedEntry { entry, csn };
+                lookup.stage = LookupStage::CachedEntry { entry, csn };
                 lookup.entry_place(entry, view)
             }
-            _ => Want::Read(first),
+            _ => LookupStep::Read(first),
         };
         (lookup, want)
     }
@@ -103,40 +108,42 @@ impl Lookup {
     #[inline]
     pub(crate) fn located(&self, view: &View<'_>) -> Located {
         match self.stage {
-            Stage::CachedSlot { table, place } => Located::Slot { table, place },
-            Stage::Search => Located::Slot { table: self.search.table(view.geometry).id, place: self.slot },
-            Stage::CachedEntry { entry, csn }
-            | Stage::EntryHead { entry, csn }
-            | Stage::Entry { entry, csn } => Located::Entry { entry, csn },
+            LookupStage::CachedSlot { table, place } => Located::Slot { table, place },
+            LookupStage::Search => {
+                Located::Slot { table: self.search.table(view.geometry).id, place: self.slot }
+            }
+            LookupStage::CachedEntry { entry, csn }
+            | LookupStage::EntryHead { entry, csn }
+            | LookupStage::Entry { entry, csn } => Located::Entry { entry, csn },
         }
     }
 
     /// Searches from the start, as the remembered place did not answer.
     #[cold]
-    fn start_search(&mut self, view: &View<'_>) -> Want {
-        self.stage = Stage::Search;
-        Want::Read(self.search.first(view.geometry))
+    fn start_search(&mut self, view: &View<'_>) -> LookupStep {
+        self.stage = LookupStage::Search;
+        LookupStep::Read(self.search.first(view.geometry))
     }
 
     /// Takes the bytes of the READ (or of the large entry) that the last step asked for.
     #[inline(always)]
-    pub(crate) fn feed(&mut self, key: &[u8], bytes: &[u8], view: &View<'_>) -> Want {
+    pub(crate) fn feed(&mut self, key: &[u8], bytes: &[u8], view: &View<'_>) -> LookupStep {
         match self.stage {
-            Stage::Search => {
+            LookupStage::Search => {
                 let step = self.search.feed(key, bytes, view.geometry, view.sums);
                 self.follow(step, view)
             }
-            Stage::CachedSlot { table, place } => {
+            LookupStage::CachedSlot { table, place } => {
                 let slot = bytes.first_chunk::<64>();
                 let found = slot.and_then(|slot| Search::check_slot(table, place, key, slot, view.sums));
                 match found {
-                    Some(Step::Found { csn, value_at, value_len, expiry, .. }) => {
-                        Want::Hit { csn, at: value_at, len: value_len, expiry }
+                    Some(SearchStep::Found { csn, value_at, value_len, expiry, .. }) => {
+                        LookupStep::Hit { csn, at: value_at, len: value_len, expiry }
                     }
                     _ => self.start_search(view),
                 }
             }
-            Stage::CachedEntry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
+            LookupStage::CachedEntry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
                 Ok(e)
                     if e.csn == csn && e.key == key && (!e.superseded || Mutant::TrustSuperseded.is_on()) =>
                 {
@@ -144,64 +151,64 @@ impl Lookup {
                 }
                 _ => self.start_search(view),
             },
-            Stage::EntryHead { entry, csn } => match object::total_len(bytes) {
+            LookupStage::EntryHead { entry, csn } => match object::total_len(bytes) {
                 Ok(len) => {
                     let entry = EntryRef { offset: entry.offset, len: len.next_multiple_of(8) };
-                    self.stage = Stage::Entry { entry, csn };
+                    self.stage = LookupStage::Entry { entry, csn };
                     self.entry_place(entry, view)
                 }
-                Err(_) => Want::Again,
+                Err(_) => LookupStep::Again,
             },
-            Stage::Entry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
+            LookupStage::Entry { entry, csn } => match object::read(bytes, entry.offset, view.sums) {
                 Ok(e) if e.csn == csn && e.key == key => hit(bytes, &e),
                 Ok(e) if e.csn == csn => {
                     let step = self.search.not_it(csn, view.geometry);
-                    self.stage = Stage::Search;
+                    self.stage = LookupStage::Search;
                     self.follow(step, view)
                 }
-                _ => Want::Again,
+                _ => LookupStep::Again,
             },
         }
     }
 
     #[inline(always)]
-    fn follow(&mut self, step: Step, view: &View<'_>) -> Want {
+    fn follow(&mut self, step: SearchStep, view: &View<'_>) -> LookupStep {
         match step {
-            Step::Read(place) => Want::Read(place),
-            Step::Found { csn, value_at, value_len, expiry, slot } => {
+            SearchStep::Read(place) => LookupStep::Read(place),
+            SearchStep::Found { csn, value_at, value_len, expiry, slot } => {
                 self.slot = slot;
-                Want::Hit { csn, at: value_at, len: value_len, expiry }
+                LookupStep::Hit { csn, at: value_at, len: value_len, expiry }
             }
-            Step::Entry { entry, csn } => {
+            SearchStep::Entry { entry, csn } => {
                 self.stage = if entry.len == 0 {
-                    Stage::EntryHead { entry, csn }
+                    LookupStage::EntryHead { entry, csn }
                 } else {
-                    Stage::Entry { entry, csn }
+                    LookupStage::Entry { entry, csn }
                 };
                 self.entry_place(entry, view)
             }
-            Step::Absent => Want::Miss,
-            Step::Ask => Want::Ask,
-            Step::Torn => Want::Again,
-            Step::Stale => Want::Refresh,
+            SearchStep::Absent => LookupStep::Miss,
+            SearchStep::Ask => LookupStep::Ask,
+            SearchStep::Torn => LookupStep::Again,
+            SearchStep::Stale => LookupStep::Refresh,
         }
     }
 
     /// The READ of an entry, bounds-checked: its place came from remote memory (X2).
-    fn entry_place(&self, entry: EntryRef, view: &View<'_>) -> Want {
+    fn entry_place(&self, entry: EntryRef, view: &View<'_>) -> LookupStep {
         let len = if entry.len == 0 { limits::LINE as u32 } else { entry.len };
         let inside = entry.offset.checked_add(u64::from(len)).is_some_and(|end| end <= view.arena_bytes);
         if !inside || len as usize > limits::KEY_MAX + limits::VALUE_MAX + 4096 || !len.is_multiple_of(8) {
-            return Want::Again;
+            return LookupStep::Again;
         }
         if len > view.slot_max {
-            return Want::Large { entry };
+            return LookupStep::Large { entry };
         }
-        Want::Read(Place::new(ARENA_REGION, entry.offset, len))
+        LookupStep::Read(Place::new(ARENA_REGION, entry.offset, len))
     }
 }
 
-fn hit(bytes: &[u8], entry: &object::Entry<'_>) -> Want {
+fn hit(bytes: &[u8], entry: &object::Entry<'_>) -> LookupStep {
     let at = entry.value.as_ptr() as usize - bytes.as_ptr() as usize;
-    Want::Hit { csn: entry.csn, at: at as u32, len: entry.value.len() as u32, expiry: entry.expiry }
+    LookupStep::Hit { csn: entry.csn, at: at as u32, len: entry.value.len() as u32, expiry: entry.expiry }
 }

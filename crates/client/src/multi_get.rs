@@ -5,13 +5,13 @@ use longarm_base::{Csn, Nanos};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 
-use crate::batch::{Batch, Flight};
+use crate::batch::{Batch, BatchLookup};
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::get::{PATIENT_TRIES, READ_TRIES, check_key};
 use crate::link::{Link, Trouble};
-use crate::lookup::{Lookup, Want};
+use crate::lookup::{Lookup, LookupStep};
 
 /// Lookups that are judged together while the lines of the next group are under way: a core keeps about so
 /// many misses in flight.
@@ -24,13 +24,13 @@ const GROUP: usize = 8;
 #[inline(always)]
 fn begin_reads<Q: QueuePair>(
     link: &mut Link<Q>,
-    flights: &mut [Flight],
+    flights: &mut [BatchLookup],
     first: usize,
     deadline: &Deadline,
 ) -> Result<usize, Trouble> {
     let mut begun = 0;
     for (i, flight) in flights.iter_mut().enumerate() {
-        if let Want::Read(place) = flight.want {
+        if let LookupStep::Read(place) = flight.want {
             flight.posted = !link.qp.prefetch(place);
             if flight.posted {
                 link.post_read(place, Link::<Q>::slot(first + i), deadline)?;
@@ -141,7 +141,7 @@ impl<T: Transport> Client<T> {
         flights.extend(rest.iter().map(|&key| {
             let hash = link.hasher.hash(keys[key].as_ref());
             let (lookup, want) = Lookup::start(hash, link.look, cache.find(hash), &view);
-            Flight { key, lookup, want, posted: false }
+            BatchLookup { key, lookup, want, posted: false }
         }));
         batch.open = 0;
         for (group, flights) in flights.chunks_mut(GROUP).enumerate() {
@@ -162,7 +162,7 @@ impl<T: Transport> Client<T> {
         batch.open = 0;
         for (group, flights) in batch.flights.chunks_mut(GROUP).enumerate() {
             for (i, flight) in flights.iter_mut().enumerate() {
-                if let Want::Read(place) = flight.want {
+                if let LookupStep::Read(place) = flight.want {
                     let into = Link::<T::Qp>::slot(group * GROUP + i);
                     if !flight.posted {
                         link.read(place, into, deadline)?;
@@ -188,8 +188,8 @@ impl<T: Transport> Client<T> {
         if counts {
             self.earlier.leave(end);
         }
-        self.settle(batch, (end, counts), show);
-        if batch.flights.iter().any(|flight| flight.want == Want::Refresh) {
+        self.settle(batch, end, counts, show);
+        if batch.flights.iter().any(|flight| flight.want == LookupStep::Refresh) {
             self.connected()?.look_at_heartbeat(deadline)?;
         }
         Ok(())
@@ -199,7 +199,8 @@ impl<T: Transport> Client<T> {
     fn settle(
         &mut self,
         batch: &mut Batch,
-        (end, counts): (Nanos, bool),
+        end: Nanos,
+        counts: bool,
         show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
     ) {
         let Batch { rest, large, flights, .. } = batch;
@@ -208,18 +209,18 @@ impl<T: Transport> Client<T> {
             let link = self.link.as_mut().expect("READs had a link");
             match flight.want {
                 // The key is got alone, through the server.
-                Want::Hit { expiry, .. } if counts && !link.is_in_time(expiry, end) => {
+                LookupStep::Hit { expiry, .. } if counts && !link.is_in_time(expiry, end) => {
                     large.push(flight.key);
                 }
-                Want::Hit { csn, at, len, .. } if counts => {
+                LookupStep::Hit { csn, at, len, .. } if counts => {
                     show(flight.key, Some((link.qp.landing(Link::<T::Qp>::slot(i) + at, len), csn)));
                     let before = self.cache.find(flight.lookup.hash());
                     self.found(&flight.lookup, before);
                 }
-                Want::Miss if counts => show(flight.key, None),
-                Want::Large { .. } | Want::Ask => large.push(flight.key),
+                LookupStep::Miss if counts => show(flight.key, None),
+                LookupStep::Large { .. } | LookupStep::Ask => large.push(flight.key),
                 other => {
-                    link.counters.torn += u64::from(other == Want::Again);
+                    link.counters.torn += u64::from(other == LookupStep::Again);
                     self.cache.forget(flight.lookup.hash());
                     rest.push(flight.key);
                 }

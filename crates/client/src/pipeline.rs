@@ -14,8 +14,8 @@ use longarm_wire::{Request, RequestKind, Status};
 use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
-use crate::flight::{InFlight, Reply, Ticket};
-use crate::link::{Answer, Trouble};
+use crate::flight::{InFlight, Reply, RequestId};
+use crate::link::{RingAnswer, Trouble};
 use crate::write::check;
 
 /// The most unanswered requests of one client.
@@ -25,7 +25,7 @@ impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
     /// At most [`IN_FLIGHT_MAX`] may be open: then [`Error::Full`], until one of them is answered. Requests
     /// that a blocking call gave up as in doubt are open, too. The doorbell rings by itself on poll and wait.
-    pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<Ticket, Error> {
+    pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<RequestId, Error> {
         check(request)?;
         // Only a full pipeline asks the connection for answers: most callers that submit poll, too.
         if self.open.len() >= IN_FLIGHT_MAX {
@@ -39,7 +39,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// Sends a request that the caller waits for: it waits also for its place among the open requests.
-    pub(crate) fn post(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<Ticket, Error> {
+    pub(crate) fn post(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<RequestId, Error> {
         if self.open.len() >= IN_FLIGHT_MAX {
             self.listen();
             self.go_on();
@@ -52,7 +52,7 @@ impl<T: Transport> Client<T> {
         self.send(request, deadline)
     }
 
-    fn send(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<Ticket, Error> {
+    fn send(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<RequestId, Error> {
         if self.open.len() >= IN_FLIGHT_MAX {
             return Err(Error::Full);
         }
@@ -97,7 +97,7 @@ impl<T: Transport> Client<T> {
         let (operation, kind, deadline) = (request.operation, request.kind, deadline.end(sent));
         let since = self.link.as_ref().map_or(Csn::NONE, |link| link.seen);
         self.open.push_back(InFlight { operation, kind, message, deadline, since, abandoned: false });
-        Ok(Ticket(operation))
+        Ok(RequestId(operation))
     }
 
     /// Begins a wait for a leader, unless one is under way.
@@ -109,7 +109,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// The outcome of some request, if one is there. Never blocks.
-    pub fn poll(&mut self) -> Option<(Ticket, Result<Reply, Error>)> {
+    pub fn poll(&mut self) -> Option<(RequestId, Result<Reply, Error>)> {
         self.go_on();
         self.finished.pop_front()
     }
@@ -124,12 +124,12 @@ impl<T: Transport> Client<T> {
     }
 
     /// Waits for the outcome of one request; others may finish meanwhile and wait for [`poll`](Self::poll).
-    pub fn wait(&mut self, ticket: Ticket) -> Result<Reply, Error> {
+    pub fn wait(&mut self, ticket: RequestId) -> Result<Reply, Error> {
         self.wait_while(ticket, || {})
     }
 
     /// Waits for the outcome of one request, and calls `also` now and then.
-    pub(crate) fn wait_while(&mut self, ticket: Ticket, mut also: impl FnMut()) -> Result<Reply, Error> {
+    pub(crate) fn wait_while(&mut self, ticket: RequestId, mut also: impl FnMut()) -> Result<Reply, Error> {
         let mut spins = 0u32;
         let spin_until = now() + Nanos(self.options.spin.as_nanos() as u64);
         if let Some(link) = &mut self.link {
@@ -160,7 +160,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// Sleeps between polls, reconnects, or gives the request up as in doubt.
-    fn await_more(&mut self, deadline: Nanos, spin_until: Nanos, ticket: Ticket) -> Result<(), Error> {
+    fn await_more(&mut self, deadline: Nanos, spin_until: Nanos, ticket: RequestId) -> Result<(), Error> {
         let time = now();
         if time >= deadline {
             if let Some(open) = self.open.iter_mut().find(|open| open.operation == ticket.0) {
@@ -188,7 +188,7 @@ impl<T: Transport> Client<T> {
         Ok(())
     }
 
-    fn await_recovery(&mut self, trouble: Trouble, deadline: Nanos, ticket: Ticket) -> Result<(), Error> {
+    fn await_recovery(&mut self, trouble: Trouble, deadline: Nanos, ticket: RequestId) -> Result<(), Error> {
         // The request was sent: whatever keeps its answer away, its outcome is unknown.
         self.recover(trouble, &Deadline::at(deadline)).map_err(|error| {
             self.open.retain(|open| open.operation != ticket.0);
@@ -226,7 +226,7 @@ impl<T: Transport> Client<T> {
             // reconnect.
             let Some(request) = at.and_then(|at| self.open.remove(at)) else { continue };
             if !request.abandoned {
-                self.finished.push_back((Ticket(request.operation), outcome(request.kind, answer)));
+                self.finished.push_back((RequestId(request.operation), outcome(request.kind, answer)));
             }
             if self.spare.len() < QUEUE_DEPTH && request.message.capacity() <= 4096 {
                 self.spare.push(request.message);
@@ -235,7 +235,7 @@ impl<T: Transport> Client<T> {
     }
 }
 
-fn outcome(kind: RequestKind, answer: Answer) -> Result<Reply, Error> {
+fn outcome(kind: RequestKind, answer: RingAnswer) -> Result<Reply, Error> {
     match answer.status {
         Status::Ok if kind == RequestKind::Increment => Ok(Reply::Number(answer.number, answer.csn)),
         Status::Ok if kind == RequestKind::Stats => {

@@ -25,11 +25,11 @@ use crate::link::{Link, Trouble};
 
 /// The memory of a connected server, read as it is.
 pub struct Raw<'c, T: Transport> {
-    shared: Mutex<Shared<'c, T>>,
+    shared: Mutex<RawReader<'c, T>>,
     sums: SumKey,
 }
 
-struct Shared<'c, T: Transport> {
+struct RawReader<'c, T: Transport> {
     client: &'c mut Client<T>,
     failure: Option<Error>,
     /// Whether to read ahead at all: not on shared memory, where a READ costs less than the bookkeeping.
@@ -68,7 +68,7 @@ impl<T: Transport> Client<T> {
     pub fn raw(&mut self) -> Result<Raw<'_, T>, Error> {
         let sums = self.link()?.sums.clone();
         let remote = !matches!(self.address(), Address::Shm(_));
-        let shared = Shared { client: self, failure: None, remote, ahead: Vec::new() };
+        let shared = RawReader { client: self, failure: None, remote, ahead: Vec::new() };
         Ok(Raw { shared: Mutex::new(shared), sums })
     }
 
@@ -115,14 +115,14 @@ impl<'c, T: Transport> Raw<'c, T> {
         self.lock().failure.take()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shared<'c, T>> {
+    fn lock(&self) -> MutexGuard<'_, RawReader<'c, T>> {
         // A walker that panicked left a client between two operations.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<T: Transport> Shared<'_, T> {
-    fn read(&mut self, (id, region_bytes): (RegionId, u64), at: u64, into: &mut [u8]) {
+impl<T: Transport> RawReader<'_, T> {
+    fn read(&mut self, id: RegionId, region_bytes: u64, at: u64, into: &mut [u8]) {
         into.fill(0);
         if self.failure.is_some() {
             return;
@@ -218,6 +218,6 @@ impl<T: Transport> Words for RawRegion<'_, '_, T> {
             into.len(),
             self.id
         );
-        self.raw.lock().read((self.id, self.bytes), at, into);
+        self.raw.lock().read(self.id, self.bytes, at, into);
     }
 }

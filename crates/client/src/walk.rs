@@ -12,11 +12,11 @@
 //! (2) A look at a pair counts only under the lease (L9): a server that leads no more may have its memory
 //!     used for something else.
 
-use longarm_base::{Csn, Place, UnixMillis};
+use longarm_base::{Csn, EntryRef, Place, UnixMillis};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_index::hash::layout::INDEX_REGION;
-use longarm_index::hash::{EntryRef, Record, Table, items};
+use longarm_index::hash::{Record, Table, items};
 use longarm_memory::Words;
 use longarm_store::object;
 use longarm_wire::{Request, RequestKind, SpilledKey};

@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 
 /// Counters over all workers. All Relaxed: they publish nothing else.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct EngineCounts {
     /// Items evicted.
     pub evicted: AtomicU64,
     /// Expired items, taken away or replaced.
@@ -23,7 +23,7 @@ pub struct Counts {
     pub held_back: AtomicU64,
 }
 
-impl Counts {
+impl EngineCounts {
     /// Counts a write that is refused because its pair of the index takes no more keys.
     pub fn crowded(&self) -> Outcome {
         // Relaxed: a counter.

@@ -5,21 +5,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use longarm_base::{Csn, Nanos, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_host::Pause;
 use longarm_index::control::Control;
-use longarm_index::hash::{Found, NoRoom, Owner, Pair, Record, SlotKind};
+use longarm_index::hash::{Found, LockedPair, NoRoom, Owner, Record, SlotKind};
 use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
-use longarm_store::{EntryPlace, Store, StoreOptions};
+use longarm_store::{Store, StoreOptions};
 
 use crate::commit::{Commit, Replicated};
-use crate::counts::Counts;
+use crate::counts::EngineCounts;
 use crate::entries::Arena;
 use crate::index::index_of;
-use crate::options::{CreateError, EngineOptions, Eviction};
+use crate::options::{CreateEngineError, EngineOptions, Eviction};
 use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
-use crate::reclaim::marks::Marks;
+use crate::reclaim::marks::ClockBits;
 use crate::stream::{Progress, Stream};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
@@ -34,7 +34,7 @@ const EPISODE: Nanos = Nanos::from_millis(1000);
 /// Within this time collection and eviction show a first gain, or there is none to be had.
 const FIRST_GAIN: Nanos = Nanos::from_millis(50);
 
-pub type PairOf<'a, M> = Pair<'a, M, Arena<M>>;
+pub type PairOf<'a, M> = LockedPair<'a, M, Arena<M>>;
 
 /// Index, store and csn counter.
 pub struct Engine<M: OwnedWords> {
@@ -47,9 +47,9 @@ pub struct Engine<M: OwnedWords> {
     /// The memory limit, of index and entries together.
     pub budget: Arc<Budget>,
     /// Clock bits, where eviction is on.
-    pub marks: Option<Marks>,
+    pub marks: Option<ClockBits>,
     /// The counters.
-    pub counts: Counts,
+    pub counts: EngineCounts,
     /// The options that it was made with.
     pub options: EngineOptions,
     /// Wakes the maintenance thread.
@@ -95,7 +95,7 @@ pub struct Current {
     /// When its time is over.
     pub expiry: UnixMillis,
     /// Its entry; outside a group an inline item has none.
-    pub place: Option<EntryPlace>,
+    pub place: Option<EntryRef>,
     /// Whether its time is over: clients no longer see it.
     pub gone: bool,
 }
@@ -103,12 +103,13 @@ pub struct Current {
 impl<M: OwnedWords + Clone + 'static> Engine<M> {
     /// An empty index and an empty arena in zeroed memory; every geometry is published on the control page.
     pub fn create(
-        (index, arena): (M, M),
+        index: M,
+        arena: M,
         control: Control<M>,
         sums: SumKey,
         budget: Arc<Budget>,
         options: EngineOptions,
-    ) -> Result<Engine<M>, CreateError> {
+    ) -> Result<Engine<M>, CreateEngineError> {
         let store = store_of(arena, budget.clone(), sums.clone(), &options)?;
         let arena = Arena { memory: store.memory().clone() };
         let found_items = options.found_items.min(store.adopted_rooms());
@@ -116,7 +117,7 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
         // An arena filled by another leader leaves an index its room.
         let charged = if options.term.is_some() { budget.used() } else { 0 };
         budget.give(charged);
-        let index = index_of((index, arena), control, sums, budget.clone(), &room)?;
+        let index = index_of(index, arena, control, sums, budget.clone(), &room)?;
         budget.take_anyway(charged);
         Ok(Engine::over(index, store, budget, options))
     }
@@ -132,14 +133,14 @@ impl<M: OwnedWords + Clone + 'static> Engine<M> {
             Some(_) => Commit::Replicated(Box::new(Replicated::new(options.workers + 1))),
             None => Commit::Direct,
         };
-        let marks = (options.eviction == Eviction::Lru).then(|| Marks::new(options.expected_items));
+        let marks = (options.eviction == Eviction::Lru).then(|| ClockBits::new(options.expected_items));
         Engine {
             index,
             store: Arc::new(store),
             arena,
             budget,
             marks,
-            counts: Counts::default(),
+            counts: EngineCounts::default(),
             options,
             relief: Arc::default(),
             commit,
@@ -157,7 +158,7 @@ pub(crate) fn store_of<M: OwnedWords>(
     budget: Arc<Budget>,
     sums: SumKey,
     options: &EngineOptions,
-) -> Result<Store<M>, CreateError> {
+) -> Result<Store<M>, CreateEngineError> {
     let store_options = StoreOptions {
         streams: options.workers + 1,
         quarantine: options.quarantine,
@@ -263,13 +264,13 @@ impl<M: OwnedWords> Engine<M> {
     pub fn current(&self, found: &Found, times: Timestamps) -> Current {
         let (csn, expiry, place) = match found.record() {
             Record::Inline { csn, expiry, entry, .. } => {
-                (csn, expiry, entry.map(|entry| self.arena.place(entry)))
+                (csn, expiry, entry.map(|entry| self.arena.with_len(entry)))
             }
             Record::Entry { csn, entry, expiry, .. } => {
                 // A 16-byte slot has no expiry: the entry says it.
                 let silent = self.options.slots == SlotKind::Pointer16 && self.uses_ttl();
                 let expiry = if silent { self.arena.expiry(entry, csn) } else { expiry };
-                (csn, expiry, Some(self.arena.place(entry)))
+                (csn, expiry, Some(self.arena.with_len(entry)))
             }
         };
         Current { csn, expiry, place, gone: self.is_over(expiry, times) }
@@ -298,7 +299,7 @@ impl<M: OwnedWords> Engine<M> {
     /// Takes a found record away: its entry is superseded before the slot forgets it.
     pub fn remove(&self, pair: &mut PairOf<'_, M>, found: &Found) {
         if let Some(entry) = found.entry() {
-            self.store.supersede(self.arena.place(entry), found.record().csn());
+            self.store.supersede(self.arena.with_len(entry), found.record().csn());
         }
         pair.remove(found);
     }

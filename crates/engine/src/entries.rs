@@ -6,18 +6,12 @@
 //! the csn.
 
 use longarm_base::limits::KEY_MAX;
-use longarm_base::{Csn, UnixMillis};
-use longarm_index::hash::{Entries, EntryRef};
+use longarm_base::{Csn, EntryRef, UnixMillis};
+use longarm_index::hash::Entries;
 use longarm_memory::{Hash, HashKey, OwnedWords};
-use longarm_store::EntryPlace;
 use longarm_store::object::{Age, age_at, layout, total_len};
 
-/// The entry at a place, in the terms of the index.
-pub fn entry_ref(place: EntryPlace) -> EntryRef {
-    EntryRef { offset: place.offset, len: place.len }
-}
-
-/// The memory of the entries.
+/// The memory that the entries are in.
 #[derive(Clone, Debug)]
 pub struct Arena<M> {
     /// The arena.
@@ -58,19 +52,19 @@ impl<M: OwnedWords> Arena<M> {
     }
 
     /// How young a copy of its version the entry there is.
-    pub fn age(&self, place: EntryPlace) -> Age {
+    pub fn age(&self, place: EntryRef) -> Age {
         age_at(&self.memory, place.offset)
     }
 
-    /// The place of the entry; a 16-byte slot has no room for the length of a very long one.
-    pub fn place(&self, entry: EntryRef) -> EntryPlace {
+    /// The entry with its length; a 16-byte slot has no room for the length of a very long one.
+    pub fn with_len(&self, entry: EntryRef) -> EntryRef {
         if entry.len != 0 {
-            return EntryPlace { offset: entry.offset, len: entry.len };
+            return entry;
         }
         let mut line = [0; 64];
         self.memory.copy_out(entry.offset, &mut line);
         let len = total_len(&line).unwrap_or_else(|e| panic!("a slot names {entry:?}: {e}"));
-        EntryPlace { offset: entry.offset, len }
+        EntryRef { offset: entry.offset, len }
     }
 }
 

@@ -1,9 +1,8 @@
 //! GET through the server, for clients whose one-sided READs cannot settle it.
 
-use longarm_base::{Csn, Mutant, UnixMillis};
+use longarm_base::{Csn, EntryRef, Mutant, UnixMillis};
 use longarm_index::hash::Record;
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::EntryPlace;
 use longarm_wire::{Request, SpilledKey, Status};
 
 use crate::commit::Commit;
@@ -109,7 +108,7 @@ impl<M: OwnedWords> Engine<M> {
         Ok(Outcome { number: left(current.expiry, times), ..Outcome::ok(current.csn) })
     }
 
-    fn read_value(&self, context: &mut WorkerContext<M>, place: EntryPlace, csn: Csn) -> bool {
+    fn read_value(&self, context: &mut WorkerContext<M>, place: EntryRef, csn: Csn) -> bool {
         let start = match self.store.read(place, csn, &mut context.bytes) {
             Ok(entry) => (entry.value.as_ptr().addr(), entry.value.len()),
             Err(_) => return false,

@@ -7,16 +7,17 @@ use longarm_index::hash::{self, Discipline, Owner, SlotKind};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use crate::entries::Arena;
-use crate::options::{CreateError, EngineOptions};
+use crate::options::{CreateEngineError, EngineOptions};
 
 /// Creates an empty index by these options; every geometry is published on the control page.
 pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
-    (memory, arena): (M, Arena<M>),
+    memory: M,
+    arena: Arena<M>,
     control: Control<M>,
     sums: SumKey,
     budget: Arc<Budget>,
     options: &EngineOptions,
-) -> Result<Owner<M, Arena<M>>, CreateError> {
+) -> Result<Owner<M, Arena<M>>, CreateEngineError> {
     let index_options = hash::Options {
         slots: options.slots,
         discipline: Discipline::InPlace,
@@ -29,5 +30,5 @@ pub(crate) fn index_of<M: OwnedWords + Clone + 'static>(
     let publish = move |geometry: &hash::Geometry| control.publish(geometry);
     let limit = budget.limit();
     Owner::create(memory, arena, sums, budget, index_options, publish)
-        .map_err(|hash::Full| CreateError::Index { expected: options.expected_items, memory: limit })
+        .map_err(|hash::Full| CreateEngineError::Index { expected: options.expected_items, memory: limit })
 }

@@ -36,10 +36,10 @@ pub mod testing;
 mod tests;
 
 pub use commit::{Commit, Replicated};
-pub use counts::Counts;
+pub use counts::EngineCounts;
 pub use engine::{Current, Engine};
 pub use entries::Arena;
-pub use options::{CreateError, EngineOptions, Eviction};
+pub use options::{CreateEngineError, EngineOptions, Eviction};
 pub use outcome::{Outcome, Short};
 pub use stream::Stream;
 pub use timestamps::Timestamps;

@@ -4,30 +4,24 @@
 
 use std::cmp::Ordering;
 
-use longarm_base::{Csn, Mutant};
+use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_index::hash::{Found, Record, SlotKind};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{EntryPlace, Stored};
+use longarm_store::Stored;
 
 use crate::engine::Engine;
-use crate::entries::entry_ref;
 use crate::timestamps::Timestamps;
 
 impl<M: OwnedWords> Engine<M> {
     /// In a group, the record of the item of an entry.
-    pub fn record_of<'a>(&self, place: EntryPlace, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
+    pub fn record_of<'a>(&self, place: EntryRef, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
         record_of(self.options.slots, place, entry, hash)
     }
 
     /// Gives the key this entry's value, unless it has a newer one (LoLKV 3.3.3), or a younger copy of the
     /// same. That cannot fail: an item without a slot, even beyond the memory limit, is stored beside the
     /// table. Returns whether it replaced an expired item.
-    pub fn set_newest(
-        &self,
-        times: Timestamps,
-        (place, entry): (EntryPlace, &Stored<'_>),
-        hash: Hash,
-    ) -> bool {
+    pub fn set_newest(&self, times: Timestamps, place: EntryRef, entry: &Stored<'_>, hash: Hash) -> bool {
         let record = self.record_of(place, entry, hash);
         let mut spills = false;
         loop {
@@ -70,7 +64,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Removes the key's item, unless it is newer than the delete.
-    pub fn remove_older(&self, (key, hash): (&[u8], Hash), csn: Csn) {
+    pub fn remove_older(&self, key: &[u8], hash: Hash, csn: Csn) {
         let mut pair = self.index.lock(hash);
         if let Some(found) = pair.find(key)
             && found.record().csn() < csn
@@ -81,17 +75,16 @@ impl<M: OwnedWords> Engine<M> {
 }
 
 /// In a group, the record of the item of an entry: the item itself, where it fits a slot.
-pub fn record_of<'a>(slots: SlotKind, place: EntryPlace, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
+pub fn record_of<'a>(slots: SlotKind, place: EntryRef, entry: &Stored<'a>, hash: Hash) -> Record<'a> {
     let Stored { csn, key, value, expiry, .. } = *entry;
-    let entry = entry_ref(place);
     match value.filter(|value| Record::fits_inline(slots, key.len(), value.len(), expiry)) {
-        Some(value) => Record::Inline { csn, key, value, expiry, entry: Some(entry) },
-        None => Record::Entry { csn, entry, hash, expiry },
+        Some(value) => Record::Inline { csn, key, value, expiry, entry: Some(place) },
+        None => Record::Entry { csn, entry: place, hash, expiry },
     }
 }
 
 /// Whether a found item is exactly this entry.
-pub fn names(found: &Found, csn: Csn, place: EntryPlace) -> bool {
+pub fn names(found: &Found, csn: Csn, place: EntryRef) -> bool {
     let here = found.entry().is_some_and(|entry| entry.offset == place.offset);
     here && found.record().csn() == csn
 }

@@ -37,7 +37,7 @@ pub struct EngineOptions {
 
 /// Why an engine could not be made.
 #[derive(Debug, thiserror::Error)]
-pub enum CreateError {
+pub enum CreateEngineError {
     /// The index does not fit the limit.
     #[error("an index for {expected} items does not fit a memory limit of {memory} bytes")]
     Index {
@@ -48,5 +48,5 @@ pub enum CreateError {
     },
     /// The arena could not be laid out.
     #[error("cannot lay out the arena: {0}")]
-    Arena(#[from] longarm_store::CreateError),
+    Arena(#[from] longarm_store::CreateStoreError),
 }

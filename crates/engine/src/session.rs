@@ -26,7 +26,7 @@ use longarm_host::Mutex;
 use longarm_wire::Status;
 
 use crate::outcome::Outcome;
-use crate::stream::At;
+use crate::stream::StreamPosition;
 
 /// Completions that are remembered; at least twice the requests that a client may have in flight.
 pub const WINDOW: usize = 2 * QUEUE_DEPTH;
@@ -43,7 +43,7 @@ struct Completed {
     number: i64,
     status: Status,
     /// In a group: the position that must be applied before it counts.
-    at: Option<At>,
+    at: Option<StreamPosition>,
 }
 
 const NEVER: Completed = Completed { operation: 0, csn: Csn::NONE, number: 0, status: Status::Ok, at: None };
@@ -54,7 +54,7 @@ pub enum Recall {
     /// The session has no record of it: it may run.
     New,
     /// It ran, with this outcome; the outcome counts once the position is applied, if there is one.
-    Ran(Outcome, Option<At>),
+    Ran(Outcome, Option<StreamPosition>),
     /// It is older than the record reaches.
     Forgotten,
 }
@@ -106,7 +106,7 @@ impl Session {
 
     /// Records an operation that ran; `at` is the position of its entry, if it wrote one.
     #[inline]
-    pub fn record(&mut self, operation: u64, outcome: Outcome, at: Option<At>) {
+    pub fn record(&mut self, operation: u64, outcome: Outcome, at: Option<StreamPosition>) {
         while self.window.len() < WINDOW && self.at(operation).is_none_or(|there| there.operation != 0) {
             self.widen();
         }
@@ -141,17 +141,17 @@ impl Session {
     }
 }
 
-type Shared = Arc<Mutex<Session>>;
+type SharedSession = Arc<Mutex<Session>>;
 
 /// A session that no other thread, and so no connection, holds. Threads get a session only under the lock of
 /// all sessions: this stays so as long as the caller has that lock.
-fn unheld(session: &mut Shared) -> Option<&mut Session> {
+fn unheld(session: &mut SharedSession) -> Option<&mut Session> {
     Arc::get_mut(session).map(Mutex::get_mut)
 }
 
 /// The session that a client names when it connects.
 #[derive(Clone, Copy, Debug)]
-pub struct Coming {
+pub struct SessionHello {
     /// The name that the client drew.
     pub id: u64,
     /// The client has sent all operations below this one.
@@ -172,7 +172,7 @@ pub struct Sessions {
 
 #[derive(Debug, Default)]
 struct All {
-    known: BTreeMap<u64, Shared>,
+    known: BTreeMap<u64, SharedSession>,
     /// No forgotten session got a version above it.
     horizon: Csn,
     /// The version drawn last at the moment `marked`: it becomes `aged`, once that is long enough ago.
@@ -189,8 +189,8 @@ impl Sessions {
 
     /// Opens a new connection of a client's session, which fences the connection before. Session 0 belongs to
     /// no client: it is never found again.
-    pub fn open(&self, coming: Coming) -> (Shared, u64) {
-        let session = if coming.id == 0 { Shared::default() } else { self.find_or_make(coming) };
+    pub fn open(&self, coming: SessionHello) -> (SharedSession, u64) {
+        let session = if coming.id == 0 { SharedSession::default() } else { self.find_or_make(coming) };
         let mut opened = session.lock();
         opened.generation += 1;
         let generation = opened.generation;
@@ -198,7 +198,7 @@ impl Sessions {
         (session, generation)
     }
 
-    fn find_or_make(&self, Coming { id, fresh, since }: Coming) -> Shared {
+    fn find_or_make(&self, SessionHello { id, fresh, since }: SessionHello) -> SharedSession {
         let mut all = self.all.lock();
         if let Some(session) = all.known.get(&id) {
             return session.clone();
@@ -225,7 +225,7 @@ impl Sessions {
         known.sort_unstable_by_key(|(_, recent)| std::cmp::Reverse(recent.csn));
         let forgotten = known.get(self.limit).map_or(Csn::NONE, |(_, recent)| recent.csn);
         for (id, recent) in known.into_iter().take(self.limit) {
-            let session = self.find_or_make(Coming { id, fresh: 0, since: Csn::NONE });
+            let session = self.find_or_make(SessionHello { id, fresh: 0, since: Csn::NONE });
             let mut session = session.lock();
             session.left = now;
             for (operation, outcome) in recent.completed {
@@ -325,13 +325,13 @@ mod tests {
     use super::*;
 
     /// A client that comes for the first time.
-    fn anew(id: u64) -> Coming {
-        Coming { id, fresh: 1, since: Csn::NONE }
+    fn anew(id: u64) -> SessionHello {
+        SessionHello { id, fresh: 1, since: Csn::NONE }
     }
 
     /// A client that comes again: it has sent all below an operation, and the last answer had this version.
-    fn again(id: u64, fresh: u64, since: u64) -> Coming {
-        Coming { id, fresh, since: Csn(since) }
+    fn again(id: u64, fresh: u64, since: u64) -> SessionHello {
+        SessionHello { id, fresh, since: Csn(since) }
     }
 
     /// A client connects, runs an operation that gets the version, and is cut off before it is told.

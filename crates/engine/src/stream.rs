@@ -14,10 +14,10 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm_base::Csn;
-use longarm_host::observe::{Event, observe};
-use longarm_memory::Hash;
-use longarm_store::EntryPlace;
+use longarm_base::{Csn, EntryRef};
+use longarm_host::observe::{Observation, observe};
+use longarm_memory::{Hash, OwnedWords};
+use longarm_store::Writer;
 
 use crate::stripes::Stripe;
 
@@ -29,7 +29,7 @@ pub const KEPT_MAX: usize = 4 * UNAPPLIED_MAX as usize;
 
 /// A position of one of the leader's streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct At {
+pub struct StreamPosition {
     /// The stream.
     pub stream: u16,
     /// The position in the stream.
@@ -38,7 +38,7 @@ pub struct At {
 
 /// What applying an entry does to the index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Change {
+pub enum IndexChange {
     /// Gives the key this entry's value.
     Store {
         /// The hash of the key.
@@ -58,46 +58,46 @@ pub enum Change {
         /// The hash of the key.
         hash: Hash,
         /// The entry that was copied.
-        from: EntryPlace,
+        from: EntryRef,
     },
     /// Replaces an entry that no slot names by its copy.
     Replace {
         /// The entry that was copied.
-        from: EntryPlace,
+        from: EntryRef,
         /// Its version.
         csn: Csn,
     },
 }
 
-impl Change {
+impl IndexChange {
     /// The hash of the key whose slot it changes.
     pub fn hash(self) -> Option<Hash> {
         match self {
-            Change::Store { hash, .. } | Change::Remove { hash, .. } | Change::Move { hash, .. } => {
-                Some(hash)
-            }
-            Change::Replace { .. } => None,
+            IndexChange::Store { hash, .. }
+            | IndexChange::Remove { hash, .. }
+            | IndexChange::Move { hash, .. } => Some(hash),
+            IndexChange::Replace { .. } => None,
         }
     }
 
     /// The place of the entry that it copies.
-    fn from(self) -> Option<EntryPlace> {
+    fn from(self) -> Option<EntryRef> {
         match self {
-            Change::Move { from, .. } | Change::Replace { from, .. } => Some(from),
-            Change::Store { .. } | Change::Remove { .. } => None,
+            IndexChange::Move { from, .. } | IndexChange::Replace { from, .. } => Some(from),
+            IndexChange::Store { .. } | IndexChange::Remove { .. } => None,
         }
     }
 
     fn is_write(self) -> bool {
-        matches!(self, Change::Store { .. } | Change::Remove { .. })
+        matches!(self, IndexChange::Store { .. } | IndexChange::Remove { .. })
     }
 
     /// The hash of a client's write, and whether the key then has a value.
     fn write(self) -> Option<(u64, bool)> {
         match self {
-            Change::Store { hash, .. } => Some((hash.0, true)),
-            Change::Remove { hash, .. } => Some((hash.0, false)),
-            Change::Move { .. } | Change::Replace { .. } => None,
+            IndexChange::Store { hash, .. } => Some((hash.0, true)),
+            IndexChange::Remove { hash, .. } => Some((hash.0, false)),
+            IndexChange::Move { .. } | IndexChange::Replace { .. } => None,
         }
     }
 }
@@ -106,11 +106,11 @@ impl Change {
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
     /// Its place.
-    pub place: EntryPlace,
+    pub place: EntryRef,
     /// Its version.
     pub csn: Csn,
     /// The change when it is applied.
-    pub change: Change,
+    pub change: IndexChange,
 }
 
 /// The part of a stream that other threads may read. Its worker writes it.
@@ -149,6 +149,12 @@ impl Progress {
             low => Some(Csn(low)),
         }
     }
+}
+
+/// What a thread writes entries of its stream with.
+pub(crate) struct StreamWriter<'a, M: OwnedWords> {
+    pub writer: &'a mut Writer<M>,
+    pub stream: &'a mut Stream,
 }
 
 /// The worker's side of its stream.
@@ -208,7 +214,7 @@ impl Stream {
         let position = self.written();
         observe(|| {
             let Written { csn, change, .. } = written;
-            Event::Wrote { stream: self.number, position, csn, write: change.write() }
+            Observation::Wrote { stream: self.number, position, csn, write: change.write() }
         });
         if let Some(from) = written.change.from() {
             self.moving.insert(from.offset);
@@ -220,7 +226,7 @@ impl Stream {
     }
 
     /// Whether a copy of the entry at this place is written and not applied yet.
-    pub fn is_moving(&self, place: EntryPlace) -> bool {
+    pub fn is_moving(&self, place: EntryRef) -> bool {
         self.moving.contains(&place.offset)
     }
 
@@ -246,7 +252,7 @@ impl Stream {
     /// Counts the next entry as applied.
     #[inline]
     pub fn set_applied(&mut self) {
-        observe(|| Event::Applied { stream: self.number, position: self.applied });
+        observe(|| Observation::Applied { stream: self.number, position: self.applied });
         if let Some(from) = self.at(self.applied).and_then(|applied| applied.change.from()) {
             self.moving.remove(&from.offset);
         }

@@ -2,24 +2,24 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Csn, Nanos, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Nanos, Term, UnixMillis};
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Backing, Budget, Mapped, OwnedWords, Region, RegionOptions, SumKey};
-use longarm_store::{EntryPlace, Session};
+use longarm_store::OperationId;
 use longarm_wire::Request;
 
 use crate::engine::Engine;
 use crate::options::{EngineOptions, Eviction};
 use crate::outcome::{Outcome, Short};
-use crate::session::Coming;
+use crate::session::SessionHello;
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
 /// The session of all numbered operations.
 pub const SESSION: u64 = 77;
 /// Its client, as it first connects.
-pub const COMING: Coming = Coming { id: SESSION, fresh: 1, since: Csn::NONE };
+pub const COMING: SessionHello = SessionHello { id: SESSION, fresh: 1, since: Csn::NONE };
 
 /// Memory of so many bytes, all zero.
 pub fn memory(bytes: u64) -> Mapped {
@@ -54,7 +54,8 @@ pub fn arena(limit: u64) -> Mapped {
 /// The engine of a group's leader in its term, over an arena that earlier leaders filled. `found_items` is
 /// the number of items that it is told to expect.
 pub fn engine_of(
-    (term, found_items): (Term, u64),
+    term: Term,
+    found_items: u64,
     slots: SlotKind,
     limit: u64,
     arena: &Mapped,
@@ -86,7 +87,7 @@ pub fn build<M: OwnedWords + Clone + 'static>(
 ) -> Engine<M> {
     let control = Control::create(control, 1, sums());
     let budget = Arc::new(Budget::new(limit));
-    Engine::create((index, arena), control, sums(), budget, options).expect("an engine")
+    Engine::create(index, arena, control, sums(), budget, options).expect("an engine")
 }
 
 /// Executes a write and, in a group, has it committed and applied.
@@ -96,7 +97,7 @@ pub fn execute<M: OwnedWords>(
     times: Timestamps,
     request: &Request<'_>,
 ) -> Result<Outcome, Short> {
-    let by = (request.operation != 0).then_some(Session { id: SESSION, operation: request.operation });
+    let by = (request.operation != 0).then_some(OperationId { id: SESSION, operation: request.operation });
     let outcome = engine.write(context, times, request, by)?;
     if context.stream.is_some() {
         apply(engine, context, times);
@@ -105,7 +106,7 @@ pub fn execute<M: OwnedWords>(
 }
 
 /// The entry that the slot of a key names.
-pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryPlace, Csn) {
+pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryRef, Csn) {
     let pair = engine.index.lock(engine.hash(key));
     let found = pair.find(key).expect("it is there");
     let current = engine.current(&found, TIMES);

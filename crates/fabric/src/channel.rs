@@ -22,10 +22,10 @@ const OWN: u64 = u64::MAX;
 /// No descriptor of a channel is ever given to another process: a peer that shared the counter could swallow
 /// the notifications of others, or make our read of it block (the non-blocking flag belongs to both).
 #[derive(Clone, Debug)]
-pub struct Channel(Arc<Inner>);
+pub struct Channel(Arc<ChannelKind>);
 
 #[derive(Debug)]
-enum Inner {
+enum ChannelKind {
     Sockets(Sockets),
     /// Of a simulated world, where no socket is.
     Simulated(Pause),
@@ -42,12 +42,12 @@ impl Channel {
     /// A fresh channel.
     pub fn new() -> std::io::Result<Channel> {
         if is_simulated() {
-            return Ok(Channel(Arc::new(Inner::Simulated(Pause::default()))));
+            return Ok(Channel(Arc::new(ChannelKind::Simulated(Pause::default()))));
         }
         let counter = rustix::event::eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &counter, EventData::new_u64(OWN), EventFlags::IN)?;
-        Ok(Channel(Arc::new(Inner::Sockets(Sockets { epoll, counter, hangups: AtomicU64::new(0) }))))
+        Ok(Channel(Arc::new(ChannelKind::Sockets(Sockets { epoll, counter, hangups: AtomicU64::new(0) }))))
     }
 
     /// The descriptor, to pass to a poller: readable when a wait would return at once.
@@ -57,8 +57,8 @@ impl Channel {
 
     fn sockets(&self) -> &Sockets {
         match &*self.0 {
-            Inner::Sockets(sockets) => sockets,
-            Inner::Simulated(_) => unreachable!("transports with sockets are not simulated"),
+            ChannelKind::Sockets(sockets) => sockets,
+            ChannelKind::Simulated(_) => unreachable!("transports with sockets are not simulated"),
         }
     }
 
@@ -66,10 +66,10 @@ impl Channel {
     pub fn notify(&self) {
         match &*self.0 {
             // EAGAIN means the counter is full: the sleeper will wake all the same.
-            Inner::Sockets(sockets) => {
+            ChannelKind::Sockets(sockets) => {
                 let _ = rustix::io::write(&sockets.counter, &1u64.to_le_bytes());
             }
-            Inner::Simulated(pause) => pause.poke(),
+            ChannelKind::Simulated(pause) => pause.poke(),
         }
     }
 
@@ -96,8 +96,8 @@ impl Channel {
     /// notified.
     pub fn wait(&self, timeout: Duration) -> bool {
         match &*self.0 {
-            Inner::Sockets(sockets) => sockets.wait(timeout),
-            Inner::Simulated(pause) => pause.sleep_unless_poked(timeout),
+            ChannelKind::Sockets(sockets) => sockets.wait(timeout),
+            ChannelKind::Simulated(pause) => pause.sleep_unless_poked(timeout),
         }
     }
 }

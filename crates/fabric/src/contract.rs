@@ -407,7 +407,7 @@ pub struct Connected<Q> {
 
 /// What somebody has proved to be, from the least to the most.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Role {
+pub enum PeerRole {
     /// One who may be a client.
     Client,
     /// A replica or an operator, by the secret that they have ([`Login::Peer`]).
@@ -418,7 +418,7 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
     /// What it has proved to be.
-    pub role: Role,
+    pub role: PeerRole,
     /// For logs: an address, or a process id.
     pub name: String,
     /// The peer's process, where the transport knows it (shm).
@@ -501,7 +501,7 @@ impl From<longarm_memory::RegionError> for SetupError {
 pub struct ListenOptions {
     /// The secret clients must prove, if any.
     pub login: Login,
-    /// The secret that lets in as well, as [`Role::Peer`]; [`Login::None`]: there is none.
+    /// The secret that lets in as well, as [`PeerRole::Peer`]; [`Login::None`]: there is none.
     pub peers: Login,
     /// Bound on one handshake; a peer that dawdles is dropped and holds up nobody else.
     pub handshake: Duration,

@@ -11,15 +11,15 @@ use rustix::net::{RecvFlags, SendFlags};
 
 /// Reads and writes a socket (blocking or not) until a moment; then every call answers `TimedOut`.
 #[derive(Debug)]
-pub struct Deadline<S> {
+pub struct DeadlineSocket<S> {
     socket: S,
     until: Instant,
 }
 
-impl<S: AsFd> Deadline<S> {
+impl<S: AsFd> DeadlineSocket<S> {
     /// A stream over `socket` that ends after `time`.
-    pub fn new(socket: S, time: Duration) -> Deadline<S> {
-        Deadline { socket, until: Instant::now() + time }
+    pub fn new(socket: S, time: Duration) -> DeadlineSocket<S> {
+        DeadlineSocket { socket, until: Instant::now() + time }
     }
 
     /// Time that is left.
@@ -53,7 +53,7 @@ impl<S: AsFd> Deadline<S> {
     }
 }
 
-impl<S: AsFd> Read for Deadline<S> {
+impl<S: AsFd> Read for DeadlineSocket<S> {
     fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         loop {
             match rustix::net::recv(&self.socket, &mut *into, RecvFlags::DONTWAIT) {
@@ -66,7 +66,7 @@ impl<S: AsFd> Read for Deadline<S> {
     }
 }
 
-impl<S: AsFd> Write for Deadline<S> {
+impl<S: AsFd> Write for DeadlineSocket<S> {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         loop {
             match rustix::net::send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {

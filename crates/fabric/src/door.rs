@@ -39,7 +39,7 @@ pub trait Greeter: Send + Sync + 'static {
 
 /// An open door.
 #[derive(Debug)]
-pub struct Door<I> {
+pub struct HandshakeListener<I> {
     address: SocketAddr,
     admitted: Receiver<Box<I>>,
     failures: Arc<Failures>,
@@ -48,13 +48,13 @@ pub struct Door<I> {
     closed: Arc<AtomicBool>,
 }
 
-impl<I: Incoming + 'static> Door<I> {
+impl<I: Incoming + 'static> HandshakeListener<I> {
     /// Listens on `host:port` and greets whoever comes.
     pub fn open(
         host: &str,
         options: ListenOptions,
         greeter: impl Greeter<Incoming = I>,
-    ) -> Result<Door<I>, SetupError> {
+    ) -> Result<HandshakeListener<I>, SetupError> {
         let os = |step| move |e| SetupError::Os(step, e);
         let listener = net::TcpListener::bind(host).map_err(os("listen on the address"))?;
         listener.set_nonblocking(true).map_err(os("listen on the address"))?;
@@ -74,7 +74,7 @@ impl<I: Incoming + 'static> Door<I> {
         };
         let thread = std::thread::Builder::new().name("longarm-door".into());
         let porter = Some(thread.spawn(move || porter.run()).map_err(os("start the door thread"))?);
-        Ok(Door { address, admitted, failures, bell, porter, closed })
+        Ok(HandshakeListener { address, admitted, failures, bell, porter, closed })
     }
 
     /// Where it really is (a port of 0 is resolved).
@@ -99,7 +99,7 @@ impl<I: Incoming + 'static> Door<I> {
     }
 }
 
-impl<I> Drop for Door<I> {
+impl<I> Drop for HandshakeListener<I> {
     fn drop(&mut self) {
         // Release: pairs with the Acquire of the door thread.
         self.closed.store(true, Ordering::Release);

@@ -19,7 +19,7 @@
 //!     first is not asked for.
 //! (4) Every length is checked against its limit before a byte of it is read. A side never reads past the
 //!     message it expects, so descriptors or other bytes may follow on the same stream.
-//! (5) Time is the stream's matter: use [`Deadline`](crate::deadline::Deadline).
+//! (5) Time is the stream's matter: use [`DeadlineSocket`](crate::deadline::DeadlineSocket).
 //!
 //! Numbers are little-endian. A frame is `kind u8, zero [u8; 3], length u32, body`. The body of REFUSE is
 //! `text length u32, text, bytes`: words for people, and what a program is to act on.
@@ -30,7 +30,7 @@ use ::ring::hmac;
 use ::ring::rand::{SecureRandom, SystemRandom};
 use longarm_base::RegionId;
 
-use crate::{Grant, Granted, HELLO_MAX, ListenOptions, Login, Reason, Rights, Role, SetupError};
+use crate::{Grant, Granted, HELLO_MAX, ListenOptions, Login, PeerRole, Reason, Rights, SetupError};
 
 /// First bytes of both directions. The first byte begins no text protocol, so those are told apart at once.
 pub const MAGIC: [u8; 8] = *b"\x89LONGARM";
@@ -56,7 +56,7 @@ const SERVER_LABEL: &[u8] = b"longarm 1 server proves";
 /// Frame kinds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
-enum Kind {
+enum FrameKind {
     Challenge = 1,
     Proof = 2,
     Proved = 3,
@@ -104,15 +104,15 @@ pub fn connect_with<S: Read + Write>(
     // Checked before a byte travels: a mistake of the caller is not the server's to find.
     let hello = encode_offer(hello)?;
     write(stream, peer, &preamble())?;
-    read_preamble(stream, peer, Side::Server)?;
+    read_preamble(stream, peer, PreambleSender::Server)?;
     let challenge: [u8; 1 + NONCE] =
-        fixed(&read_frame(stream, peer, Kind::Challenge, 1 + NONCE)?, "CHALLENGE")?;
+        fixed(&read_frame(stream, peer, FrameKind::Challenge, 1 + NONCE)?, "CHALLENGE")?;
     let (wants, theirs) = (challenge[0], &challenge[1..]);
     let ours = nonce()?;
     match (wants, login) {
         (0, Login::None) => {
-            write_frame(stream, peer, Kind::Proof, &[&ours, &[0; PROOF]])?;
-            read_frame(stream, peer, Kind::Proved, PROOF)?;
+            write_frame(stream, peer, FrameKind::Proof, &[&ours, &[0; PROOF]])?;
+            read_frame(stream, peer, FrameKind::Proved, PROOF)?;
         }
         (1, Login::Secret(secret)) | (0 | 1, Login::Peer(secret)) => {
             let (label, name) = match login {
@@ -120,8 +120,8 @@ pub fn connect_with<S: Read + Write>(
                 _ => (CLIENT_LABEL, "shared secret"),
             };
             let proof = prove(secret, label, theirs, &ours);
-            write_frame(stream, peer, Kind::Proof, &[&ours, proof.as_ref()])?;
-            let answer = read_frame(stream, peer, Kind::Proved, PROOF)?;
+            write_frame(stream, peer, FrameKind::Proof, &[&ours, proof.as_ref()])?;
+            let answer = read_frame(stream, peer, FrameKind::Proved, PROOF)?;
             if !holds(secret, SERVER_LABEL, theirs, &ours, &answer) {
                 return Err(SetupError::Login(format!("{peer} does not know the {name}")));
             }
@@ -139,9 +139,9 @@ pub fn connect_with<S: Read + Write>(
             return Err(SetupError::Protocol(format!("{peer} asks for login of unknown kind {kind}")));
         }
     }
-    write_frame(stream, peer, Kind::Hello, &[&hello])?;
+    write_frame(stream, peer, FrameKind::Hello, &[&hello])?;
     lend(stream)?;
-    decode_offer(&read_frame(stream, peer, Kind::Welcome, OFFER_MAX)?, "WELCOME")
+    decode_offer(&read_frame(stream, peer, FrameKind::Welcome, OFFER_MAX)?, "WELCOME")
 }
 
 /// A client that has logged in and said hello.
@@ -150,7 +150,7 @@ pub struct Admitted {
     /// What it says.
     pub hello: Offer,
     /// What it has proved to be.
-    pub role: Role,
+    pub role: PeerRole,
 }
 
 /// The server's side up to the hello. On an error the peer has been told why, where it can understand; the
@@ -160,7 +160,7 @@ pub fn admit(
     peer: &str,
     options: &ListenOptions,
 ) -> Result<Admitted, SetupError> {
-    match read_preamble(stream, peer, Side::Client) {
+    match read_preamble(stream, peer, PreambleSender::Client) {
         Ok(()) => {}
         Err(error) => {
             // A stranger gets one line it can show; one of us (of another version) gets a refusal it can
@@ -176,7 +176,7 @@ pub fn admit(
     write(stream, peer, &preamble())?;
     let ours = nonce()?;
     let wants = u8::from(!matches!(options.login, Login::None));
-    write_frame(stream, peer, Kind::Challenge, &[&[wants], &ours])?;
+    write_frame(stream, peer, FrameKind::Challenge, &[&[wants], &ours])?;
     let result = admit_proved(stream, peer, options, &ours);
     if let Err(SetupError::Login(text) | SetupError::Protocol(text)) = &result {
         let _ = refuse(stream, peer, &text.as_str().into());
@@ -190,38 +190,38 @@ fn admit_proved(
     options: &ListenOptions,
     ours: &[u8; NONCE],
 ) -> Result<Admitted, SetupError> {
-    let body = read_frame(stream, peer, Kind::Proof, NONCE + PROOF)?;
+    let body = read_frame(stream, peer, FrameKind::Proof, NONCE + PROOF)?;
     let proof: [u8; NONCE + PROOF] = fixed(&body, "PROOF")?;
     let (theirs, shown) = proof.split_at(NONCE);
     let proved = [&options.login, &options.peers].into_iter().find_map(|login| {
         let (secret, label, role) = match login {
             Login::None => return None,
-            Login::Secret(secret) => (secret, CLIENT_LABEL, Role::Client),
-            Login::Peer(secret) => (secret, PEER_LABEL, Role::Peer),
+            Login::Secret(secret) => (secret, CLIENT_LABEL, PeerRole::Client),
+            Login::Peer(secret) => (secret, PEER_LABEL, PeerRole::Peer),
         };
         holds(secret, label, ours, theirs, shown).then_some((secret, role))
     });
     let role = match (proved, &options.login) {
         (Some((secret, role)), _) => {
             let answer = prove(secret, SERVER_LABEL, ours, theirs);
-            write_frame(stream, peer, Kind::Proved, &[answer.as_ref()])?;
+            write_frame(stream, peer, FrameKind::Proved, &[answer.as_ref()])?;
             role
         }
         (None, Login::None) if shown == [0; PROOF] => {
-            write_frame(stream, peer, Kind::Proved, &[&[0; PROOF]])?;
-            Role::Client
+            write_frame(stream, peer, FrameKind::Proved, &[&[0; PROOF]])?;
+            PeerRole::Client
         }
         (None, Login::None) => return Err(SetupError::Login("wrong secret of replicas".into())),
         (None, _) => return Err(SetupError::Login("wrong shared secret".into())),
     };
-    let hello = decode_offer(&read_frame(stream, peer, Kind::Hello, OFFER_MAX)?, "HELLO")?;
+    let hello = decode_offer(&read_frame(stream, peer, FrameKind::Hello, OFFER_MAX)?, "HELLO")?;
     Ok(Admitted { hello, role })
 }
 
 /// Lets the peer in: the last message of the handshake.
 pub fn welcome(stream: &mut impl Write, peer: &str, offer: &Offer) -> Result<(), SetupError> {
     let body = encode_offer(offer)?;
-    write_frame(stream, peer, Kind::Welcome, &[&body])
+    write_frame(stream, peer, FrameKind::Welcome, &[&body])
 }
 
 /// Sends the peer away with a reason. The text is cut at [`REASON_MAX`] bytes; more than [`REASON_BYTES_MAX`]
@@ -233,7 +233,7 @@ pub fn refuse(stream: &mut impl Write, peer: &str, reason: &Reason) -> Result<()
     }
     let bytes = if reason.bytes.len() <= REASON_BYTES_MAX { &reason.bytes[..] } else { &[] };
     let text = &reason.text.as_bytes()[..end];
-    write_frame(stream, peer, Kind::Refuse, &[&(end as u32).to_le_bytes(), text, bytes])
+    write_frame(stream, peer, FrameKind::Refuse, &[&(end as u32).to_le_bytes(), text, bytes])
 }
 
 /// Sends a peer away before the handshake began, with a reason it can parse.
@@ -283,13 +283,13 @@ fn preamble() -> [u8; PREAMBLE] {
 
 /// Whose preamble is read.
 #[derive(Clone, Copy, PartialEq)]
-enum Side {
+enum PreambleSender {
     Client,
     Server,
 }
 
 /// Errors: `Protocol` for a stranger, `Refused` for one of us with another version.
-fn read_preamble(stream: &mut impl Read, peer: &str, from: Side) -> Result<(), SetupError> {
+fn read_preamble(stream: &mut impl Read, peer: &str, from: PreambleSender) -> Result<(), SetupError> {
     let mut bytes = [0u8; PREAMBLE];
     let mut have = 0;
     while have < PREAMBLE {
@@ -308,7 +308,8 @@ fn read_preamble(stream: &mut impl Read, peer: &str, from: Side) -> Result<(), S
     }
     let version = u16::from_le_bytes([bytes[8], bytes[9]]);
     if version != VERSION || bytes[10..] != [0, 0] {
-        let (server, client) = if from == Side::Client { (VERSION, version) } else { (version, VERSION) };
+        let (server, client) =
+            if from == PreambleSender::Client { (VERSION, version) } else { (version, VERSION) };
         let text = format!(
             "the server speaks version {server} of the handshake, the client version {client}: upgrade the \
              older one"
@@ -319,7 +320,7 @@ fn read_preamble(stream: &mut impl Read, peer: &str, from: Side) -> Result<(), S
 }
 
 /// Names a foreign protocol by its first bytes.
-fn stranger(bytes: &[u8], from: Side) -> String {
+fn stranger(bytes: &[u8], from: PreambleSender) -> String {
     let starts =
         |words: &[&str]| words.iter().any(|w| bytes.starts_with(&w.as_bytes()[..w.len().min(bytes.len())]));
     let what = match bytes.first() {
@@ -334,18 +335,25 @@ fn stranger(bytes: &[u8], from: Side) -> String {
         _ => "an unknown protocol",
     };
     match (from, what) {
-        (Side::Client, "TLS") => "this is a longarm port without TLS, and the client speaks TLS".into(),
-        (Side::Server, "TLS") => "the server asks for TLS: connect with a CA certificate".into(),
-        (Side::Client, _) => {
+        (PreambleSender::Client, "TLS") => {
+            "this is a longarm port without TLS, and the client speaks TLS".into()
+        }
+        (PreambleSender::Server, "TLS") => "the server asks for TLS: connect with a CA certificate".into(),
+        (PreambleSender::Client, _) => {
             format!("this is a longarm port, and the client speaks {what}: use a longarm client")
         }
-        (Side::Server, _) => {
+        (PreambleSender::Server, _) => {
             format!("the server speaks {what}, not longarm (it began with {:?})", printable(bytes))
         }
     }
 }
 
-fn write_frame(stream: &mut impl Write, peer: &str, kind: Kind, parts: &[&[u8]]) -> Result<(), SetupError> {
+fn write_frame(
+    stream: &mut impl Write,
+    peer: &str,
+    kind: FrameKind,
+    parts: &[&[u8]],
+) -> Result<(), SetupError> {
     let len: usize = parts.iter().map(|p| p.len()).sum();
     let mut frame = Vec::with_capacity(HEAD + len);
     frame.extend_from_slice(&[kind as u8, 0, 0, 0]);
@@ -354,11 +362,16 @@ fn write_frame(stream: &mut impl Write, peer: &str, kind: Kind, parts: &[&[u8]])
     write(stream, peer, &frame)
 }
 
-fn read_frame(stream: &mut impl Read, peer: &str, wanted: Kind, limit: usize) -> Result<Vec<u8>, SetupError> {
+fn read_frame(
+    stream: &mut impl Read,
+    peer: &str,
+    wanted: FrameKind,
+    limit: usize,
+) -> Result<Vec<u8>, SetupError> {
     let mut head = [0; HEAD];
     stream.read_exact(&mut head).map_err(|e| io_error(peer, e))?;
     let len = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
-    let refusal = head[0] == Kind::Refuse as u8;
+    let refusal = head[0] == FrameKind::Refuse as u8;
     if head[1..4] != [0; 3] || !(refusal || head[0] == wanted as u8) {
         return Err(SetupError::Protocol(format!("expected {wanted:?}, got a frame of kind {}", head[0])));
     }
@@ -372,7 +385,7 @@ fn read_frame(stream: &mut impl Read, peer: &str, wanted: Kind, limit: usize) ->
     stream.read_exact(&mut body).map_err(|e| io_error(peer, e))?;
     match refusal {
         false => Ok(body),
-        true if wanted == Kind::Proved => Err(SetupError::Login(decode_reason(&body)?.text)),
+        true if wanted == FrameKind::Proved => Err(SetupError::Login(decode_reason(&body)?.text)),
         true => Err(SetupError::Refused(decode_reason(&body)?)),
     }
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
-use longarm_host::observe::{Event as Told, Step, observe, reach};
+use longarm_host::observe::{Observation as Told, ReplicaStep, observe, reach};
 use longarm_memory::Mapped;
 use longarm_replica::{CatchUp, CatchUpStep, Event, FollowerProgress, LetGo, page};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{claim_number, freed_line};
-use longarm_wire::{ARENA_REGION, Answer, Ask, Held, PAGE_REGION};
+use longarm_wire::{ARENA_REGION, Answer, Ask, PAGE_REGION, SyncState};
 
 use crate::follower::{Attachment, Follower};
 use crate::leader_term::LeaderTerm;
@@ -41,7 +41,7 @@ pub(crate) fn keep_caught_up<T: Transport>(
     let mut bulk = Bulk::new(link(), &worth);
     leader_term.hearts.put((link(), follower.clone()));
     leader_term.releases.lock().join(peer.node);
-    reach(Step::Joined);
+    reach(ReplicaStep::Joined);
     let left = leader_term.left.lock().get(&peer.node).cloned();
     let mut attended = Attended {
         leader_term,
@@ -70,7 +70,7 @@ fn sync<T: Transport>(
     peer: &mut Peer<T>,
     leader_term: &LeaderTerm<T::Qp>,
     worth: Worth<'_>,
-) -> Result<Held, PeerError> {
+) -> Result<SyncState, PeerError> {
     let ask = Ask::Sync {
         term: leader_term.term,
         base: leader_term.base,
@@ -144,11 +144,11 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     /// Says where it is, to faults that strike there.
     fn reached(&self) {
         match self.machine.step() {
-            CatchUpStep::Table => reach(Step::Table),
-            CatchUpStep::Land => reach(Step::Landed),
-            CatchUpStep::Attach => reach(Step::Attached),
-            CatchUpStep::LandPushed => reach(Step::Pushed),
-            CatchUpStep::Adopt => reach(Step::Synced),
+            CatchUpStep::Table => reach(ReplicaStep::Table),
+            CatchUpStep::Land => reach(ReplicaStep::Landed),
+            CatchUpStep::Attach => reach(ReplicaStep::Attached),
+            CatchUpStep::LandPushed => reach(ReplicaStep::Pushed),
+            CatchUpStep::Adopt => reach(ReplicaStep::Synced),
             _ => {}
         }
     }
@@ -313,7 +313,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             self.bulk.write(ARENA_REGION, line_at(segment), &line, until)?;
         }
         self.flush()?;
-        reach(Step::LetGo);
+        reach(ReplicaStep::LetGo);
         let claims: Vec<_> = asked.iter().map(|&it| (it, claim_number(self.memory(), it))).collect();
         self.machine.let_go(claims, &written);
         if progress.synced {

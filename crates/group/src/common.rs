@@ -9,7 +9,7 @@ use longarm_base::{Nanos, Term, UnixMillis};
 use longarm_engine::reclaim::Unaccounted;
 use longarm_engine::recover::{Recovered, Standby};
 use longarm_engine::session::Sessions;
-use longarm_engine::stream::At;
+use longarm_engine::stream::StreamPosition;
 use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
 use longarm_host::random;
 use longarm_index::control::Control;
@@ -141,8 +141,9 @@ fn engine(
 ) -> Result<Engine<Mapped>, StartError> {
     let sums = SumKey::new(sum_key);
     let control = Control::of(lent.control.memory().clone(), sums.clone());
-    let memory = (lent.index.memory().clone(), lent.arena.memory().clone());
-    Ok(Engine::create(memory, control, sums, Arc::new(Budget::new(options.memory)), engine_options)?)
+    let (index, arena) = (lent.index.memory().clone(), lent.arena.memory().clone());
+    let budget = Arc::new(Budget::new(options.memory));
+    Ok(Engine::create(index, arena, control, sums, budget, engine_options)?)
 }
 
 impl Core {
@@ -262,7 +263,7 @@ impl Core {
     }
 
     /// Whether the entry at this position of a stream is applied.
-    pub fn is_applied(&self, at: At) -> bool {
+    pub fn is_applied(&self, at: StreamPosition) -> bool {
         self.engine.progress()[at.stream as usize].is_applied(at.position)
     }
 

@@ -15,9 +15,9 @@ use std::time::Duration;
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
 use longarm_host::Pause;
-use longarm_host::observe::{Event as Seen, observe};
-use longarm_replica::page::{self, Beat, Told};
-use longarm_replica::{Event, Group, LeaderState, Lease, Timing};
+use longarm_host::observe::{Observation as Seen, observe};
+use longarm_replica::page::{self, Beat, HeartbeatPayload};
+use longarm_replica::{Event, Group, LeaderLease, LeaderState, Timing};
 use longarm_wire::PAGE_REGION;
 
 use crate::events::Events;
@@ -47,7 +47,7 @@ pub(crate) fn run<Q: QueuePair>(
 ) {
     let core = &leader_term.core;
     let mut liveness = Liveness::new(core);
-    let mut lease = Lease::new(group, &timing);
+    let mut lease = LeaderLease::new(group, &timing);
     let mut links: Vec<Link<Q>> = Vec::new();
     let mut done = Completions::new(64);
     let (mut number, mut vouched) = (0, Nanos(0));
@@ -64,7 +64,7 @@ pub(crate) fn run<Q: QueuePair>(
             let stable = core.engine.stable_point();
             core.engine.store.set_stable(stable);
             let (items, unix) = (core.engine.index.items(), times.unix.0);
-            let told = Told { stable: stable.0, items, unix };
+            let told = HeartbeatPayload { stable: stable.0, items, unix };
             for link in &mut links {
                 link.send(Beat::new(leader_term.term, number), told, times.now);
             }
@@ -112,7 +112,7 @@ pub(crate) fn run<Q: QueuePair>(
 /// bound.
 fn release<Q: QueuePair>(
     (leader_term, transferee, unix): (&LeaderTerm<Q>, NodeId, u64),
-    (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut Lease),
+    (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut LeaderLease),
     (pause, events): (&Pause, &Events),
 ) {
     links.iter_mut().for_each(|link| link.release(leader_term.term, unix));
@@ -122,7 +122,7 @@ fn release<Q: QueuePair>(
         let awaited = links.iter().find(|link| link.follower.node == transferee);
         // It may be this node itself: then all are to have it.
         if awaited.map_or_else(|| links.iter().all(landed), landed) {
-            return events.push(Event::Parted(leader_term.term));
+            return events.push(Event::ReleaseDone(leader_term.term));
         }
         if !pause.sleep(RELEASING) {
             return;
@@ -143,7 +143,7 @@ impl<Q: QueuePair> Link<Q> {
         }
     }
 
-    fn send(&mut self, beat: Beat, told: Told, now: Nanos) {
+    fn send(&mut self, beat: Beat, told: HeartbeatPayload, now: Nanos) {
         if self.sent.len() >= UNANSWERED {
             return self.follower.let_go();
         }
@@ -158,7 +158,7 @@ impl<Q: QueuePair> Link<Q> {
     }
 
     /// `false` if the connection is gone.
-    fn poll(&mut self, done: &mut Completions, lease: &mut Lease) -> bool {
+    fn poll(&mut self, done: &mut Completions, lease: &mut LeaderLease) -> bool {
         while self.qp.poll(done) > 0 {
             for completion in done.drain() {
                 match completion {

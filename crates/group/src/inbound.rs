@@ -13,7 +13,7 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::ring::{Mailbox, RING_MIN};
 use longarm_fabric::{
-    Address, Broken, Channel, Completions, Grant, Granted, Incoming, QueuePair, Rights, Role, SetupError,
+    Address, Broken, Channel, Completions, Grant, Granted, Incoming, PeerRole, QueuePair, Rights, SetupError,
 };
 use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
@@ -105,7 +105,7 @@ pub(crate) fn twins(node: NodeId) -> String {
 pub struct Inbound<Q> {
     options: GroupOptions,
     /// What others must have proved to be, at least.
-    role: Role,
+    role: PeerRole,
     arena: Arc<Region>,
     page: Arc<Region>,
     /// Where the replica sleeps.
@@ -117,7 +117,7 @@ pub struct Inbound<Q> {
 impl<Q: QueuePair> Inbound<Q> {
     /// Of a replica whose promise is the one that it starts with.
     pub fn new(
-        (options, role): (GroupOptions, Role),
+        (options, role): (GroupOptions, PeerRole),
         (arena, page): (Arc<Region>, Arc<Region>),
         channel: Channel,
         log: Log,

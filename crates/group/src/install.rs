@@ -5,15 +5,15 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{Mutant, Nanos, NodeId, Place, Term};
+use longarm_base::{EntryRef, Mutant, Nanos, NodeId, Place, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
-use longarm_host::observe::{Step, reach};
+use longarm_host::observe::{ReplicaStep, reach};
 use longarm_memory::{Mapped, OwnedWords, SumKey};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
-use longarm_store::segment::{Geometry, Line, State};
-use longarm_store::{EntryPlace, Settled, survey, whole_entry};
+use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
+use longarm_store::{Settled, survey, whole_entry};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
@@ -65,9 +65,9 @@ pub(crate) fn complete<T: Transport>(
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
                 fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
-                let place = EntryPlace { offset: entry.offset, len: entry.len };
+                let place = EntryRef { offset: entry.offset, len: entry.len };
                 entries.push(ScannedEntry { stream, position: entry.position, place });
-                reach(Step::Fetched);
+                reach(ReplicaStep::Fetched);
             }
             let all = found.len() < PLACES_MAX;
             next = found.last().filter(|_| !all).map_or(cut.len, |last| last.position + 1);
@@ -77,7 +77,7 @@ pub(crate) fn complete<T: Transport>(
         whole &= fill(&entries[before..], own.len..cut.len);
     }
     scan.cut(memory, &cuts);
-    reach(Step::Completed);
+    reach(ReplicaStep::Completed);
     Ok(Tail { whole, from, entries })
 }
 
@@ -89,7 +89,7 @@ fn fill(entries: &[ScannedEntry], range: Range<u64>) -> bool {
 
 /// Forgets claims of terms that never came to hold a start set here.
 fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
-    let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
+    let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
     for segment in geometry.table..geometry.segments {
         let young = Line::read(memory, sums, segment).is_ok_and(|line| line.term > base);
         if young {
@@ -106,7 +106,7 @@ pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
     (base, entry): (Term, &EntryAt),
     until: Nanos,
 ) -> Result<(), PeerError> {
-    let geometry = Geometry::read(memory, sums).expect(OWN_HEADER);
+    let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
     let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
     let segment = (offset / SEGMENT_BYTES) as u32;
     let last = ((offset + len.max(1) - 1) / SEGMENT_BYTES) as u32;
@@ -118,13 +118,13 @@ pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
         let place = Place::new(ARENA_REGION, line_at(segment), LINE as u32);
         let bytes = bulk.read(place, until)?;
         let line = Line::from_bytes(bytes, sums, segment);
-        if !line.is_ok_and(|line| line.term == base && line.state != State::Free) {
+        if !line.is_ok_and(|line| line.term == base && line.state != SegmentState::Free) {
             return Err(bad(format!("the line of segment {segment}")));
         }
         memory.copy_in(line_at(segment), bytes);
     }
     copy(memory, bulk, offset, len, until)?;
-    match whole_entry(memory, sums, (segment, offset)) {
+    match whole_entry(memory, sums, segment, offset) {
         Some((position, place)) if (position, place.len) == (entry.position, entry.len) => Ok(()),
         _ => Err(bad(format!("the entry at {offset:#x}"))),
     }
@@ -157,8 +157,7 @@ pub(crate) fn places(
     floors[usize::from(stream)] = from;
     let mut survey = survey(memory, sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
     let found = survey.streams.swap_remove(usize::from(stream));
-    let at =
-        |(position, place): (u64, EntryPlace)| EntryAt { position, offset: place.offset, len: place.len };
+    let at = |(position, place): (u64, EntryRef)| EntryAt { position, offset: place.offset, len: place.len };
     found.tail.into_iter().chain(found.beyond).map(at).collect()
 }
 
@@ -166,7 +165,7 @@ pub(crate) fn places(
 /// found nothing of it there had a gap, which a follower that had all of it did not have.
 #[test]
 fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
-    let place = EntryPlace { offset: 0, len: 0 };
+    let place = EntryRef { offset: 0, len: 0 };
     let filled = |positions: &[u64], range: Range<u64>| {
         let seen = |&position: &u64| ScannedEntry { stream: 0, position, place };
         fill(&positions.iter().map(seen).collect::<Vec<_>>(), range)

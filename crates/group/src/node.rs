@@ -20,12 +20,12 @@ use std::sync::Arc;
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
-use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
+use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
 use longarm_memory::{OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
-use longarm_replica::{Action, Event, Group, Kept, Machine, Prepare, Role, RoleKind};
-use longarm_wire::{Answer, Ask, Held, PLACES_MAX, Report, STREAMS_MAX};
+use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
+use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
 
 use self::leader_handle::LeaderHandle;
 use self::peer_handle::{PeerHandle, founders};
@@ -118,7 +118,8 @@ impl<T: Transport> Node<T> {
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
         let life = seed.max(1);
-        let mut machine = Machine::new((me, members), group_options.timing, term, None, seed, now());
+        let state = PersistentState { members, promised: term, sync: None };
+        let mut machine = Machine::new(me, state, group_options.timing, seed, now());
         // It promised nothing, or its disk is another one than it was.
         if term == Term::ZERO {
             machine = machine.blank(life, first_rest(&group_options));
@@ -229,7 +230,7 @@ impl<T: Transport> Node<T> {
 
     /// One that asks whether it may stand, and may not, goes back and forth: of that a few lines a second.
     fn say_role(&mut self, before: RoleKind, after: RoleKind) {
-        let asks = |kind| matches!(kind, RoleKind::Follower | RoleKind::Learner | RoleKind::Canvassing);
+        let asks = |kind| matches!(kind, RoleKind::Follower | RoleKind::Learner | RoleKind::PreCandidate);
         let withheld = if asks(before) && asks(after) { self.asking.admit(now()) } else { Some(0) };
         let more = match withheld {
             None => return,
@@ -345,8 +346,8 @@ impl<T: Transport> Node<T> {
             self.machine.handle(event, now(), &mut todo);
             let after = self.machine.kind();
             if before != after {
-                let stands = matches!(after, RoleKind::Canvassing | RoleKind::Candidate);
-                if stands && before != RoleKind::Canvassing {
+                let stands = matches!(after, RoleKind::PreCandidate | RoleKind::Candidate);
+                if stands && before != RoleKind::PreCandidate {
                     self.takeover.note(Step::Heard, self.machine.heard_leader());
                     self.takeover.note(Step::Suspected, now());
                 }
@@ -502,10 +503,12 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    fn survey(&mut self) -> Report {
+    fn survey(&mut self) -> ReplicaReport {
         // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
         let unix = self.page.memory().load(page::UNIX);
-        let Some(sync) = self.machine.sync() else { return Report { unix, ..Report::default() } };
+        let Some(sync) = self.machine.sync() else {
+            return ReplicaReport { unix, ..ReplicaReport::default() };
+        };
         let scan = self.scan.take();
         let scan = self.scan_unless(scan, sync);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
@@ -529,24 +532,24 @@ impl<T: Transport> Node<T> {
         }
         self.standby.keep(prepare);
         let held = match prepare.kept {
-            Kept::Term => Held::Term,
-            Kept::Base => {
+            KeptMemory::Term => SyncState::Term,
+            KeptMemory::Base => {
                 let known = least(&self.floors(), &prepare.cuts);
                 let scan = ArenaScan::down_to(scan, memory, prepare.base, known);
                 self.hold(&scan, &prepare.cuts);
                 scan.cut(memory.0, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
-                Held::Base(scan.lens(&prepare.cuts))
+                SyncState::Base(scan.lens(&prepare.cuts))
             }
             // It is still relied on: lines and entries stay until others are written there.
-            Kept::Other => {
+            KeptMemory::Other => {
                 let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
                 self.hold(&self.scan_unless(scan, sync), &[u64::MAX; STREAMS_MAX]);
-                Held::Nothing
+                SyncState::Nothing
             }
-            Kept::Nothing => {
+            KeptMemory::Nothing => {
                 self.clear_floors();
-                Held::Nothing
+                SyncState::Nothing
             }
         };
         reach(Now::Prepared);

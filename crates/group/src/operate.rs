@@ -6,7 +6,7 @@ use std::time::Duration;
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Login, Member, SetupError, Transport};
 use longarm_host::{now, sleep};
-use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, Order, Purpose, Reply, Stay};
+use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, OperatorReply, Order, Purpose, Stay};
 
 use crate::peer_channel::{PeerAddress, PeerError};
 
@@ -109,11 +109,11 @@ impl<T: Transport> Operator<T> {
 
     fn change(&self, order: &Order, patience: Duration) -> Result<Changed, OrderError> {
         match self.command(order, patience)? {
-            (_, Reply::Changed { members, leader, gap }) => {
+            (_, OperatorReply::Changed { members, leader, gap }) => {
                 let gap = gap.map(|gap| Duration::from_nanos(gap.0));
                 Ok(Changed { members: members.list, leader, gap })
             }
-            (node, Reply::Denied(why)) => Err(OrderError::Denied(node, why)),
+            (node, OperatorReply::Denied(why)) => Err(OrderError::Denied(node, why)),
             (node, other) => Err(astray(node, &other)),
         }
     }
@@ -121,16 +121,16 @@ impl<T: Transport> Operator<T> {
     /// Has the leader, whoever it is, hand over to that node. Waits at most about `patience`.
     pub fn move_leader(&self, to: NodeId, patience: Duration) -> Result<Moved, OrderError> {
         match self.command(&Order::MoveLeader { to }, patience)? {
-            (_, Reply::Moved { leader, term, gap }) => {
+            (_, OperatorReply::Moved { leader, term, gap }) => {
                 Ok(Moved { leader, term, gap: Duration::from_nanos(gap.0) })
             }
-            (node, Reply::Stays(why)) => Err(OrderError::Stays(node, why)),
+            (node, OperatorReply::Stays(why)) => Err(OrderError::Stays(node, why)),
             (node, other) => Err(astray(node, &other)),
         }
     }
 
     /// Finds the leader, and who it was, and what it replied.
-    fn command(&self, order: &Order, patience: Duration) -> Result<(NodeId, Reply), OrderError> {
+    fn command(&self, order: &Order, patience: Duration) -> Result<(NodeId, OperatorReply), OrderError> {
         let until = now() + Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX >> 1));
         let mut said = String::new();
         loop {
@@ -139,11 +139,11 @@ impl<T: Transport> Operator<T> {
                 // Whoever was named first: then those in order, it among them.
                 for node in hint.take().into_iter().chain([member.node]) {
                     match self.order(node, order, until)? {
-                        Ok(Reply::Elsewhere { leader }) => {
+                        Ok(OperatorReply::Elsewhere { leader }) => {
                             hint = leader.filter(|leader| *leader != node);
                             note(&mut said, node, "it does not lead");
                         }
-                        Ok(Reply::Unheard) => {
+                        Ok(OperatorReply::Unheard) => {
                             let text = "it gave up leading, and did not hear of another leader".into();
                             return Err(OrderError::InDoubt(node, text));
                         }
@@ -176,7 +176,7 @@ impl<T: Transport> Operator<T> {
         node: NodeId,
         order: &Order,
         until: Nanos,
-    ) -> Result<Result<Reply, PeerError>, OrderError> {
+    ) -> Result<Result<OperatorReply, PeerError>, OrderError> {
         let Some(member) = self.members.iter().find(|member| member.node == node) else {
             return Ok(Err(PeerError::Broken("it is not of the group".into())));
         };
@@ -198,7 +198,7 @@ impl<T: Transport> Operator<T> {
         }
         let in_doubt = |error: PeerError| OrderError::InDoubt(node, error.to_string());
         loop {
-            if let Some(reply) = channel.take(Reply::decode).map_err(in_doubt)?.into_iter().next() {
+            if let Some(reply) = channel.take(OperatorReply::decode).map_err(in_doubt)?.into_iter().next() {
                 return Ok(Ok(reply));
             }
             if now() >= until {
@@ -210,7 +210,7 @@ impl<T: Transport> Operator<T> {
 }
 
 /// A reply to what was not asked.
-fn astray(node: NodeId, reply: &Reply) -> OrderError {
+fn astray(node: NodeId, reply: &OperatorReply) -> OrderError {
     OrderError::InDoubt(node, format!("it answers something else: {reply:?}"))
 }
 

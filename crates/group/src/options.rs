@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longarm_base::NodeId;
-use longarm_engine::CreateError;
+use longarm_engine::CreateEngineError;
 use longarm_fabric::{Address, Member, RegionFailure, SetupError};
 use longarm_replica::{Group, Timing};
 
@@ -97,7 +97,7 @@ pub enum StartError {
     },
     /// The arena could not be laid out.
     #[error("cannot lay out the arena: {0}")]
-    Arena(#[from] longarm_store::CreateError),
+    Arena(#[from] longarm_store::CreateStoreError),
     /// The directory of plain files cannot be used.
     #[error("arena directory {dir}: {text}")]
     Directory {
@@ -117,11 +117,11 @@ impl From<longarm_memory::RegionError> for StartError {
     }
 }
 
-impl From<CreateError> for StartError {
-    fn from(error: CreateError) -> StartError {
+impl From<CreateEngineError> for StartError {
+    fn from(error: CreateEngineError) -> StartError {
         match error {
-            CreateError::Index { expected, memory } => StartError::Index { expected, memory },
-            CreateError::Arena(error) => StartError::Arena(error),
+            CreateEngineError::Index { expected, memory } => StartError::Index { expected, memory },
+            CreateEngineError::Arena(error) => StartError::Arena(error),
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use longarm_base::Nanos;
-use longarm_fabric::{Channel, Grant, Login, Role, Transport};
+use longarm_fabric::{Channel, Grant, Login, PeerRole, Transport};
 use longarm_host::{Mutex, Pause, Thread, random};
 use longarm_memory::Region;
 
@@ -31,7 +31,7 @@ pub struct Seed {
     /// What it proves to other replicas.
     pub login: Login,
     /// What other replicas, and operators, must have proved to be at least.
-    pub role: Role,
+    pub role: PeerRole,
 }
 
 /// A replica before it lives: others may come to its door already.

@@ -17,7 +17,7 @@ use longarm_base::Mutant;
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_engine::stream::{KEPT_MAX, Stream};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_memory::{OwnedWords, SumKey};
 use longarm_replica::{Gate, Group, Run, Send, Sender};
 use longarm_store::segment::layout::line_at;
@@ -113,7 +113,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         if committed > stream.committed {
             moved = true;
             let (stream, below) = (stream.number, committed);
-            observe(|| Event::Committed { stream, below, by: self.gate.counted(below).collect() });
+            observe(|| Observation::Committed { stream, below, by: self.gate.counted(below).collect() });
         }
         stream.committed = committed;
         stream.forget(self.followers.iter().map(|follower| follower.sender.sent()).min().unwrap_or(u64::MAX));

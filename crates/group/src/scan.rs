@@ -3,10 +3,10 @@
 //! A scan goes over all entries, and nobody leads meanwhile; so one is made, and kept until somebody may
 //! write to the memory again.
 
-use longarm_base::{Mutant, Term};
+use longarm_base::{EntryRef, Mutant, Term};
 use longarm_memory::{Mapped, SumKey};
-use longarm_store::{EntryPlace, Settled, StreamSurvey, survey, void};
-use longarm_wire::{Extent, Report, STREAMS_MAX};
+use longarm_store::{Settled, StreamSurvey, survey, void};
+use longarm_wire::{Extent, ReplicaReport, STREAMS_MAX};
 
 use super::OWN_HEADER;
 
@@ -15,7 +15,7 @@ use super::OWN_HEADER;
 pub(crate) struct ScannedEntry {
     pub stream: usize,
     pub position: u64,
-    pub place: EntryPlace,
+    pub place: EntryRef,
 }
 
 /// Entries of a term's streams, from some positions on.
@@ -67,12 +67,12 @@ impl ArenaScan {
     }
 
     /// What is reported of it and the page: of `least` streams, and of as many more as there ever were.
-    pub fn report(&self, (reclaimed, unix): (u64, u64), least: usize) -> Report {
+    pub fn report(&self, (reclaimed, unix): (u64, u64), least: usize) -> ReplicaReport {
         let extent = |(stream, &floor): (&StreamSurvey, &u64)| Extent { floor, len: stream.len };
         let mut streams: Vec<_> = self.streams.iter().zip(&self.floors).map(extent).collect();
         let used = streams.iter().rposition(|extent| extent.len > 0).map_or(0, |last| last + 1);
         streams.truncate(used.max(least));
-        Report { sync: self.sync, reclaimed, unix, streams }
+        ReplicaReport { sync: self.sync, reclaimed, unix, streams }
     }
 
     /// How far each stream is here without a gap, where they are cut.
@@ -128,7 +128,7 @@ mod tests {
     fn two_streams() -> (Term, Mapped) {
         let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
         let memory = arena(limit);
-        let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
+        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &memory);
         for stream in [0, 0, 1] {
             let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
             assert!(execute(&engine, &mut engine.worker_context(stream), TIMES, &put).is_ok());
@@ -144,7 +144,7 @@ mod tests {
     fn what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up() {
         let (limit, term, sums) = (64 << 20, Term::new(1, NodeId(0)), sums());
         let memory = arena(limit);
-        let engine = engine_of((term, 0), SlotKind::Inline64, limit, &memory);
+        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &memory);
         for len in [10, 9_000, 10, 10] {
             let value = vec![7; len];
             let put = Request { key: &[len as u8], value: &value, ..Request::new(RequestKind::Put, 0) };

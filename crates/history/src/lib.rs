@@ -33,6 +33,6 @@ mod violation;
 pub mod zones;
 
 pub use history::History;
-pub use operation::{Action, NEVER, Operation, Outcome, Value};
-pub use report::{Evidence, Report};
+pub use operation::{Invocation, NEVER, Operation, OperationOutcome, Value};
+pub use report::{Evidence, HistoryReport};
 pub use violation::Violation;

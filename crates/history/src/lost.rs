@@ -1,14 +1,14 @@
 //! No acknowledged write is lost: what is left of a key, when all is healed and everybody is done, is of the
 //! last write that was acknowledged, or of one in doubt.
 
-use crate::{Operation, Outcome, Value, Violation};
+use crate::{Operation, OperationOutcome, Value, Violation};
 
 /// Judges the operations of one key by `left`, a get of that key after all of them. A look that was not
 /// answered shows nothing.
 pub fn judge(operations: &[Operation], left: &Operation) -> Result<(), Violation> {
     match left.outcome {
-        Outcome::Found(value) => newest_is_left(operations, left, value),
-        Outcome::Absent => all_was_removed(operations, left),
+        OperationOutcome::Found(value) => newest_is_left(operations, left, value),
+        OperationOutcome::Absent => all_was_removed(operations, left),
         _ => Ok(()),
     }
 }
@@ -19,7 +19,9 @@ fn violation(rule: &'static str, guilty: &[&Operation]) -> Result<(), Violation>
 
 /// What was acknowledged and changed something.
 fn acknowledged(operations: &[Operation]) -> impl Iterator<Item = &Operation> {
-    operations.iter().filter(|operation| operation.outcome == Outcome::Done && operation.expires().is_none())
+    operations
+        .iter()
+        .filter(|operation| operation.outcome == OperationOutcome::Done && operation.expires().is_none())
 }
 
 fn newest_is_left(operations: &[Operation], left: &Operation, value: Value) -> Result<(), Violation> {

@@ -11,7 +11,7 @@ pub struct Value(pub u64);
 
 /// What was asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
+pub enum Invocation {
     /// What is there?
     Get,
     /// Let this be there.
@@ -33,7 +33,7 @@ pub enum Action {
 
 /// What was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub enum OperationOutcome {
     /// A get found this.
     Found(Value),
     /// A get, or a delete, found nothing.
@@ -54,9 +54,9 @@ pub struct Operation {
     /// The key, by number.
     pub key: u32,
     /// What it asked for.
-    pub action: Action,
+    pub action: Invocation,
     /// What it was told.
-    pub outcome: Outcome,
+    pub outcome: OperationOutcome,
     /// Before it was asked.
     pub call: Nanos,
     /// After it was answered; in doubt, never.
@@ -69,17 +69,17 @@ impl Operation {
     /// What it wrote, or may have written; `None` for whoever wrote nothing.
     pub fn wrote(&self) -> Option<Value> {
         match (self.action, self.outcome) {
-            (_, Outcome::Refused | Outcome::Absent) => None,
-            (Action::Put(value) | Action::PutIfAbsent(value), _) => Some(value),
-            (Action::Replace { new, .. }, _) => Some(new),
-            (Action::Get | Action::Delete | Action::Expire(_), _) => None,
+            (_, OperationOutcome::Refused | OperationOutcome::Absent) => None,
+            (Invocation::Put(value) | Invocation::PutIfAbsent(value), _) => Some(value),
+            (Invocation::Replace { new, .. }, _) => Some(new),
+            (Invocation::Get | Invocation::Delete | Invocation::Expire(_), _) => None,
         }
     }
 
     /// The value that it found or wrote, and the version of that, where the store says it.
     pub fn named(&self) -> Option<(Value, Csn)> {
         let value = match self.outcome {
-            Outcome::Found(value) => Some(value),
+            OperationOutcome::Found(value) => Some(value),
             _ => self.wrote(),
         };
         value.zip(self.version)
@@ -87,31 +87,39 @@ impl Operation {
 
     /// Whether it removed something, or may have.
     pub fn removed(&self) -> bool {
-        self.action == Action::Delete && matches!(self.outcome, Outcome::Done | Outcome::InDoubt)
+        self.action == Invocation::Delete
+            && matches!(self.outcome, OperationOutcome::Done | OperationOutcome::InDoubt)
     }
 
     /// The end of what it wrote with a time to live: at some time between this much of it less `early` and
     /// more `late`, by the clock of the history, the value is gone for everybody, if nobody replaced it.
     /// `None` for whoever wrote nothing. To be pushed beside the write.
-    pub fn expiry(&self, ttl: Nanos, (early, late): (Nanos, Nanos)) -> Option<Operation> {
+    pub fn expiry(&self, ttl: Nanos, early: Nanos, late: Nanos) -> Option<Operation> {
         let value = self.wrote()?;
         // A write in doubt may take effect at any time, and so the time of its value be over at any.
-        let outcome = if self.in_doubt() { Outcome::InDoubt } else { Outcome::Done };
+        let outcome = if self.in_doubt() { OperationOutcome::InDoubt } else { OperationOutcome::Done };
         let (call, end) = (self.call + (ttl - early), self.end + ttl + late);
-        Some(Operation { action: Action::Expire(value), outcome, call, end, version: None, ..self.clone() })
+        Some(Operation {
+            action: Invocation::Expire(value),
+            outcome,
+            call,
+            end,
+            version: None,
+            ..self.clone()
+        })
     }
 
     /// The value whose time is over.
     pub fn expires(&self) -> Option<Value> {
         match self.action {
-            Action::Expire(value) => Some(value),
+            Invocation::Expire(value) => Some(value),
             _ => None,
         }
     }
 
     /// Whether no answer came.
     pub fn in_doubt(&self) -> bool {
-        self.outcome == Outcome::InDoubt
+        self.outcome == OperationOutcome::InDoubt
     }
 }
 
@@ -120,7 +128,7 @@ impl std::fmt::Display for Operation {
         let Operation { client, key, action, outcome, call, end, version } = self;
         write!(f, "client {client}, key {key}: {action:?} -> {outcome:?}, {} ns", call.0)?;
         match outcome {
-            Outcome::InDoubt => f.write_str(" to never")?,
+            OperationOutcome::InDoubt => f.write_str(" to never")?,
             _ => write!(f, " to {} ns", end.0)?,
         }
         version.map_or(Ok(()), |version| write!(f, ", version {}", version.0))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use longarm_base::Nanos;
 
-use crate::sessions::Answer;
+use crate::sessions::SessionAnswer;
 use crate::{History, Operation, Violation, lost, search, sessions, sweep, zones};
 
 /// What there is to judge.
@@ -13,7 +13,7 @@ pub struct Evidence<'a> {
     /// What clients did and saw.
     pub history: &'a History,
     /// Answers of sessions, repeated ones too; may be empty.
-    pub answers: &'a [Answer],
+    pub answers: &'a [SessionAnswer],
     /// A get of each key after all is healed and done; empty if nobody looked. These need not stand in the
     /// history.
     pub left: &'a [Operation],
@@ -23,7 +23,7 @@ pub struct Evidence<'a> {
 
 /// What came of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct HistoryReport {
     /// Operations of the history.
     pub operations: usize,
     /// Of them, in doubt.
@@ -40,9 +40,9 @@ pub struct Report {
 
 impl Evidence<'_> {
     /// Asks all judges.
-    pub fn judge(&self) -> Report {
+    pub fn judge(&self) -> HistoryReport {
         let keys = self.history.by_key();
-        let mut report = Report {
+        let mut report = HistoryReport {
             operations: self.history.len(),
             in_doubt: self.history.operations().iter().filter(|operation| operation.in_doubt()).count(),
             keys: keys.len(),
@@ -98,9 +98,9 @@ fn most_at_once(operations: &[Operation]) -> usize {
     under_way.max().unwrap_or(0)
 }
 
-impl std::fmt::Display for Report {
+impl std::fmt::Display for HistoryReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Report { operations, in_doubt, keys, most_at_once, undecided, violation } = self;
+        let HistoryReport { operations, in_doubt, keys, most_at_once, undecided, violation } = self;
         write!(f, "{operations} operations, {in_doubt} in doubt, on {keys} keys, ")?;
         write!(f, "at most {most_at_once} at once on one: ")?;
         match violation {

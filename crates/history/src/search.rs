@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use longarm_base::Nanos;
 
-use crate::{Action, NEVER, Operation, Outcome, Value, Violation};
+use crate::{Invocation, NEVER, Operation, OperationOutcome, Value, Violation};
 
 /// What came of a search.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,27 +39,27 @@ impl There {
 
 /// Which operations were ordered, and what is there after them.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Tried {
+struct Configuration {
     ordered: Vec<u64>,
     there: There,
 }
 
-impl Tried {
+impl Configuration {
     fn has(&self, operation: usize) -> bool {
         self.ordered[operation / 64] >> (operation % 64) & 1 == 1
     }
 
     /// After one more operation.
-    fn with(&self, operation: usize, there: There) -> Tried {
+    fn with(&self, operation: usize, there: There) -> Configuration {
         let mut ordered = self.ordered.clone();
         ordered[operation / 64] |= 1 << (operation % 64);
-        Tried { ordered, there }
+        Configuration { ordered, there }
     }
 }
 
 /// Judges the operations of one key, which are in the order of their calls, in at most so many steps.
 pub fn judge(operations: &[Operation], steps: u64) -> Verdict {
-    let start = Tried { ordered: vec![0; operations.len().div_ceil(64)], there: There::Nothing };
+    let start = Configuration { ordered: vec![0; operations.len().div_ceil(64)], there: There::Nothing };
     let times = Times::of(operations);
     let (mut seen, mut open, mut left) = (HashSet::from([start.clone()]), vec![(start, 0)], steps);
     let mut furthest = 0;
@@ -127,20 +127,24 @@ impl Times {
 fn after(operation: &Operation, there: There, times: &Times) -> Option<There> {
     let doubt = operation.in_doubt();
     match (operation.action, operation.outcome) {
-        (Action::Get, Outcome::Found(value)) => there.is(value).then_some(there),
-        (Action::Get | Action::Delete, Outcome::Absent) => (!there.is_something()).then_some(there),
-        (Action::Get, _) => doubt.then_some(there),
-        (Action::Delete, _) => (doubt || there.is_something()).then_some(There::Nothing),
-        (Action::Put(value), _) => Some(There::Value(value)),
-        (Action::PutIfAbsent(_), Outcome::Refused) => there.is_something().then_some(there),
-        (Action::PutIfAbsent(value), _) => (!there.is_something()).then_some(There::Value(value)),
-        (Action::Replace { expected, .. }, Outcome::Refused) => (!there.is(expected)).then_some(there),
-        (Action::Replace { expected, new }, _) => {
+        (Invocation::Get, OperationOutcome::Found(value)) => there.is(value).then_some(there),
+        (Invocation::Get | Invocation::Delete, OperationOutcome::Absent) => {
+            (!there.is_something()).then_some(there)
+        }
+        (Invocation::Get, _) => doubt.then_some(there),
+        (Invocation::Delete, _) => (doubt || there.is_something()).then_some(There::Nothing),
+        (Invocation::Put(value), _) => Some(There::Value(value)),
+        (Invocation::PutIfAbsent(_), OperationOutcome::Refused) => there.is_something().then_some(there),
+        (Invocation::PutIfAbsent(value), _) => (!there.is_something()).then_some(There::Value(value)),
+        (Invocation::Replace { expected, .. }, OperationOutcome::Refused) => {
+            (!there.is(expected)).then_some(there)
+        }
+        (Invocation::Replace { expected, new }, _) => {
             // It was judged when it arrived.
             let lasted = there == There::Over(expected) && times.may_last(expected, operation);
             (there.is(expected) || lasted).then_some(There::Value(new))
         }
-        (Action::Expire(value), _) if there.is(value) => Some(There::Over(value)),
-        (Action::Expire(_), _) => Some(there),
+        (Invocation::Expire(value), _) if there.is(value) => Some(There::Over(value)),
+        (Invocation::Expire(_), _) => Some(there),
     }
 }

@@ -7,7 +7,7 @@ use crate::{Operation, Violation};
 
 /// An answer to a numbered operation: to the first request, to a repetition, or what a store remembers of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answer {
+pub struct SessionAnswer {
     /// Whose numbers these are.
     pub session: u64,
     /// The number; zero for what may be done twice, such as a get.
@@ -17,9 +17,10 @@ pub struct Answer {
 }
 
 /// Judges the answers of all sessions, in any order.
-pub fn judge(answers: &[Answer]) -> Result<(), Violation> {
+pub fn judge(answers: &[SessionAnswer]) -> Result<(), Violation> {
     let mut known: BTreeMap<(u64, u64), &Operation> = BTreeMap::new();
-    for Answer { session, sequence, operation } in answers.iter().filter(|answer| answer.sequence != 0) {
+    for SessionAnswer { session, sequence, operation } in answers.iter().filter(|answer| answer.sequence != 0)
+    {
         let first = known.entry((*session, *sequence)).or_insert(operation);
         if let Some(rule) = breach(first, operation) {
             return Err(Violation { rule, guilty: vec![first.clone(), operation.clone()] });

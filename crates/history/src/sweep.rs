@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use longarm_base::{Csn, Nanos};
 
-use crate::{Action, NEVER, Operation, Outcome, Value, Violation};
+use crate::{Invocation, NEVER, Operation, OperationOutcome, Value, Violation};
 
 /// Judges the operations of one key, which are in the order of their calls.
 pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
@@ -98,7 +98,7 @@ fn found_was_written(
     writers: &BTreeMap<Value, &Operation>,
 ) -> Result<(), Violation> {
     for operation in operations {
-        let Outcome::Found(value) = operation.outcome else { continue };
+        let OperationOutcome::Found(value) = operation.outcome else { continue };
         match writers.get(&value) {
             None => return violation("a value that nobody wrote", &[operation]),
             Some(writer) if writer.call > operation.end => {
@@ -115,7 +115,7 @@ fn found_in_its_time(operations: &[Operation]) -> Result<(), Violation> {
     let over: BTreeMap<Value, &Operation> =
         operations.iter().filter_map(|operation| Some((operation.expires()?, operation))).collect();
     for operation in operations {
-        let Outcome::Found(value) = operation.outcome else { continue };
+        let OperationOutcome::Found(value) = operation.outcome else { continue };
         if let Some(expiry) = over.get(&value).filter(|expiry| expiry.end < operation.call) {
             return violation("a value after its time was over", &[expiry, operation]);
         }
@@ -124,8 +124,11 @@ fn found_in_its_time(operations: &[Operation]) -> Result<(), Violation> {
 }
 
 fn finds_nothing(operation: &Operation) -> bool {
-    operation.outcome == Outcome::Absent
-        || matches!((operation.action, operation.outcome), (Action::PutIfAbsent(_), Outcome::Done))
+    operation.outcome == OperationOutcome::Absent
+        || matches!(
+            (operation.action, operation.outcome),
+            (Invocation::PutIfAbsent(_), OperationOutcome::Done)
+        )
 }
 
 /// A value is written once: where somebody found nothing after it was there, nobody finds it later.
@@ -134,7 +137,7 @@ fn gone_stays_gone(operations: &[Operation]) -> Result<(), Violation> {
     let mut known: BTreeMap<Value, (Nanos, Option<&Operation>)> = BTreeMap::new();
     for operation in operations {
         let found = match operation.outcome {
-            Outcome::Found(value) => Some(value),
+            OperationOutcome::Found(value) => Some(value),
             _ => None,
         };
         let Some(value) = found.or_else(|| operation.wrote()) else { continue };
@@ -170,14 +173,15 @@ fn absent_was_removed(
     writers: &BTreeMap<Value, &Operation>,
 ) -> Result<(), Violation> {
     let sees = |operation: &&Operation| {
-        matches!(operation.outcome, Outcome::Found(_)) || operation.wrote().is_some() && !operation.in_doubt()
+        matches!(operation.outcome, OperationOutcome::Found(_))
+            || operation.wrote().is_some() && !operation.in_doubt()
     };
     let mut seen: Vec<&Operation> = operations.iter().filter(sees).collect();
     seen.sort_by_key(|operation| operation.end);
     let (mut seen, mut last_call) = (seen.into_iter().peekable(), None::<&Operation>);
     let mut found: BTreeMap<Value, Nanos> = BTreeMap::new();
     for operation in operations {
-        if let Outcome::Found(value) = operation.outcome {
+        if let OperationOutcome::Found(value) = operation.outcome {
             found.insert(value, operation.call);
         }
     }

@@ -7,33 +7,33 @@ use proptest::prelude::*;
 
 use crate::NEVER;
 use crate::search::Verdict;
-use crate::{Action, History, Operation, Outcome, Value, search, sweep, zones};
+use crate::{History, Invocation, Operation, OperationOutcome, Value, search, sweep, zones};
 
 const STEPS: u64 = 1 << 20;
 
-fn operation(client: u32, action: Action, outcome: Outcome, call: u64, end: u64) -> Operation {
-    let end = if outcome == Outcome::InDoubt { NEVER } else { Nanos(end) };
+fn operation(client: u32, action: Invocation, outcome: OperationOutcome, call: u64, end: u64) -> Operation {
+    let end = if outcome == OperationOutcome::InDoubt { NEVER } else { Nanos(end) };
     Operation { client, key: 0, action, outcome, call: Nanos(call), end, version: None }
 }
 
 fn put(value: u64, call: u64, end: u64) -> Operation {
-    operation(1, Action::Put(Value(value)), Outcome::Done, call, end)
+    operation(1, Invocation::Put(Value(value)), OperationOutcome::Done, call, end)
 }
 
 fn lost(value: u64, call: u64) -> Operation {
-    operation(1, Action::Put(Value(value)), Outcome::InDoubt, call, 0)
+    operation(1, Invocation::Put(Value(value)), OperationOutcome::InDoubt, call, 0)
 }
 
 fn get(value: u64, call: u64, end: u64) -> Operation {
-    operation(2, Action::Get, Outcome::Found(Value(value)), call, end)
+    operation(2, Invocation::Get, OperationOutcome::Found(Value(value)), call, end)
 }
 
 fn none(call: u64, end: u64) -> Operation {
-    operation(2, Action::Get, Outcome::Absent, call, end)
+    operation(2, Invocation::Get, OperationOutcome::Absent, call, end)
 }
 
 fn delete(call: u64, end: u64) -> Operation {
-    operation(3, Action::Delete, Outcome::Done, call, end)
+    operation(3, Invocation::Delete, OperationOutcome::Done, call, end)
 }
 
 fn of(version: u64, operation: Operation) -> Operation {
@@ -61,13 +61,13 @@ fn each_rule_of_the_sweep_has_its_breach() {
     assert!(rule(judge(&stale)).starts_with("an older version"));
     let reused = [of(2, put(1, 0, 1)), of(2, get(1, 2, 3)), of(2, put(1, 4, 5))];
     assert!(rule(judge(&reused)).starts_with("two writes of one value"));
-    let again = [of(2, put(1, 0, 1)), of(2, operation(3, Action::Delete, Outcome::Done, 2, 3))];
+    let again = [of(2, put(1, 0, 1)), of(2, operation(3, Invocation::Delete, OperationOutcome::Done, 2, 3))];
     judge(&again).expect("a removal needs no version of its own");
     assert!(rule(judge(&[get(7, 0, 1)])).starts_with("a value that nobody"));
     assert!(rule(judge(&[get(7, 0, 1), put(7, 2, 3)])).starts_with("a value before"));
     assert!(rule(judge(&[put(1, 0, 1), none(2, 3)])).starts_with("nothing is there"));
     judge(&[put(1, 0, 1), delete(2, 9), none(3, 4)]).expect("it may be gone already");
-    judge(&[put(1, 0, 1), operation(3, Action::Delete, Outcome::InDoubt, 2, 0), none(90, 91)])
+    judge(&[put(1, 0, 1), operation(3, Invocation::Delete, OperationOutcome::InDoubt, 2, 0), none(90, 91)])
         .expect("in doubt");
     assert!(
         rule(judge(&[put(1, 0, 1), delete(2, 3), get(1, 4, 5), none(6, 7)])).starts_with("nothing is there")
@@ -93,18 +93,22 @@ fn each_rule_of_the_zones_has_its_breach() {
 fn the_search_knows_conditions() {
     let judge = |operations: &[Operation]| search::judge(&sorted(operations), STEPS);
     let swap = |expected, new, outcome, call, end| {
-        operation(4, Action::Replace { expected: Value(expected), new: Value(new) }, outcome, call, end)
+        operation(4, Invocation::Replace { expected: Value(expected), new: Value(new) }, outcome, call, end)
     };
     let first =
-        |value, outcome, call, end| operation(5, Action::PutIfAbsent(Value(value)), outcome, call, end);
-    let legal =
-        [first(1, Outcome::Done, 0, 5), first(2, Outcome::Refused, 1, 6), swap(1, 3, Outcome::Done, 2, 9)];
+        |value, outcome, call, end| operation(5, Invocation::PutIfAbsent(Value(value)), outcome, call, end);
+    let legal = [
+        first(1, OperationOutcome::Done, 0, 5),
+        first(2, OperationOutcome::Refused, 1, 6),
+        swap(1, 3, OperationOutcome::Done, 2, 9),
+    ];
     assert_eq!(judge(&legal), Verdict::Legal);
-    let both = [first(1, Outcome::Done, 0, 5), first(2, Outcome::Done, 1, 6)];
+    let both = [first(1, OperationOutcome::Done, 0, 5), first(2, OperationOutcome::Done, 1, 6)];
     assert!(matches!(judge(&both), Verdict::Illegal(_)), "two cannot both be first");
-    let twice = [put(1, 0, 1), swap(1, 2, Outcome::Done, 2, 9), swap(1, 3, Outcome::Done, 2, 9)];
+    let twice =
+        [put(1, 0, 1), swap(1, 2, OperationOutcome::Done, 2, 9), swap(1, 3, OperationOutcome::Done, 2, 9)];
     assert!(matches!(judge(&twice), Verdict::Illegal(_)), "one of them lost");
-    let refused = [put(1, 0, 1), swap(1, 2, Outcome::Refused, 2, 3)];
+    let refused = [put(1, 0, 1), swap(1, 2, OperationOutcome::Refused, 2, 3)];
     assert!(matches!(judge(&refused), Verdict::Illegal(_)), "it held");
     let resurrected = [put(1, 0, 1), delete(2, 3), get(1, 4, 5)];
     assert!(matches!(judge(&resurrected), Verdict::Illegal(_)));
@@ -134,17 +138,19 @@ fn by_force(operations: &[Operation]) -> bool {
                     rest.iter().filter(|other| !std::ptr::eq(*other, chosen)).cloned().collect();
                 let first = others.iter().all(|other| other.end >= chosen.call);
                 let next = match (chosen.action, chosen.outcome) {
-                    (Action::Put(value), _) => Some(Some(value)),
-                    (Action::Delete, Outcome::Absent) => there.is_none().then_some(None),
-                    (Action::Delete, Outcome::Done) => there.is_some().then_some(None),
-                    (Action::Delete, _) => Some(None),
-                    (Action::PutIfAbsent(_), Outcome::Refused) => there.map(Some),
-                    (Action::PutIfAbsent(value), _) => there.is_none().then_some(Some(value)),
-                    (Action::Replace { expected, .. }, Outcome::Refused) => {
+                    (Invocation::Put(value), _) => Some(Some(value)),
+                    (Invocation::Delete, OperationOutcome::Absent) => there.is_none().then_some(None),
+                    (Invocation::Delete, OperationOutcome::Done) => there.is_some().then_some(None),
+                    (Invocation::Delete, _) => Some(None),
+                    (Invocation::PutIfAbsent(_), OperationOutcome::Refused) => there.map(Some),
+                    (Invocation::PutIfAbsent(value), _) => there.is_none().then_some(Some(value)),
+                    (Invocation::Replace { expected, .. }, OperationOutcome::Refused) => {
                         (there != Some(expected)).then_some(there)
                     }
-                    (Action::Replace { expected, new }, _) => (there == Some(expected)).then_some(Some(new)),
-                    (_, Outcome::Found(value)) => (there == Some(value)).then_some(there),
+                    (Invocation::Replace { expected, new }, _) => {
+                        (there == Some(expected)).then_some(Some(new))
+                    }
+                    (_, OperationOutcome::Found(value)) => (there == Some(value)).then_some(there),
                     (_, _) => there.is_none().then_some(None),
                 };
                 first && next.is_some_and(|there| explain(&others, there))
@@ -158,7 +164,9 @@ fn by_force(operations: &[Operation]) -> bool {
 fn few(kinds: u8) -> impl Strategy<Value = Vec<Operation>> {
     let one = (0..kinds, 0..12u64, 1..8u64, 0..4u64);
     prop::collection::vec(one, 1..8).prop_map(|all| {
-        let outcome = |any| [Outcome::Done, Outcome::Refused, Outcome::InDoubt][any as usize % 3];
+        let outcome = |any| {
+            [OperationOutcome::Done, OperationOutcome::Refused, OperationOutcome::InDoubt][any as usize % 3]
+        };
         let make = |(i, (kind, call, takes, found)): (usize, (u8, u64, u64, u64))| match kind {
             0 => put(i as u64, call, call + takes),
             1 => lost(i as u64, call),
@@ -166,10 +174,10 @@ fn few(kinds: u8) -> impl Strategy<Value = Vec<Operation>> {
             4 => delete(call, call + takes),
             5 => none(call, call + takes),
             // Whether it was done, refused, or is in doubt.
-            6 => operation(5, Action::PutIfAbsent(Value(i as u64)), outcome(takes), call, call + takes),
-            7 => operation(3, Action::Delete, Outcome::InDoubt, call, 0),
+            6 => operation(5, Invocation::PutIfAbsent(Value(i as u64)), outcome(takes), call, call + takes),
+            7 => operation(3, Invocation::Delete, OperationOutcome::InDoubt, call, 0),
             _ => {
-                let action = Action::Replace { expected: Value(found), new: Value(i as u64) };
+                let action = Invocation::Replace { expected: Value(found), new: Value(i as u64) };
                 operation(4, action, outcome(takes), call, call + takes)
             }
         };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use longarm_base::Nanos;
 
-use crate::{Operation, Outcome, Value, Violation};
+use crate::{Operation, OperationOutcome, Value, Violation};
 
 /// All that is known of one value, or of one removal.
 struct Zone<'a> {
@@ -36,7 +36,7 @@ pub fn judge(operations: &[Operation]) -> Result<(), Violation> {
         }
     }
     for operation in operations {
-        let Outcome::Found(value) = operation.outcome else { continue };
+        let OperationOutcome::Found(value) = operation.outcome else { continue };
         let Some(zone) = zones.get_mut(&value) else {
             return Err(Violation { rule: "a value that nobody wrote", guilty: vec![operation.clone()] });
         };

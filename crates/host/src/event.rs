@@ -4,7 +4,7 @@ use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
 
 /// A step. An event without a term concerns the term that the machine leads, or is about to lead.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
+pub enum Observation {
     /// A replica starts, and finds on disk that it promised this term.
     Started {
         /// Zero at its very first start.
@@ -203,7 +203,7 @@ pub enum Event {
     /// A machine has come to a step: a world may have it stand still, or be lost, there.
     Reached {
         /// The step.
-        step: Step,
+        step: ReplicaStep,
     },
     /// Bytes that another machine had sent landed in memory.
     Landed {
@@ -219,7 +219,7 @@ pub enum Event {
 /// A place of a replica between two things that others rely on in this order. Places that other events report
 /// already are not here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum ReplicaStep {
     /// A candidate fetched an entry that other replicas have.
     Fetched,
     /// A candidate has the entries of the start set, and voided all other entries.
@@ -252,23 +252,23 @@ pub enum Step {
     Draining,
 }
 
-impl Step {
+impl ReplicaStep {
     /// All steps.
-    pub const ALL: [Step; 15] = [
-        Step::Fetched,
-        Step::Completed,
-        Step::Restored,
-        Step::Prepared,
-        Step::Joined,
-        Step::Table,
-        Step::Content,
-        Step::Landed,
-        Step::Attached,
-        Step::Pushed,
-        Step::Synced,
-        Step::LetGo,
-        Step::Freed,
-        Step::Keeping,
-        Step::Draining,
+    pub const ALL: [ReplicaStep; 15] = [
+        ReplicaStep::Fetched,
+        ReplicaStep::Completed,
+        ReplicaStep::Restored,
+        ReplicaStep::Prepared,
+        ReplicaStep::Joined,
+        ReplicaStep::Table,
+        ReplicaStep::Content,
+        ReplicaStep::Landed,
+        ReplicaStep::Attached,
+        ReplicaStep::Pushed,
+        ReplicaStep::Synced,
+        ReplicaStep::LetGo,
+        ReplicaStep::Freed,
+        ReplicaStep::Keeping,
+        ReplicaStep::Draining,
     ];
 }

@@ -4,14 +4,14 @@
 //! feature `observe`, which only the simulator asks for, there is no listener and the compiler knows it: no
 //! event is built. An event never decides anything: the code that tells it continues as if it had not.
 
-pub use crate::event::{Event, Step};
+pub use crate::event::{Observation, ReplicaStep};
 #[cfg(feature = "observe")]
 use crate::world;
 
 /// Tells the world that this machine has come to a step.
 #[inline(always)]
-pub fn reach(step: Step) {
-    observe(|| Event::Reached { step });
+pub fn reach(step: ReplicaStep) {
+    observe(|| Observation::Reached { step });
 }
 
 /// Whether there can be a listener.
@@ -19,7 +19,7 @@ pub const WATCHED: bool = cfg!(feature = "observe");
 
 /// Tells the world that this thread has entered, if any.
 #[cfg(feature = "observe")]
-pub fn observe(event: impl FnOnce() -> Event) {
+pub fn observe(event: impl FnOnce() -> Observation) {
     if let Some(world) = world::entered() {
         world.observe(event());
     }
@@ -28,4 +28,4 @@ pub fn observe(event: impl FnOnce() -> Event) {
 /// Does nothing, without the feature.
 #[cfg(not(feature = "observe"))]
 #[inline(always)]
-pub fn observe(_event: impl FnOnce() -> Event) {}
+pub fn observe(_event: impl FnOnce() -> Observation) {}

@@ -9,12 +9,12 @@ use crate::now;
 use crate::world::{World, entered};
 
 #[derive(Debug, Default)]
-struct State {
+struct PauseState {
     stop: bool,
     poked: bool,
 }
 
-impl State {
+impl PauseState {
     fn quiet(&mut self) -> bool {
         !self.stop && !self.poked
     }
@@ -23,7 +23,7 @@ impl State {
 /// The bed of one sleeper. A poke while it is awake makes its next sleep short.
 #[derive(Debug, Default)]
 pub struct Pause {
-    state: Mutex<State>,
+    state: Mutex<PauseState>,
     changed: Condvar,
 }
 
@@ -38,7 +38,7 @@ impl Pause {
     pub fn sleep_unless_poked(&self, time: Duration) -> bool {
         let mut state = match entered() {
             None => {
-                let slept = self.changed.wait_timeout_while(self.lock(), time, State::quiet);
+                let slept = self.changed.wait_timeout_while(self.lock(), time, PauseState::quiet);
                 slept.expect("nobody panics with the bed made").0
             }
             Some(world) => self.park(&*world, time),
@@ -62,7 +62,7 @@ impl Pause {
     }
 
     /// Parks in the world, which may wake the task without a reason.
-    fn park(&self, world: &dyn World, time: Duration) -> MutexGuard<'_, State> {
+    fn park(&self, world: &dyn World, time: Duration) -> MutexGuard<'_, PauseState> {
         let until = world.now() + Nanos(time.as_nanos() as u64);
         // A look at the clock lets other tasks continue, which may poke. No task runs between the last look
         // at the state and the park.
@@ -99,7 +99,7 @@ impl Pause {
         std::ptr::from_ref(self).addr()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, PauseState> {
         self.state.lock().expect("nobody panics with the bed made")
     }
 }

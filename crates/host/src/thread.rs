@@ -9,10 +9,10 @@ use crate::world::entered;
 
 /// A thread that was started, or a task of the world.
 #[derive(Debug)]
-pub struct Thread(Inner);
+pub struct Thread(ThreadKind);
 
 #[derive(Debug)]
-enum Inner {
+enum ThreadKind {
     Thread(JoinHandle<()>),
     Task(u64),
 }
@@ -24,8 +24,8 @@ pub struct Panicked;
 /// Starts a thread. An error is the system's, which has no room for one more thread.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
     match entered() {
-        None => std::thread::Builder::new().name(name.into()).spawn(body).map(Inner::Thread).map(Thread),
-        Some(world) => Ok(Thread(Inner::Task(world.spawn(name, Box::new(body))))),
+        None => std::thread::Builder::new().name(name.into()).spawn(body).map(ThreadKind::Thread).map(Thread),
+        Some(world) => Ok(Thread(ThreadKind::Task(world.spawn(name, Box::new(body))))),
     }
 }
 
@@ -39,11 +39,11 @@ impl Thread {
     /// If it does not end within a minute: it stands still, and its waiter would, too.
     pub fn join(self) -> Result<(), Panicked> {
         match self.0 {
-            Inner::Thread(handle) => {
+            ThreadKind::Thread(handle) => {
                 await_end(&handle, END);
                 handle.join().map_err(|_| Panicked)
             }
-            Inner::Task(task) => {
+            ThreadKind::Task(task) => {
                 let world = entered().expect("a task is joined in its world");
                 if world.join(task) { Err(Panicked) } else { Ok(()) }
             }
@@ -120,6 +120,6 @@ mod tests {
         assert!(said.contains("thread still has not ended within 20ms"), "{said}");
         drop(sender);
         await_end(&still, Duration::from_secs(20));
-        Thread(Inner::Thread(still)).join().expect("it ended well");
+        Thread(ThreadKind::Thread(still)).join().expect("it ended well");
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use longarm_base::{Nanos, UnixMillis};
 
-use crate::event::Event;
+use crate::event::Observation;
 
 /// The services that a simulated world offers to the task that runs in it. All of it belongs to one thread; a
 /// call that waits lets other tasks run.
@@ -51,7 +51,7 @@ pub trait World {
     fn at(&self, time: Nanos, event: Box<dyn FnOnce()>);
 
     /// Observes a step, on the machine of the running task unless the event says otherwise.
-    fn observe(&self, event: Event) {
+    fn observe(&self, event: Observation) {
         let _ = event;
     }
 }

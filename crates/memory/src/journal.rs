@@ -13,20 +13,20 @@ use longarm_base::limits::LINE;
 use crate::words::{OwnedWords, Words};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Event {
+enum JournalEvent {
     Store { at: u64, old: u64, new: u64 },
     Flush { at: u64, len: u64 },
     Fence,
 }
 
-struct State {
+struct JournalState {
     words: Vec<u64>,
-    events: Vec<Event>,
+    events: Vec<JournalEvent>,
 }
 
 /// Journalled memory. Moments are counted in events: moment `m` is the state after the first `m` events.
 pub struct Journal {
-    state: Mutex<State>,
+    state: Mutex<JournalState>,
 }
 
 /// One outcome of a READ.
@@ -63,7 +63,7 @@ impl Journal {
     /// Zeroed memory of `bytes` bytes.
     pub fn new(bytes: u64) -> Journal {
         let words = vec![0; bytes.div_ceil(8) as usize];
-        Journal { state: Mutex::new(State { words, events: Vec::new() }) }
+        Journal { state: Mutex::new(JournalState { words, events: Vec::new() }) }
     }
 
     /// The present moment.
@@ -77,7 +77,7 @@ impl Journal {
         let mut bytes = vec![0; len];
         copy_words(&state.words, at, &mut bytes);
         for event in state.events[moment..].iter().rev() {
-            if let Event::Store { at: word, old, .. } = *event {
+            if let JournalEvent::Store { at: word, old, .. } = *event {
                 put_word(&mut bytes, at, word, old);
             }
         }
@@ -120,7 +120,7 @@ impl Journal {
         let mut versions = Vec::new();
         let mut begin = from;
         for (i, event) in state.events.iter().enumerate().take(to).skip(from) {
-            if let Event::Store { at, old, new } = *event
+            if let JournalEvent::Store { at, old, new } = *event
                 && at / LINE == line / LINE
                 && old != new
             {
@@ -172,7 +172,7 @@ impl OwnedWords for Journal {
         assert!(at.is_multiple_of(8));
         let mut state = self.state.lock().expect("journal");
         let old = std::mem::replace(&mut state.words[(at / 8) as usize], word);
-        state.events.push(Event::Store { at, old, new: word });
+        state.events.push(JournalEvent::Store { at, old, new: word });
     }
 
     fn compare_exchange(&self, at: u64, expected: u64, new: u64) -> Result<(), u64> {
@@ -182,7 +182,7 @@ impl OwnedWords for Journal {
             return Err(*word);
         }
         *word = new;
-        state.events.push(Event::Store { at, old: expected, new });
+        state.events.push(JournalEvent::Store { at, old: expected, new });
         Ok(())
     }
 
@@ -191,7 +191,7 @@ impl OwnedWords for Journal {
         let old = state.words[(at / 8) as usize];
         let new = old.wrapping_add(more);
         state.words[(at / 8) as usize] = new;
-        state.events.push(Event::Store { at, old, new });
+        state.events.push(JournalEvent::Store { at, old, new });
         old
     }
 
@@ -213,27 +213,27 @@ impl OwnedWords for Journal {
     }
 
     fn flush(&self, at: u64, len: u64) {
-        self.state.lock().expect("journal").events.push(Event::Flush { at, len });
+        self.state.lock().expect("journal").events.push(JournalEvent::Flush { at, len });
     }
 
     fn fence(&self) {
-        self.state.lock().expect("journal").events.push(Event::Fence);
+        self.state.lock().expect("journal").events.push(JournalEvent::Fence);
     }
 }
 
 /// A part of journalled memory: structures that each have one tell the order of all their stores.
 #[derive(Clone)]
-pub struct Part {
+pub struct JournalPart {
     journal: Arc<Journal>,
     start: u64,
     bytes: u64,
 }
 
-impl Part {
+impl JournalPart {
     /// The `bytes` bytes from `start` on.
-    pub fn new(journal: &Arc<Journal>, start: u64, bytes: u64) -> Part {
+    pub fn new(journal: &Arc<Journal>, start: u64, bytes: u64) -> JournalPart {
         assert!(start.is_multiple_of(LINE) && start + bytes <= journal.bytes());
-        Part { journal: journal.clone(), start, bytes }
+        JournalPart { journal: journal.clone(), start, bytes }
     }
 
     /// Every distinct outcome of a READ of this part, as [`Journal::cuts`].
@@ -248,7 +248,7 @@ impl Part {
     }
 }
 
-impl Words for Part {
+impl Words for JournalPart {
     fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -262,7 +262,7 @@ impl Words for Part {
     }
 }
 
-impl OwnedWords for Part {
+impl OwnedWords for JournalPart {
     fn store(&self, at: u64, word: u64) {
         self.journal.store(self.place(at, 8), word);
     }

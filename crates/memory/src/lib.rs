@@ -28,7 +28,7 @@ mod words;
 pub use budget::Budget;
 pub use bytes::bytes_equal;
 pub use checksum::{Hash, HashKey, SumKey};
-pub use journal::{Cut, Journal, Part};
+pub use journal::{Cut, Journal, JournalPart};
 #[cfg(feature = "recycle")]
 pub use mapped::recycle::recycling;
 pub use mapped::{Mapped, ReadOnly};

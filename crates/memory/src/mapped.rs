@@ -16,7 +16,7 @@ use rustix::fs::SeekFrom;
 use rustix::io::Errno;
 
 #[cfg(feature = "recycle")]
-use crate::marks::{Marks, PAGE};
+use crate::marks::{PAGE, WrittenPages};
 use crate::words::{OwnedWords, Words};
 
 /// Copies of at least this many bytes use the CPU's string copy; shorter ones go word by word.
@@ -43,7 +43,7 @@ pub(crate) struct Mapping {
     file: Option<Arc<OwnedFd>>,
     /// It is used again, and so it knows itself which pages were written.
     #[cfg(feature = "recycle")]
-    marks: Option<Marks>,
+    marks: Option<WrittenPages>,
 }
 
 // SAFETY: the mapping is plain shared memory; every access below is atomic or opaque, from any thread.
@@ -80,7 +80,7 @@ impl Mapping {
 
     /// The same; it is used again. Its pages stay, and are of one size.
     #[cfg(feature = "recycle")]
-    pub(crate) fn marked(mut self, marks: Marks) -> Mapping {
+    pub(crate) fn marked(mut self, marks: WrittenPages) -> Mapping {
         self.huge = false;
         self.marks = Some(marks);
         self

@@ -7,12 +7,12 @@ pub(crate) const PAGE: u64 = 4096;
 
 /// Which pages of a mapping were written since they were zero.
 #[derive(Debug)]
-pub(crate) struct Marks(Box<[AtomicU8]>);
+pub(crate) struct WrittenPages(Box<[AtomicU8]>);
 
-impl Marks {
+impl WrittenPages {
     /// None is written yet.
-    pub fn new(len: u64) -> Marks {
-        Marks((0..len.div_ceil(PAGE)).map(|_| AtomicU8::new(0)).collect())
+    pub fn new(len: u64) -> WrittenPages {
+        WrittenPages((0..len.div_ceil(PAGE)).map(|_| AtomicU8::new(0)).collect())
     }
 
     /// So many bytes from there on are written.

@@ -108,8 +108,8 @@ impl Region {
                 .map_err(os("open"))?;
                 rustix::fs::ftruncate(&file, bytes).map_err(os("set size"))?;
                 let file = Arc::new(file);
-                let mapping = map_own(&options.name, &file, bytes, Pages::Small)?;
-                Ok(Region::of(options.name.clone(), file, mapping, Pages::Small))
+                let mapping = map_own(&options.name, &file, bytes, PageKind::Small)?;
+                Ok(Region::of(options.name.clone(), file, mapping, PageKind::Small))
             }
         }
     }
@@ -137,9 +137,9 @@ impl Region {
                 .map_err(os("reserve huge pages"))?;
         }
         let pages = match (&options.backing, huge) {
-            (_, true) => Pages::Reserved,
-            (Backing::SmallPages, _) => Pages::Small,
-            _ => Pages::OnRequest,
+            (_, true) => PageKind::Reserved,
+            (Backing::SmallPages, _) => PageKind::Small,
+            _ => PageKind::OnRequest,
         };
         let file = Arc::new(file);
         let mapping = map_own(&options.name, &file, bytes, pages)?.over(Arc::clone(&file));
@@ -162,10 +162,10 @@ impl Region {
     fn recycled(options: &RegionOptions, bytes: u64) -> Option<Region> {
         let mapping = recycle::take(bytes)?;
         let file = Arc::clone(mapping.file()?);
-        Some(Region::of(options.name.clone(), file, mapping, Pages::Small))
+        Some(Region::of(options.name.clone(), file, mapping, PageKind::Small))
     }
 
-    fn of(name: String, file: Arc<OwnedFd>, mapping: Mapping, pages: Pages) -> Region {
+    fn of(name: String, file: Arc<OwnedFd>, mapping: Mapping, pages: PageKind) -> Region {
         Region { name, file, memory: Mapped(Arc::new(mapping)), page: pages.bytes() }
     }
 
@@ -177,7 +177,7 @@ impl Region {
             return Err(RegionError::Unsealed);
         }
         check_size(&file, bytes)?;
-        map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, Pages::Small)
+        map_file(&file, bytes, ProtFlags::READ | ProtFlags::WRITE, PageKind::Small)
             .map(|m| Mapped(Arc::new(m)))
             .map_err(|e| RegionError::Os("map a peer's region", String::new(), e))
     }
@@ -186,7 +186,7 @@ impl Region {
     /// not to truncate a plain file under it; memory files are sealed.
     pub fn open_read_only(file: OwnedFd, bytes: u64) -> Result<ReadOnly, RegionError> {
         check_size(&file, bytes)?;
-        map_file(&file, bytes, ProtFlags::READ, Pages::OnRequest)
+        map_file(&file, bytes, ProtFlags::READ, PageKind::OnRequest)
             .map(|m| ReadOnly(Arc::new(m)))
             .map_err(|e| RegionError::Os("map a peer's region", String::new(), e))
     }
@@ -198,7 +198,7 @@ impl Region {
         if found == 0 || !found.is_multiple_of(8) {
             return Err(RegionError::Size { expected: SMALL_PAGE, found });
         }
-        map_file(file, found, ProtFlags::READ, Pages::Small).map(|m| ReadOnly(Arc::new(m))).map_err(os)
+        map_file(file, found, ProtFlags::READ, PageKind::Small).map(|m| ReadOnly(Arc::new(m))).map_err(os)
     }
 
     /// Name given at creation.
@@ -255,19 +255,19 @@ fn check_size(file: &OwnedFd, bytes: u64) -> Result<(), RegionError> {
 
 /// Pages of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Pages {
+enum PageKind {
     Small,
     OnRequest,
     Reserved,
 }
 
-impl Pages {
+impl PageKind {
     fn bytes(self) -> u64 {
-        if self == Pages::Reserved { HUGE_PAGE } else { SMALL_PAGE }
+        if self == PageKind::Reserved { HUGE_PAGE } else { SMALL_PAGE }
     }
 }
 
-fn map_own(name: &str, file: &OwnedFd, bytes: u64, pages: Pages) -> Result<Mapping, RegionError> {
+fn map_own(name: &str, file: &OwnedFd, bytes: u64, pages: PageKind) -> Result<Mapping, RegionError> {
     map_file(file, bytes, ProtFlags::READ | ProtFlags::WRITE, pages)
         .map_err(|e| RegionError::Os("map", name.into(), e))
 }
@@ -276,10 +276,10 @@ fn map_file(
     file: impl AsFd,
     bytes: u64,
     rights: ProtFlags,
-    pages: Pages,
+    pages: PageKind,
 ) -> Result<Mapping, rustix::io::Errno> {
     let len = usize::try_from(bytes).map_err(|_| rustix::io::Errno::NOMEM)?;
-    let huge = pages == Pages::OnRequest && bytes >= HUGE_PAGE;
+    let huge = pages == PageKind::OnRequest && bytes >= HUGE_PAGE;
     // SAFETY: a fresh shared mapping aliases no Rust value: it is at an address that the kernel picks, or in
     // a range that it reserved for us just before. The file is ours, or sealed against shrinking
     // (check_peer_file), so the pages stay.

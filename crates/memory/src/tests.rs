@@ -242,7 +242,7 @@ fn no_word_of_a_copy_is_of_two_stores() {
 #[test]
 fn stores_of_two_parts_have_one_order() {
     let journal = std::sync::Arc::new(Journal::new(256));
-    let [one, other] = [0, 128].map(|start| Part::new(&journal, start, 128));
+    let [one, other] = [0, 128].map(|start| JournalPart::new(&journal, start, 128));
     other.store(8, 7);
     one.store(8, 5);
     let seen = |moment| [8, 136].map(|at| journal.at(moment, at, 8)[0]);
@@ -253,5 +253,5 @@ fn stores_of_two_parts_have_one_order() {
 #[test]
 #[should_panic(expected = "16 bytes at 120 are not within 128")]
 fn a_part_ends_where_the_next_one_begins() {
-    Part::new(&std::sync::Arc::new(Journal::new(256)), 0, 128).copy_out(120, &mut [0; 16]);
+    JournalPart::new(&std::sync::Arc::new(Journal::new(256)), 0, 128).copy_out(120, &mut [0; 16]);
 }

@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::Mutant;
-use longarm_wire::Held;
+use longarm_wire::SyncState;
 
 use crate::releases::raise;
 
@@ -111,7 +111,7 @@ const STEPS: [(CatchUpStep, &[Has]); 18] = [
 /// A follower that catches up.
 #[derive(Clone, Debug)]
 pub struct CatchUp {
-    held: Held,
+    held: SyncState,
     left: Option<Vec<u64>>,
     streams: usize,
     at: usize,
@@ -125,8 +125,8 @@ pub struct CatchUp {
 impl CatchUp {
     /// A follower that holds this; `left` is what it had acknowledged when it was let go, if that was in this
     /// term. The leader writes so many streams.
-    pub fn new(held: Held, left: Option<Vec<u64>>, streams: usize) -> CatchUp {
-        let left = left.filter(|_| held == Held::Term);
+    pub fn new(held: SyncState, left: Option<Vec<u64>>, streams: usize) -> CatchUp {
+        let left = left.filter(|_| held == SyncState::Term);
         let (needed, over) = Default::default();
         let mut it = CatchUp { held, left, streams, at: 0, needed, over };
         it.skip();
@@ -151,16 +151,16 @@ impl CatchUp {
 
     fn has(&self) -> Has {
         match (&self.held, &self.left) {
-            (Held::Nothing, _) => Has::Nothing,
-            (Held::Base(_), _) => Has::Base,
-            (Held::Term, None) => Has::Term,
-            (Held::Term, Some(_)) => Has::Left,
+            (SyncState::Nothing, _) => Has::Nothing,
+            (SyncState::Base(_), _) => Has::Base,
+            (SyncState::Term, None) => Has::Term,
+            (SyncState::Term, Some(_)) => Has::Left,
         }
     }
 
     /// Whether what it holds counts already, in this term or an older one.
     pub fn counts(&self) -> bool {
-        self.held != Held::Nothing
+        self.held != SyncState::Nothing
     }
 
     /// Whether releases are to be served while the step is under way. A follower that counts keeps what it
@@ -179,7 +179,7 @@ impl CatchUp {
 
     /// How long the base's streams are that it holds; empty if it does not hold the base.
     pub fn lengths(&self) -> &[u64] {
-        if let Held::Base(lengths) = &self.held { lengths } else { &[] }
+        if let SyncState::Base(lengths) = &self.held { lengths } else { &[] }
     }
 
     /// From where on it is to be given the entries of this term's streams.
@@ -228,10 +228,10 @@ mod tests {
     #[test]
     fn the_table_of_catching_up_is_as_agreed() {
         let followers = [
-            ("nothing that counts", CatchUp::new(Held::Nothing, None, 2)),
-            ("the start set that the leader began with", CatchUp::new(Held::Base(vec![3, 4]), None, 2)),
-            ("the start set of this term", CatchUp::new(Held::Term, None, 2)),
-            ("so, and it was attached before", CatchUp::new(Held::Term, Some(vec![5, 6]), 2)),
+            ("nothing that counts", CatchUp::new(SyncState::Nothing, None, 2)),
+            ("the start set that the leader began with", CatchUp::new(SyncState::Base(vec![3, 4]), None, 2)),
+            ("the start set of this term", CatchUp::new(SyncState::Term, None, 2)),
+            ("so, and it was attached before", CatchUp::new(SyncState::Term, Some(vec![5, 6]), 2)),
         ];
         let mut text = String::from(
             "# How a follower catches up\n\nWritten by a test from `crates/replica/src/catch_up.rs`, which \
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held() {
-        for held in [Held::Nothing, Held::Base(vec![0]), Held::Term] {
+        for held in [SyncState::Nothing, SyncState::Base(vec![0]), SyncState::Term] {
             for left in [None, Some(vec![1])] {
                 let steps = steps(CatchUp::new(held.clone(), left, 1));
                 assert!(steps.is_sorted(), "{steps:?}");
@@ -284,16 +284,16 @@ mod tests {
     /// What a follower had when it was let go says nothing of another start set.
     #[test]
     fn what_was_left_counts_in_the_same_term_only() {
-        let base = CatchUp::new(Held::Base(vec![7]), Some(vec![9]), 1);
+        let base = CatchUp::new(SyncState::Base(vec![7]), Some(vec![9]), 1);
         assert_eq!((base.left(), base.from(), base.lengths()), (&[][..], vec![0], &[7][..]));
-        let term = CatchUp::new(Held::Term, Some(vec![9]), 1);
+        let term = CatchUp::new(SyncState::Term, Some(vec![9]), 1);
         assert_eq!((term.left(), term.from(), term.lengths()), (&[9][..], vec![9], &[][..]));
     }
 
     /// What is pushed into a use that is over there could land over the next one.
     #[test]
     fn nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of() {
-        let mut follower = CatchUp::new(Held::Nothing, None, 2);
+        let mut follower = CatchUp::new(SyncState::Nothing, None, 2);
         follower.let_go([(4, 9)], &[2, 5]);
         assert!(follower.is_over(4, 9));
         assert!(!follower.is_over(4, 10), "claimed anew since");

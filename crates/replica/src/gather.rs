@@ -7,11 +7,11 @@
 //! synced replicas acknowledged it, and one of them reports.
 
 use longarm_base::{Mutant, NodeId, Term};
-use longarm_wire::{Extent, Report};
+use longarm_wire::{Extent, ReplicaReport};
 
 /// The position at which a stream is cut, and a replica that has it up to there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cut {
+pub struct StreamCut {
     /// Positions below are in the start set; the others are void (L16).
     pub len: u64,
     /// A replica that has the positions below.
@@ -26,7 +26,7 @@ pub struct StartSet {
     /// The term whose start set and streams it takes over.
     pub base: Term,
     /// The streams of the base term.
-    pub cuts: Vec<Cut>,
+    pub cuts: Vec<StreamCut>,
     /// The highest calendar of a leader that any reporting replica was told, in unix milliseconds.
     pub unix: u64,
     /// The extent of each stream that the new leader itself holds.
@@ -53,11 +53,12 @@ impl StartSet {
 /// without the newer one (for example a delete that no replica stores any more).
 pub(crate) fn start_set(
     term: Term,
-    (me, own): (NodeId, &Report),
-    others: &[(NodeId, Report)],
+    me: NodeId,
+    own: &ReplicaReport,
+    others: &[(NodeId, ReplicaReport)],
 ) -> Result<StartSet, NodeId> {
     let any = Mutant::GatherAny.is_on();
-    let rank = |report: &Report| (report.sync, report.reclaimed);
+    let rank = |report: &ReplicaReport| (report.sync, report.reclaimed);
     if let Some((node, best)) = others.iter().max_by_key(|(_, report)| rank(report))
         && rank(best) > rank(own)
         && !any
@@ -72,9 +73,9 @@ pub(crate) fn start_set(
     let own: Vec<_> =
         (0..streams).map(|stream| own.streams.get(stream).copied().unwrap_or_default()).collect();
     let cut = |stream: usize| {
-        let mine = Cut { len: own[stream].len, holder: me };
+        let mine = StreamCut { len: own[stream].len, holder: me };
         of_base().fold(mine, |best, &(node, ref report)| match report.streams.get(stream) {
-            Some(extent) if extent.len > best.len => Cut { len: extent.len, holder: node },
+            Some(extent) if extent.len > best.len => StreamCut { len: extent.len, holder: node },
             _ => best,
         })
     };
@@ -85,9 +86,9 @@ pub(crate) fn start_set(
 mod tests {
     use super::*;
 
-    fn report(sync: u32, lens: &[u64]) -> Report {
+    fn report(sync: u32, lens: &[u64]) -> ReplicaReport {
         let streams = lens.iter().map(|&len| Extent { floor: 0, len }).collect();
-        Report { sync: Term::new(sync, NodeId(0)), reclaimed: 0, unix: 0, streams }
+        ReplicaReport { sync: Term::new(sync, NodeId(0)), reclaimed: 0, unix: 0, streams }
     }
 
     #[test]
@@ -95,7 +96,7 @@ mod tests {
         let term = Term::new(9, NodeId(1));
         let own = report(3, &[4, 0]);
         let others = [(NodeId(2), report(3, &[2, 7, 1])), (NodeId(3), report(2, &[90, 90, 90]))];
-        let set = start_set(term, (NodeId(1), &own), &others).expect("it is of the base");
+        let set = start_set(term, NodeId(1), &own, &others).expect("it is of the base");
         let cuts: Vec<_> = set.cuts.iter().map(|cut| (cut.len, cut.holder.0)).collect();
         assert_eq!(cuts, [(4, 1), (7, 2), (1, 2)]);
         assert_eq!(set.base, Term::new(3, NodeId(0)));
@@ -103,17 +104,17 @@ mod tests {
         let [mut early, mut late] = [report(3, &[]), report(2, &[])];
         (early.unix, late.unix) = (70, 90);
         let others = [(NodeId(2), early.clone()), (NodeId(3), late)];
-        let set = start_set(term, (NodeId(1), &own), &others).expect("it is of the base");
+        let set = start_set(term, NodeId(1), &own, &others).expect("it is of the base");
         assert_eq!(set.unix, 90, "of whatever term: all calendars are one after the other");
-        let set = start_set(term, (NodeId(1), &early), &[]).expect("it is of the base");
+        let set = start_set(term, NodeId(1), &early, &[]).expect("it is of the base");
         assert_eq!(set.unix, 70, "its own counts");
         let mut other = report(3, &[2]);
         other.reclaimed = 1;
         let [one, two] = [(NodeId(2), other), (NodeId(3), report(3, &[4]))];
-        assert_eq!(start_set(term, (NodeId(1), &own), &[one.clone(), two.clone()]), Err(NodeId(2)));
-        assert_eq!(start_set(term, (NodeId(1), &own), &[two, one]), Err(NodeId(2)));
+        assert_eq!(start_set(term, NodeId(1), &own, &[one.clone(), two.clone()]), Err(NodeId(2)));
+        assert_eq!(start_set(term, NodeId(1), &own, &[two, one]), Err(NodeId(2)));
         let mut behind = report(2, &[4]);
         behind.reclaimed = 9;
-        assert_eq!(start_set(term, (NodeId(1), &behind), &others), Err(NodeId(2)), "of another sync term");
+        assert_eq!(start_set(term, NodeId(1), &behind, &others), Err(NodeId(2)), "of another sync term");
     }
 }

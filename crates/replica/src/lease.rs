@@ -10,18 +10,18 @@ use crate::{Group, Timing};
 
 /// The lease of a leader.
 #[derive(Clone, Debug)]
-pub struct Lease {
+pub struct LeaderLease {
     group: Group,
     share: Nanos,
     /// For each other replica: when the last heartbeat that it has was sent.
     renewed: Vec<(NodeId, Nanos)>,
 }
 
-impl Lease {
+impl LeaderLease {
     /// A lease that is not renewed yet.
-    pub fn new(group: Group, timing: &Timing) -> Lease {
+    pub fn new(group: Group, timing: &Timing) -> LeaderLease {
         let renewed = group.others().map(|node| (node, Nanos(0))).collect();
-        Lease { group, share: timing.lease(), renewed }
+        LeaderLease { group, share: timing.lease(), renewed }
     }
 
     /// Notes that the WRITE of a heartbeat that was begun at `sent` completed.
@@ -63,7 +63,7 @@ mod tests {
             election: Nanos(20_000_000),
         };
         let group = Group::new(NodeId(0), &[0, 1, 2, 3, 4].map(NodeId)).expect("a group");
-        let mut lease = Lease::new(group, &timing);
+        let mut lease = LeaderLease::new(group, &timing);
         lease.renew(NodeId(1), Nanos(5_000_000));
         assert_eq!(lease.end(Nanos(6_000_000)), Nanos(0), "two of five are none");
         lease.renew(NodeId(2), Nanos(3_000_000));

@@ -2,8 +2,8 @@
 //!
 //! - [`Machine`]: who leads. Promise, gather, start set, sync term (M1 to M3); the machine decides, and a
 //!   driver does what it says.
-//! - [`Watch`] and [`Lease`]: what a follower promised by seeing a heartbeat, and what the leader may
-//!   conclude from it (M6).
+//! - [`LeaderWatch`] and [`LeaderLease`]: what a follower promised by seeing a heartbeat, and what the leader
+//!   may conclude from it (M6).
 //! - [`LeaderState`]: where a leader is in its term, to its end.
 //! - [`Gate`]: which entries of a stream are committed (M4). [`Sender`]: what of a stream is sent next to one
 //!   follower; a [`Run`] of neighbours in one WRITE.
@@ -33,14 +33,17 @@ mod watch;
 
 pub use catch_up::{CatchUp, CatchUpStep};
 pub use gate::Gate;
-pub use gather::{Cut, StartSet};
+pub use gather::{StartSet, StreamCut};
 pub use group::{Group, GroupError, Nodes};
 pub use leader_state::{LeaderState, Turns};
-pub use lease::Lease;
-pub use machine::{Action, Change, Event, Kept, Leaving, Machine, Prepare, Role, RoleKind, Stage, Wish};
+pub use lease::LeaderLease;
+pub use machine::{
+    Action, ChangeRequest, ChangeStage, Event, KeptMemory, LeadershipTransfer, Machine, MembershipChange,
+    PersistentState, Prepare, Role, RoleKind,
+};
 pub use progress::{FollowerProgress, StreamProgress};
 pub use releases::{LetGo, Releases, raise};
 pub use run::Run;
 pub use sender::{Send, Sender};
 pub use timing::Timing;
-pub use watch::Watch;
+pub use watch::LeaderWatch;

@@ -46,7 +46,7 @@ pub const fn floor_at(stream: usize) -> u64 {
 }
 
 /// The bytes of a heartbeat, from [`BEAT`] on; with the floors of all streams, once the follower is synced.
-pub fn heartbeat(beat: Beat, told: Told, floors: &[u64]) -> Vec<u8> {
+pub fn heartbeat(beat: Beat, told: HeartbeatPayload, floors: &[u64]) -> Vec<u8> {
     let zeroes = if floors.is_empty() { 0 } else { (FLOORS - UNIX) / 8 - 1 };
     let words = [beat.0, told.stable, told.items, told.unix]
         .into_iter()
@@ -57,7 +57,7 @@ pub fn heartbeat(beat: Beat, told: Told, floors: &[u64]) -> Vec<u8> {
 
 /// The part of a heartbeat that is the same for every follower.
 #[derive(Clone, Copy, Debug)]
-pub struct Told {
+pub struct HeartbeatPayload {
     /// The stable point.
     pub stable: u64,
     /// Items in the leader's index, about.
@@ -115,7 +115,7 @@ mod tests {
         let word = |bytes: &[u8], at: u64| {
             u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("a word"))
         };
-        let told = Told { stable: 5, items: 6, unix: 7 };
+        let told = HeartbeatPayload { stable: 5, items: 6, unix: 7 };
         assert_eq!(heartbeat(beat, told, &[]).len(), 32, "of one that is not synced: its floors stay");
         let most: Vec<u64> = (100..100 + longarm_wire::STREAMS_MAX as u64).collect();
         let bytes = heartbeat(beat, told, &most);

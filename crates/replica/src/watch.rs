@@ -27,7 +27,7 @@ const FADES: Nanos = Nanos::from_millis(30_000);
 
 /// What a replica saw of its leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Watch {
+pub struct LeaderWatch {
     beat: Beat,
     changed: Nanos,
     /// The highest term whose leader may hold a promise of this replica.
@@ -40,15 +40,22 @@ pub struct Watch {
     gone: Option<NodeId>,
 }
 
-impl Watch {
+impl LeaderWatch {
     /// The watch of a replica that starts at `now`, and had promised `promised` before.
-    pub fn new(promised: Term, now: Nanos) -> Watch {
+    pub fn new(promised: Term, now: Nanos) -> LeaderWatch {
         let beat = Beat::default();
-        Watch { beat, changed: now, to: promised, released: false, silence: (Nanos(0), now), gone: None }
+        LeaderWatch {
+            beat,
+            changed: now,
+            to: promised,
+            released: false,
+            silence: (Nanos(0), now),
+            gone: None,
+        }
     }
 
     /// Looks at the heartbeat word at `now`.
-    pub fn look(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
+    pub fn observe(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
         if beat != self.beat {
             self.learn(beat, timing, now);
             self.beat = beat;
@@ -139,15 +146,15 @@ mod tests {
         let timing =
             Timing { heartbeat: Nanos(1), suspect: Nanos(3), promise: Nanos(10), election: Nanos(20) };
         let term = |counter| Term::new(counter, NodeId(1));
-        let mut watch = Watch::new(term(2), Nanos(100));
-        watch.look(Beat::new(term(3), 1), &timing, Nanos(101));
+        let mut watch = LeaderWatch::new(term(2), Nanos(100));
+        watch.observe(Beat::new(term(3), 1), &timing, Nanos(101));
         watch.release(term(2));
         assert!(!watch.is_free(&timing, Nanos(102)), "an older leader's word");
         watch.release(term(3));
         assert!(watch.is_free(&timing, Nanos(102)) && !watch.suspects(&timing, Nanos(102)));
-        watch.look(Beat::new(term(3), 1), &timing, Nanos(103));
+        watch.observe(Beat::new(term(3), 1), &timing, Nanos(103));
         assert!(watch.is_free(&timing, Nanos(103)), "nothing new");
-        watch.look(Beat::new(term(3), 2), &timing, Nanos(103));
+        watch.observe(Beat::new(term(3), 2), &timing, Nanos(103));
         assert!(!watch.is_free(&timing, Nanos(103)), "a heartbeat that was on its way");
         watch.release(term(3));
         watch.touch(term(4), Nanos(104));
@@ -160,11 +167,11 @@ mod tests {
     fn a_leader_whose_process_is_gone_is_suspected_at_once() {
         let timing =
             Timing { heartbeat: Nanos(1), suspect: Nanos(30), promise: Nanos(40), election: Nanos(70) };
-        let mut watch = Watch::new(Term::new(2, NodeId(0)), Nanos(0));
+        let mut watch = LeaderWatch::new(Term::new(2, NodeId(0)), Nanos(0));
         let mut number = 0;
-        let mut beat = |watch: &mut Watch, node, at| {
+        let mut beat = |watch: &mut LeaderWatch, node, at| {
             number += 1;
-            watch.look(Beat::new(Term::new(3, NodeId(node)), number), &timing, Nanos(at));
+            watch.observe(Beat::new(Term::new(3, NodeId(node)), number), &timing, Nanos(at));
         };
         beat(&mut watch, 1, 100);
         watch.lose(NodeId(2));
@@ -189,14 +196,14 @@ mod tests {
         let ms = Nanos::from_millis;
         let timing = Timing { heartbeat: ms(5), suspect: ms(30), promise: ms(40), election: ms(1_000) };
         let term = Term::new(3, NodeId(1));
-        let (mut watch, mut number, mut now) = (Watch::new(term, ms(0)), 1, ms(0));
-        let mut beats = |watch: &mut Watch, more: u64, silence: u64| {
+        let (mut watch, mut number, mut now) = (LeaderWatch::new(term, ms(0)), 1, ms(0));
+        let mut beats = |watch: &mut LeaderWatch, more: u64, silence: u64| {
             now = now + ms(silence);
             number += more;
-            watch.look(Beat::new(term, number), &timing, now);
+            watch.observe(Beat::new(term, number), &timing, now);
             now
         };
-        let patience = |watch: &Watch, now: Nanos| {
+        let patience = |watch: &LeaderWatch, now: Nanos| {
             let is_late = |silence: &u64| watch.suspects(&timing, now + ms(*silence));
             (0..10_000).find(is_late).expect("no leader is waited for without a bound") - 1
         };
@@ -214,7 +221,7 @@ mod tests {
         seen = beats(&mut watch, 1, 700);
         assert_eq!(patience(&watch, seen), 150, "there is a bound");
         // A younger leader was not silent: it did not lead yet.
-        watch.look(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
+        watch.observe(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
         assert_eq!(watch.longest(seen + ms(29_999)), ms(700));
         assert_eq!(watch.longest(seen + ms(30_000)), ms(350));
         assert_eq!(watch.longest(seen + ms(10_000_000)), Nanos(0));

@@ -24,10 +24,10 @@ use crate::endpoint::Serving;
 use crate::options::RING_MAX;
 use crate::regions::lend;
 use crate::router::Router;
-use crate::shared::{Client, ClientSlot};
+use crate::shared::{ClientSlot, ConnectedClient};
 use crate::worker_inbox::WorkerInbox;
 use longarm_engine::Eviction;
-use longarm_engine::session::Coming;
+use longarm_engine::session::SessionHello;
 use longarm_group::Seldom;
 
 /// The longest wait for a peer, and so the longest time until this thread sees that the server closes.
@@ -140,7 +140,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
             self.shared.log(&format!("client {:?} ({peer}) refused: {reason}", hello.name));
             return reject(incoming, &Refusal::new(RefusalCode::Limit, reason));
         };
-        if let Err(error) = self.welcome(incoming, (hello, agreed), &peer, slot) {
+        if let Err(error) = self.welcome(incoming, hello, agreed, &peer, slot) {
             self.shared.log(&format!("client {:?} ({peer}) did not get in: {error}", hello.name));
         }
     }
@@ -148,7 +148,8 @@ impl<Q: QueuePair + 'static> Serving<Q> {
     fn welcome<I: Incoming<Qp = Q>>(
         &self,
         incoming: I,
-        (hello, agreed): (&Hello, Agreed),
+        hello: &Hello,
+        agreed: Agreed,
         peer: &str,
         slot: ClientSlot,
     ) -> Result<(), SetupError> {
@@ -168,7 +169,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         let welcome = self.welcome_text(agreed).encode();
         // The old connection of the same client is fenced before the client can know that this connection
         // stands.
-        let coming = Coming { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
+        let coming = SessionHello { id: hello.session, fresh: hello.fresh, since: Csn(hello.since) };
         let (session, generation) = self.shared.core.sessions.open(coming);
         let grants = self.grants(&ring);
         let accepted = incoming.accept(&welcome, grants, LANDING, &inbox.channel);
@@ -181,7 +182,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
                 return Err(error);
             }
         };
-        let client = Arc::new(Client {
+        let client = Arc::new(ConnectedClient {
             name: hello.name.clone(),
             peer: peer.to_string(),
             transport: qp.describe(),
@@ -190,7 +191,7 @@ impl<Q: QueuePair + 'static> Serving<Q> {
         slot.list(client.clone());
         // Relaxed: a hint for spreading the load.
         inbox.pulse.load.fetch_add(1, Ordering::Relaxed);
-        inbox.put(Connection::new(qp, mailbox, (session, generation), client, slot));
+        inbox.put(Connection::new(qp, mailbox, session, generation, client, slot));
         Ok(())
     }
 

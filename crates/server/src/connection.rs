@@ -16,15 +16,15 @@ use longarm_base::{Csn, Nanos};
 use longarm_fabric::ring::{BadFrame, Mailbox};
 use longarm_fabric::{Broken, Completion, Completions, PostError, QueuePair};
 use longarm_host::Mutex;
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_wire::{Bad, Request, RequestKind, Response, Status};
 
 use crate::execute::{Executed, Execution, execute};
-use crate::shared::{Client, ClientSlot};
+use crate::shared::{ClientSlot, ConnectedClient};
 use longarm_engine::Outcome;
 use longarm_engine::Timestamps;
 use longarm_engine::session::Session;
-use longarm_engine::stream::At;
+use longarm_engine::stream::StreamPosition;
 
 /// Arrivals taken in one turn.
 pub(crate) const BATCH: usize = 32;
@@ -75,7 +75,7 @@ enum Late {
     /// An answer that waits until its entry is applied.
     Applied {
         header: [u8; 48],
-        at: At,
+        at: StreamPosition,
     },
     Get {
         operation: u64,
@@ -102,7 +102,7 @@ pub(crate) struct Connection<Q> {
     stalled: Option<Nanos>,
     session: Arc<Mutex<Session>>,
     generation: u64,
-    client: Arc<Client>,
+    client: Arc<ConnectedClient>,
     quiet: u32,
     /// Given back when the connection is dropped.
     _slot: ClientSlot,
@@ -112,8 +112,9 @@ impl<Q: QueuePair> Connection<Q> {
     pub fn new(
         qp: Q,
         mailbox: Mailbox,
-        (session, generation): (Arc<Mutex<Session>>, u64),
-        client: Arc<Client>,
+        session: Arc<Mutex<Session>>,
+        generation: u64,
+        client: Arc<ConnectedClient>,
         slot: ClientSlot,
     ) -> Connection<Q> {
         let (done, late) = (Completions::new(BATCH), VecDeque::new());
@@ -154,7 +155,7 @@ impl<Q: QueuePair> Connection<Q> {
     pub fn stands(&self, execution: &Execution<'_>) -> bool {
         let Err(why) = self.qp.state() else { return true };
         if why != Broken::Closed {
-            let Client { name, peer, .. } = &*self.client;
+            let ConnectedClient { name, peer, .. } = &*self.client;
             execution.shared.log(&format!("client {name:?} ({peer}) is gone: {why}"));
         }
         false
@@ -169,7 +170,7 @@ impl<Q: QueuePair> Connection<Q> {
     #[cold]
     fn end(&mut self, execution: &Execution<'_>, fault: &Fault) -> Turn {
         if self.stands(execution) {
-            let Client { name, peer, .. } = &*self.client;
+            let ConnectedClient { name, peer, .. } = &*self.client;
             execution.shared.log(&format!("client {name:?} ({peer}) was dropped: {fault}"));
         }
         Turn::Gone
@@ -348,7 +349,7 @@ impl<Q: QueuePair> Connection<Q> {
             Late::Applied { header, at } => {
                 let sent = execution.shared.core.is_applied(*at) && self.send(&[header])?;
                 if sent {
-                    observe(|| Event::Acknowledged { stream: at.stream, position: at.position });
+                    observe(|| Observation::Acknowledged { stream: at.stream, position: at.position });
                 }
                 Ok(sent)
             }
@@ -358,7 +359,7 @@ impl<Q: QueuePair> Connection<Q> {
                 let Some(outcome) = outcome.ok().filter(|_| execution.shared.core.may_tell()) else {
                     return Ok(false);
                 };
-                observe(|| Event::Answered);
+                observe(|| Observation::Answered);
                 let sent = self.send_with(times, *operation, outcome, execution.context.value())?;
                 execution.context.shrink();
                 Ok(sent)

@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use longarm_base::{Csn, Mutant, Nanos};
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_memory::{Hash, Mapped};
 use longarm_wire::{Request, RequestKind, Status, hints};
 
 use crate::shared::Shared;
 use longarm_engine::Timestamps;
 use longarm_engine::session::{Recall, Session};
-use longarm_engine::stream::{At, Stream};
+use longarm_engine::stream::{Stream, StreamPosition};
 use longarm_engine::{Outcome, Short, WorkerContext};
 use longarm_group::Phase;
 use longarm_group::Pulse;
@@ -37,7 +37,7 @@ pub(crate) enum Executed {
     /// An answer without value.
     Answer(Outcome),
     /// An answer without value, once the entry at this position is applied.
-    Later(Outcome, At),
+    Later(Outcome, StreamPosition),
     /// An answer with the value that the worker's context holds.
     Value(Outcome),
     /// An answer with this text.
@@ -71,7 +71,7 @@ pub(crate) fn execute(
         }
         RequestKind::Get if !closing => match engine.get(execution.context, times, request) {
             Ok(outcome) if execution.shared.core.may_tell() => {
-                observe(|| Event::Answered);
+                observe(|| Observation::Answered);
                 Executed::Value(outcome)
             }
             _ => wait_to_tell(stalled),
@@ -81,7 +81,7 @@ pub(crate) fn execute(
             if execution.shared.core.may_tell() { Executed::Text(list) } else { wait_to_tell(stalled) }
         }
         RequestKind::Stats if !closing => Executed::Text(execution.shared.stats().to_json()),
-        _ => once(execution, session, stalled, times, (request, closing)),
+        _ => once(execution, session, stalled, times, request, closing),
     }
 }
 
@@ -92,7 +92,8 @@ fn once(
     session: &mut Session,
     stalled: &mut Option<Nanos>,
     times: Timestamps,
-    (request, closing): (&Request<'_>, bool),
+    request: &Request<'_>,
+    closing: bool,
 ) -> Executed {
     let operation = request.operation;
     if operation != 0 {
@@ -119,7 +120,7 @@ fn once(
     let engine = &execution.shared.core.engine;
     let before = execution.context.stream.as_ref().map(Stream::written);
     let numbered = operation != 0 && session.id() != 0;
-    let by = numbered.then(|| longarm_store::Session { id: session.id(), operation });
+    let by = numbered.then(|| longarm_store::OperationId { id: session.id(), operation });
     let outcome = match engine.write(execution.context, times, request, by) {
         Ok(outcome) => outcome,
         Err(Short::Busy) => return wait_to_tell(stalled),
@@ -153,7 +154,7 @@ fn once(
 fn may_answer(execution: &Execution<'_>, anyway: Mutant) -> bool {
     let may = execution.shared.core.may_tell() || anyway.is_on();
     if may {
-        observe(|| Event::Answered);
+        observe(|| Observation::Answered);
     }
     may
 }
@@ -162,14 +163,14 @@ fn may_answer(execution: &Execution<'_>, anyway: Mutant) -> bool {
 fn tell(session: &Session, operation: u64, outcome: Outcome) {
     observe(|| {
         let csn = if outcome.status == Status::Ok { outcome.csn } else { Csn::NONE };
-        Event::Ran { session: session.id(), operation, csn }
+        Observation::Ran { session: session.id(), operation, csn }
     });
 }
 
 /// The position of an entry that the context's stream has beyond `before`.
-fn written(context: &WorkerContext<Mapped>, before: Option<u64>) -> Option<At> {
+fn written(context: &WorkerContext<Mapped>, before: Option<u64>) -> Option<StreamPosition> {
     let (stream, before) = (context.stream.as_ref()?, before?);
-    (stream.written() > before).then_some(At { stream: stream.number, position: before })
+    (stream.written() > before).then_some(StreamPosition { stream: stream.number, position: before })
 }
 
 /// Lets the request wait until it can be answered, or the connection ends: another write of the key is under

@@ -12,7 +12,7 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Mutant, Nanos};
 use longarm_fabric::QueuePair;
 use longarm_host::Pause;
-use longarm_host::observe::{Step, reach};
+use longarm_host::observe::{ReplicaStep, reach};
 use longarm_index::hash::Moved;
 use longarm_memory::Mapped;
 use longarm_store::{Collector, Work};
@@ -93,11 +93,11 @@ struct GroupPart<Q> {
     releases: Arc<SharedReleases>,
     rate: MoveRate,
     /// Segments whose followers are still to be asked.
-    leaving: Vec<Leaving>,
+    leaving: Vec<DeadSegment>,
 }
 
 /// A segment that is dead and past its quarantine.
-struct Leaving {
+struct DeadSegment {
     segment: u32,
     /// The place in the arena from which records of sessions are still to be saved.
     unsaved: Option<u64>,
@@ -111,8 +111,9 @@ impl<Q: QueuePair> GroupPart<Q> {
     fn ask_releases(&mut self, shared: &Shared, context: &mut WorkerContext<Mapped>) {
         self.leaving.retain_mut(|leaving| {
             if let Some(from) = leaving.unsaved {
-                let rest = (leaving.segment, from);
-                leaving.unsaved = shared.core.engine.save_records(context, rest, &shared.core.sessions);
+                let DeadSegment { segment, .. } = *leaving;
+                leaving.unsaved =
+                    shared.core.engine.save_records(context, segment, from, &shared.core.sessions);
                 leaving.until = context.stream.as_ref().map_or(0, Stream::written);
             }
             let applied = context.stream.as_ref().map_or(0, Stream::applied);
@@ -203,7 +204,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         }
         let free = |segment| {
             shared.core.engine.store.released(segment);
-            reach(Step::Freed);
+            reach(ReplicaStep::Freed);
         };
         if group.releases.lock().free(free) {
             self.last_gain = times.now;
@@ -291,14 +292,14 @@ impl<Q: QueuePair> Maintenance<Q> {
                         unreachable!("this store frees without asking")
                     };
                     match self.shared.core.engine.unaccounted(segment) {
-                        None => group.leaving.push(Leaving { segment, unsaved: Some(0), until: 0 }),
+                        None => group.leaving.push(DeadSegment { segment, unsaved: Some(0), until: 0 }),
                         Some(missing) => self.shared.core.hold_back(segment, &missing),
                     }
                 }
                 Work::Move { place, csn } => {
                     let Maintenance { shared, context, .. } = self;
                     self.group.iter_mut().for_each(|group| group.rate.spend());
-                    match shared.core.engine.relocate(context, times, (place, csn), &shared.core.sessions) {
+                    match shared.core.engine.relocate(context, times, place, csn, &shared.core.sessions) {
                         Relocated::Done => self.last_gain = times.now,
                         Relocated::Lost => {}
                         Relocated::Full => {

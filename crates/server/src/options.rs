@@ -7,7 +7,7 @@ use longarm_base::limits;
 use longarm_engine::Eviction;
 use longarm_fabric::tcp::Tls;
 use longarm_fabric::verbs::Verbs;
-use longarm_fabric::{Address, Login, Role, ring};
+use longarm_fabric::{Address, Login, PeerRole, ring};
 use longarm_group::{CoreOptions, GroupOptions, Log, StartError};
 use longarm_index::hash::SlotKind;
 
@@ -140,10 +140,10 @@ impl ServerOptions {
     }
 
     /// The least role that other replicas, and operators, must have proved.
-    pub(crate) fn peer_role(&self) -> Role {
+    pub(crate) fn peer_role(&self) -> PeerRole {
         match &self.peers {
-            Login::None => Role::Client,
-            _ => Role::Peer,
+            Login::None => PeerRole::Client,
+            _ => PeerRole::Peer,
         }
     }
 

@@ -60,7 +60,7 @@ fn sized(options: &ServerOptions, sum_key: u64) -> Result<Lent, StartError> {
     let arena_bytes = arena_bytes(options.memory);
     let index_bytes = options.memory * if options.registers() { 1 } else { INDEX_TIMES };
     if let Some(dir) = &options.arena_dir {
-        return in_files(dir, (index_bytes, arena_bytes), sum_key);
+        return in_files(dir, index_bytes, arena_bytes, sum_key);
     }
     let region = |name: &str, bytes, backing| create_one(name, bytes, backing);
     let (index, arena) = match options.pages {
@@ -104,7 +104,7 @@ fn arena_bytes(memory: u64) -> u64 {
     (segments + table).min(SEGMENTS_MAX) * SEGMENT_BYTES
 }
 
-fn in_files(dir: &Path, (index_bytes, arena_bytes): (u64, u64), sum_key: u64) -> Result<Lent, StartError> {
+fn in_files(dir: &Path, index_bytes: u64, arena_bytes: u64, sum_key: u64) -> Result<Lent, StartError> {
     let saved =
         Saved { layout: Saved::LAYOUT, sum_key, control_bytes: CONTROL_BYTES, index_bytes, arena_bytes };
     saved.create(dir)?;

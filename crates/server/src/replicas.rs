@@ -13,12 +13,12 @@ use crate::stats::Stats;
 use crate::term::Terms;
 
 /// The statistics of a replica, which differ from term to term.
-pub(crate) type Told = Box<dyn Fn() -> Stats + Send + Sync>;
+pub(crate) type StatsSource = Box<dyn Fn() -> Stats + Send + Sync>;
 
 /// A running replica.
 pub(crate) struct RunningReplica {
     pub replica: Replica,
-    pub stats: Told,
+    pub stats: StatsSource,
 }
 
 /// A replica's memory and endpoint, before it runs.

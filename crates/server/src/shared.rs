@@ -11,7 +11,7 @@ use crate::options::ServerOptions;
 
 /// One connected client, for statistics.
 #[derive(Debug)]
-pub(crate) struct Client {
+pub(crate) struct ConnectedClient {
     pub name: String,
     pub peer: String,
     pub transport: String,
@@ -25,7 +25,7 @@ pub(crate) struct Shared {
     pub addresses: OnceLock<Vec<longarm_fabric::Address>>,
     /// For a group's leader: the standing that its replica reports.
     replica: Option<Arc<Mutex<Standing>>>,
-    clients: Mutex<BTreeMap<u64, Arc<Client>>>,
+    clients: Mutex<BTreeMap<u64, Arc<ConnectedClient>>>,
     slots: AtomicUsize,
     next_client: AtomicU64,
     grow_failed: AtomicBool,
@@ -78,7 +78,7 @@ impl Shared {
         Some(ClientSlot { shared: self.clone(), number })
     }
 
-    pub fn clients(&self) -> Vec<Arc<Client>> {
+    pub fn clients(&self) -> Vec<Arc<ConnectedClient>> {
         self.clients.lock().values().cloned().collect()
     }
 
@@ -91,7 +91,7 @@ impl Shared {
 
 impl ClientSlot {
     /// Lists the client that has this slot.
-    pub fn list(&self, client: Arc<Client>) {
+    pub fn list(&self, client: Arc<ConnectedClient>) {
         let mut clients = self.shared.clients.lock();
         clients.insert(self.number, client);
     }

@@ -70,7 +70,8 @@ impl Server {
         let [boot, sum_key, hash_key] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let lent = Arc::new(regions::create(&options, sum_key)?);
         let dir = options.arena_dir.clone();
-        let started = Server::alone(transport, options, lent, (boot, sum_key, hash_key));
+        let keys = Keys { sum: sum_key, hash: hash_key };
+        let started = Server::alone(transport, options, lent, boot, keys);
         if let (Err(_), Some(dir)) = (&started, dir) {
             Saved::remove(&dir);
         }
@@ -81,9 +82,9 @@ impl Server {
         transport: &T,
         options: ServerOptions,
         lent: Arc<Lent>,
-        (boot, sum_key, hash_key): (u64, u64, u64),
+        boot: u64,
+        keys: Keys,
     ) -> Result<Server, StartError> {
-        let keys = Keys { sum: sum_key, hash: hash_key };
         let core = Core::alone(options.core(), lent, boot, keys)?;
         let shared = Arc::new(Shared::new(options, Arc::new(core), None));
         let endpoint = Arc::new(GroupEndpoint::new(None));

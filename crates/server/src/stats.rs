@@ -151,7 +151,7 @@ impl Shared {
         let counts = &engine.counts;
         let rdma = longarm_fabric::verbs::usage();
         let clients = self.clients();
-        let client = |client: &std::sync::Arc<crate::shared::Client>| ClientStats {
+        let client = |client: &std::sync::Arc<crate::shared::ConnectedClient>| ClientStats {
             name: client.name.clone(),
             peer: client.peer.clone(),
             transport: client.transport.clone(),

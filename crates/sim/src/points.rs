@@ -2,13 +2,13 @@
 
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
-use longarm_host::observe::{Event, Step};
+use longarm_host::observe::{Observation, ReplicaStep};
 
 /// Where a replica may be struck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A step that has a name of its own.
-    Step(Step),
+    Step(ReplicaStep),
     /// A promise is on disk.
     Promised,
     /// Nothing of older terms lands any more.
@@ -51,25 +51,25 @@ const OTHERS: [Point; 11] = [
 impl Point {
     /// Any of them.
     pub fn draw(chance: &mut SplitMix64) -> Point {
-        let at = chance.below((OTHERS.len() + Step::ALL.len()) as u64) as usize;
-        OTHERS.get(at).copied().unwrap_or_else(|| Point::Step(Step::ALL[at - OTHERS.len()]))
+        let at = chance.below((OTHERS.len() + ReplicaStep::ALL.len()) as u64) as usize;
+        OTHERS.get(at).copied().unwrap_or_else(|| Point::Step(ReplicaStep::ALL[at - OTHERS.len()]))
     }
 
     /// Where an event is, if it is anywhere.
-    pub(crate) fn of(event: &Event) -> Option<Point> {
+    pub(crate) fn of(event: &Observation) -> Option<Point> {
         Some(match event {
-            Event::Reached { step } => Point::Step(*step),
-            Event::Promised { .. } => Point::Promised,
-            Event::Fenced { .. } => Point::Fenced,
-            Event::Reported { .. } => Point::Reported,
-            Event::Installing { .. } => Point::Installing,
-            Event::Adopted { .. } => Point::Adopted,
-            Event::Served { .. } => Point::Served,
-            Event::HandedOver { .. } => Point::HandedOver,
-            Event::SteppedDown { .. } => Point::SteppedDown,
-            Event::Kept { .. } => Point::Kept,
-            Event::Agreed { .. } => Point::Agreed,
-            Event::Told { .. } => Point::Told,
+            Observation::Reached { step } => Point::Step(*step),
+            Observation::Promised { .. } => Point::Promised,
+            Observation::Fenced { .. } => Point::Fenced,
+            Observation::Reported { .. } => Point::Reported,
+            Observation::Installing { .. } => Point::Installing,
+            Observation::Adopted { .. } => Point::Adopted,
+            Observation::Served { .. } => Point::Served,
+            Observation::HandedOver { .. } => Point::HandedOver,
+            Observation::SteppedDown { .. } => Point::SteppedDown,
+            Observation::Kept { .. } => Point::Kept,
+            Observation::Agreed { .. } => Point::Agreed,
+            Observation::Told { .. } => Point::Told,
             _ => return None,
         })
     }

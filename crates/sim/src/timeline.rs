@@ -1,7 +1,7 @@
 //! A run as people read it: faults, leaders and operations, by the time of the world.
 
 use longarm_base::Nanos;
-use longarm_history::{Action, Operation};
+use longarm_history::{Invocation, Operation};
 use longarm_server::Notice;
 
 use crate::notes::Note;
@@ -88,7 +88,7 @@ fn intervals(operations: &[Operation], every: Nanos) -> Vec<Line> {
     for operation in answered() {
         let sum = &mut sums[ended(operation) as usize];
         match operation.action {
-            Action::Get => sum.0 += 1,
+            Invocation::Get => sum.0 += 1,
             _ => sum.1 += 1,
         }
     }
@@ -128,12 +128,12 @@ pub fn verdict(report: &Report, notes: &[(Nanos, Note)], operations: &[Operation
 
 #[cfg(test)]
 mod tests {
-    use longarm_history::{Outcome, Value};
+    use longarm_history::{OperationOutcome, Value};
 
     use super::*;
 
-    fn put(call: u64, end: u64, outcome: Outcome) -> Operation {
-        let (client, key, action) = (1, 0, Action::Put(Value(call)));
+    fn put(call: u64, end: u64, outcome: OperationOutcome) -> Operation {
+        let (client, key, action) = (1, 0, Invocation::Put(Value(call)));
         Operation { client, key, action, outcome, call: Nanos(call), end: Nanos(end), version: None }
     }
 
@@ -144,7 +144,7 @@ mod tests {
             (Nanos(5_000_001), Note::Said(Notice::Plain, "node 1: follower is canvassing (term 0.0)".into())),
             (Nanos(20_000_000), Note::Healed),
         ];
-        let (done, doubt) = (Outcome::Done, Outcome::InDoubt);
+        let (done, doubt) = (OperationOutcome::Done, OperationOutcome::InDoubt);
         let operations = [
             put(1_000_000, 2_000_000, done),
             put(3_000_000, u64::MAX, doubt),

@@ -1,6 +1,6 @@
 //! Traps: what strikes a replica at a step of what it does, rather than at some time.
 
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use crate::faults::Fault;
 use crate::points::Point;
@@ -29,7 +29,7 @@ impl Traps {
     }
 
     /// Whether a trap springs on whom this event is of.
-    pub fn hear(&mut self, event: &Event) -> bool {
+    pub fn hear(&mut self, event: &Observation) -> bool {
         let Some(point) = Point::of(event).filter(|_| self.sprung.is_none()) else { return false };
         let Some(at) = self.set.iter().position(|trap| trap.point == point) else { return false };
         if self.set[at].passes > 0 {
@@ -54,19 +54,22 @@ impl Traps {
 #[test]
 fn a_trap_springs_once_on_the_one_after_those_it_lets_pass() {
     use longarm_base::Nanos;
-    use longarm_host::observe::Step;
+    use longarm_host::observe::ReplicaStep;
 
     use crate::points::Blow;
 
     let what = crate::faults::What::Trap {
-        point: Point::Step(Step::Joined),
+        point: Point::Step(ReplicaStep::Joined),
         passes: 1,
         blow: Blow::Pause(Nanos(7)),
     };
     let fault = Fault { at: Nanos(0), what };
-    let (joined, table) = (Event::Reached { step: Step::Joined }, Event::Reached { step: Step::Table });
+    let (joined, table) = (
+        Observation::Reached { step: ReplicaStep::Joined },
+        Observation::Reached { step: ReplicaStep::Table },
+    );
     let mut traps = Traps::default();
-    traps.set(fault.clone(), Point::Step(Step::Joined), 1);
+    traps.set(fault.clone(), Point::Step(ReplicaStep::Joined), 1);
     assert!(!traps.hear(&joined) && !traps.hear(&table));
     assert!(traps.hear(&joined));
     assert_eq!(traps.take(), Some(fault));

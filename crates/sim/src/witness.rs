@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use longarm_base::Term;
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use crate::judge::Judge;
 use crate::traps::Traps;
@@ -23,13 +23,13 @@ pub fn witness(
         if shown {
             eprintln!("{:>12} {machine}: {event:?}", time.0);
         }
-        if let Event::Served { .. } = event {
+        if let Observation::Served { .. } = event {
             served.set(served.get() + 1);
         }
         if let Some(judge) = &judge {
             let mut judge = judge.borrow_mut();
             judge.hear(time, machine, event);
-            if let Event::Adopted { term } = event
+            if let Observation::Adopted { term } = event
                 && judge.is_led(*term)
                 && let Some(Err(violated)) = adoptions.as_ref().map(|agrees| agrees(machine, *term))
             {

@@ -21,28 +21,28 @@
 
 use std::sync::Arc;
 
-use longarm_base::Term;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{EntryRef, Term};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
-use crate::segment::{Geometry, Ledger, Line, Phase, read_table, write_line};
+use crate::segment::{ArenaGeometry, Ledger, Line, Phase, read_table, write_line};
 use crate::settled::Rooms;
 use crate::store::check_shape;
 use crate::written::{Scratch, TOGETHER, together, written};
-use crate::{CreateError, EntryPlace, Settled, Store, StoreOptions};
+use crate::{CreateStoreError, Settled, Store, StoreOptions};
 
 /// The visitor of the entries of a replayed segment.
 pub trait Visit {
     /// Announces an entry that is visited after a few others, so that memory it will need can be fetched.
     fn ahead(&mut self, _entry: &Entry<'_>) {}
     /// Visits an entry at its place.
-    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>);
+    fn entry(&mut self, place: EntryRef, entry: &Entry<'_>);
 }
 
-impl<F: FnMut(EntryPlace, &Entry<'_>)> Visit for F {
-    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
+impl<F: FnMut(EntryRef, &Entry<'_>)> Visit for F {
+    fn entry(&mut self, place: EntryRef, entry: &Entry<'_>) {
         self(place, entry);
     }
 }
@@ -59,13 +59,13 @@ impl<M: OwnedWords> Store<M> {
         budget: Arc<Budget>,
         options: StoreOptions,
         sums: SumKey,
-    ) -> Result<Store<M>, CreateError> {
-        let geometry = Geometry::read(&memory, &sums)?;
+    ) -> Result<Store<M>, CreateStoreError> {
+        let geometry = ArenaGeometry::read(&memory, &sums)?;
         check_shape(geometry.segments as u64 * SEGMENT_BYTES, &options)?;
         let found = read_table(&memory, &sums, geometry);
         let (term, segment) = found.term;
         if term > options.term || (term == options.term && term != Term::ZERO) {
-            return Err(CreateError::Term { segment, found: term, term: options.term });
+            return Err(CreateStoreError::Term { segment, found: term, term: options.term });
         }
         // Segments in use are charged, whatever the limit.
         budget
@@ -109,7 +109,7 @@ impl<M: OwnedWords> Store<M> {
         for &segment in &self.adopted {
             let line = &ledger.segments[segment as usize].line;
             // The ledger has the state of an adopted segment; the other fields say which use it is.
-            let Some(rooms) = settled.rooms((segment, line)) else { continue };
+            let Some(rooms) = settled.rooms(segment, line) else { continue };
             let (entries, units) = live(segment);
             self.tallies[segment as usize].presumed(entries, units);
             self.presumed[segment as usize] = Some(rooms);
@@ -117,7 +117,7 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Shows the presumed entries.
-    pub fn visit_presumed(&self, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>)) {
+    pub fn visit_presumed(&self, visit: &mut dyn FnMut(EntryRef, &Entry<'_>)) {
         for (segment, rooms) in (0..).zip(&self.presumed) {
             let Some(rooms) = rooms else { continue };
             let room = self.ledger.lock().segments[segment as usize].line.rooms().0;
@@ -175,12 +175,12 @@ impl<M: OwnedWords> Store<M> {
         let presumed = self.presumed.get(segment as usize).copied().flatten();
         let Rooms { seen, end } = presumed.unwrap_or(Rooms { seen: 0, end: 0 });
         let mut tail = end * room;
-        let mut rooms = written(&self.memory, segment, (room, rooms), seen).peekable();
+        let mut rooms = written(&self.memory, segment, room, rooms, seen).peekable();
         while rooms.peek().is_some() {
-            let mut found: [Option<(EntryPlace, Entry<'_>)>; TOGETHER] = [const { None }; TOGETHER];
+            let mut found: [Option<(EntryRef, Entry<'_>)>; TOGETHER] = [const { None }; TOGETHER];
             let group = rooms.by_ref().take(together(room)).map(|i| (i, segment_at(segment) + i * room));
             for (((i, offset), bytes), found) in group.zip(scratch.iter_mut()).zip(&mut found) {
-                let Some((place, entry)) = self.replay_room(line, (offset, room), bytes) else { continue };
+                let Some((place, entry)) = self.replay_room(line, offset, room, bytes) else { continue };
                 tail = (i + 1) * room;
                 // Counted first: the visitor may supersede it at once.
                 self.tallies[segment as usize].found(place.units());
@@ -198,14 +198,15 @@ impl<M: OwnedWords> Store<M> {
     fn replay_room<'b>(
         &self,
         line: &Line,
-        (offset, room): (u64, u64),
+        offset: u64,
+        room: u64,
         bytes: &'b mut Vec<u8>,
-    ) -> Option<(EntryPlace, Entry<'b>)> {
+    ) -> Option<(EntryRef, Entry<'b>)> {
         if self.memory.load(offset + layout::SUM) == 0 {
             return None;
         }
         let marked = line.marks(&self.memory, offset);
-        let entry = marked.then(|| line.entry_in(&self.memory, &self.sums, (offset, room), bytes)).flatten();
+        let entry = marked.then(|| line.entry_in(&self.memory, &self.sums, offset, room, bytes)).flatten();
         let Some((place, entry)) = entry else {
             self.memory.store(offset + layout::SUM, 0);
             return None;

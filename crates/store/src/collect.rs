@@ -13,13 +13,13 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_memory::OwnedWords;
 
+use crate::Store;
 use crate::object::{self, layout};
 use crate::segment::Phase;
 use crate::segment::layout::segment_at;
-use crate::{EntryPlace, Store};
 
 /// Runs and segments freed in one call.
 const RELEASES: u32 = 4;
@@ -36,7 +36,7 @@ pub enum Work {
     /// Move this live entry, then ask again.
     Move {
         /// Its place.
-        place: EntryPlace,
+        place: EntryRef,
         /// Its version, which the copy keeps.
         csn: Csn,
     },
@@ -59,7 +59,7 @@ pub enum Work {
 
 /// The collector's position in a segment.
 #[derive(Clone, Copy, Debug)]
-struct Walk {
+struct SegmentCursor {
     segment: u32,
     generation: u32,
     /// The mark of the entries of this use of the segment.
@@ -72,7 +72,7 @@ struct Walk {
 /// Finds entries to move and frees dead segments.
 pub struct Collector<M: OwnedWords> {
     store: Arc<Store<M>>,
-    walk: Option<Walk>,
+    walk: Option<SegmentCursor>,
     scan_at: Nanos,
 }
 
@@ -134,7 +134,7 @@ impl<M: OwnedWords> Collector<M> {
     }
 
     /// Continues the walk to the next live entry.
-    fn step(&mut self, mut walk: Walk, now: Nanos) -> Work {
+    fn step(&mut self, mut walk: SegmentCursor, now: Nanos) -> Work {
         for _ in 0..ROOMS {
             if walk.next >= walk.end {
                 self.walk = None;
@@ -153,7 +153,7 @@ impl<M: OwnedWords> Collector<M> {
     }
 
     /// The live entry at `offset`, judged by its header: the owner's own memory, which only it writes.
-    fn live(&self, offset: u64, mark: u64) -> Option<(EntryPlace, Csn)> {
+    fn live(&self, offset: u64, mark: u64) -> Option<(EntryRef, Csn)> {
         let memory = &self.store.memory;
         if memory.load(offset + layout::SUM) == 0 {
             return None;
@@ -167,7 +167,7 @@ impl<M: OwnedWords> Collector<M> {
         memory.copy_out(offset, &mut line);
         let len = object::total_len(&line).ok()?;
         let (csn, ..) = layout::split_version(memory.load(offset + layout::VERSION));
-        Some((EntryPlace { offset, len }, csn))
+        Some((EntryRef { offset, len }, csn))
     }
 }
 
@@ -187,7 +187,7 @@ impl<M: OwnedWords> std::fmt::Debug for Collector<M> {
 
 impl<M: OwnedWords> Store<M> {
     /// The sealed segment with the least live bytes, if they are under the share and no draft is left in it.
-    fn victim(&self, now: Nanos, percent: u32) -> Option<Walk> {
+    fn victim(&self, now: Nanos, percent: u32) -> Option<SegmentCursor> {
         let most = SEGMENT_BYTES * percent as u64 / 100;
         let mut ledger = self.ledger.lock();
         let (_, segment) = (self.table..self.segments)
@@ -205,7 +205,7 @@ impl<M: OwnedWords> Store<M> {
         known.collecting = true;
         let line = known.line;
         let (stride, end) = (line.stride as u64, line.tail as u64);
-        Some(Walk { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
+        Some(SegmentCursor { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
     }
 
     /// Names the oldest segment or run of the quarantine, if its time is over, so that its followers are
@@ -219,7 +219,7 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Ends the walk. The segment is left alone until then, or if starved until another is freed.
-    fn rest(&self, walk: &Walk, until: Nanos, starved: bool) {
+    fn rest(&self, walk: &SegmentCursor, until: Nanos, starved: bool) {
         let mut ledger = self.ledger.lock();
         let releases = ledger.releases;
         let known = &mut ledger.segments[walk.segment as usize];

@@ -39,7 +39,7 @@ impl Default for StoreOptions {
 
 /// Why a store could not be created, or could not take over an arena.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum CreateError {
+pub enum CreateStoreError {
     /// The region is no whole number of segments, or has too few or too many.
     #[error(
         "an arena needs {least} to {most} whole segments of {SEGMENT_BYTES} bytes,

@@ -20,13 +20,12 @@
 //!     that relied on it must ask ([`Settled::is_beyond`]).
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{Mutant, Term};
-use longarm_memory::{SumKey, Words};
+use longarm_base::{EntryRef, Mutant, Term};
 
-use crate::EntryPlace;
+use crate::ArenaView;
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
-use crate::segment::{Geometry, Line, State};
+use crate::segment::{ArenaGeometry, Line, SegmentState};
 use crate::written::{Scratch, TOGETHER, together, written};
 
 /// The least cost of a look at a segment, in bytes.
@@ -35,19 +34,19 @@ const VISIT: u64 = 8 * LINE;
 const ENTRY: u64 = 4 * LINE;
 
 /// Is told which entries settle.
-pub trait Watch {
+pub trait SettledWatcher {
     /// Announces an entry that is told next, or after a few others, so that memory it will need can be
     /// fetched.
     fn ahead(&mut self, _entry: &Entry<'_>) {}
     /// Tells an entry of this use of a segment, once. `false` ends the look, and the entry is told again.
-    fn entry(&mut self, segment: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool;
+    fn entry(&mut self, segment: u32, line: &Line, place: EntryRef, entry: &Entry<'_>) -> bool;
     /// Tells that the use of the segment of which entries were told is over: none of them counts any more.
     fn over(&mut self, segment: u32);
 }
 
 /// Watches nothing.
-impl Watch for () {
-    fn entry(&mut self, _: u32, _: &Line, _: EntryPlace, _: &Entry<'_>) -> bool {
+impl SettledWatcher for () {
+    fn entry(&mut self, _: u32, _: &Line, _: EntryRef, _: &Entry<'_>) -> bool {
         true
     }
 
@@ -65,7 +64,15 @@ pub struct Settled {
 }
 
 /// The entry in a room, if it counts.
-type Here<'a> = Option<(EntryPlace, Entry<'a>)>;
+type Here<'a> = Option<(EntryRef, Entry<'a>)>;
+
+/// The rooms of a segment to look at, below the floor if there is one.
+#[derive(Clone, Copy)]
+struct LookTarget<'a> {
+    segment: u32,
+    line: &'a Line,
+    floor: Option<u64>,
+}
 
 /// One use of a segment.
 #[derive(Clone, Copy, Debug)]
@@ -104,16 +111,16 @@ impl Use {
     /// first that is not whole. `false` if the look did not come to its end.
     fn look_on(
         &mut self,
-        (memory, sums): (&dyn Words, &SumKey),
-        (segment, line, floor): (u32, &Line, Option<u64>),
+        ArenaView { memory, sums }: ArenaView<'_>,
+        LookTarget { segment, line, floor }: LookTarget<'_>,
         bytes: &mut u64,
         Scratch(scratch): &mut Scratch,
-        watch: &mut impl Watch,
+        watch: &mut impl SettledWatcher,
     ) -> bool {
         let (room, _) = line.rooms();
         let is_below = |position: u64| floor.is_none_or(|floor| position < floor);
         let mut next = u64::from(self.rooms);
-        let mut rooms = written(memory, segment, (room, self.of.into()), next);
+        let mut rooms = written(memory, segment, room, self.of.into(), next);
         while *bytes > 0 {
             let mut found: [Option<(u32, Here<'_>)>; TOGETHER] = [const { None }; TOGETHER];
             let mut is_end = false;
@@ -125,13 +132,13 @@ impl Use {
                 next = i + 1;
                 let offset = segment_at(segment) + i * room;
                 let here = line.marks(memory, offset) && is_below(memory.load(offset + layout::POSITION));
-                let entry = here.then(|| line.entry_in(memory, sums, (offset, room), copy)).flatten();
+                let entry = here.then(|| line.entry_in(memory, sums, offset, room, copy)).flatten();
                 let entry = entry.filter(|(_, entry)| is_below(entry.position));
                 is_end = entry.is_none() && floor.is_some();
                 if is_end {
                     break;
                 }
-                let cost = |(place, entry): &(EntryPlace, Entry<'_>)| {
+                let cost = |(place, entry): &(EntryRef, Entry<'_>)| {
                     watch.ahead(entry);
                     room.min(u64::from(place.len) + LINE) + ENTRY
                 };
@@ -182,12 +189,13 @@ impl Settled {
     /// term.
     pub fn look(
         &mut self,
-        (memory, sums): (&dyn Words, &SumKey),
-        (term, floors): (Term, &[u64]),
+        arena: ArenaView<'_>,
+        term: Term,
+        floors: &[u64],
         mut bytes: u64,
-        watch: &mut impl Watch,
+        watch: &mut impl SettledWatcher,
     ) {
-        let Ok(geometry) = Geometry::read(memory, sums) else { return };
+        let Ok(geometry) = ArenaGeometry::read(arena.memory, arena.sums) else { return };
         self.go_on(term);
         if self.uses.len() != geometry.segments as usize {
             self.uses = vec![Use::NONE; geometry.segments as usize];
@@ -195,7 +203,7 @@ impl Settled {
         }
         for _ in geometry.table..geometry.segments {
             bytes = bytes.saturating_sub(VISIT);
-            if !self.look_at((memory, sums), floors, &mut bytes, watch) {
+            if !self.look_at(arena, floors, &mut bytes, watch) {
                 return;
             }
             self.next += 1;
@@ -208,22 +216,22 @@ impl Settled {
     /// Looks at the next segment; `false` if the bytes were used up first.
     fn look_at(
         &mut self,
-        (memory, sums): (&dyn Words, &SumKey),
+        arena: ArenaView<'_>,
         floors: &[u64],
         bytes: &mut u64,
-        watch: &mut impl Watch,
+        watch: &mut impl SettledWatcher,
     ) -> bool {
         let (segment, known) = (self.next, &mut self.uses[self.next as usize]);
-        if known.rooms > 0 && known.rooms == known.of && known.line.stands(memory, segment) {
+        if known.rooms > 0 && known.rooms == known.of && known.line.stands(arena.memory, segment) {
             return *bytes > 0;
         }
-        let Ok(line) = Line::read(memory, sums, segment) else { return *bytes > 0 };
+        let Ok(line) = Line::read(arena.memory, arena.sums, segment) else { return *bytes > 0 };
         if !known.is(&line) {
             if known.end > 0 {
                 watch.over(segment);
                 *bytes = bytes.saturating_sub(u64::from(known.end) * ENTRY);
             }
-            let is_strided = line.stride > 0 && line.state != State::Free;
+            let is_strided = line.stride > 0 && line.state != SegmentState::Free;
             *known = if is_strided { Use::of(&line) } else { Use::NONE };
         }
         if known.of == 0 || line.term > self.term {
@@ -234,8 +242,8 @@ impl Settled {
             true => None,
             false => Some(floors.get(line.stream as usize).copied().unwrap_or(0)),
         };
-        let rooms = (segment, &line, floor);
-        known.look_on((memory, sums), rooms, bytes, &mut self.scratch, watch) && *bytes > 0
+        let target = LookTarget { segment, line: &line, floor };
+        known.look_on(arena, target, bytes, &mut self.scratch, watch) && *bytes > 0
     }
 
     /// Whether a settled entry lies at or beyond the cuts of the streams of `base`.
@@ -247,9 +255,9 @@ impl Settled {
     }
 
     /// Tells which uses are over by now, of all segments, in memory that no leader writes to any more.
-    pub fn settle(&mut self, (memory, sums): (&dyn Words, &SumKey), watch: &mut impl Watch) {
+    pub fn settle(&mut self, arena: ArenaView<'_>, watch: &mut impl SettledWatcher) {
         for (segment, known) in (0..).zip(&mut self.uses).filter(|(_, known)| known.end > 0) {
-            let line = Line::read(memory, sums, segment);
+            let line = Line::read(arena.memory, arena.sums, segment);
             if !line.is_ok_and(|line| known.is(&line)) {
                 watch.over(segment);
                 *known = Use::NONE;
@@ -258,7 +266,7 @@ impl Settled {
     }
 
     /// How many rooms of this use of a segment, from the first on, hold no entry from `floor` on.
-    pub(crate) fn rooms_below(&self, (segment, line): (u32, &Line), floor: u64) -> u64 {
+    pub(crate) fn rooms_below(&self, segment: u32, line: &Line, floor: u64) -> u64 {
         let known = self.uses.get(segment as usize).filter(|known| known.is(line));
         known
             .filter(|known| known.highest.is_none_or(|highest| highest < floor))
@@ -266,7 +274,7 @@ impl Settled {
     }
 
     /// What is known of this use of a segment.
-    pub(crate) fn rooms(&self, (segment, line): (u32, &Line)) -> Option<Rooms> {
+    pub(crate) fn rooms(&self, segment: u32, line: &Line) -> Option<Rooms> {
         let known = self.uses.get(segment as usize).filter(|known| known.is(line))?;
         Some(Rooms { seen: known.rooms.into(), end: known.end.into() })
     }

@@ -29,19 +29,20 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_memory::{Budget, OwnedWords, SumKey, Words};
 
 use crate::object::{self, Entry, EntryError, Stored};
 use crate::segment::layout::{segment_at, segment_of, table_segments};
 use crate::segment::{
-    Claimed, Geometry, Ledger, Line, Phase, Report, State, Tally, Want, verify, write_header, write_line,
+    ArenaGeometry, ArenaReport, Claim, ClaimKind, Claimed, Lane, Ledger, Line, Phase, SegmentState, Tally,
+    verify, write_header, write_line,
 };
 use crate::settled::Rooms;
 use crate::stream::StreamState;
 use crate::sync::{Counter, Mutex};
 use crate::written::written;
-use crate::{CreateError, EntryPlace, StoreFull, StoreOptions};
+use crate::{CreateStoreError, StoreFull, StoreOptions};
 
 /// The segment table is charged in pages: only the used part takes memory.
 const PAGE: u64 = 4096;
@@ -69,7 +70,7 @@ pub struct Store<M> {
 
 /// The contents of the store, counted at one moment per segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counters {
+pub struct StoreCounters {
     /// Entries that are not superseded.
     pub entries: u64,
     /// Their bytes, in whole cache lines.
@@ -94,28 +95,28 @@ pub struct Counters {
 
 /// Lays out an empty arena in fresh (zeroed) memory, as [`Store::create`] does, for a follower: it has no
 /// store, and a leader WRITEs into its arena.
-pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateError> {
+pub fn format<M: OwnedWords>(memory: &M, sums: &SumKey) -> Result<(), CreateStoreError> {
     let options = StoreOptions { reserve: 0, ..StoreOptions::default() };
-    let Geometry { segments, table } = check_shape(memory.bytes(), &options)?;
+    let ArenaGeometry { segments, table } = check_shape(memory.bytes(), &options)?;
     if is_used(memory) {
-        return Err(CreateError::NotEmpty);
+        return Err(CreateStoreError::NotEmpty);
     }
     write_header(memory, sums, segments, table);
     Ok(())
 }
 
 /// The shape of an arena of so many bytes, if these options allow it.
-pub(crate) fn check_shape(bytes: u64, options: &StoreOptions) -> Result<Geometry, CreateError> {
+pub(crate) fn check_shape(bytes: u64, options: &StoreOptions) -> Result<ArenaGeometry, CreateStoreError> {
     let segments = bytes / SEGMENT_BYTES;
     let table = table_segments(segments);
     let least = table.max(1) + options.reserve as u64 + 1;
     if !bytes.is_multiple_of(SEGMENT_BYTES) || segments < least || segments > SEGMENTS_MAX {
-        return Err(CreateError::Size { bytes, least, most: SEGMENTS_MAX });
+        return Err(CreateStoreError::Size { bytes, least, most: SEGMENTS_MAX });
     }
     if options.streams == 0 {
-        return Err(CreateError::Streams);
+        return Err(CreateStoreError::Streams);
     }
-    Ok(Geometry { segments: segments as u32, table: table as u32 })
+    Ok(ArenaGeometry { segments: segments as u32, table: table as u32 })
 }
 
 fn is_used(memory: &dyn Words) -> bool {
@@ -129,14 +130,14 @@ impl<M: OwnedWords> Store<M> {
         budget: Arc<Budget>,
         options: StoreOptions,
         sums: SumKey,
-    ) -> Result<Store<M>, CreateError> {
+    ) -> Result<Store<M>, CreateStoreError> {
         let geometry = check_shape(memory.bytes(), &options)?;
         if is_used(&memory) {
-            return Err(CreateError::NotEmpty);
+            return Err(CreateStoreError::NotEmpty);
         }
         let wanted = Store::<M>::table_bytes(geometry.segments) + options.reserve as u64 * SEGMENT_BYTES;
         if !budget.take(wanted) {
-            return Err(CreateError::Budget { wanted, limit: budget.limit(), used: budget.used() });
+            return Err(CreateStoreError::Budget { wanted, limit: budget.limit(), used: budget.used() });
         }
         write_header(&memory, &sums, geometry.segments, geometry.table);
         let ledger = Ledger::new(geometry.table, geometry.segments, options.reserve);
@@ -153,7 +154,7 @@ impl<M: OwnedWords> Store<M> {
         budget: Arc<Budget>,
         options: StoreOptions,
         sums: SumKey,
-        Geometry { segments, table }: Geometry,
+        ArenaGeometry { segments, table }: ArenaGeometry,
         ledger: Ledger,
     ) -> Store<M> {
         let stream = |_| Some(StreamState::new(segments - table, options.streams));
@@ -190,11 +191,11 @@ impl<M: OwnedWords> Store<M> {
     /// Reads and verifies the entry of version `csn` at `place` into `bytes`.
     pub fn read<'a>(
         &self,
-        place: EntryPlace,
+        place: EntryRef,
         csn: Csn,
         bytes: &'a mut Vec<u8>,
     ) -> Result<Entry<'a>, EntryError> {
-        let EntryPlace { offset, len } = place;
+        let EntryRef { offset, len } = place;
         let end = self.segments as u64 * SEGMENT_BYTES;
         let fits = offset < end && len as u64 <= end - offset;
         if offset < segment_at(self.table) || !fits || !offset.is_multiple_of(LINE) {
@@ -211,25 +212,20 @@ impl<M: OwnedWords> Store<M> {
     ///
     /// # Panics
     /// If there is no such entry: a broken invariant of the caller.
-    pub fn own<'a>(
-        &self,
-        place: EntryPlace,
-        csn: Csn,
-        (bytes, longest): (&'a mut Vec<u8>, usize),
-    ) -> Stored<'a> {
-        object::own(&self.memory, place.offset, csn, (bytes, longest))
+    pub fn own<'a>(&self, place: EntryRef, csn: Csn, bytes: &'a mut Vec<u8>, longest: usize) -> Stored<'a> {
+        object::own(&self.memory, place.offset, csn, bytes, longest)
     }
 
     /// Shows the whole entries of a segment, or of a run by its head, superseded or not, from the room at
     /// `from` on, until `visit` returns `false`. For segments to which no entry is being written.
-    pub fn visit(&self, segment: u32, from: u64, visit: &mut dyn FnMut(EntryPlace, &Entry<'_>) -> bool) {
+    pub fn visit(&self, segment: u32, from: u64, visit: &mut dyn FnMut(EntryRef, &Entry<'_>) -> bool) {
         let line = self.ledger.lock().segments[segment as usize].line;
         let (room, rooms) = line.rooms();
         let mut bytes = Vec::new();
         let from = from.saturating_sub(segment_at(segment)).div_ceil(room);
-        for i in written(&self.memory, segment, (room, rooms), from) {
+        for i in written(&self.memory, segment, room, rooms, from) {
             let offset = segment_at(segment) + i * room;
-            let entry = line.entry_in(&self.memory, &self.sums, (offset, room), &mut bytes);
+            let entry = line.entry_in(&self.memory, &self.sums, offset, room, &mut bytes);
             if entry.is_some_and(|(place, entry)| !visit(place, &entry)) {
                 return;
             }
@@ -239,7 +235,7 @@ impl<M: OwnedWords> Store<M> {
     /// Marks the entry as replaced. Idempotent: the entry is accounted once, and only that caller gets
     /// `true`. The caller holds the lock of the key, and calls this before it lets the index name something
     /// else.
-    pub fn supersede(&self, place: EntryPlace, csn: Csn) -> bool {
+    pub fn supersede(&self, place: EntryRef, csn: Csn) -> bool {
         assert!(place.offset >= segment_at(self.table), "{place:?} lies in the segment table");
         let Some(units) = object::supersede(&self.memory, place, csn) else { return false };
         let segment = segment_of(place.offset);
@@ -276,14 +272,14 @@ impl<M: OwnedWords> Store<M> {
     /// - No other segment holds an older entry of its key: all were claimed when the tombstone was applied.
     ///   Its own segment does not count, because tombstone and older entries go with it, all at once.
     /// - No older write is under way, which would find the slot empty and bring the key back.
-    pub fn tombstone_may_go(&self, place: EntryPlace, csn: Csn) -> bool {
+    pub fn tombstone_may_go(&self, place: EntryRef, csn: Csn) -> bool {
         let oldest = self.watermark_without(segment_of(place.offset));
         csn <= self.stable() && oldest.is_none_or(|oldest| csn <= oldest)
     }
 
     /// Counts the contents of the store.
-    pub fn counters(&self) -> Counters {
-        let mut counters = Counters { segments: self.segments - self.table, ..Counters::default() };
+    pub fn counters(&self) -> StoreCounters {
+        let mut counters = StoreCounters { segments: self.segments - self.table, ..StoreCounters::default() };
         {
             let ledger = self.ledger.lock();
             counters.free = ledger.free.total();
@@ -319,18 +315,18 @@ impl<M: OwnedWords> Store<M> {
     }
 
     /// Takes and prepares segments for a stream.
-    pub(crate) fn claim(&self, owner: (crate::segment::Lane, u16), want: Want) -> Result<Claimed, StoreFull> {
-        let name = (self.options.term, self.stable());
-        let claimed = self.ledger.lock().claim(&self.budget, owner, name, want)?;
+    pub(crate) fn claim(&self, lane: Lane, stream: u16, want: ClaimKind) -> Result<Claimed, StoreFull> {
+        let claim = Claim { lane, stream, term: self.options.term, csn: self.stable() };
+        let claimed = self.ledger.lock().claim(&self.budget, claim, want)?;
         let base = segment_at(claimed.segment);
         let (stride, run) = match want {
-            Want::Shared { stride } => (stride as u64, 1),
-            Want::Run { segments } => (SEGMENT_BYTES, segments),
+            ClaimKind::Shared { stride } => (stride as u64, 1),
+            ClaimKind::Run { segments } => (SEGMENT_BYTES, segments),
         };
-        self.tallies[claimed.segment as usize].reset(matches!(want, Want::Run { .. }));
+        self.tallies[claimed.segment as usize].reset(matches!(want, ClaimKind::Run { .. }));
         if claimed.dirty {
             // After a take-over all free segments are dirty, though most were never written to.
-            for room in written(&self.memory, claimed.segment, (stride, SEGMENT_BYTES / stride), 0) {
+            for room in written(&self.memory, claimed.segment, stride, SEGMENT_BYTES / stride, 0) {
                 self.memory.store(base + room * stride + object::layout::SUM, 0);
             }
         }
@@ -350,7 +346,7 @@ impl<M: OwnedWords> Store<M> {
             let sealed = &mut ledger.segments[segment as usize];
             assert_eq!(sealed.phase, Phase::Active, "segment {segment} is sealed by its writer, once");
             sealed.phase = Phase::Sealed;
-            sealed.line.state = State::Sealed;
+            sealed.line.state = SegmentState::Sealed;
             sealed.line.tail = tail;
             sealed.line
         };
@@ -403,7 +399,7 @@ impl<M: OwnedWords> Store<M> {
                 let mut ledger = self.ledger.lock();
                 let Some(segment) = ledger.dead.pop_front() else { return };
                 let line = &mut ledger.segments[segment as usize].line;
-                line.state = State::Quarantined;
+                line.state = SegmentState::Quarantined;
                 (segment, *line)
             };
             write_line(&self.memory, &self.sums, segment, &line);
@@ -449,7 +445,7 @@ impl<M: OwnedWords> Store<M> {
             let line = self.ledger.lock().segments[segment as usize].line.freed(stable);
             write_line(&self.memory, &self.sums, segment, &line);
         }
-        self.ledger.lock().release(&self.budget, (first, run), stable, kept);
+        self.ledger.lock().release(&self.budget, first, run, stable, kept);
     }
 
     /// When the next segment can be freed.
@@ -467,7 +463,7 @@ impl<M: OwnedWords> Store<M> {
 
     /// Checks the whole arena from its bytes, and the accounting against what was found. For moments at which
     /// no thread writes; on a live arena use [`verify`].
-    pub fn check(&self) -> Report {
+    pub fn check(&self) -> ArenaReport {
         let mut report = verify(&self.memory, &self.sums);
         if report.by_segment.len() != self.segments as usize {
             return report;
@@ -488,7 +484,7 @@ impl<M: OwnedWords> Store<M> {
             }
         }
         let counters = self.counters();
-        if report.states[State::Free as usize] != counters.free {
+        if report.states[SegmentState::Free as usize] != counters.free {
             report.problem(format!("{counters:?}, found {:?}", report.states));
         }
         if self.budget.used() < counters.used_bytes {

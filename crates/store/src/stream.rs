@@ -12,7 +12,7 @@ const OPEN_MIN: u32 = 2;
 
 /// A segment that a writer fills.
 #[derive(Debug)]
-pub(crate) struct Open {
+pub(crate) struct OpenSegment {
     pub segment: u32,
     pub generation: u32,
     pub stride: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Open {
     pub spare: Vec<u64>,
 }
 
-impl Open {
+impl OpenSegment {
     pub fn is_full(&self) -> bool {
         self.spare.is_empty() && (self.tail + self.stride) as u64 > SEGMENT_BYTES
     }
@@ -31,7 +31,7 @@ impl Open {
 /// The open segments of one lane, by class.
 #[derive(Debug)]
 pub(crate) struct Opens {
-    pub by_class: Vec<Option<Open>>,
+    pub by_class: Vec<Option<OpenSegment>>,
     pub count: u32,
     pub allowed: u32,
 }
@@ -46,7 +46,7 @@ impl Opens {
         (class..CLASSES).take_while(|&c| stride_units(c) <= units_max).find(|&c| self.by_class[c].is_some())
     }
 
-    pub fn close(&mut self, class: usize) -> Open {
+    pub fn close(&mut self, class: usize) -> OpenSegment {
         self.count -= 1;
         self.by_class[class].take().expect("an open class")
     }

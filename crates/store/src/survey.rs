@@ -16,14 +16,14 @@
 //! (3) An entry that verifies behind a gap was never acknowledged by this follower and is not part of the
 //!     stream. It is named so that it can be voided, or it might come back in a later term (L16).
 
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
 use crate::object::{Entry, layout};
 use crate::segment::layout::segment_at;
-use crate::segment::{Geometry, Line, LineError, extent};
+use crate::segment::{ArenaGeometry, Line, LineError, extent};
 use crate::written::written;
-use crate::{EntryPlace, Settled};
+use crate::{ArenaView, Settled};
 
 /// The extent of the streams of one term.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -40,10 +40,10 @@ pub struct StreamSurvey {
     /// The number of positions that are there without a gap: the floor, and the tail.
     pub len: u64,
     /// Position and place of each entry from the floor to `len`, in order.
-    pub tail: Vec<(u64, EntryPlace)>,
+    pub tail: Vec<(u64, EntryRef)>,
     /// Position and place of whole entries behind the first gap, and of second copies of a position, if a
     /// leader ever wrote such. They are to be voided.
-    pub beyond: Vec<(u64, EntryPlace)>,
+    pub beyond: Vec<(u64, EntryRef)>,
 }
 
 /// Surveys the streams of `term`: one for each of `floors`, which says how many of its positions are known to
@@ -56,15 +56,15 @@ pub fn survey(
     floors: &[u64],
     settled: &Settled,
 ) -> Result<Survey, LineError> {
-    let geometry = Geometry::read(memory, sums)?;
+    let geometry = ArenaGeometry::read(memory, sums)?;
+    let mut scan = RoomScan { arena: ArenaView { memory, sums }, geometry, bytes: Vec::new() };
     let mut found: Vec<Vec<Whole>> = vec![Vec::new(); floors.len()];
-    let mut bytes = Vec::new();
     for segment in geometry.table..geometry.segments {
-        let Some(line) = claimed(memory, sums, (geometry, segment), term) else { continue };
+        let Some(line) = scan.claimed(segment, term) else { continue };
         let stream = line.stream as usize;
         let Some(&floor) = floors.get(stream) else { continue };
-        let from = settled.rooms_below((segment, &line), floor);
-        rooms(memory, sums, (segment, &line, from), floor, &mut bytes, &mut found[stream]);
+        let from = settled.rooms_below(segment, &line, floor);
+        scan.rooms(segment, &line, from, floor, &mut found[stream]);
     }
     let mut survey = Survey::default();
     for (entries, &floor) in found.into_iter().zip(floors) {
@@ -78,29 +78,27 @@ pub fn survey(
 pub fn segment_entries(
     memory: &dyn Words,
     sums: &SumKey,
-    (geometry, segment): (Geometry, u32),
+    geometry: ArenaGeometry,
+    segment: u32,
     term: Term,
     floors: &[u64],
-) -> Vec<EntryPlace> {
-    let Some(line) = claimed(memory, sums, (geometry, segment), term) else { return Vec::new() };
+) -> Vec<EntryRef> {
+    let mut scan = RoomScan { arena: ArenaView { memory, sums }, geometry, bytes: Vec::new() };
+    let Some(line) = scan.claimed(segment, term) else { return Vec::new() };
     let floor = floors.get(line.stream as usize).copied().unwrap_or(0);
     let mut found = Vec::new();
-    rooms(memory, sums, (segment, &line, 0), floor, &mut Vec::new(), &mut found);
+    scan.rooms(segment, &line, 0, floor, &mut found);
     found.into_iter().map(|whole| whole.place).collect()
 }
 
 /// Position and place of the entry at this place, in a segment or in the run that begins with it, if it is
 /// whole and was written in the use that the segment's line names.
-pub fn whole_entry(
-    memory: &dyn Words,
-    sums: &SumKey,
-    (segment, offset): (u32, u64),
-) -> Option<(u64, EntryPlace)> {
-    let (geometry, line) = (Geometry::read(memory, sums).ok()?, Line::read(memory, sums, segment).ok()?);
+pub fn whole_entry(memory: &dyn Words, sums: &SumKey, segment: u32, offset: u64) -> Option<(u64, EntryRef)> {
+    let (geometry, line) = (ArenaGeometry::read(memory, sums).ok()?, Line::read(memory, sums, segment).ok()?);
     extent(memory, sums, geometry, segment, &line)?;
     let (room, _) = line.rooms();
     let mut bytes = Vec::new();
-    let (place, entry) = line.entry_in(memory, sums, (offset, room), &mut bytes)?;
+    let (place, entry) = line.entry_in(memory, sums, offset, room, &mut bytes)?;
     Some((entry.position, place))
 }
 
@@ -109,9 +107,9 @@ pub fn whole_entry(
 pub fn entries(
     memory: &dyn Words,
     sums: &SumKey,
-    visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+    visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
 ) -> Result<(), LineError> {
-    let geometry = Geometry::read(memory, sums)?;
+    let geometry = ArenaGeometry::read(memory, sums)?;
     let mut bytes = Vec::new();
     for segment in geometry.table..geometry.segments {
         let Ok(line) = Line::read(memory, sums, segment) else { continue };
@@ -119,9 +117,9 @@ pub fn entries(
             continue;
         }
         let (room, rooms) = line.rooms();
-        for i in written(memory, segment, (room, rooms), 0) {
+        for i in written(memory, segment, room, rooms, 0) {
             let offset = segment_at(segment) + i * room;
-            if let Some((place, entry)) = line.entry_in(memory, sums, (offset, room), &mut bytes) {
+            if let Some((place, entry)) = line.entry_in(memory, sums, offset, room, &mut bytes) {
                 visit(place, &entry);
             }
         }
@@ -130,7 +128,7 @@ pub fn entries(
 }
 
 /// Voids an entry that [`survey`] found beyond a stream's end.
-pub fn void<M: OwnedWords>(memory: &M, place: EntryPlace) {
+pub fn void<M: OwnedWords>(memory: &M, place: EntryRef) {
     memory.store(place.offset + layout::SUM, 0);
 }
 
@@ -138,38 +136,38 @@ pub fn void<M: OwnedWords>(memory: &M, place: EntryPlace) {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Whole {
     position: u64,
-    place: EntryPlace,
+    place: EntryRef,
     csn: Csn,
 }
 
-/// The line of a segment, or of the run that begins there, that a stream of `term` has claimed.
-fn claimed(
-    memory: &dyn Words,
-    sums: &SumKey,
-    (geometry, segment): (Geometry, u32),
-    term: Term,
-) -> Option<Line> {
-    let line = Line::read(memory, sums, segment).ok().filter(|line| line.term == term)?;
-    extent(memory, sums, geometry, segment, &line).map(|_| line)
+/// Goes over the rooms of segments.
+struct RoomScan<'a> {
+    arena: ArenaView<'a>,
+    geometry: ArenaGeometry,
+    /// Memory that is used again from room to room.
+    bytes: Vec<u8>,
 }
 
-/// Adds the whole entries of a segment or run, from a room on, whose position is at least `floor`.
-fn rooms(
-    memory: &dyn Words,
-    sums: &SumKey,
-    (segment, line, from): (u32, &Line, u64),
-    floor: u64,
-    bytes: &mut Vec<u8>,
-    found: &mut Vec<Whole>,
-) {
-    let (room, rooms) = line.rooms();
-    for i in written(memory, segment, (room, rooms), from) {
-        let offset = segment_at(segment) + i * room;
-        if !line.marks(memory, offset) || memory.load(offset + layout::POSITION) < floor {
-            continue;
-        }
-        if let Some((place, entry)) = line.entry_in(memory, sums, (offset, room), bytes) {
-            found.push(Whole { position: entry.position, place, csn: entry.csn });
+impl RoomScan<'_> {
+    /// The line of a segment, or of the run that begins there, that a stream of `term` has claimed.
+    fn claimed(&self, segment: u32, term: Term) -> Option<Line> {
+        let ArenaView { memory, sums } = self.arena;
+        let line = Line::read(memory, sums, segment).ok().filter(|line| line.term == term)?;
+        extent(memory, sums, self.geometry, segment, &line).map(|_| line)
+    }
+
+    /// Adds the whole entries of a segment or run, from a room on, whose position is at least `floor`.
+    fn rooms(&mut self, segment: u32, line: &Line, from: u64, floor: u64, found: &mut Vec<Whole>) {
+        let ArenaView { memory, sums } = self.arena;
+        let (room, rooms) = line.rooms();
+        for i in written(memory, segment, room, rooms, from) {
+            let offset = segment_at(segment) + i * room;
+            if !line.marks(memory, offset) || memory.load(offset + layout::POSITION) < floor {
+                continue;
+            }
+            if let Some((place, entry)) = line.entry_in(memory, sums, offset, room, &mut self.bytes) {
+                found.push(Whole { position: entry.position, place, csn: entry.csn });
+            }
         }
     }
 }

@@ -11,16 +11,16 @@
 
 use std::sync::Arc;
 
-use longarm_base::Csn;
 use longarm_base::limits::{KEY_MAX, LINE, SEGMENT_BYTES, VALUE_MAX};
+use longarm_base::{Csn, EntryRef};
 use longarm_memory::OwnedWords;
 
 use crate::class::{CLASSES, SEGMENT_UNITS, SHARED_UNITS, class_of, stride_units};
-use crate::object::{self, Draft, Entry, EntryMeta, Kind, Room};
+use crate::object::{self, Draft, Entry, EntryKind, EntryMeta, NewEntry, Room};
 use crate::segment::layout::segment_at;
-use crate::segment::{Lane, Want, write_tail};
-use crate::stream::{Open, StreamState};
-use crate::{DraftError, EntryPlace, FillError, Store, StoreFull};
+use crate::segment::{ClaimKind, Lane, write_tail};
+use crate::stream::{OpenSegment, StreamState};
+use crate::{DraftError, FillError, Store, StoreFull};
 
 /// The lanes that an entry may go to when memory is scarce. Survivors may fill up segments of new entries;
 /// the other way round writes would use up segments that came out of the reserve.
@@ -84,7 +84,7 @@ impl<M: OwnedWords> Writer<M> {
     /// Drafts as [`draft`](Self::draft) does, for an entry that gives memory back, or that must outlive
     /// another: it may take from the reserve, as moves do.
     pub fn draft_kept(&mut self, key: &[u8], value: &[u8], meta: EntryMeta) -> Result<Draft, DraftError> {
-        let mut draft = self.begin(Lane::Move, key, value.len(), meta)?;
+        let mut draft = self.begin(Lane::Move, NewEntry { key, value_len: value.len(), meta })?;
         self.fill(&mut draft, 0, value).expect("the whole value fits the length it has");
         Ok(draft)
     }
@@ -96,27 +96,23 @@ impl<M: OwnedWords> Writer<M> {
         value_len: usize,
         meta: EntryMeta,
     ) -> Result<Draft, DraftError> {
-        self.begin(Lane::Write, key, value_len, meta)
+        self.begin(Lane::Write, NewEntry { key, value_len, meta })
     }
 
     /// Begins the copy of a live entry that collection moves: it has the same key, value and csn (to be
     /// passed to [`finish`](Self::finish)), and a position of its own in this stream (L11).
     pub fn draft_move(&mut self, entry: &Entry<'_>) -> Result<Draft, DraftError> {
-        let kind = if entry.kind == Kind::Put { Kind::Move } else { entry.kind };
+        let kind = if entry.kind == EntryKind::Put { EntryKind::Move } else { entry.kind };
         let meta = EntryMeta { kind, expiry: entry.expiry, session: entry.session, moved: true };
-        let mut draft = self.begin(Lane::Move, entry.key, entry.value.len(), meta)?;
+        let new = NewEntry { key: entry.key, value_len: entry.value.len(), meta };
+        let mut draft = self.begin(Lane::Move, new)?;
         self.fill(&mut draft, 0, entry.value).expect("the whole value fits the length it has");
         Ok(draft)
     }
 
-    fn begin(
-        &mut self,
-        lane: Lane,
-        key: &[u8],
-        value_len: usize,
-        meta: EntryMeta,
-    ) -> Result<Draft, DraftError> {
-        if key.len() > KEY_MAX || (key.is_empty() && meta.kind != Kind::Noop) {
+    fn begin(&mut self, lane: Lane, entry: NewEntry<'_>) -> Result<Draft, DraftError> {
+        let NewEntry { key, value_len, meta } = entry;
+        if key.len() > KEY_MAX || (key.is_empty() && meta.kind != EntryKind::Noop) {
             return Err(DraftError::Key(key.len()));
         }
         if value_len > VALUE_MAX {
@@ -129,7 +125,7 @@ impl<M: OwnedWords> Writer<M> {
             if units <= SHARED_UNITS { self.shared_room(lane, units)? } else { self.run_room(lane, len)? };
         let returns = self.state().returns.clone();
         let (memory, sums) = (&self.store.memory, &self.store.sums);
-        Ok(object::begin(memory, sums, room, (self.stream, &returns), (key, value_len), meta))
+        Ok(object::begin(memory, sums, room, self.stream, &returns, entry))
     }
 
     /// Writes the next piece of a value; `at` is the number of bytes written so far.
@@ -139,7 +135,7 @@ impl<M: OwnedWords> Writer<M> {
 
     /// Makes the entry valid under its csn, as the next of its stream. It takes a few dozen nanoseconds,
     /// whatever the length of the entry. The value must be complete.
-    pub fn finish(&mut self, draft: Draft, csn: Csn) -> EntryPlace {
+    pub fn finish(&mut self, draft: Draft, csn: Csn) -> EntryRef {
         let state = self.state();
         let position = state.next_position;
         state.next_position += 1;
@@ -196,7 +192,7 @@ impl<M: OwnedWords> Writer<M> {
     /// A run of whole segments for one large entry.
     fn run_room(&mut self, lane: Lane, len: usize) -> Result<Room, StoreFull> {
         let segments = (len as u64).div_ceil(SEGMENT_BYTES) as u32;
-        let claimed = self.store.claim((lane, self.stream), Want::Run { segments })?;
+        let claimed = self.store.claim(lane, self.stream, ClaimKind::Run { segments })?;
         self.store.tallies[claimed.segment as usize].drafted();
         Ok(Room {
             offset: segment_at(claimed.segment),
@@ -227,11 +223,11 @@ impl<M: OwnedWords> Writer<M> {
             }
         }
         let stride = stride_units(class) * LINE as u32;
-        match self.store.claim((lane, self.stream), Want::Shared { stride }) {
+        match self.store.claim(lane, self.stream, ClaimKind::Shared { stride }) {
             Ok(claimed) => {
                 let opens = &mut self.state().lanes[lane as usize];
                 opens.count += 1;
-                opens.by_class[class] = Some(Open {
+                opens.by_class[class] = Some(OpenSegment {
                     segment: claimed.segment,
                     generation: claimed.line.generation,
                     stride,
@@ -258,7 +254,7 @@ impl<M: OwnedWords> Writer<M> {
             return None;
         }
         for class in 0..CLASSES {
-            let little = |open: &Open| {
+            let little = |open: &OpenSegment| {
                 let load = self.store.tallies[open.segment as usize].load();
                 load.pending == 0 && load.units < SEGMENT_UNITS as u64 / 2
             };

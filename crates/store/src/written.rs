@@ -29,7 +29,8 @@ pub(crate) fn together(room: u64) -> usize {
 pub(crate) fn written(
     memory: &dyn Words,
     segment: u32,
-    (room, rooms): (u64, u64),
+    room: u64,
+    rooms: u64,
     from: u64,
 ) -> impl Iterator<Item = u64> {
     let (base, end) = (segment_at(segment), segment_at(segment) + room * rooms);

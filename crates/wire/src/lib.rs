@@ -18,8 +18,10 @@ mod versions;
 pub use codec::Bad;
 pub use hello::{Hello, Welcome};
 pub use members::{ADDRESS_MAX, MEMBERS_MAX, MemberAt, Members};
-pub use operator::{Deny, Order, Reply, Stay};
-pub use peer::{Answer, Ask, EntryAt, Extent, Held, PLACES_MAX, PeerHello, Purpose, Report, STREAMS_MAX};
+pub use operator::{Deny, OperatorReply, Order, Stay};
+pub use peer::{
+    Answer, Ask, EntryAt, Extent, PLACES_MAX, PeerHello, Purpose, ReplicaReport, STREAMS_MAX, SyncState,
+};
 pub use refusal::{Refusal, RefusalCode};
 pub use request::{Condition, Request, RequestKind, SpilledKey, hints};
 pub use response::{Response, Status};

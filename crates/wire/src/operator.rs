@@ -35,7 +35,7 @@ pub enum Order {
 
 /// The answer to an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Reply {
+pub enum OperatorReply {
     /// Another node leads since then.
     Moved {
         /// Its node: the ordered one, unless that failed and the others elected another.
@@ -162,33 +162,33 @@ impl Order {
     }
 }
 
-impl Reply {
+impl OperatorReply {
     /// The bytes to send.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(32));
         match self {
-            Reply::Moved { leader, term, gap } => {
+            OperatorReply::Moved { leader, term, gap } => {
                 out.kind(1);
                 out.u64(u64::from(leader.0));
                 out.u64(term.bits());
                 out.u64(gap.0);
             }
-            Reply::Stays(why) => {
+            OperatorReply::Stays(why) => {
                 out.kind(2);
                 out.u64(*why as u64);
             }
-            Reply::Elsewhere { leader } => {
+            OperatorReply::Elsewhere { leader } => {
                 out.kind(3);
                 out.u64(leader.map_or(NOBODY, |leader| u64::from(leader.0)));
             }
-            Reply::Unheard => out.kind(4),
-            Reply::Changed { members, leader, gap } => {
+            OperatorReply::Unheard => out.kind(4),
+            OperatorReply::Changed { members, leader, gap } => {
                 out.kind(5);
                 members.put(&mut out);
                 out.u64(u64::from(leader.0));
                 out.u64(gap.map_or(UNKNOWN, |gap| gap.0));
             }
-            Reply::Denied(why) => {
+            OperatorReply::Denied(why) => {
                 out.kind(6);
                 out.u64(*why as u64);
             }
@@ -197,32 +197,32 @@ impl Reply {
     }
 
     /// Decodes received bytes.
-    pub fn decode(bytes: &[u8]) -> Result<Reply, Bad> {
+    pub fn decode(bytes: &[u8]) -> Result<OperatorReply, Bad> {
         let mut fields = Fields(bytes);
         let reply = match kind(&mut fields)? {
             1 => {
                 let (leader, term) = (node(fields.u64()?)?, take_term(&mut fields)?);
-                Reply::Moved { leader, term, gap: Nanos(fields.u64()?) }
+                OperatorReply::Moved { leader, term, gap: Nanos(fields.u64()?) }
             }
             2 => {
                 let why = fields.u64()?;
                 let known = Stay::ALL.into_iter().find(|known| *known as u64 == why);
-                Reply::Stays(known.ok_or(Bad("unknown reason to stay"))?)
+                OperatorReply::Stays(known.ok_or(Bad("unknown reason to stay"))?)
             }
             3 => {
                 let leader = fields.u64()?;
-                Reply::Elsewhere { leader: if leader == NOBODY { None } else { Some(node(leader)?) } }
+                OperatorReply::Elsewhere { leader: if leader == NOBODY { None } else { Some(node(leader)?) } }
             }
-            4 => Reply::Unheard,
+            4 => OperatorReply::Unheard,
             5 => {
                 let (members, leader) = (Members::take(&mut fields)?, node(fields.u64()?)?);
                 let gap = Some(fields.u64()?).filter(|gap| *gap != UNKNOWN).map(Nanos);
-                Reply::Changed { members, leader, gap }
+                OperatorReply::Changed { members, leader, gap }
             }
             6 => {
                 let why = fields.u64()?;
                 let known = Deny::ALL.into_iter().find(|known| *known as u64 == why);
-                Reply::Denied(known.ok_or(Bad("unknown reason to deny"))?)
+                OperatorReply::Denied(known.ok_or(Bad("unknown reason to deny"))?)
             }
             _ => return Err(Bad("unknown reply to an operator")),
         };

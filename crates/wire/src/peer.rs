@@ -3,7 +3,7 @@
 //!
 //! A candidate, later the leader, asks; its peer answers each question once, or the connection is over.
 //! ```text
-//! canvass   would you report for a term of mine?        -> canvassed
+//! pre-vote  would you report for a term of mine?        -> pre-vote
 //! promise   report for this term, and for no older one  -> report, refused
 //! fetch     where are these entries of a stream?        -> places, refused
 //! sync      here is the start set of my term            -> ready, refused
@@ -13,8 +13,8 @@
 //! serves    I lead, and have served for so long         -> (none)
 //! forgot    I know of no promise of mine: and you?      -> known
 //! ```
-//! A replica that canvasses, asks for a promise or syncs names the group's replicas, as far as it knows. A
-//! replica that knows a newer set answers with that set instead (`members`).
+//! A replica that asks for a pre-vote or a promise, or syncs, names the group's replicas, as far as it knows.
+//! A replica that knows a newer set answers with that set instead (`members`).
 //!
 //! A message is `kind u32 | 0 u32`, then words; lists begin with their length.
 
@@ -72,7 +72,7 @@ pub struct Extent {
 
 /// The content of a replica's memory, scanned after the fence.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Report {
+pub struct ReplicaReport {
     /// The term whose start set it holds.
     pub sync: Term,
     /// The number of segments that it has released in that term. A replica that released fewer than another
@@ -100,7 +100,7 @@ pub struct EntryAt {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ask {
     /// Whether the replica would report for this term, if it were asked.
-    Canvass {
+    PreVote {
         /// The term that the asker may take.
         term: Term,
         /// The replicas that the term would have.
@@ -175,8 +175,8 @@ pub enum Ask {
 /// An answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Answers [`Ask::Canvass`].
-    Canvassed {
+    /// Answers [`Ask::PreVote`].
+    PreVote {
         /// The term asked about.
         term: Term,
         /// Whether it would report.
@@ -187,7 +187,7 @@ pub enum Answer {
         /// The term promised.
         term: Term,
         /// The content of its memory.
-        report: Report,
+        report: ReplicaReport,
     },
     /// Answers [`Ask::Fetch`], in order of position, with at most [`PLACES_MAX`] places.
     Places {
@@ -199,7 +199,7 @@ pub enum Answer {
         /// The leader's term.
         term: Term,
         /// The part of the leader's memory that is here already.
-        held: Held,
+        held: SyncState,
     },
     /// Answers [`Ask::Adopt`].
     Synced {
@@ -244,7 +244,7 @@ pub enum Answer {
 
 /// The part of the start set that a follower has before it is synced.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Held {
+pub enum SyncState {
     /// Nothing that counts.
     Nothing,
     /// The start set of the base term, and its streams up to these lengths.
@@ -304,7 +304,7 @@ impl Ask {
         match *self {
             Ask::Members { ref members } => members.term,
             Ask::Forgot { .. } => Term::ZERO,
-            Ask::Canvass { term, .. }
+            Ask::PreVote { term, .. }
             | Ask::Promise { term, .. }
             | Ask::Fetch { term, .. }
             | Ask::Sync { term, .. }
@@ -317,7 +317,7 @@ impl Ask {
     /// The group's replicas, as far as the asker knows, if they matter.
     pub fn members(&self) -> Option<&Members> {
         match self {
-            Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Sync { members, .. } => {
+            Ask::PreVote { members, .. } | Ask::Promise { members, .. } | Ask::Sync { members, .. } => {
                 Some(members)
             }
             _ => None,
@@ -333,7 +333,7 @@ impl Ask {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(32));
         let kind = match self {
-            Ask::Canvass { .. } => 1,
+            Ask::PreVote { .. } => 1,
             Ask::Promise { .. } => 2,
             Ask::Fetch { .. } => 3,
             Ask::Sync { .. } => 4,
@@ -361,7 +361,7 @@ impl Ask {
                 out.list(floors);
             }
             Ask::Serves { since, .. } => out.u64(since.0),
-            Ask::Canvass { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
+            Ask::PreVote { members, .. } | Ask::Promise { members, .. } | Ask::Members { members } => {
                 members.put(&mut out);
             }
             Ask::Forgot { life, round } => {
@@ -379,7 +379,7 @@ impl Ask {
         let kind = kind(&mut fields)?;
         let term = take_term(&mut fields)?;
         let ask = match kind {
-            1 => Ask::Canvass { term, members: Members::take(&mut fields)? },
+            1 => Ask::PreVote { term, members: Members::take(&mut fields)? },
             2 => Ask::Promise { term, members: Members::take(&mut fields)? },
             3 => {
                 let stream = fields.u64()?;
@@ -420,7 +420,7 @@ impl Answer {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Out(Vec::with_capacity(32));
         match self {
-            Answer::Canvassed { term, yes } => {
+            Answer::PreVote { term, yes } => {
                 out.kind(1);
                 out.u64(term.bits());
                 out.u64(u64::from(*yes));
@@ -450,12 +450,12 @@ impl Answer {
                 out.kind(4);
                 out.u64(term.bits());
                 match held {
-                    Held::Nothing => out.u64(0),
-                    Held::Base(lens) => {
+                    SyncState::Nothing => out.u64(0),
+                    SyncState::Base(lens) => {
                         out.u64(1);
                         out.list(lens);
                     }
-                    Held::Term => out.u64(2),
+                    SyncState::Term => out.u64(2),
                 }
             }
             Answer::Synced { term } => {
@@ -491,7 +491,7 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Result<Answer, Bad> {
         let mut fields = Fields(bytes);
         let answer = match kind(&mut fields)? {
-            1 => Answer::Canvassed { term: take_term(&mut fields)?, yes: yes(&mut fields)? },
+            1 => Answer::PreVote { term: take_term(&mut fields)?, yes: yes(&mut fields)? },
             2 => {
                 let term = take_term(&mut fields)?;
                 let sync = take_term(&mut fields)?;
@@ -505,7 +505,7 @@ impl Answer {
                     }
                     streams.push(extent);
                 }
-                Answer::Report { term, report: Report { sync, reclaimed, unix, streams } }
+                Answer::Report { term, report: ReplicaReport { sync, reclaimed, unix, streams } }
             }
             3 => {
                 let count = count(&mut fields, PLACES_MAX)?;
@@ -520,9 +520,9 @@ impl Answer {
             4 => {
                 let term = take_term(&mut fields)?;
                 let held = match fields.u64()? {
-                    0 => Held::Nothing,
-                    1 => Held::Base(list(&mut fields)?),
-                    2 => Held::Term,
+                    0 => SyncState::Nothing,
+                    1 => SyncState::Base(list(&mut fields)?),
+                    2 => SyncState::Term,
                     _ => return Err(Bad("unknown state of a follower's memory")),
                 };
                 Answer::Ready { term, held }

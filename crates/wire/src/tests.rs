@@ -40,7 +40,7 @@ fn asks() -> impl Strategy<Value = Ask> {
     let streams = STREAMS_MAX as u16;
     let fetch = (terms(), 0..streams, any::<u64>());
     prop_oneof![
-        (terms(), members()).prop_map(|(term, members)| Ask::Canvass { term, members }),
+        (terms(), members()).prop_map(|(term, members)| Ask::PreVote { term, members }),
         (terms(), members()).prop_map(|(term, members)| Ask::Promise { term, members }),
         members().prop_map(|members| Ask::Members { members }),
         fetch.prop_map(|(term, stream, from)| Ask::Fetch { term, stream, from }),
@@ -63,14 +63,15 @@ fn answers() -> impl Strategy<Value = Answer> {
     let extents = proptest::collection::vec(any::<(u64, u64)>().prop_map(extent), 0..20);
     let entry = |(position, offset, len): (u64, u64, u32)| EntryAt { position, offset, len };
     let entries = proptest::collection::vec(any::<(u64, u64, u32)>().prop_map(entry), 0..20);
-    let held = prop_oneof![Just(Held::Nothing), lists().prop_map(Held::Base), Just(Held::Term)];
+    let held =
+        prop_oneof![Just(SyncState::Nothing), lists().prop_map(SyncState::Base), Just(SyncState::Term)];
     prop_oneof![
-        (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::Canvassed { term, yes }),
+        (terms(), any::<bool>()).prop_map(|(term, yes)| Answer::PreVote { term, yes }),
         (terms(), any::<bool>()).prop_map(|(term, changed)| Answer::Kept { term, changed }),
         members().prop_map(|members| Answer::Members { members }),
         (terms(), terms(), extents).prop_map(|(term, sync, streams)| Answer::Report {
             term,
-            report: Report { sync, reclaimed: 7, unix: 8, streams }
+            report: ReplicaReport { sync, reclaimed: 7, unix: 8, streams }
         }),
         entries.prop_map(|entries| Answer::Places { entries }),
         (terms(), held).prop_map(|(term, held)| Answer::Ready { term, held }),
@@ -87,21 +88,22 @@ fn nodes() -> impl Strategy<Value = NodeId> {
     (0..=NodeId::MAX.0).prop_map(NodeId)
 }
 
-fn replies() -> impl Strategy<Value = Reply> {
+fn replies() -> impl Strategy<Value = OperatorReply> {
     let denies = [Deny::Busy, Deny::Member, Deny::Stranger, Deny::Last, Deny::Full, Deny::Behind, Deny::Late];
     let stays = [Stay::Leads, Stay::Stranger, Stay::Behind, Stay::Busy, Stay::Late];
     prop_oneof![
-        (nodes(), terms(), any::<u64>()).prop_map(|(leader, term, gap)| Reply::Moved {
+        (nodes(), terms(), any::<u64>()).prop_map(|(leader, term, gap)| OperatorReply::Moved {
             leader,
             term,
             gap: Nanos(gap)
         }),
-        (0..stays.len()).prop_map(move |why| Reply::Stays(stays[why])),
-        proptest::option::of(nodes()).prop_map(|leader| Reply::Elsewhere { leader }),
-        Just(Reply::Unheard),
-        (members(), nodes(), proptest::option::of(0..u64::MAX))
-            .prop_map(|(members, leader, gap)| { Reply::Changed { members, leader, gap: gap.map(Nanos) } }),
-        (0..denies.len()).prop_map(move |why| Reply::Denied(denies[why])),
+        (0..stays.len()).prop_map(move |why| OperatorReply::Stays(stays[why])),
+        proptest::option::of(nodes()).prop_map(|leader| OperatorReply::Elsewhere { leader }),
+        Just(OperatorReply::Unheard),
+        (members(), nodes(), proptest::option::of(0..u64::MAX)).prop_map(|(members, leader, gap)| {
+            OperatorReply::Changed { members, leader, gap: gap.map(Nanos) }
+        }),
+        (0..denies.len()).prop_map(move |why| OperatorReply::Denied(denies[why])),
     ]
 }
 
@@ -202,8 +204,8 @@ proptest! {
     fn what_operators_say_comes_back(order in orders(), reply in replies()) {
         prop_assert!(is_whole(&order.encode(), Order::decode));
         prop_assert_eq!(Order::decode(&order.encode()), Ok(order));
-        prop_assert!(is_whole(&reply.encode(), Reply::decode));
-        prop_assert_eq!(Reply::decode(&reply.encode()), Ok(reply));
+        prop_assert!(is_whole(&reply.encode(), OperatorReply::decode));
+        prop_assert_eq!(OperatorReply::decode(&reply.encode()), Ok(reply));
     }
 
     /// Bytes that decode are the encoding of the result: a message has no other form, and no list takes more
@@ -225,7 +227,7 @@ proptest! {
         if let Ok(order) = Order::decode(&message) {
             prop_assert_eq!(order.encode(), &message[..]);
         }
-        if let Ok(reply) = Reply::decode(&message) {
+        if let Ok(reply) = OperatorReply::decode(&message) {
             prop_assert_eq!(reply.encode(), message);
         }
     }
@@ -288,11 +290,15 @@ fn what_is_out_of_range_is_named() {
         |answer: Answer, at, word| Answer::decode(&with(answer.encode(), at, word)).expect_err("refused").0;
     let streams = vec![Extent { floor: 1, len: 2 }];
     assert!(
-        answer(Answer::Report { term, report: Report { sync: term, reclaimed: 0, unix: 0, streams } }, 48, 3)
-            .contains("floor")
+        answer(
+            Answer::Report { term, report: ReplicaReport { sync: term, reclaimed: 0, unix: 0, streams } },
+            48,
+            3
+        )
+        .contains("floor")
     );
-    assert!(answer(Answer::Canvassed { term, yes: true }, 16, 2).contains("neither"));
-    assert!(answer(Answer::Ready { term, held: Held::Term }, 16, 3).contains("memory"));
+    assert!(answer(Answer::PreVote { term, yes: true }, 16, 2).contains("neither"));
+    assert!(answer(Answer::Ready { term, held: SyncState::Term }, 16, 3).contains("memory"));
     let entries = vec![EntryAt { position: 1, offset: 2, len: 3 }];
     assert!(answer(Answer::Places { entries: entries.clone() }, 32, 1 << 32).contains("long"));
     assert!(answer(Answer::Places { entries }, 8, 1 + PLACES_MAX as u64).contains("list"));

@@ -8,7 +8,7 @@
 //! same table: `cargo run --release -p lab-geometry`.
 
 use longarm_base::random::SplitMix64;
-use longarm_index::hash::Shape;
+use longarm_index::hash::PairShape;
 use longarm_index::hash::layout::{EXTENDED_SHARE, GROUP_SLOTS, GROUPS_MAX};
 
 /// A shape under test.
@@ -103,7 +103,7 @@ fn best_by_read(slot_bytes: usize, pairs: usize, seed: u64) -> Vec<Outcome> {
     outcomes
 }
 
-fn chosen(shape: Shape) -> Candidate {
+fn chosen(shape: PairShape) -> Candidate {
     let (group, groups) = (GROUP_SLOTS, GROUPS_MAX);
     Candidate {
         slot_bytes: shape.slot_bytes() as usize,
@@ -118,7 +118,7 @@ fn chosen(shape: Shape) -> Candidate {
 fn main() {
     let pairs = std::env::args().nth(1).and_then(|arg| arg.parse().ok()).unwrap_or(350_000);
     println!("Load factor when the table must grow, {pairs} pairs, seed 1. The paper reports about 70 %.\n");
-    for shape in [Shape::INLINE, Shape::POINTER] {
+    for shape in [PairShape::INLINE, PairShape::POINTER] {
         println!("| slot | bucket | shared | groups | READ bytes | load | READs/hit | grows because |");
         println!("|---|---|---|---|---|---|---|---|");
         let mut rows = best_by_read(shape.slot_bytes() as usize, pairs, 1);
@@ -158,7 +158,7 @@ mod tests {
     /// The shapes of the product are those that the experiment chooses: no smaller READ reaches 70 %.
     #[test]
     fn the_chosen_shapes_have_the_smallest_read_that_fills_seventy_percent() {
-        for shape in [Shape::INLINE, Shape::POINTER] {
+        for shape in [PairShape::INLINE, PairShape::POINTER] {
             let mine = fill(chosen(shape), 60_000, 2);
             assert!(mine.load >= 0.70, "{:.3}", mine.load);
             let smaller = best_by_read(shape.slot_bytes() as usize, 60_000, 2);

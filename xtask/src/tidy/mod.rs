@@ -12,6 +12,7 @@ pub mod layout;
 mod length;
 mod links;
 mod ordering;
+mod parameters;
 mod paths;
 mod places;
 mod source;
@@ -34,6 +35,7 @@ const RULES: &[fn(&Tree) -> Vec<Finding>] = &[
     length::check,
     links::check,
     ordering::check,
+    parameters::check,
     paths::check,
     places::check,
     words::check,

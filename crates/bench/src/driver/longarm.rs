@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
+use longarm_client::{Address, Any, ClusterClient, Error, Options, Reply, RequestId, Topology, Write};
 use serde_json::Value;
 
 use super::{OpRef, Seen, ServerInfo, Target, TargetError, TargetFactory, Verb};
@@ -17,7 +17,7 @@ const WRITES_MAX: usize = 128;
 pub struct Longarm {
     client: ClusterClient,
     /// Writes without an answer, oldest first, with their number in the batch.
-    open: std::collections::VecDeque<(Ticket, usize)>,
+    open: std::collections::VecDeque<(RequestId, usize)>,
 }
 
 impl Longarm {

@@ -13,7 +13,7 @@ use longarm_fabric::{Any, Transport};
 
 use crate::client::{Client, add};
 use crate::error::Error;
-use crate::link::Counters;
+use crate::link::ClientCounters;
 use crate::options::Options;
 use crate::topology::Topology;
 
@@ -81,8 +81,8 @@ impl<T: Transport + Clone> ClusterClient<T> {
     }
 
     /// The counters of all connections so far.
-    pub fn counters(&self) -> Counters {
-        self.open().map(Client::counters).fold(Counters::default(), add)
+    pub fn counters(&self) -> ClientCounters {
+        self.open().map(Client::counters).fold(ClientCounters::default(), add)
     }
 
     /// The transports really in use and their peers.

@@ -13,7 +13,7 @@ use crate::link::Trouble;
 
 /// The remaining keys of a group.
 #[derive(Default)]
-struct Part {
+struct GroupKeys {
     /// The numbers of the keys.
     numbers: Vec<usize>,
     /// How many of them are looked up or under way.
@@ -24,7 +24,7 @@ struct Part {
     left: Vec<usize>,
 }
 
-impl Part {
+impl GroupKeys {
     /// Takes the next numbers; returns whether there were any.
     fn load(&mut self) -> bool {
         let mut next = self.numbers[self.begun..].iter().copied();
@@ -58,7 +58,7 @@ impl<T: Transport + Clone> ClusterClient<T> {
         if self.clients.len() == 1 {
             return self.group(0)?.multi_get(keys, show);
         }
-        let mut parts: Vec<Part> = self.clients.iter().map(|_| Part::default()).collect();
+        let mut parts: Vec<GroupKeys> = self.clients.iter().map(|_| GroupKeys::default()).collect();
         for (number, key) in keys.iter().enumerate() {
             check_key(key.as_ref())?;
             parts[self.topology.group_of(key.as_ref())].numbers.push(number);
@@ -71,7 +71,7 @@ impl<T: Transport + Clone> ClusterClient<T> {
             }
         }
         let deadline = &Deadline::within(self.options.timeout);
-        while look_once(&mut self.clients, &mut parts, (keys, deadline), &mut show) {}
+        while look_once(&mut self.clients, &mut parts, keys, deadline, &mut show) {}
         for (client, part) in self.clients.iter_mut().zip(parts) {
             let Some(client) = client.as_mut().filter(|_| !part.left.is_empty()) else { continue };
             outcome = outcome.and(client.get_all(keys, part.left.into_iter(), &mut show));
@@ -84,11 +84,12 @@ impl<T: Transport + Clone> ClusterClient<T> {
 /// up.
 fn look_once<T: Transport>(
     clients: &mut [Option<Client<T>>],
-    parts: &mut [Part],
-    (keys, deadline): (&[impl AsRef<[u8]>], &Deadline),
+    parts: &mut [GroupKeys],
+    keys: &[impl AsRef<[u8]>],
+    deadline: &Deadline,
     show: &mut impl FnMut(usize, Option<(&[u8], Csn)>),
 ) -> bool {
-    let mut looking: Vec<(&mut Client<T>, &mut Part)> = Vec::with_capacity(parts.len());
+    let mut looking: Vec<(&mut Client<T>, &mut GroupKeys)> = Vec::with_capacity(parts.len());
     for (client, part) in clients.iter_mut().zip(parts) {
         let Some(client) = client.as_mut().filter(|_| part.load()) else { continue };
         match client.begin_batch(keys, &mut part.batch, deadline) {

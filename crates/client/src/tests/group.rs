@@ -38,18 +38,15 @@ impl VoteStore for Kept {
 }
 
 /// Starts a node of a group that begins with so many of these addresses; a node beyond them is to be added.
-pub(super) fn start(
-    addresses: &[Address],
-    (node, founders): (usize, usize),
-    vote_store: &Arc<Kept>,
-) -> Server {
-    start_at(TIMING, addresses, (node, founders), vote_store)
+pub(super) fn start(addresses: &[Address], node: usize, founders: usize, vote_store: &Arc<Kept>) -> Server {
+    start_at(TIMING, addresses, node, founders, vote_store)
 }
 
 fn start_at(
     timing: Timing,
     addresses: &[Address],
-    (node, founders): (usize, usize),
+    node: usize,
+    founders: usize,
     vote_store: &Arc<Kept>,
 ) -> Server {
     let group = GroupOptions {
@@ -97,7 +94,7 @@ impl Three {
     }
 
     pub fn start_one(&mut self, node: usize) {
-        self.servers[node] = Some(start_at(self.timing, &self.addresses, (node, 3), &self.vaults[node]));
+        self.servers[node] = Some(start_at(self.timing, &self.addresses, node, 3, &self.vaults[node]));
     }
 
     pub fn role(&self, node: usize) -> String {

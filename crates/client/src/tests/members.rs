@@ -29,7 +29,7 @@ fn at_last<R>(mut order: impl FnMut() -> Result<R, OrderError>) -> R {
 fn is_replaced(addresses: Vec<Address>) {
     let vaults: Vec<Arc<Kept>> = addresses.iter().map(|_| Arc::default()).collect();
     let mut servers: Vec<_> =
-        (0..FOUNDERS).map(|node| Some(start(&addresses, (node, FOUNDERS), &vaults[node]))).collect();
+        (0..FOUNDERS).map(|node| Some(start(&addresses, node, FOUNDERS, &vaults[node]))).collect();
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&addresses[..FOUNDERS], options).expect("connect");
     let operator = Operator {
@@ -48,7 +48,7 @@ fn is_replaced(addresses: Vec<Address>) {
     for old in 0..FOUNDERS {
         let new = old + FOUNDERS;
         client.put(format!("key {old}").as_bytes(), &[old as u8; 100]).expect("put");
-        servers.push(Some(start(&addresses, (new, FOUNDERS), &vaults[new])));
+        servers.push(Some(start(&addresses, new, FOUNDERS, &vaults[new])));
         std::thread::scope(|scope| {
             let orders = scope.spawn(|| {
                 let more = at_last(|| operator.add(&member(&addresses, new), BOUND));
@@ -74,7 +74,7 @@ fn is_replaced(addresses: Vec<Address>) {
     }
     // A node uses the replicas that it was told, not those with which it was started.
     servers[FOUNDERS] = None;
-    servers[FOUNDERS] = Some(start(&addresses, (FOUNDERS, FOUNDERS), &vaults[FOUNDERS]));
+    servers[FOUNDERS] = Some(start(&addresses, FOUNDERS, FOUNDERS, &vaults[FOUNDERS]));
     assert_eq!(client.increment(b"counter", 1).expect("increment"), counted + 1);
     let begun = Instant::now();
     let in_sync = |server: &Server| server.stats().group.is_some_and(|group| group.sync == Some(group.term));

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use longarm_fabric::hook::{Counted, Counts};
+use longarm_fabric::hook::{Counted, QueuePairCounts};
 use longarm_fabric::{
     Address, Any, AnyQp, Channel, ConnectRequest, Connected, Grant, Incoming, ListenOptions, Listener,
     PeerInfo, QueuePair, Reason, SetupError, Transport,
@@ -132,8 +132,8 @@ impl<Q: QueuePair + 'static> Incoming for Nobody<Q> {
 pub fn counted(
     address: &Address,
     options: Options,
-) -> (Client<Wrapping<impl Fn(AnyQp) -> Counted<AnyQp> + Send + Sync + 'static>>, Arc<Counts>) {
-    let counts = Arc::new(Counts::default());
+) -> (Client<Wrapping<impl Fn(AnyQp) -> Counted<AnyQp> + Send + Sync + 'static>>, Arc<QueuePairCounts>) {
+    let counts = Arc::new(QueuePairCounts::default());
     let shared = counts.clone();
     let transport = Wrapping(move |qp| Counted::new(qp, shared.clone()));
     (Client::connect_over(transport, address, options).expect("connects"), counts)

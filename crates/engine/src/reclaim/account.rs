@@ -36,7 +36,7 @@ impl<M: OwnedWords> Engine<M> {
                 return false;
             }
             let (key, csn, hash) = (entry.key, entry.csn, self.hash(entry.key));
-            if entry.kind == longarm_store::Kind::Tombstone {
+            if entry.kind == longarm_store::EntryKind::Tombstone {
                 // The tombstone may be dropped with all that it hides, if that is in its own segment.
                 let newest = deletes.entry(key.into()).or_insert(csn);
                 *newest = (*newest).max(csn);

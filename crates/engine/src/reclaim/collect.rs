@@ -2,18 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use longarm_base::{Csn, Mutant};
+use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_index::hash::Record;
 use longarm_memory::OwnedWords;
-use longarm_store::{Entry, EntryPlace, Kind, Writer};
+use longarm_store::{Entry, EntryKind, Writer};
 
 use crate::commit::Commit;
 use crate::commit::Replicated;
 use crate::engine::Engine;
-use crate::entries::entry_ref;
 use crate::newest::names;
 use crate::session::Sessions;
-use crate::stream::{Change, Stream, Written};
+use crate::stream::{IndexChange, StreamWriter, Written};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
@@ -28,6 +27,12 @@ pub enum Relocated {
     Full,
 }
 
+/// The entry that is moved, and where it stands.
+struct Source<'a> {
+    place: EntryRef,
+    entry: &'a Entry<'a>,
+}
+
 impl<M: OwnedWords> Engine<M> {
     /// Moves the entry at `place` of version `csn`. In a group the copy is an entry of the context's stream,
     /// which must not be full, and the slot is switched when followers have it; deletes and records of
@@ -36,7 +41,8 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         context: &mut WorkerContext<M>,
         times: Timestamps,
-        (place, csn): (EntryPlace, Csn),
+        place: EntryRef,
+        csn: Csn,
         sessions: &Sessions,
     ) -> Relocated {
         let WorkerContext { writer, bytes, stream, .. } = context;
@@ -48,7 +54,9 @@ impl<M: OwnedWords> Engine<M> {
         let Ok(entry) = self.store.read(place, csn, bytes) else { return Relocated::Lost };
         match (&self.commit, stream) {
             (Commit::Replicated(group), Some(stream)) => {
-                self.relocate_replicated(group, (writer, stream), times, (place, &entry), sessions)
+                let to = StreamWriter { writer, stream };
+                let from = Source { place, entry: &entry };
+                self.relocate_replicated(group, to, times, from, sessions)
             }
             _ => self.relocate_direct(writer, times, place, &entry),
         }
@@ -58,7 +66,7 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        place: EntryPlace,
+        place: EntryRef,
         entry: &Entry<'_>,
     ) -> Relocated {
         let (csn, expiry, hash) = (entry.csn, entry.expiry, self.hash(entry.key));
@@ -74,7 +82,7 @@ impl<M: OwnedWords> Engine<M> {
                 &self.counts.expired
             }
             Some(draft) => {
-                let copy = entry_ref(writer.finish(draft, csn));
+                let copy = writer.finish(draft, csn);
                 self.store.supersede(place, csn);
                 let switched = pair.replace(&found, &Record::Entry { csn, entry: copy, hash, expiry });
                 assert!(switched.is_ok(), "a record that is replaced in place needs no room");
@@ -92,14 +100,14 @@ impl<M: OwnedWords> Engine<M> {
     fn relocate_replicated(
         &self,
         group: &Replicated,
-        (writer, stream): (&mut Writer<M>, &mut Stream),
+        StreamWriter { writer, stream }: StreamWriter<'_, M>,
         times: Timestamps,
-        (place, entry): (EntryPlace, &Entry<'_>),
+        Source { place, entry }: Source<'_>,
         sessions: &Sessions,
     ) -> Relocated {
         let csn = entry.csn;
         let (draft, change) = match entry.kind {
-            Kind::Put | Kind::Move => {
+            EntryKind::Put | EntryKind::Move => {
                 let late = Mutant::LookFirst.is_on();
                 let draft = (!late).then(|| writer.draft_move(entry));
                 let hash = self.hash(entry.key);
@@ -109,18 +117,22 @@ impl<M: OwnedWords> Engine<M> {
                 if !names(&found, csn, place) || self.current(&found, times).gone {
                     return Relocated::Lost;
                 }
-                (draft.unwrap_or_else(|| writer.draft_move(entry)), Change::Move { hash, from: place })
+                (draft.unwrap_or_else(|| writer.draft_move(entry)), IndexChange::Move { hash, from: place })
             }
-            Kind::Tombstone if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() => {
+            EntryKind::Tombstone
+                if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() =>
+            {
                 group.deletes.forget(self.hash(entry.key), csn);
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
-            Kind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation, csn)) => {
+            EntryKind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation, csn)) => {
                 self.store.supersede(place, csn);
                 return Relocated::Done;
             }
-            Kind::Tombstone | Kind::Noop => (writer.draft_move(entry), Change::Replace { from: place, csn }),
+            EntryKind::Tombstone | EntryKind::Noop => {
+                (writer.draft_move(entry), IndexChange::Replace { from: place, csn })
+            }
         };
         let Ok(draft) = draft else { return Relocated::Full };
         let copy = writer.finish(draft, csn);

@@ -7,24 +7,24 @@ use longarm_base::Csn;
 use longarm_host::Mutex;
 use longarm_memory::Hash;
 
-use crate::recover::recovered::At;
+use crate::recover::recovered::EntryCopy;
 
 /// Deletes found at a restore that are sorted in one step.
 const SORTED: usize = 1024;
 
 /// Keys whose tombstones are stored, as far as they may be asked for.
 #[derive(Debug, Default)]
-pub struct Deletes(Mutex<Known>);
+pub struct Deletes(Mutex<KnownDeletes>);
 
 #[derive(Debug, Default)]
-struct Known {
+struct KnownDeletes {
     /// By hash of the key. Two keys with one hash explain each other's entries, which makes the check laxer.
     newest: HashMap<u64, Csn>,
     /// Deletes found at the restore that are not hashed yet, so that the restore need not wait for that.
-    found: BTreeMap<Box<[u8]>, At>,
+    found: BTreeMap<Box<[u8]>, EntryCopy>,
 }
 
-impl Known {
+impl KnownDeletes {
     fn note(&mut self, hash: Hash, csn: Csn) {
         let newest = self.newest.entry(hash.0).or_insert(csn);
         *newest = (*newest).max(csn);
@@ -33,7 +33,7 @@ impl Known {
 
 impl Deletes {
     /// Takes the deletes that a restore found.
-    pub fn found(&self, deleted: BTreeMap<Box<[u8]>, At>) {
+    pub fn found(&self, deleted: BTreeMap<Box<[u8]>, EntryCopy>) {
         self.0.lock().found = deleted;
     }
 

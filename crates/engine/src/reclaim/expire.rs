@@ -24,14 +24,14 @@ impl<M: OwnedWords> Engine<M> {
         let geometry = self.index.geometry();
         let mut gone = 0;
         for _ in 0..pairs {
-            let at = cursor.step(&geometry);
+            let (table, pair) = cursor.step(&geometry);
             gone += match &self.commit {
-                Commit::Direct => self.expire_pair(at, times),
+                Commit::Direct => self.expire_pair(table, pair, times),
                 // In a group an item goes by a delete, which followers have too.
                 Commit::Replicated(group) => {
-                    let keys = self.expired_keys(at, times).into_iter();
-                    let went = keys
-                        .filter(|key| self.expire_replicated(group, context, (key, self.hash(key)), times));
+                    let keys = self.expired_keys(table, pair, times).into_iter();
+                    let went =
+                        keys.filter(|key| self.expire_replicated(group, context, key, self.hash(key), times));
                     went.count() as u64
                 }
             };
@@ -40,7 +40,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Removes the expired items of a pair; returns how many.
-    fn expire_pair(&self, (table, pair): (usize, u64), times: Timestamps) -> u64 {
+    fn expire_pair(&self, table: usize, pair: u64, times: Timestamps) -> u64 {
         let Some(mut pair) = self.index.lock_nth(table, pair) else { return 0 };
         let all = pair.all();
         let over = all.iter().filter(|found| self.current(found, times).gone);
@@ -50,7 +50,7 @@ impl<M: OwnedWords> Engine<M> {
         gone
     }
 
-    fn expired_keys(&self, (table, pair): (usize, u64), times: Timestamps) -> Vec<Vec<u8>> {
+    fn expired_keys(&self, table: usize, pair: u64, times: Timestamps) -> Vec<Vec<u8>> {
         let Some(pair) = self.index.lock_nth(table, pair) else { return Vec::new() };
         let over = |found: &Found| self.current(found, times).gone;
         let key = |found: Found| match found.record() {

@@ -9,15 +9,15 @@ const MARKS_MIN: u64 = 1 << 16;
 const MARKS_MAX: u64 = 1 << 24;
 
 /// The clock bits.
-pub struct Marks {
+pub struct ClockBits {
     bits: Box<[AtomicU8]>,
 }
 
-impl Marks {
+impl ClockBits {
     /// Clear bits for about so many items.
-    pub fn new(expected_items: u64) -> Marks {
+    pub fn new(expected_items: u64) -> ClockBits {
         let count = expected_items.clamp(MARKS_MIN, MARKS_MAX).next_power_of_two();
-        Marks { bits: (0..count).map(|_| AtomicU8::new(0)).collect() }
+        ClockBits { bits: (0..count).map(|_| AtomicU8::new(0)).collect() }
     }
 
     fn bit(&self, hash: Hash) -> &AtomicU8 {

@@ -5,11 +5,11 @@
 //! once more, as entries with no other content.
 
 use longarm_memory::OwnedWords;
-use longarm_store::{EntryMeta, Kind};
+use longarm_store::{EntryKind, EntryMeta};
 
 use crate::engine::Engine;
 use crate::session::Sessions;
-use crate::stream::{Change, Written};
+use crate::stream::{IndexChange, Written};
 use crate::worker_context::WorkerContext;
 use crate::write::number::{DIGITS_MAX, decimal, parse};
 
@@ -20,13 +20,14 @@ impl<M: OwnedWords> Engine<M> {
     pub fn save_records(
         &self,
         context: &mut WorkerContext<M>,
-        (segment, from): (u32, u64),
+        segment: u32,
+        from: u64,
         sessions: &Sessions,
     ) -> Option<u64> {
         let mut stuck = None;
         self.store.visit(segment, from, &mut |place, entry| {
-            let asked = |by: &longarm_store::Session| sessions.may_ask(by.id, by.operation, entry.csn);
-            let Some(by) = entry.session.filter(asked).filter(|_| entry.kind != Kind::Noop) else {
+            let asked = |by: &longarm_store::OperationId| sessions.may_ask(by.id, by.operation, entry.csn);
+            let Some(by) = entry.session.filter(asked).filter(|_| entry.kind != EntryKind::Noop) else {
                 return true;
             };
             let mut text = [0; DIGITS_MAX];
@@ -34,7 +35,7 @@ impl<M: OwnedWords> Engine<M> {
             let WorkerContext { writer, stream, .. } = &mut *context;
             let stream = stream.as_mut().filter(|stream| !stream.is_full());
             let drafted = stream.and_then(|stream| {
-                let draft = writer.draft_kept(&[], number, EntryMeta::of(Kind::Noop).by(by)).ok()?;
+                let draft = writer.draft_kept(&[], number, EntryMeta::of(EntryKind::Noop).by(by)).ok()?;
                 Some((stream, draft))
             });
             let Some((stream, draft)) = drafted else {
@@ -42,7 +43,7 @@ impl<M: OwnedWords> Engine<M> {
                 return false;
             };
             let copy = writer.finish(draft, entry.csn);
-            let change = Change::Replace { from: place, csn: entry.csn };
+            let change = IndexChange::Replace { from: place, csn: entry.csn };
             stream.push(Written { place: copy, csn: entry.csn, change });
             true
         });

@@ -7,9 +7,9 @@
 
 use std::collections::btree_map::{BTreeMap, Entry as Known};
 
-use longarm_base::{Csn, UnixMillis};
+use longarm_base::{Csn, EntryRef, UnixMillis};
 use longarm_store::object::Age;
-use longarm_store::{Entry, EntryPlace, Kind};
+use longarm_store::{Entry, EntryKind};
 
 use crate::outcome::Outcome;
 use crate::session::Restored;
@@ -17,19 +17,19 @@ use crate::write::number::parse;
 
 /// A version, how young a copy of it this is, and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct At {
+pub struct EntryCopy {
     /// The version.
     pub csn: Csn,
     /// How young a copy of the version it is.
     pub age: Age,
     /// Its place.
-    pub place: EntryPlace,
+    pub place: EntryRef,
 }
 
-impl At {
+impl EntryCopy {
     /// The version of an entry at this place.
-    pub fn of(place: EntryPlace, entry: &Entry<'_>) -> At {
-        At { csn: entry.csn, age: entry.age(), place }
+    pub fn of(place: EntryRef, entry: &Entry<'_>) -> EntryCopy {
+        EntryCopy { csn: entry.csn, age: entry.age(), place }
     }
 }
 
@@ -39,9 +39,9 @@ pub struct Recovered {
     /// The highest version found.
     pub highest: Csn,
     /// The newest delete of each key that has one. Puts of the key may be found before and after.
-    pub deleted: BTreeMap<Box<[u8]>, At>,
+    pub deleted: BTreeMap<Box<[u8]>, EntryCopy>,
     /// The saved records of each session's operations.
-    saved: BTreeMap<(u64, u64), At>,
+    saved: BTreeMap<(u64, u64), EntryCopy>,
     /// The outcomes that sessions may ask for.
     pub sessions: Restored,
     /// Whether some item has a time to live.
@@ -51,7 +51,7 @@ pub struct Recovered {
 impl Recovered {
     /// Sees an entry. Of two deletes of a key, or two records of an operation, the superfluous one is
     /// returned: this entry, or one that was seen before.
-    pub fn see(&mut self, place: EntryPlace, entry: &Entry<'_>) -> Option<At> {
+    pub fn see(&mut self, place: EntryRef, entry: &Entry<'_>) -> Option<EntryCopy> {
         self.highest = self.highest.max(entry.csn);
         self.expires |= entry.expiry != UnixMillis::NEVER;
         // A completion record is part of its entry, or of the entry that saved it (`session_log.rs`).
@@ -59,11 +59,11 @@ impl Recovered {
             let number = parse(entry.value).unwrap_or(0);
             self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
         }
-        let at = At::of(place, entry);
+        let at = EntryCopy::of(place, entry);
         match entry.kind {
-            Kind::Put | Kind::Move => None,
-            Kind::Tombstone => newest(&mut self.deleted, entry.key.into(), at),
-            Kind::Noop => {
+            EntryKind::Put | EntryKind::Move => None,
+            EntryKind::Tombstone => newest(&mut self.deleted, entry.key.into(), at),
+            EntryKind::Noop => {
                 let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
                 newest(&mut self.saved, by, at)
             }
@@ -76,7 +76,7 @@ impl Recovered {
     }
 
     /// Takes what another part has seen. Superfluous entries go to `spare`.
-    pub fn take(&mut self, other: Recovered, spare: &mut Vec<At>) {
+    pub fn take(&mut self, other: Recovered, spare: &mut Vec<EntryCopy>) {
         self.highest = self.highest.max(other.highest);
         self.expires |= other.expires;
         self.sessions.take(other.sessions);
@@ -85,14 +85,14 @@ impl Recovered {
     }
 
     /// Forgets entries at places that are gone.
-    pub fn forget(&mut self, is_gone: impl Fn(EntryPlace) -> bool) {
+    pub fn forget(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
         self.deleted.retain(|_, at| !is_gone(at.place));
         self.saved.retain(|_, at| !is_gone(at.place));
     }
 }
 
 /// Keeps the newest entry; the other one, if there are two, is superfluous.
-fn newest<K: Ord>(known: &mut BTreeMap<K, At>, key: K, at: At) -> Option<At> {
+fn newest<K: Ord>(known: &mut BTreeMap<K, EntryCopy>, key: K, at: EntryCopy) -> Option<EntryCopy> {
     match known.entry(key) {
         Known::Vacant(none) => {
             none.insert(at);

@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use longarm_base::{Csn, Mutant};
+use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_host::Mutex;
-use longarm_host::observe::{Event, WATCHED, observe};
+use longarm_host::observe::{Observation, WATCHED, observe};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{Entry, EntryPlace, Kind, Scratch, Visit};
+use longarm_store::{Entry, EntryKind, Scratch, Visit};
 
 use crate::engine::Engine;
 use crate::recover::prefetch::Prefetch;
-use crate::recover::recovered::{At, Recovered};
+use crate::recover::recovered::{EntryCopy, Recovered};
 use crate::session::Sessions;
 use crate::timestamps::Timestamps;
 
@@ -29,7 +29,7 @@ pub const ENTRY: Duration = Duration::from_nanos(300);
 const THREADS_MAX: usize = 8;
 
 /// One thread's part.
-struct Part<'a, M: OwnedWords> {
+struct RestorePart<'a, M: OwnedWords> {
     engine: &'a Engine<M>,
     times: Timestamps,
     prefetch: Prefetch,
@@ -37,7 +37,7 @@ struct Part<'a, M: OwnedWords> {
     standby: &'a Recovered,
     found: Recovered,
     /// Deletes and saved records that other entries make superfluous.
-    spare: Vec<At>,
+    spare: Vec<EntryCopy>,
     /// The number of entries seen.
     entries: u32,
 }
@@ -53,7 +53,8 @@ impl<M: OwnedWords> Engine<M> {
         longarm_host::at_once(longarm_host::cores().min(THREADS_MAX).min(adopted.len()), |_| {
             let (found, spare, entries) = Default::default();
             let prefetch = Prefetch::of(&self.index);
-            let mut part = Part { engine: self, times, prefetch, standby: &standby, found, spare, entries };
+            let mut part =
+                RestorePart { engine: self, times, prefetch, standby: &standby, found, spare, entries };
             let mut scratch = Scratch::default();
             // Relaxed: the thread that draws a number does that part.
             while let Some(&segment) = adopted.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -66,11 +67,11 @@ impl<M: OwnedWords> Engine<M> {
         });
         let (found, mut spare) = std::mem::take(&mut *all.lock());
         for (key, delete) in &found.deleted {
-            self.remove_older((key, self.hash(key)), delete.csn);
+            self.remove_older(key, self.hash(key), delete.csn);
         }
         standby.take(found, &mut spare);
         let found = standby;
-        for At { csn, place, .. } in spare {
+        for EntryCopy { csn, place, .. } in spare {
             self.store.supersede(place, csn);
         }
         if let Some(deletes) = self.deletes() {
@@ -93,7 +94,7 @@ impl<M: OwnedWords> Engine<M> {
         let mut newest: BTreeMap<Box<[u8]>, (Csn, bool)> = BTreeMap::new();
         for &segment in self.store.adopted() {
             self.store.visit(segment, 0, &mut |_, entry| {
-                if entry.kind != Kind::Noop {
+                if entry.kind != EntryKind::Noop {
                     let known = newest.entry(entry.key.into()).or_default();
                     *known = (*known).max((entry.csn, entry.kind.is_value()));
                 }
@@ -115,30 +116,30 @@ impl<M: OwnedWords> Engine<M> {
     }
 }
 
-impl<M: OwnedWords> Visit for Part<'_, M> {
+impl<M: OwnedWords> Visit for RestorePart<'_, M> {
     fn ahead(&mut self, entry: &Entry<'_>) {
         self.prefetch.announce(&self.engine.index, entry.key);
     }
 
-    fn entry(&mut self, place: EntryPlace, entry: &Entry<'_>) {
+    fn entry(&mut self, place: EntryRef, entry: &Entry<'_>) {
         self.entries += 1;
         let hash = self.prefetch.next(&self.engine.index);
         tell(entry, hash);
         self.spare.extend(self.found.see(place, entry));
         if entry.kind.is_value() {
             if self.standby.is_deleted(entry) {
-                self.spare.push(At::of(place, entry));
+                self.spare.push(EntryCopy::of(place, entry));
                 return;
             }
-            self.engine.set_newest(self.times, (place, &entry.into()), hash);
+            self.engine.set_newest(self.times, place, &entry.into(), hash);
         }
     }
 }
 
 /// Tells the world of an entry of the start set.
 fn tell(entry: &Entry<'_>, hash: Hash) {
-    observe(|| Event::Restored {
-        key: (entry.kind != Kind::Noop).then_some(hash.0),
+    observe(|| Observation::Restored {
+        key: (entry.kind != EntryKind::Noop).then_some(hash.0),
         csn: entry.csn,
         value: entry.kind.is_value(),
         by: entry.session.map(|by| (by.id, by.operation)),

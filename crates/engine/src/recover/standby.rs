@@ -21,7 +21,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longarm_base::{Mutant, Term};
+use longarm_base::{EntryRef, Mutant, Term};
 use longarm_host::observe::WATCHED;
 use longarm_index::control::Control;
 use longarm_index::hash::{Found, NoRoom, Owner, SlotKind};
@@ -29,15 +29,15 @@ use longarm_memory::{Budget, Hash, OwnedWords, SumKey};
 use longarm_store::object::set_superseded;
 use longarm_store::segment::Line;
 use longarm_store::segment::layout::segment_of;
-use longarm_store::{Entry, EntryPlace, Kind, Settled, Watch};
+use longarm_store::{ArenaView, Entry, EntryKind, Settled, SettledWatcher};
 
 use crate::engine::{Engine, store_of};
 use crate::entries::Arena;
 use crate::index::index_of;
 use crate::newest::record_of;
-use crate::options::{CreateError, EngineOptions};
+use crate::options::{CreateEngineError, EngineOptions};
 use crate::recover::prefetch::Prefetch;
-use crate::recover::recovered::{At, Recovered};
+use crate::recover::recovered::{EntryCopy, Recovered};
 
 /// The standby index: the settled entries, and what else was found there.
 pub struct Standby<M: OwnedWords> {
@@ -55,7 +55,7 @@ pub struct Built<M: OwnedWords> {
     pub arena: Arena<M>,
     slots: SlotKind,
     prefetch: Prefetch,
-    segments: Vec<Segment>,
+    segments: Vec<StandbySegment>,
     /// How many entries mention a session.
     mentions: BTreeMap<u64, u32>,
     /// Whether the index has no room for the next entry.
@@ -63,7 +63,7 @@ pub struct Built<M: OwnedWords> {
 }
 
 /// The state of one use of a segment.
-struct Segment {
+struct StandbySegment {
     line: Line,
     /// Entries that are not superseded, and their cache lines.
     live: (u64, u64),
@@ -73,21 +73,23 @@ struct Segment {
     others: bool,
 }
 
-impl Segment {
-    const NONE: Segment = Segment { line: Line::FREE, live: (0, 0), traces: Vec::new(), others: false };
+impl StandbySegment {
+    const NONE: StandbySegment =
+        StandbySegment { line: Line::FREE, live: (0, 0), traces: Vec::new(), others: false };
 }
 
 impl<M: OwnedWords + Clone + 'static> Standby<M> {
     /// An empty index over zeroed memory, with room for as many items as the options say.
     pub fn new(
-        (index, arena): (M, M),
+        index: M,
+        arena: M,
         control: Control<M>,
         sums: SumKey,
         budget: Arc<Budget>,
         options: &EngineOptions,
-    ) -> Result<Standby<M>, CreateError> {
+    ) -> Result<Standby<M>, CreateEngineError> {
         let arena = Arena { memory: arena };
-        let index = index_of((index, arena.clone()), control, sums, budget.clone(), options)?;
+        let index = index_of(index, arena.clone(), control, sums, budget.clone(), options)?;
         let built = Built {
             prefetch: Prefetch::of(&index),
             index,
@@ -103,7 +105,11 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
     }
 
     /// The engine over the arena of this index, and what was found there.
-    pub fn engine(self, sums: SumKey, options: EngineOptions) -> Result<(Engine<M>, Recovered), CreateError> {
+    pub fn engine(
+        self,
+        sums: SumKey,
+        options: EngineOptions,
+    ) -> Result<(Engine<M>, Recovered), CreateEngineError> {
         let Standby { settled, built } = self;
         let budget = built.budget.clone();
         let mut store = store_of(built.arena.memory.clone(), budget.clone(), sums, &options)?;
@@ -115,12 +121,12 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
 impl<M: OwnedWords + Clone> Standby<M> {
     /// Looks a little further; see [`Settled::look`]. First the index takes its memory, which is to be in
     /// huge pages.
-    pub fn look(&mut self, sums: &SumKey, of: (Term, &[u64]), bytes: u64) {
+    pub fn look(&mut self, sums: &SumKey, term: Term, floors: &[u64], bytes: u64) {
         if self.built.index.populate_some() {
             return;
         }
         let memory = self.built.arena.memory.clone();
-        self.settled.look((&memory, sums), of, bytes, &mut self.built);
+        self.settled.look(ArenaView { memory: &memory, sums }, term, floors, bytes, &mut self.built);
     }
 
     /// If the index must be begun anew with more room: for how many items.
@@ -130,12 +136,12 @@ impl<M: OwnedWords + Clone> Standby<M> {
 
     /// Takes out entries whose use is over, when no leader writes to this memory any more. `None` if the
     /// start set over `base`, cut there, does not begin like this index.
-    pub fn finish(mut self, sums: &SumKey, (base, cuts): (Term, &[u64])) -> Option<Standby<M>> {
+    pub fn finish(mut self, sums: &SumKey, base: Term, cuts: &[u64]) -> Option<Standby<M>> {
         if self.built.full || self.settled.term() != base || self.settled.is_beyond(base, cuts) {
             return None;
         }
         let memory = self.built.arena.memory.clone();
-        self.settled.settle((&memory, sums), &mut self.built);
+        self.settled.settle(ArenaView { memory: &memory, sums }, &mut self.built);
         Some(self)
     }
 }
@@ -147,7 +153,7 @@ impl<M: OwnedWords> Built<M> {
     }
 
     /// Marks the entry as superseded, if it is still there.
-    fn supersede(&mut self, place: EntryPlace) {
+    fn supersede(&mut self, place: EntryRef) {
         let segment = &mut self.segments[segment_of(place.offset) as usize];
         if set_superseded(&self.arena.memory, place.offset, &segment.line, true) {
             segment.live.0 -= 1;
@@ -156,7 +162,7 @@ impl<M: OwnedWords> Built<M> {
     }
 
     /// Whether the item at `place` is an older copy of the entry's version, or gone.
-    fn is_older_copy(&self, place: EntryPlace, entry: &Entry<'_>) -> bool {
+    fn is_older_copy(&self, place: EntryRef, entry: &Entry<'_>) -> bool {
         let age = self.arena.age(place);
         let segment = segment_of(place.offset);
         // After the age: a line lands before the entries that are written under it.
@@ -164,7 +170,7 @@ impl<M: OwnedWords> Built<M> {
     }
 
     /// Puts the entry into the index; `false` if there is no room.
-    fn put(&mut self, place: EntryPlace, entry: &Entry<'_>, hash: Hash) -> bool {
+    fn put(&mut self, place: EntryRef, entry: &Entry<'_>, hash: Hash) -> bool {
         if self.found.is_deleted(entry) {
             self.supersede(place);
             return true;
@@ -183,7 +189,7 @@ impl<M: OwnedWords> Built<M> {
             };
         };
         let there = found.entry().expect("in a group every item stands in the arena");
-        let (csn, there) = (found.record().csn(), self.arena.place(there));
+        let (csn, there) = (found.record().csn(), self.arena.with_len(there));
         let newer = csn < entry.csn || (csn == entry.csn && self.is_older_copy(there, entry));
         if newer {
             let switched = pair.replace(&found, &record);
@@ -200,7 +206,7 @@ impl<M: OwnedWords> Built<M> {
         let Some(found) = pair.find(entry.key).filter(|found| found.record().csn() < entry.csn) else {
             return;
         };
-        let there = found.entry().map(|there| self.arena.place(there));
+        let there = found.entry().map(|there| self.arena.with_len(there));
         pair.remove(&found);
         drop(pair);
         there.into_iter().for_each(|there| self.supersede(there));
@@ -221,14 +227,14 @@ impl<M: OwnedWords> Built<M> {
     }
 }
 
-impl<M: OwnedWords> Watch for Built<M> {
+impl<M: OwnedWords> SettledWatcher for Built<M> {
     fn ahead(&mut self, entry: &Entry<'_>) {
         self.prefetch.announce(&self.index, entry.key);
     }
 
-    fn entry(&mut self, at: u32, line: &Line, place: EntryPlace, entry: &Entry<'_>) -> bool {
+    fn entry(&mut self, at: u32, line: &Line, place: EntryRef, entry: &Entry<'_>) -> bool {
         if self.segments.len() <= at as usize {
-            self.segments.resize_with(at as usize + 1, || Segment::NONE);
+            self.segments.resize_with(at as usize + 1, || StandbySegment::NONE);
         }
         let segment = &mut self.segments[at as usize];
         segment.line = *line;
@@ -251,15 +257,15 @@ impl<M: OwnedWords> Watch for Built<M> {
         segment.traces.push((hash, by));
         segment.others |= !entry.kind.is_value();
         let spare = self.found.see(place, entry);
-        if entry.kind == Kind::Tombstone {
+        if entry.kind == EntryKind::Tombstone {
             self.delete(entry, hash);
         }
-        spare.into_iter().for_each(|At { place, .. }| self.supersede(place));
+        spare.into_iter().for_each(|EntryCopy { place, .. }| self.supersede(place));
         true
     }
 
     fn over(&mut self, at: u32) {
-        let segment = std::mem::replace(&mut self.segments[at as usize], Segment::NONE);
+        let segment = std::mem::replace(&mut self.segments[at as usize], StandbySegment::NONE);
         for (hash, by) in segment.traces.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
             self.index.lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
             let Some(mentions) = self.mentions.get_mut(&by) else { continue };

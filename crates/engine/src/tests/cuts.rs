@@ -4,9 +4,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use longarm_base::{Csn, Nanos, NodeId, Place, Term};
-use longarm_index::hash::{EntryRef, Geometry, Look, Search, SlotKind, Step};
-use longarm_memory::{Cut, Journal, Part};
+use longarm_base::{Csn, EntryRef, Nanos, NodeId, Place, Term};
+use longarm_index::hash::{Geometry, Look, Search, SearchStep, SlotKind};
+use longarm_memory::{Cut, Journal, JournalPart};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};
 
@@ -54,9 +54,9 @@ fn whole(entry: EntryRef) -> Place {
 /// An engine whose regions (control page, index, arena) are parts of one journal.
 struct Bed {
     journal: Arc<Journal>,
-    regions: [Part; 3],
-    engine: Engine<Part>,
-    contexts: Mutex<Vec<WorkerContext<Part>>>,
+    regions: [JournalPart; 3],
+    engine: Engine<JournalPart>,
+    contexts: Mutex<Vec<WorkerContext<JournalPart>>>,
 }
 
 impl Bed {
@@ -64,7 +64,7 @@ impl Bed {
     fn new(slots: SlotKind, term: Option<Term>) -> Bed {
         let journal = Arc::new(Journal::new(CONTROL + LIMIT + ARENA));
         let starts = [(0, CONTROL), (CONTROL, LIMIT), (CONTROL + LIMIT, ARENA)];
-        let regions = starts.map(|(start, bytes)| Part::new(&journal, start, bytes));
+        let regions = starts.map(|(start, bytes)| JournalPart::new(&journal, start, bytes));
         if term.is_some() {
             longarm_store::format(&regions[2], &sums()).expect("an arena");
         }
@@ -86,35 +86,35 @@ impl Bed {
     }
 
     /// Every outcome of this READ in the window.
-    fn cuts(&self, place: Place, (from, to): (usize, usize)) -> Vec<Cut> {
+    fn cuts(&self, place: Place, from: usize, to: usize) -> Vec<Cut> {
         let part = &self.regions[place.region.0 as usize - 1];
         part.cuts(place.offset, place.len as usize, from, to)
     }
 
     /// Every end of a search whose READs are within the window, except searches that begin again.
-    fn search(&self, look: Look, window: (usize, usize)) -> Vec<Seen> {
+    fn search(&self, look: Look, from: usize, to: usize) -> Vec<Seen> {
         let geometry: Geometry = self.engine.index.geometry();
         let (search, step) = Search::start(self.engine.hash(KEY), &geometry, look);
-        let start = Cut { bytes: Vec::new(), since: window.0, until: window.1 };
+        let start = Cut { bytes: Vec::new(), since: from, until: to };
         let mut open = vec![(search, step, start, 0)];
         let mut seen = Vec::new();
         while let Some((search, step, evidence, depth)) = open.pop() {
             match step {
-                Step::Read(_) if depth > 8 => {}
-                Step::Read(place) => {
-                    for cut in self.cuts(place, (evidence.since, window.1)) {
+                SearchStep::Read(_) if depth > 8 => {}
+                SearchStep::Read(place) => {
+                    for cut in self.cuts(place, evidence.since, to) {
                         let Some(joined) = evidence.then(&cut) else { continue };
                         let mut fork = search.clone();
                         let next = fork.feed(KEY, &joined.bytes, &geometry, &sums());
                         open.push((fork, next, joined, depth + 1));
                     }
                 }
-                Step::Found { csn, slot, .. } => {
+                SearchStep::Found { csn, slot, .. } => {
                     let located = Some(Located::Slot(search.table(&geometry).id, slot));
                     seen.push(Seen { answer: Version(csn), evidence, located });
                 }
-                Step::Entry { entry, csn } => {
-                    for cut in self.cuts(whole(entry), (evidence.since, window.1)) {
+                SearchStep::Entry { entry, csn } => {
+                    for cut in self.cuts(whole(entry), evidence.since, to) {
                         let Some(joined) = evidence.then(&cut) else { continue };
                         match object::read(&joined.bytes, entry.offset, &sums()) {
                             Ok(found) if found.csn == csn && found.key == KEY => {
@@ -126,15 +126,15 @@ impl Bed {
                         }
                     }
                 }
-                Step::Absent => seen.push(Seen { answer: Absent, evidence, located: None }),
-                Step::Ask | Step::Torn | Step::Stale => {}
+                SearchStep::Absent => seen.push(Seen { answer: Absent, evidence, located: None }),
+                SearchStep::Ask | SearchStep::Torn | SearchStep::Stale => {}
             }
         }
         seen
     }
 
     /// What a reader accepts in the window if it looks at the remembered place of the key.
-    fn look_at(&self, located: Located, window: (usize, usize)) -> Vec<Seen> {
+    fn look_at(&self, located: Located, from: usize, to: usize) -> Vec<Seen> {
         let place = match located {
             Located::Slot(_, place) => place,
             Located::Entry(entry, _) => whole(entry),
@@ -143,7 +143,7 @@ impl Bed {
             Located::Slot(table, place) => {
                 let bytes = evidence.bytes.first_chunk().expect("64 bytes");
                 match Search::check_slot(table, place, KEY, bytes, &sums()) {
-                    Some(Step::Found { csn, .. }) => Some(csn),
+                    Some(SearchStep::Found { csn, .. }) => Some(csn),
                     _ => None,
                 }
             }
@@ -152,7 +152,7 @@ impl Bed {
                 (found.csn == csn && found.key == KEY && !found.superseded).then_some(csn)
             }
         };
-        let cuts = self.cuts(place, window).into_iter();
+        let cuts = self.cuts(place, from, to).into_iter();
         cuts.filter_map(|evidence| {
             accepted(&evidence).map(|csn| Seen { answer: Version(csn), evidence, located: Some(located) })
         })
@@ -164,16 +164,16 @@ impl Bed {
     fn check(&self, change: impl FnOnce() -> Vec<Answer>) {
         let from = self.journal.now();
         let history = change();
-        let window = (from, self.journal.now());
+        let to = self.journal.now();
         let looks = [Look::Segment, Look::Lines];
-        let found: Vec<Seen> = looks.iter().flat_map(|look| self.search(*look, window)).collect();
+        let found: Vec<Seen> = looks.iter().flat_map(|look| self.search(*look, from, to)).collect();
         let mut places: Vec<Located> = Vec::new();
         for place in found.iter().filter_map(|seen| seen.located) {
             if !places.contains(&place) {
                 places.push(place);
             }
         }
-        let remembered: Vec<Seen> = places.iter().flat_map(|place| self.look_at(*place, window)).collect();
+        let remembered: Vec<Seen> = places.iter().flat_map(|place| self.look_at(*place, from, to)).collect();
         let age = |seen: &Seen| {
             let age = history.iter().position(|answer| *answer == seen.answer);
             age.unwrap_or_else(|| panic!("{:?} is not of {history:?}", seen.answer))
@@ -188,16 +188,16 @@ impl Bed {
                 // first one.
                 let in_turn = first.evidence.since <= second.evidence.until;
                 let goes_back = in_turn && age(first) > age(second);
-                assert!(!goes_back, "within {window:?} {first:?} was seen, and then {second:?}");
+                assert!(!goes_back, "within {from}..={to} {first:?} was seen, and then {second:?}");
             }
         }
-        self.check_ends((&history, window));
+        self.check_ends(&history, from, to);
     }
 
     /// Checks that a reader before all stores sees the first answer, and a reader after them the last.
-    fn check_ends(&self, (history, (from, to)): (&[Answer], (usize, usize))) {
+    fn check_ends(&self, history: &[Answer], from: usize, to: usize) {
         for (times, answer) in [(from, history.first()), (to, history.last())] {
-            let seen = self.search(Look::Segment, (times, times));
+            let seen = self.search(Look::Segment, times, times);
             assert_eq!(seen.iter().map(|seen| &seen.answer).collect::<Vec<_>>(), Vec::from_iter(answer));
         }
     }
@@ -286,11 +286,11 @@ fn a_move_is_seen_by_nobody() {
     let bed = Bed::new(SlotKind::Inline64, Some(Term::new(1, NodeId(0))));
     for value in VALUES {
         let csn = bed.put(value);
-        let from = named(&bed.engine, KEY);
+        let (place, _) = named(&bed.engine, KEY);
         let context = &mut bed.contexts.lock().expect("contexts")[1];
         bed.check(|| {
             let sessions = Sessions::new(8, Nanos(1));
-            let moved = bed.engine.relocate(context, TIMES, from, &sessions);
+            let moved = bed.engine.relocate(context, TIMES, place, csn, &sessions);
             assert_eq!(moved, Relocated::Done);
             apply(&bed.engine, context, TIMES);
             vec![Version(csn)]

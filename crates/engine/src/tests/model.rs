@@ -197,7 +197,7 @@ pub fn run(
         }
         Step::Get { key } => {
             let key = key_of(key);
-            check_get(engine, context, model, (times, &request(RequestKind::Get, &key)));
+            check_get(engine, context, model, times, &request(RequestKind::Get, &key));
             None
         }
     }
@@ -207,7 +207,8 @@ fn check_get(
     engine: &Engine<Mapped>,
     context: &mut WorkerContext<Mapped>,
     model: &Model,
-    (times, asked): (Timestamps, &Request<'_>),
+    times: Timestamps,
+    asked: &Request<'_>,
 ) {
     let outcome = engine.get(context, times, asked).expect("nothing is under way");
     let Some(item) = model.live(asked.key) else {

@@ -17,10 +17,10 @@ const LIMIT: u64 = 64 << 20;
 /// deleted and the copy's segment claimed in between, and no rule would keep the delete.
 #[test]
 fn a_copy_has_its_place_before_the_slot_is_looked_at() {
-    let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT));
+    let engine = engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
     let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
     assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
-    let from = named(&engine, b"key");
+    let (place, csn) = named(&engine, b"key");
     let active = || engine.store.counters().active;
     let before = active();
     std::thread::scope(|scope| {
@@ -28,7 +28,7 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
         let pair = engine.index.lock(engine.hash(b"key"));
         let mover = scope.spawn(|| {
             let mut context = engine.worker_context(1);
-            let moved = engine.relocate(&mut context, TIMES, from, &Sessions::new(8, Nanos(1)));
+            let moved = engine.relocate(&mut context, TIMES, place, csn, &Sessions::new(8, Nanos(1)));
             apply(&engine, &mut context, TIMES);
             moved
         });
@@ -41,14 +41,14 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
         assert_eq!(mover.join().expect("no panic"), Relocated::Done);
         assert!(claimed, "the copy's segment is claimed only after the look");
     });
-    assert_ne!(named(&engine, b"key").0, from.0, "the slot names the copy");
+    assert_ne!(named(&engine, b"key").0, place, "the slot names the copy");
 }
 
 /// A copy's segment notes the stable point when it is claimed. If that included a delete that is under way,
 /// the delete could be dropped while the copy, which it hides, is stored.
 #[test]
 fn a_delete_under_way_is_above_the_stable_point() {
-    let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena(LIMIT));
+    let engine = engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena(LIMIT));
     let mut context = engine.worker_context(0);
     let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
     let put = execute(&engine, &mut context, TIMES, &put).expect("it is written").csn;
@@ -67,7 +67,7 @@ fn a_delete_under_way_is_above_the_stable_point() {
 fn an_entry_that_is_being_moved_is_not_moved_again() {
     for kind in [RequestKind::Put, RequestKind::Delete] {
         let arena = arena(LIMIT);
-        let engine = engine_of((Term::new(1, NodeId(0)), 0), SlotKind::Inline64, LIMIT, &arena);
+        let engine = engine_of(Term::new(1, NodeId(0)), 0, SlotKind::Inline64, LIMIT, &arena);
         // The value is long, so a delete is in another segment, and is needed for as long as this one.
         let put = Request { key: b"key", value: &[7; 5000], ..Request::new(RequestKind::Put, 0) };
         let mut last =
@@ -78,12 +78,11 @@ fn an_entry_that_is_being_moved_is_not_moved_again() {
                 execute(&engine, &mut engine.worker_context(0), TIMES, &delete).expect("it is written").csn;
         }
         let mut from = None;
-        let mut find =
-            |place, entry: &Entry<'_>| from = from.or((entry.csn == last).then_some((place, last)));
+        let mut find = |place, entry: &Entry<'_>| from = from.or((entry.csn == last).then_some(place));
         longarm_store::entries(&arena, &sums(), &mut find).expect("an arena");
         let from = from.expect("it was written");
         let (sessions, mut context) = (Sessions::new(8, Nanos(1)), engine.worker_context(1));
-        let mut relocate = || engine.relocate(&mut context, TIMES, from, &sessions);
+        let mut relocate = || engine.relocate(&mut context, TIMES, from, last, &sessions);
         assert_eq!(relocate(), Relocated::Done);
         assert_eq!(relocate(), Relocated::Lost, "{kind:?}: it is on its way");
         let live = || engine.store.counters().entries;

@@ -39,7 +39,7 @@ fn a_move_keeps_version_and_value_and_takes_expired_items_away() {
         for _ in 0..1000 {
             match collector.next_work(later.now, 60) {
                 Work::Move { place, csn } => {
-                    let mut relocate = || engine.relocate(&mut mover, later, (place, csn), &sessions);
+                    let mut relocate = || engine.relocate(&mut mover, later, place, csn, &sessions);
                     assert_eq!(relocate(), Relocated::Done);
                     assert_eq!(relocate(), Relocated::Lost, "moved already");
                     done += 1;

@@ -38,12 +38,12 @@ struct Follower {
     standby: Standby<Mapped>,
 }
 
-fn standby(slots: SlotKind, arena: &Mapped, (term, items): (Term, u64)) -> Standby<Mapped> {
+fn standby(slots: SlotKind, arena: &Mapped, term: Term, items: u64) -> Standby<Mapped> {
     let control = Control::of(memory(4096), sums());
-    let regions = (memory(LIMIT), arena.clone());
     let options = options(slots, Eviction::None, Some((Term::ZERO, items)));
     let budget = Arc::new(Budget::new(LIMIT));
-    let mut standby = Standby::new(regions, control, sums(), budget, &options).expect("an index");
+    let mut standby =
+        Standby::new(memory(LIMIT), arena.clone(), control, sums(), budget, &options).expect("an index");
     standby.settled.go_on(term);
     standby
 }
@@ -52,7 +52,7 @@ impl Follower {
     fn new(slots: SlotKind, term: Term) -> Follower {
         let arena = arena(LIMIT);
         let copied = vec![0; arena.bytes() as usize];
-        Follower { slots, standby: standby(slots, &arena, (term, 0)), arena, copied }
+        Follower { slots, standby: standby(slots, &arena, term, 0), arena, copied }
     }
 
     /// Lands all that changed in the leader's arena here, except what the leader notes in existing entries.
@@ -83,15 +83,15 @@ impl Follower {
 
     fn look(&mut self, counter: u32, floors: &[u64], bytes: u64) {
         if let Some(items) = self.standby.outgrown() {
-            self.standby = standby(self.slots, &self.arena, (term(counter), items));
+            self.standby = standby(self.slots, &self.arena, term(counter), items);
         }
-        self.standby.look(&sums(), (term(counter), floors), bytes);
+        self.standby.look(&sums(), term(counter), floors, bytes);
     }
 
     /// Leads the next term.
     fn lead(self, counter: u32, cuts: &[u64], times: Timestamps) -> (Leader, Mapped) {
         let Follower { slots, arena, standby, .. } = self;
-        let Some(standby) = standby.finish(&sums(), (term(counter - 1), cuts)) else {
+        let Some(standby) = standby.finish(&sums(), term(counter - 1), cuts) else {
             return (Leader::new(counter, slots, &arena, times), arena);
         };
         let options = options(slots, Eviction::None, Some((term(counter), 0)));

@@ -4,13 +4,13 @@
 use longarm_base::{Nanos, NodeId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_memory::Mapped;
-use longarm_store::Session;
+use longarm_store::OperationId;
 use longarm_wire::{Request, RequestKind};
 
 use super::terms::Leader;
 use crate::reclaim::Cursor;
 use crate::recover::recovered::Recovered;
-use crate::session::Coming;
+use crate::session::SessionHello;
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of};
 use crate::timestamps::Timestamps;
 
@@ -27,7 +27,7 @@ fn at(ms: u64) -> Timestamps {
 }
 
 fn leader(term: u32, arena: &Mapped, ms: u64) -> Leader {
-    let engine = engine_of((Term::new(term, NodeId(1)), KEYS), SlotKind::Inline64, LIMIT, arena);
+    let engine = engine_of(Term::new(term, NodeId(1)), KEYS, SlotKind::Inline64, LIMIT, arena);
     Leader::over(engine, Recovered::default(), at(ms))
 }
 
@@ -41,13 +41,13 @@ fn len_of(write: u64) -> usize {
 /// Makes a client's next write, one key after the other; `false` if there is no memory for it.
 fn put(leader: &mut Leader, ms: u64, write: u64, len: usize) -> bool {
     let (key, value) = (format!("key {}", write % KEYS), vec![7; len]);
-    let by = Session { id: 1 + write % CLIENTS, operation: 1 + write / CLIENTS };
+    let by = OperationId { id: 1 + write % CLIENTS, operation: 1 + write / CLIENTS };
     let request = Request::new(RequestKind::Put, by.operation);
     let request = Request { key: key.as_bytes(), value: &value, ..request };
     let outcome = leader.engine.write(&mut leader.context, at(ms), &request, Some(by));
     apply(&leader.engine, &mut leader.context, at(ms));
     let Ok(outcome) = outcome else { return false };
-    let coming = Coming { id: by.id, ..COMING };
+    let coming = SessionHello { id: by.id, ..COMING };
     leader.sessions.open(coming).0.lock().record(by.operation, outcome, None);
     true
 }

@@ -20,7 +20,7 @@ use crate::session::{Recall, Sessions};
 use crate::testing::{COMING, QUARANTINE, apply, arena, engine_of, execute, named};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
-use crate::write::Write;
+use crate::write::PendingWrite;
 
 /// The limit of memory. Terms that end before any segment is freed each leave segments that are hardly begun.
 const LIMIT: u64 = 256 << 20;
@@ -43,7 +43,7 @@ impl Leader {
     pub fn new(counter: u32, slots: SlotKind, arena: &Mapped, times: Timestamps) -> Leader {
         // The expected number of items may be unknown, right or absurd.
         let found = [0, 200, u64::MAX][counter as usize % 3];
-        let engine = engine_of((Term::new(counter, NodeId(1)), found), slots, LIMIT, arena);
+        let engine = engine_of(Term::new(counter, NodeId(1)), found, slots, LIMIT, arena);
         Leader::over(engine, Recovered::default(), times)
     }
 
@@ -65,14 +65,14 @@ impl Leader {
 
     /// Frees dead segments, and moves nothing.
     pub fn free(&mut self, times: Timestamps) {
-        while let Some(segment) = self.next_of_work(times, (0, true)) {
+        while let Some(segment) = self.next_of_work(times, 0, true) {
             self.engine.store.released(segment);
         }
     }
 
     /// Moves what is worth it, while no follower acknowledges: the copies are not applied.
     pub fn collect_stalled(&mut self, times: Timestamps) {
-        while let Some(segment) = self.next_of_work(times, (WORTH, false)) {
+        while let Some(segment) = self.next_of_work(times, WORTH, false) {
             self.engine.store.released(segment);
         }
     }
@@ -84,15 +84,15 @@ impl Leader {
 
     /// Collects as [`collect`](Self::collect) does, up to a segment that is to be freed now.
     fn next_to_free(&mut self, times: Timestamps) -> Option<u32> {
-        self.next_of_work(times, (WORTH, true))
+        self.next_of_work(times, WORTH, true)
     }
 
-    fn next_of_work(&mut self, times: Timestamps, (worth, applies): (u32, bool)) -> Option<u32> {
+    fn next_of_work(&mut self, times: Timestamps, worth: u32, applies: bool) -> Option<u32> {
         let Leader { engine, maintenance, collector, sessions, .. } = self;
         for _ in 0..10_000 {
             match collector.next_work(times.now, worth) {
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate(maintenance, times, (place, csn), sessions);
+                    let moved = engine.relocate(maintenance, times, place, csn, sessions);
                     assert_ne!(moved, Relocated::Full);
                     if applies {
                         apply(engine, maintenance, times);
@@ -101,7 +101,7 @@ impl Leader {
                 Work::Again => {}
                 Work::Release { segment, .. } => {
                     assert_eq!(engine.unaccounted(segment), None, "nothing explains it");
-                    assert_eq!(engine.save_records(maintenance, (segment, 0), sessions), None);
+                    assert_eq!(engine.save_records(maintenance, segment, 0, sessions), None);
                     apply(engine, maintenance, times);
                     return Some(segment);
                 }
@@ -115,7 +115,7 @@ impl Leader {
     pub fn keep(&mut self, times: Timestamps, percent: u32) {
         let Leader { engine, maintenance, collector, sessions, leaving, .. } = self;
         leaving.retain_mut(|rest| {
-            let unsaved = engine.save_records(maintenance, *rest, sessions);
+            let unsaved = engine.save_records(maintenance, rest.0, rest.1, sessions);
             apply(engine, maintenance, times);
             match unsaved {
                 Some(from) => rest.1 = from,
@@ -129,7 +129,7 @@ impl Leader {
                 Work::Idle(_) => return,
                 Work::Release { segment, .. } => leaving.push((segment, 0)),
                 Work::Move { place, csn } => {
-                    let moved = engine.relocate(maintenance, times, (place, csn), sessions);
+                    let moved = engine.relocate(maintenance, times, place, csn, sessions);
                     apply(engine, maintenance, times);
                     if moved == Relocated::Full {
                         return collector.starved(times.now);
@@ -235,7 +235,7 @@ fn a_write_whose_item_is_moved_after_the_look_looks_again() {
     leader.context.writer.seal_all();
     let touch = Request { key: b"n", ttl_ms: 1000, ..Request::new(RequestKind::Touch, 0) };
     let (hash, expiry) = (leader.engine.hash(b"n"), UnixMillis(now.unix.0 + 1000));
-    let write = Write { request: &touch, session: None, hash, expiry, blind: false };
+    let write = PendingWrite { request: &touch, session: None, hash, expiry, blind: false };
     let mut bytes = Vec::new();
     let seen = leader.engine.look(&mut bytes, now, &write).expect("nobody moves it").expect("it is there");
     let (place, csn) = named(&leader.engine, b"n");

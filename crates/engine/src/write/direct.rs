@@ -15,15 +15,14 @@ use longarm_wire::Status;
 
 use super::judge::Judged;
 use super::number::DIGITS_MAX;
-use super::{Seen, Write};
+use super::{PendingWrite, Seen};
 use crate::engine::{ATTEMPTS, Current, Engine, PairOf};
-use crate::entries::entry_ref;
 use crate::outcome::{Outcome, Short};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
 
 /// An item that needs only its csn. Dropping it leaves nothing behind.
-enum Item<'a> {
+enum PreparedItem<'a> {
     /// Small enough for a slot.
     Inline { key: &'a [u8], value: &'a [u8], expiry: UnixMillis },
     /// In its room in the arena.
@@ -31,12 +30,12 @@ enum Item<'a> {
 }
 
 /// The end of one try to store an item.
-enum Tried<'a> {
+enum StoreAttempt<'a> {
     Done(Csn),
     /// The item has changed since it was judged.
     Changed,
     /// The index has no slot. Once it has one, the same item can be stored.
-    NoSlot(Item<'a>),
+    NoSlot(PreparedItem<'a>),
 }
 
 impl<M: OwnedWords> Engine<M> {
@@ -44,7 +43,7 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         context: &mut WorkerContext<M>,
         times: Timestamps,
-        write: &Write<'_>,
+        write: &PendingWrite<'_>,
     ) -> Result<Outcome, Short> {
         for _ in 0..ATTEMPTS {
             let Ok(seen) = self.look(&mut context.bytes, times, write) else { continue };
@@ -58,13 +57,12 @@ impl<M: OwnedWords> Engine<M> {
                 Judged::Store { value, expiry, number } => {
                     let mut text = [0; DIGITS_MAX];
                     let WorkerContext { writer, bytes, .. } = &mut *context;
-                    let Ok(value) = self.bytes_of(value, seen.as_ref(), (bytes, &mut text)) else { continue };
-                    let item =
-                        match self.prepare(writer, times, (write.request.key, value), write.hash, expiry) {
-                            Ok(item) => item,
-                            Err(refusal) => return refusal,
-                        };
-                    if let Some(csn) = self.store_item(writer, times, (write, seen.as_ref()), item)? {
+                    let Ok(value) = self.bytes_of(value, seen.as_ref(), bytes, &mut text) else { continue };
+                    let item = match self.prepare(writer, times, write, value, expiry) {
+                        Ok(item) => item,
+                        Err(refusal) => return refusal,
+                    };
+                    if let Some(csn) = self.store_item(writer, times, write, seen.as_ref(), item)? {
                         self.mark(write.hash);
                         return Ok(Outcome { number, ..Outcome::ok(csn) });
                     }
@@ -80,15 +78,16 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        (key, value): (&'a [u8], &'a [u8]),
-        hash: Hash,
+        write: &PendingWrite<'a>,
+        value: &'a [u8],
         expiry: UnixMillis,
-    ) -> Result<Item<'a>, Result<Outcome, Short>> {
+    ) -> Result<PreparedItem<'a>, Result<Outcome, Short>> {
+        let (key, hash) = (write.request.key, write.hash);
         if Record::fits_inline(self.options.slots, key.len(), value.len(), expiry) {
-            return Ok(Item::Inline { key, value, expiry });
+            return Ok(PreparedItem::Inline { key, value, expiry });
         }
         match writer.draft(key, value, EntryMeta::PUT.expiring(expiry)) {
-            Ok(draft) => Ok(Item::Drafted { draft, hash, expiry }),
+            Ok(draft) => Ok(PreparedItem::Drafted { draft, hash, expiry }),
             Err(DraftError::Full(_)) => Err(Err(self.short(times))),
             Err(DraftError::Key(_) | DraftError::Value(_)) => Err(Ok(Outcome::of(Status::Invalid))),
         }
@@ -100,14 +99,15 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        (write, seen): (&Write<'_>, Option<&Seen>),
-        mut item: Item<'_>,
+        write: &PendingWrite<'_>,
+        seen: Option<&Seen>,
+        mut item: PreparedItem<'_>,
     ) -> Result<Option<Csn>, Short> {
         for _ in 0..ATTEMPTS {
-            match self.try_store(writer, times, (write, seen), item) {
-                Tried::Done(csn) => return Ok(Some(csn)),
-                Tried::Changed => return Ok(None),
-                Tried::NoSlot(again) => item = again,
+            match self.try_store(writer, times, write, seen, item) {
+                StoreAttempt::Done(csn) => return Ok(Some(csn)),
+                StoreAttempt::Changed => return Ok(None),
+                StoreAttempt::NoSlot(again) => item = again,
             }
             self.make_room(write.hash, times)?;
         }
@@ -119,23 +119,24 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         writer: &mut Writer<M>,
         times: Timestamps,
-        (write, seen): (&Write<'_>, Option<&Seen>),
-        item: Item<'a>,
-    ) -> Tried<'a> {
+        write: &PendingWrite<'_>,
+        seen: Option<&Seen>,
+        item: PreparedItem<'a>,
+    ) -> StoreAttempt<'a> {
         let mut pair = self.index.lock(write.hash);
         let found = pair.find(write.request.key);
         let current = found.as_ref().map(|found| self.current(found, times));
         if !write.blind && !is_still(seen, current.as_ref()) {
-            return Tried::Changed;
+            return StoreAttempt::Changed;
         }
         if pair.reserve(found.as_ref()).is_err() {
-            return Tried::NoSlot(item);
+            return StoreAttempt::NoSlot(item);
         }
         if current.is_some_and(|current| current.gone) {
             // Relaxed: a counter.
             self.counts.expired.fetch_add(1, Ordering::Relaxed);
         }
-        Tried::Done(self.switch(writer, &mut pair, found.as_ref().zip(current.as_ref()), item))
+        StoreAttempt::Done(self.switch(writer, &mut pair, found.as_ref().zip(current.as_ref()), item))
     }
 
     /// Makes the item current under the lock: draws its csn, finishes it, supersedes the old entry, and only
@@ -146,13 +147,15 @@ impl<M: OwnedWords> Engine<M> {
         writer: &mut Writer<M>,
         pair: &mut PairOf<'_, M>,
         old: Option<(&Found, &Current)>,
-        item: Item<'_>,
+        item: PreparedItem<'_>,
     ) -> Csn {
         let csn = self.next_csn();
         let record = match item {
-            Item::Inline { key, value, expiry } => Record::Inline { csn, key, value, expiry, entry: None },
-            Item::Drafted { draft, hash, expiry } => {
-                let entry = entry_ref(writer.finish(draft, csn));
+            PreparedItem::Inline { key, value, expiry } => {
+                Record::Inline { csn, key, value, expiry, entry: None }
+            }
+            PreparedItem::Drafted { draft, hash, expiry } => {
+                let entry = writer.finish(draft, csn);
                 Record::Entry { csn, entry, hash, expiry }
             }
         };
@@ -171,7 +174,7 @@ impl<M: OwnedWords> Engine<M> {
 
     /// Removes the judged item; `None` if it is no longer there. A volatile server without followers needs no
     /// tombstone.
-    fn try_remove(&self, times: Timestamps, write: &Write<'_>, seen: Option<&Seen>) -> Option<Csn> {
+    fn try_remove(&self, times: Timestamps, write: &PendingWrite<'_>, seen: Option<&Seen>) -> Option<Csn> {
         let mut pair = self.index.lock(write.hash);
         let found = pair.find(write.request.key)?;
         if !is_still(seen, Some(&self.current(&found, times))) {

@@ -8,7 +8,7 @@ use crate::outcome::Outcome;
 
 /// The live item that a request is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Live {
+pub struct LiveItem {
     pub csn: Csn,
     pub expiry: UnixMillis,
     /// Its value as a number, if it is one. Only an INCREMENT asks for it.
@@ -21,14 +21,14 @@ pub enum Judged<'a> {
     /// Answers without writing.
     Answer(Outcome),
     /// Gives the key this value. The answer tells `number`.
-    Store { value: Value<'a>, expiry: UnixMillis, number: i64 },
+    Store { value: NewValue<'a>, expiry: UnixMillis, number: i64 },
     /// Removes the key.
     Remove,
 }
 
 /// The value that a key gets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Value<'a> {
+pub enum NewValue<'a> {
     /// The value of the request.
     Given(&'a [u8]),
     /// A number, in decimal.
@@ -39,7 +39,7 @@ pub enum Value<'a> {
 
 /// Judges a PUT, DELETE, INCREMENT or TOUCH. `expiry` is what the request's time to live gives: a time that
 /// no clock reaches was refused before, whatever is stored.
-pub fn judge<'a>(request: &Request<'a>, expiry: UnixMillis, live: Option<Live>) -> Judged<'a> {
+pub fn judge<'a>(request: &Request<'a>, expiry: UnixMillis, live: Option<LiveItem>) -> Judged<'a> {
     let answer = |status| Judged::Answer(Outcome::of(status));
     let csn = live.map_or(Csn::NONE, |live| live.csn);
     let kept = live.map_or(UnixMillis::NEVER, |live| live.expiry);
@@ -48,13 +48,13 @@ pub fn judge<'a>(request: &Request<'a>, expiry: UnixMillis, live: Option<Live>) 
         RequestKind::Put if !holds => Judged::Answer(Outcome::mismatch(csn)),
         RequestKind::Put => {
             let expiry = if request.keep_ttl { kept } else { expiry };
-            Judged::Store { value: Value::Given(request.value), expiry, number: 0 }
+            Judged::Store { value: NewValue::Given(request.value), expiry, number: 0 }
         }
         RequestKind::Increment => match live.map_or(Some(0), |live| live.number) {
             None => answer(Status::NotANumber),
             Some(before) => match before.checked_add(request.argument as i64) {
                 None => answer(Status::Overflow),
-                Some(after) => Judged::Store { value: Value::Decimal(after), expiry: kept, number: after },
+                Some(after) => Judged::Store { value: NewValue::Decimal(after), expiry: kept, number: after },
             },
         },
         // A version that was asked for is absent; with any other condition there is nothing to delete.
@@ -66,7 +66,7 @@ pub fn judge<'a>(request: &Request<'a>, expiry: UnixMillis, live: Option<Live>) 
         _ if !holds => Judged::Answer(Outcome::mismatch(csn)),
         RequestKind::Delete => Judged::Remove,
         // A new version, because a client that cached the old one must see the new expiry.
-        _ => Judged::Store { value: Value::Kept, expiry, number: 0 },
+        _ => Judged::Store { value: NewValue::Kept, expiry, number: 0 },
     }
 }
 
@@ -92,8 +92,8 @@ mod tests {
     const SOON: UnixMillis = UnixMillis(7);
     const LATER: UnixMillis = UnixMillis(9);
 
-    fn live(number: Option<i64>) -> Option<Live> {
-        Some(Live { csn: Csn(5), expiry: LATER, number })
+    fn live(number: Option<i64>) -> Option<LiveItem> {
+        Some(LiveItem { csn: Csn(5), expiry: LATER, number })
     }
 
     fn request(kind: RequestKind, condition: Condition, argument: u64) -> Request<'static> {
@@ -115,7 +115,7 @@ mod tests {
             for (item, holds) in [(live(None), if_there), (None, if_not)] {
                 let csn = item.map_or(Csn::NONE, |item| item.csn);
                 let expected = match holds {
-                    true => Judged::Store { value: Value::Given(b"v"), expiry: SOON, number: 0 },
+                    true => Judged::Store { value: NewValue::Given(b"v"), expiry: SOON, number: 0 },
                     false => Judged::Answer(Outcome::mismatch(csn)),
                 };
                 assert_eq!(judge(&put, SOON, item), expected, "{put:?} {item:?}");
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn an_increment_adds_to_a_number_and_to_nothing() {
         let by = |by: i64| request(RequestKind::Increment, Condition::Always, by as u64);
-        let stored = |number, expiry| Judged::Store { value: Value::Decimal(number), expiry, number };
+        let stored = |number, expiry| Judged::Store { value: NewValue::Decimal(number), expiry, number };
         assert_eq!(judge(&by(3), SOON, live(Some(-1))), stored(2, LATER));
         assert_eq!(judge(&by(3), SOON, None), stored(3, UnixMillis::NEVER));
         let refused = |status| Judged::Answer(Outcome::of(status));
@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(judge(&delete(0), SOON, None), not_found);
         assert_eq!(judge(&delete(5), SOON, None), Judged::Answer(Outcome::mismatch(Csn::NONE)));
         let touch = request(RequestKind::Touch, Condition::Always, 0);
-        let kept = Judged::Store { value: Value::Kept, expiry: SOON, number: 0 };
+        let kept = Judged::Store { value: NewValue::Kept, expiry: SOON, number: 0 };
         assert_eq!(judge(&touch, SOON, live(None)), kept);
     }
 }

@@ -10,10 +10,10 @@ pub mod judge;
 pub mod number;
 pub mod replicated;
 
-use longarm_base::UnixMillis;
+use longarm_base::{EntryRef, UnixMillis};
 use longarm_index::hash::{INLINE_MAX, Record};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{EntryPlace, Session};
+use longarm_store::OperationId;
 use longarm_wire::{Request, RequestKind, Status};
 
 use crate::commit::Commit;
@@ -21,14 +21,14 @@ use crate::engine::Engine;
 use crate::outcome::{Outcome, Short};
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
-use judge::{Judged, Live, Value, is_blind, judge};
+use judge::{Judged, LiveItem, NewValue, is_blind, judge};
 use number::{DIGITS_MAX, decimal, parse};
 
 /// A write on its way.
-pub struct Write<'a> {
+pub struct PendingWrite<'a> {
     pub request: &'a Request<'a>,
     /// The session and number of the operation, if its client numbered it.
-    pub session: Option<Session>,
+    pub session: Option<OperationId>,
     pub hash: Hash,
     /// The expiry that its time to live gives.
     pub expiry: UnixMillis,
@@ -38,7 +38,7 @@ pub struct Write<'a> {
 
 /// The item that a look at a key has found.
 pub struct Seen {
-    pub live: Live,
+    pub live: LiveItem,
     value: SeenValue,
 }
 
@@ -46,7 +46,7 @@ pub struct Seen {
 enum SeenValue {
     /// A copy of the value in the slot.
     Inline([u8; INLINE_MAX], usize),
-    Entry(EntryPlace),
+    Entry(EntryRef),
 }
 
 impl<M: OwnedWords> Engine<M> {
@@ -59,13 +59,13 @@ impl<M: OwnedWords> Engine<M> {
         context: &mut WorkerContext<M>,
         times: Timestamps,
         request: &Request<'_>,
-        session: Option<Session>,
+        session: Option<OperationId>,
     ) -> Result<Outcome, Short> {
         let Some(expiry) = self.expiry_in(request.ttl_ms, times) else {
             return Ok(Outcome::of(Status::Invalid));
         };
         let (hash, blind) = (self.hash(request.key), is_blind(request));
-        let write = Write { request, session, hash, expiry, blind };
+        let write = PendingWrite { request, session, hash, expiry, blind };
         match &self.commit {
             Commit::Direct => self.write_direct(context, times, &write),
             Commit::Replicated(group) => self.write_replicated(group, context, times, &write),
@@ -73,7 +73,7 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     /// Judges a write by the item that was seen.
-    fn judged<'a>(&self, write: &Write<'a>, seen: Option<&Seen>) -> Judged<'a> {
+    fn judged<'a>(&self, write: &PendingWrite<'a>, seen: Option<&Seen>) -> Judged<'a> {
         judge(write.request, write.expiry, seen.map(|seen| seen.live))
     }
 
@@ -83,7 +83,7 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         bytes: &mut Vec<u8>,
         times: Timestamps,
-        write: &Write<'_>,
+        write: &PendingWrite<'_>,
     ) -> Result<Option<Seen>, Short> {
         if write.blind {
             return Ok(None);
@@ -102,11 +102,11 @@ impl<M: OwnedWords> Engine<M> {
             }
             Record::Entry { csn, entry, .. } => {
                 let is_short = self.arena.value_len(entry, csn) <= DIGITS_MAX;
-                (SeenValue::Entry(self.arena.place(entry)), is_short)
+                (SeenValue::Entry(self.arena.with_len(entry)), is_short)
             }
         };
         drop(pair);
-        let live = Live { csn: current.csn, expiry: current.expiry, number: None };
+        let live = LiveItem { csn: current.csn, expiry: current.expiry, number: None };
         let mut seen = Seen { live, value };
         if write.request.kind == RequestKind::Increment && is_short {
             seen.live.number = parse(self.value_of(&seen, bytes)?);
@@ -128,15 +128,16 @@ impl<M: OwnedWords> Engine<M> {
     /// The bytes of the value that the key is to get.
     fn bytes_of<'a>(
         &self,
-        value: Value<'a>,
+        value: NewValue<'a>,
         seen: Option<&'a Seen>,
-        (bytes, text): (&'a mut Vec<u8>, &'a mut [u8; DIGITS_MAX]),
+        bytes: &'a mut Vec<u8>,
+        text: &'a mut [u8; DIGITS_MAX],
     ) -> Result<&'a [u8], Short> {
         match (value, seen) {
-            (Value::Given(value), _) => Ok(value),
-            (Value::Decimal(number), _) => Ok(decimal(number, text)),
-            (Value::Kept, Some(seen)) => self.value_of(seen, bytes),
-            (Value::Kept, None) => unreachable!("nothing is kept of an item that is not there"),
+            (NewValue::Given(value), _) => Ok(value),
+            (NewValue::Decimal(number), _) => Ok(decimal(number, text)),
+            (NewValue::Kept, Some(seen)) => self.value_of(seen, bytes),
+            (NewValue::Kept, None) => unreachable!("nothing is kept of an item that is not there"),
         }
     }
 }

@@ -11,20 +11,20 @@
 use std::sync::atomic::Ordering;
 
 use longarm_base::{Csn, Mutant, UnixMillis};
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_index::hash::{INLINE_MAX, NoRoom, Table};
 use longarm_memory::{Hash, OwnedWords};
-use longarm_store::{Draft, DraftError, EntryMeta, Kind, Writer};
+use longarm_store::{Draft, DraftError, EntryKind, EntryMeta, Writer};
 use longarm_wire::Status;
 
-use super::Write;
+use super::PendingWrite;
 use super::judge::Judged;
 use super::number::DIGITS_MAX;
 use crate::commit::{Commit, Replicated};
 use crate::engine::{ATTEMPTS, Engine};
 use crate::newest::names;
 use crate::outcome::{Outcome, Short};
-use crate::stream::{Change, Stream, Written};
+use crate::stream::{IndexChange, Stream, StreamWriter, Written};
 use crate::stripes::Stripe;
 use crate::timestamps::Timestamps;
 use crate::worker_context::WorkerContext;
@@ -35,15 +35,12 @@ const SLOT: u64 = 6;
 const ENTRY: u64 = 3;
 
 /// The result of a write while it held its stripe.
-enum Held {
+enum StripeOutcome {
     /// An entry, which keeps the stripe until it is applied.
     Wrote(Outcome),
     /// Writes nothing.
     Answer(Outcome),
 }
-
-/// The tools of a thread that writes entries.
-type Pen<'a, M> = (&'a mut Writer<M>, &'a mut Stream, &'a mut Vec<u8>);
 
 impl<M: OwnedWords> Engine<M> {
     pub(super) fn write_replicated(
@@ -51,61 +48,69 @@ impl<M: OwnedWords> Engine<M> {
         group: &Replicated,
         context: &mut WorkerContext<M>,
         times: Timestamps,
-        write: &Write<'_>,
+        write: &PendingWrite<'_>,
     ) -> Result<Outcome, Short> {
         let WorkerContext { writer, bytes, stream, .. } = context;
         let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else {
             return Err(Short::Busy);
         };
         let stripe = group.enter(write.hash, write.blind)?;
-        let held = self.write_held((writer, stream, bytes), times, (write, stripe));
-        if !matches!(held, Ok(Held::Wrote(_))) {
+        let held = self.write_held(StreamWriter { writer, stream }, bytes, times, write, stripe);
+        if !matches!(held, Ok(StripeOutcome::Wrote(_))) {
             group.stripes.leave(stripe);
         }
-        held.map(|(Held::Wrote(outcome) | Held::Answer(outcome))| outcome)
+        held.map(|(StripeOutcome::Wrote(outcome) | StripeOutcome::Answer(outcome))| outcome)
     }
 
     fn write_held(
         &self,
-        (writer, stream, bytes): Pen<'_, M>,
+        StreamWriter { writer, stream }: StreamWriter<'_, M>,
+        bytes: &mut Vec<u8>,
         times: Timestamps,
-        (write, stripe): (&Write<'_>, Stripe),
-    ) -> Result<Held, Short> {
+        write: &PendingWrite<'_>,
+        stripe: Stripe,
+    ) -> Result<StripeOutcome, Short> {
         let (key, hash) = (write.request.key, write.hash);
         // The stripe is held exclusively, so the item that is seen stays the newest. Collection may move it,
         // and its room may be used again: then the write is tried anew.
         let seen = self.look(bytes, times, write)?;
         let mut text = [0; DIGITS_MAX];
-        let meta = |kind: Kind, expiry| {
+        let meta = |kind: EntryKind, expiry| {
             let meta = EntryMeta::of(kind).expiring(expiry);
             write.session.map_or(meta, |session| meta.by(session))
         };
         let (drafted, change, number) = match self.judged(write, seen.as_ref()) {
-            Judged::Answer(outcome) => return Ok(Held::Answer(outcome)),
+            Judged::Answer(outcome) => return Ok(StripeOutcome::Answer(outcome)),
             Judged::Store { .. } if !self.has_place(key, hash) => return Err(Short::Crowded),
             Judged::Store { value, expiry, number } => {
-                let value = self.bytes_of(value, seen.as_ref(), (bytes, &mut text))?;
-                let drafted = writer.draft(key, value, meta(Kind::Put, expiry));
-                (drafted, Change::Store { hash, stripe }, number)
+                let value = self.bytes_of(value, seen.as_ref(), bytes, &mut text)?;
+                let drafted = writer.draft(key, value, meta(EntryKind::Put, expiry));
+                (drafted, IndexChange::Store { hash, stripe }, number)
             }
             Judged::Remove => {
-                let drafted = draft_tombstone(writer, key, meta(Kind::Tombstone, UnixMillis::NEVER));
-                (drafted, Change::Remove { hash, stripe }, 0)
+                let drafted = draft_tombstone(writer, key, meta(EntryKind::Tombstone, UnixMillis::NEVER));
+                (drafted, IndexChange::Remove { hash, stripe }, 0)
             }
         };
         let draft = match drafted {
             Ok(draft) => draft,
             Err(DraftError::Full(_)) => return Err(self.short(times)),
             Err(DraftError::Key(_) | DraftError::Value(_)) => {
-                return Ok(Held::Answer(Outcome::of(Status::Invalid)));
+                return Ok(StripeOutcome::Answer(Outcome::of(Status::Invalid)));
             }
         };
         let csn = self.write_drawn(writer, stream, draft, change);
-        Ok(Held::Wrote(Outcome { number, ..Outcome::ok(csn) }))
+        Ok(StripeOutcome::Wrote(Outcome { number, ..Outcome::ok(csn) }))
     }
 
     /// Draws a csn and writes the entry into the stream.
-    fn write_drawn(&self, writer: &mut Writer<M>, stream: &mut Stream, draft: Draft, change: Change) -> Csn {
+    fn write_drawn(
+        &self,
+        writer: &mut Writer<M>,
+        stream: &mut Stream,
+        draft: Draft,
+        change: IndexChange,
+    ) -> Csn {
         stream.announce(self.csn());
         let csn = self.next_csn();
         let place = writer.finish(draft, csn);
@@ -138,7 +143,8 @@ impl<M: OwnedWords> Engine<M> {
         &self,
         group: &Replicated,
         context: &mut WorkerContext<M>,
-        (key, hash): (&[u8], Hash),
+        key: &[u8],
+        hash: Hash,
         times: Timestamps,
     ) -> bool {
         let WorkerContext { writer, stream, .. } = context;
@@ -153,7 +159,7 @@ impl<M: OwnedWords> Engine<M> {
             group.stripes.leave(stripe);
             return !gone;
         };
-        self.write_drawn(writer, stream, draft, Change::Remove { hash, stripe });
+        self.write_drawn(writer, stream, draft, IndexChange::Remove { hash, stripe });
         // Relaxed: a counter.
         self.counts.expired.fetch_add(1, Ordering::Relaxed);
         true
@@ -192,24 +198,24 @@ impl<M: OwnedWords> Engine<M> {
     fn apply(&self, bytes: &mut Vec<u8>, times: Timestamps, written: &Written) {
         let Written { place, csn, change } = *written;
         match change {
-            Change::Store { hash, stripe } => {
-                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
-                let over = self.set_newest(times, (place, &entry), hash);
+            IndexChange::Store { hash, stripe } => {
+                let entry = self.store.own(place, csn, bytes, INLINE_MAX);
+                let over = self.set_newest(times, place, &entry, hash);
                 // Relaxed: a counter.
                 self.counts.expired.fetch_add(u64::from(over), Ordering::Relaxed);
                 self.show(entry.key, hash);
                 self.leave(stripe);
                 self.mark(hash);
             }
-            Change::Remove { hash, stripe } => {
-                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
+            IndexChange::Remove { hash, stripe } => {
+                let entry = self.store.own(place, csn, bytes, INLINE_MAX);
                 self.deletes().iter().for_each(|deletes| deletes.note(hash, csn));
-                self.remove_older((entry.key, hash), csn);
+                self.remove_older(entry.key, hash, csn);
                 self.show(entry.key, hash);
                 self.leave(stripe);
             }
-            Change::Move { hash, from } => {
-                let entry = self.store.own(place, csn, (bytes, INLINE_MAX));
+            IndexChange::Move { hash, from } => {
+                let entry = self.store.own(place, csn, bytes, INLINE_MAX);
                 let mut pair = self.index.lock(hash);
                 match pair.find(entry.key) {
                     Some(found) if names(&found, csn, from) || Mutant::MoveAnyway.is_on() => {
@@ -228,7 +234,7 @@ impl<M: OwnedWords> Engine<M> {
                     }
                 }
             }
-            Change::Replace { from, csn: replaced } => {
+            IndexChange::Replace { from, csn: replaced } => {
                 self.store.supersede(from, replaced);
             }
         }
@@ -238,7 +244,7 @@ impl<M: OwnedWords> Engine<M> {
     fn show(&self, key: &[u8], hash: Hash) {
         observe(|| {
             let csn = self.index.lock(hash).find(key).map_or(Csn::NONE, |found| found.record().csn());
-            Event::Shown { key: hash.0, csn }
+            Observation::Shown { key: hash.0, csn }
         });
     }
 

@@ -38,7 +38,7 @@ fn violations() -> Vec<(&'static str, Op<'static>)> {
 }
 
 pub fn requests_not_allowed_break_only_their_queue_pair<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut bystander_ours, mut bystander, _) = server.connection();
     for (what, op) in violations() {
         for ticket in [Ticket(5), Ticket::SILENT] {
@@ -65,7 +65,7 @@ pub fn requests_not_allowed_break_only_their_queue_pair<S: Setup>() {
 }
 
 pub fn before_a_violation_all_completes_and_after_it_nothing<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (_ours, mut theirs, _) = server.connection();
     let look = server.memory.look.memory();
     look.store(64, 11);

@@ -105,7 +105,7 @@ fn client<S: Setup>(address: &Address, heeds: bool) {
 
 /// Lets one peer in and serves until it is killed.
 fn server<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     ready(&server.address.to_string());
     let mut qp = server.accept();
     let mut completions = Completions::new(64);

@@ -10,7 +10,7 @@ use super::harness::*;
 use crate::{Broken, Completion, Op, PEER_DEATH, PostError, QueuePair, Ticket, WorkError};
 
 pub fn a_closed_peer_is_told_from_a_lost_one<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     for client_leaves in [true, false] {
         let (ours, theirs, _) = server.connection();
         let (mut leaves, mut stays) = (theirs, ours);
@@ -34,7 +34,7 @@ pub fn a_closed_peer_is_told_from_a_lost_one<S: Setup>() {
 }
 
 pub fn what_was_outstanding_completes_exactly_once<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     for round in 0..20u64 {
         let (ours, mut theirs, _) = server.connection();
         let mut posted = Vec::new();
@@ -72,7 +72,7 @@ pub fn what_was_outstanding_completes_exactly_once<S: Setup>() {
 }
 
 pub fn a_killed_client_is_noticed<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let starting = server.address.clone();
     let (mut ours, mut process) = std::thread::scope(|scope| {
         let process = scope.spawn(|| Process::start::<S>("client", &starting).0);

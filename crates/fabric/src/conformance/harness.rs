@@ -76,17 +76,17 @@ pub fn connect<S: Setup>(address: &Address, grants: Vec<Grant>) -> Result<Connec
 }
 
 /// A server with its memory, and clients.
-pub struct Server<S: Setup> {
+pub struct TestServer<S: Setup> {
     pub listener: Listening<S>,
     pub address: Address,
     pub memory: Memory,
     pub channel: Channel,
 }
 
-impl<S: Setup> Server<S> {
-    pub fn new() -> Server<S> {
+impl<S: Setup> TestServer<S> {
+    pub fn new() -> TestServer<S> {
         let (listener, address) = listen::<S>(ListenOptions::default());
-        Server { listener, address, memory: Memory::new(), channel: Channel::new().expect("channel") }
+        TestServer { listener, address, memory: Memory::new(), channel: Channel::new().expect("channel") }
     }
 
     /// The next peer, let in.

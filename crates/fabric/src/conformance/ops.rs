@@ -9,7 +9,7 @@ use super::harness::*;
 use crate::{Completion, Op, PostError, QueuePair, SEND_MAX, Ticket, WRITE_MAX};
 
 pub fn every_operation_round_trips<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let all = server.memory.all.memory().clone();
     all.store(64, 5);
@@ -44,7 +44,7 @@ pub fn every_operation_round_trips<S: Setup>() {
 }
 
 pub fn sizes_odd_and_longest_come_back<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let bytes = pattern(2, BYTES as usize);
     server.memory.look.memory().copy_in(0, &bytes);
@@ -82,7 +82,7 @@ pub fn sizes_odd_and_longest_come_back<S: Setup>() {
 }
 
 pub fn malformed_requests_change_nothing<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (_ours, mut theirs, _) = server.connection();
     let long = vec![1; WRITE_MAX + 8];
     let place = |offset, len| Place::new(ALL, offset, len);
@@ -109,7 +109,7 @@ pub fn malformed_requests_change_nothing<S: Setup>() {
 }
 
 pub fn the_listener_side_operates_too<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, back) = server.connection();
     let bytes = pattern(3, 4096);
     back.memory().copy_in(0, &bytes);
@@ -129,7 +129,7 @@ pub fn the_listener_side_operates_too<S: Setup>() {
 }
 
 fn hammer<S: Setup>(each: impl Fn(&mut Qp<S>) + Sync) -> u64 {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let pairs: Vec<_> = (0..2).map(|_| server.connection()).collect();
     let mut kept = Vec::new();
     std::thread::scope(|scope| {

@@ -13,7 +13,7 @@ use super::harness::*;
 use crate::{Completion, Completions, Op, PostError, QueuePair, RECEIVES, Ticket};
 
 pub fn completions_come_in_posting_order_up_to_the_depth<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (_ours, mut theirs, _) = server.connection();
     let word = 1u64.to_le_bytes();
     for round in 0..5u64 {
@@ -40,7 +40,7 @@ pub fn completions_come_in_posting_order_up_to_the_depth<S: Setup>() {
 }
 
 pub fn silent_requests_report_nothing<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     for i in 0..3 * QUEUE_DEPTH as u64 {
         let word = i.to_le_bytes();
@@ -63,7 +63,7 @@ pub fn silent_requests_report_nothing<S: Setup>() {
 }
 
 pub fn writes_take_effect_in_order<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (_ours, mut theirs, _) = server.connection();
     let all = server.memory.all.memory().clone();
     let over = AtomicBool::new(false);
@@ -95,7 +95,7 @@ pub fn writes_take_effect_in_order<S: Setup>() {
 pub fn arrivals_follow_their_bytes_and_all_earlier_ones<S: Setup>() {
     const COUNT: u32 = 20_000;
     const SLOTS: u32 = 64;
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let all = server.memory.all.memory().clone();
     std::thread::scope(|scope| {
@@ -142,7 +142,7 @@ pub fn arrivals_follow_their_bytes_and_all_earlier_ones<S: Setup>() {
 }
 
 pub fn atomics_and_writes_keep_their_order<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (_ours, mut theirs, _) = server.connection();
     for i in 0..500u64 {
         let word = (i * 10).to_le_bytes();
@@ -160,7 +160,7 @@ pub fn atomics_and_writes_keep_their_order<S: Setup>() {
 
 /// Rule 3: a READ sees each aligned word whole.
 pub fn a_read_racing_with_stores_sees_whole_words<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (_ours, mut theirs, _) = server.connection();
     let look = server.memory.look.memory().clone();
     let over = AtomicBool::new(false);
@@ -206,7 +206,7 @@ impl Drop for Ends<'_> {
 }
 
 pub fn messages_arrive_and_buffers_push_back<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let mut sent = 0u64;
     let mut received = 0u64;
@@ -252,7 +252,7 @@ pub fn messages_arrive_and_buffers_push_back<S: Setup>() {
 }
 
 pub fn arrivals_push_back_and_none_is_lost<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let mut completions = Completions::new(QUEUE_DEPTH);
     let mut sent = 0u32;
@@ -278,7 +278,7 @@ pub fn arrivals_push_back_and_none_is_lost<S: Setup>() {
 }
 
 pub fn completions_beyond_the_room_wait<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     for i in 0..10u32 {
         let op = Op::WriteImm { region: ALL, offset: 0, bytes: &[0; 8], imm: i };

@@ -25,7 +25,7 @@ fn pass(time: Duration) {
 }
 
 pub fn nothing_takes_effect_after_revoke<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let all = server.memory.all.memory().clone();
     for _ in 0..10 {
         let (mut ours, mut theirs, _) = server.connection();
@@ -72,7 +72,7 @@ pub fn nothing_takes_effect_after_revoke<S: Setup>() {
 }
 
 pub fn nothing_of_another_process_takes_effect_after_revoke<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let all = server.memory.all.memory().clone();
     let starting = server.address.clone();
     let (mut ours, _process) = std::thread::scope(|scope| {
@@ -92,7 +92,7 @@ pub fn nothing_of_another_process_takes_effect_after_revoke<S: Setup>() {
 }
 
 pub fn a_peer_that_heeds_is_fenced_and_lives<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let all = server.memory.all.memory().clone();
     let starting = server.address.clone();
     let (mut ours, mut process) = std::thread::scope(|scope| {
@@ -113,7 +113,7 @@ pub fn a_peer_that_heeds_is_fenced_and_lives<S: Setup>() {
 }
 
 pub fn a_revoked_reader_is_cut_off<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let address = server.address.clone();
     let (mut ours, mut theirs) = std::thread::scope(|scope| {
         let theirs = scope.spawn(|| connect::<S>(&address, Vec::new()).expect("connect").qp);

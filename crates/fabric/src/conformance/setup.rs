@@ -12,14 +12,14 @@ use super::Setup;
 use super::harness::*;
 use crate::{
     Address, Channel, ConnectRequest, Granted, HELLO_MAX, Incoming, ListenOptions, Listener, Login, Op,
-    QueuePair, Reason, Rights, Role, SetupError, Transport,
+    PeerRole, QueuePair, Reason, Rights, SetupError, Transport,
 };
 
-trait Stream: Read + Write + Send {}
-impl<T: Read + Write + Send> Stream for T {}
+trait RawStream: Read + Write + Send {}
+impl<T: Read + Write + Send> RawStream for T {}
 
 /// A stream to the listener, without any handshake.
-fn raw(address: &Address) -> Box<dyn Stream> {
+fn raw(address: &Address) -> Box<dyn RawStream> {
     match address {
         Address::Shm(path) => {
             let stream = UnixStream::connect(path).expect("connect");
@@ -36,7 +36,7 @@ fn raw(address: &Address) -> Box<dyn Stream> {
 }
 
 pub fn what_is_lent_is_known_to_the_other_side<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (ours, theirs, _) = server.connection();
     let granted = |id, rights| Granted { id, bytes: BYTES, rights };
     let lent = [granted(LOOK, Rights::READ), granted(ALL, everything()), granted(DROP_BOX, Rights::WRITE)];
@@ -150,7 +150,7 @@ pub fn whoever_connects_has_the_role_that_it_proves<S: Setup>() {
             let error = attempt(login.clone()).map(|_| ()).expect_err("of another role");
             assert!(matches!(error, SetupError::Login(_)), "{login:?}: {error}");
         }
-        for (login, role) in [(peer("few know"), Role::Peer), (most, Role::Client)] {
+        for (login, role) in [(peer("few know"), PeerRole::Peer), (most, PeerRole::Client)] {
             std::thread::scope(|scope| {
                 let theirs = scope.spawn(|| attempt(login));
                 let incoming = listener.accept(SOON).expect("accept").expect("a peer");
@@ -168,7 +168,7 @@ pub fn whoever_connects_has_the_role_that_it_proves<S: Setup>() {
 }
 
 pub fn strangers_are_answered_and_forgotten<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     for bytes in [&b"GET / HTTP/1.0\r\n\r\n"[..], b"*1\r\n$4\r\nPING\r\n", &[0xff; 300], &[0; 4096]] {
         let mut stream = raw(&server.address);
         stream.write_all(bytes).expect("write");
@@ -234,7 +234,7 @@ pub fn accept_ends_in_time<S: Setup>() {
 
 pub fn two_hundred_connections_to_one_listener<S: Setup>() {
     const COUNT: usize = 200;
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let address = server.address.clone();
     let (mut ours, mut theirs) = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..4)
@@ -258,7 +258,7 @@ pub fn two_hundred_connections_to_one_listener<S: Setup>() {
 }
 
 pub fn connections_outlive_their_listener<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     drop(server.listener);
     run(&mut theirs, Op::WriteImm { region: ALL, offset: 0, bytes: &[3; 8], imm: 1 }).expect("it stands");

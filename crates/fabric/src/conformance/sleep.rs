@@ -14,7 +14,7 @@ fn announce<Q: QueuePair>(qp: &mut Q, region: longarm_base::RegionId, imm: u32) 
 }
 
 pub fn waiting_ends_by_news_or_by_time<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let time = Duration::from_millis(30);
     for qp in [&mut ours, &mut theirs] {
@@ -61,7 +61,7 @@ fn spin(rounds: u32) {
     (0..rounds * 37 % 400).for_each(|_| std::hint::spin_loop());
 }
 
-fn ping_pong<S: Setup>(server: &mut Server<S>, sleep: impl Fn(&mut Qp<S>)) {
+fn ping_pong<S: Setup>(server: &mut TestServer<S>, sleep: impl Fn(&mut Qp<S>)) {
     let (mut ours, mut theirs, _) = server.connection();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -80,11 +80,11 @@ fn ping_pong<S: Setup>(server: &mut Server<S>, sleep: impl Fn(&mut Qp<S>)) {
 }
 
 pub fn no_wake_up_is_lost_by_wait<S: Setup>() {
-    ping_pong(&mut Server::<S>::new(), |qp| qp.wait(SOON));
+    ping_pong(&mut TestServer::<S>::new(), |qp| qp.wait(SOON));
 }
 
 pub fn no_wake_up_is_lost_by_the_channel<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let channel = server.channel.clone();
     ping_pong(&mut server, |qp| {
         if !qp.arm() {
@@ -94,7 +94,7 @@ pub fn no_wake_up_is_lost_by_the_channel<S: Setup>() {
 }
 
 pub fn the_channel_tells_of_a_peer_that_left<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let channel = server.channel.clone();
     let mut qps: Vec<_> =
         (0..3).map(|_| server.connection()).map(|(ours, theirs, _)| (ours, Some(theirs))).collect();
@@ -117,7 +117,7 @@ pub fn the_channel_tells_of_a_peer_that_left<S: Setup>() {
 }
 
 pub fn arming_with_news_asks_nothing<S: Setup>() {
-    let mut server = Server::<S>::new();
+    let mut server = TestServer::<S>::new();
     let (mut ours, mut theirs, _) = server.connection();
     assert!(!ours.arm(), "nothing yet");
     announce(&mut theirs, ALL, 3);

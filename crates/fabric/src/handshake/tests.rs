@@ -7,7 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 
 fn secret(text: &str) -> Login {
     Login::Secret(Arc::from(text.as_bytes()))
@@ -30,13 +30,13 @@ fn meet(client: Login, server: Login) -> Ends {
     let (a, b) = UnixStream::pair().expect("socket pair");
     let time = Duration::from_secs(5);
     let there = std::thread::spawn(move || {
-        let mut stream = Deadline::new(b, time);
+        let mut stream = DeadlineSocket::new(b, time);
         let Admitted { hello, role } = admit(&mut stream, "client", &asks(server))?;
-        assert_eq!(role, Role::Client);
+        assert_eq!(role, PeerRole::Client);
         welcome(&mut stream, "client", &offer(b"welcome"))?;
         Ok(hello)
     });
-    let mut stream = Deadline::new(a, time);
+    let mut stream = DeadlineSocket::new(a, time);
     let here = connect(&mut stream, "server", &client, &offer(b"hello"));
     drop(stream);
     (here, there.join().expect("server side"))
@@ -98,9 +98,9 @@ impl Write for Script {
 /// Everything a client without a secret sends, whatever the server's nonce.
 fn good_client() -> Vec<u8> {
     let mut bytes = preamble().to_vec();
-    write_frame(&mut bytes, "", Kind::Proof, &[&[7; NONCE], &[0; PROOF]]).expect("vec");
+    write_frame(&mut bytes, "", FrameKind::Proof, &[&[7; NONCE], &[0; PROOF]]).expect("vec");
     let hello = encode_offer(&offer(b"hello")).expect("fits");
-    write_frame(&mut bytes, "", Kind::Hello, &[&hello]).expect("vec");
+    write_frame(&mut bytes, "", FrameKind::Hello, &[&hello]).expect("vec");
     bytes
 }
 
@@ -180,7 +180,7 @@ fn oversized_lengths_are_refused_before_their_bytes_are_read() {
 #[test]
 fn a_silent_peer_ends_at_the_deadline() {
     let (a, _b) = UnixStream::pair().expect("socket pair");
-    let mut stream = Deadline::new(a, Duration::from_millis(20));
+    let mut stream = DeadlineSocket::new(a, Duration::from_millis(20));
     let error = admit(&mut stream, "sleeper", &asks(Login::None)).expect_err("silence");
     assert!(matches!(error, SetupError::Timeout(_)), "{error}");
 }

@@ -8,7 +8,7 @@ use crate::{Completion, Completions, Op, PostError, QueuePair, Ticket};
 
 /// Counters of one or many queue pairs. Requests that were refused at the post are not counted.
 #[derive(Debug, Default)]
-pub struct Counts {
+pub struct QueuePairCounts {
     reads: AtomicU64,
     read_bytes: AtomicU64,
     writes: AtomicU64,
@@ -46,7 +46,7 @@ pub struct CountsSeen {
     pub failures: u64,
 }
 
-impl Counts {
+impl QueuePairCounts {
     /// All counters; each is read at a moment of its own.
     pub fn see(&self) -> CountsSeen {
         // Relaxed: statistics that publish nothing.
@@ -75,12 +75,12 @@ fn add(counter: &AtomicU64, more: u64) {
 #[derive(Debug)]
 pub struct Counted<Q> {
     inner: Q,
-    counts: Arc<Counts>,
+    counts: Arc<QueuePairCounts>,
 }
 
 impl<Q: QueuePair> Counted<Q> {
     /// Counts `inner` into `counts`, which may be shared.
-    pub fn new(inner: Q, counts: Arc<Counts>) -> Counted<Q> {
+    pub fn new(inner: Q, counts: Arc<QueuePairCounts>) -> Counted<Q> {
         Counted { inner, counts }
     }
 }

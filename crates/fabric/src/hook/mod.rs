@@ -4,7 +4,7 @@ mod count;
 mod fault;
 mod trace;
 
-pub use count::{Counted, Counts, CountsSeen};
+pub use count::{Counted, CountsSeen, QueuePairCounts};
 pub use fault::{Faults, Faulty};
 pub use trace::{Trace, Traced};
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longarm_base::{Place, RegionId};
 
-use super::{Counted, Counts, CountsSeen, Faults, Faulty, Traced};
+use super::{Counted, CountsSeen, Faults, Faulty, QueuePairCounts, Traced};
 use crate::conformance::Setup;
 use crate::shm::{Shm, ShmIncoming, ShmListener, ShmQp};
 use crate::{
@@ -102,14 +102,15 @@ const READ: Op<'static> = Op::Read { from: Place { region: REGION, offset: 0, le
 
 /// Both ends over shared memory, the client's first.
 fn connection() -> (ShmQp, ShmQp) {
-    let (ours, theirs, _) = conformance::harness::Server::<crate::shm::tests::OverShm>::new().connection();
+    let (ours, theirs, _) =
+        conformance::harness::TestServer::<crate::shm::tests::OverShm>::new().connection();
     (theirs, ours)
 }
 
 #[test]
 fn counts_are_exact() {
     let (inner, mut peer) = connection();
-    let counts = Arc::new(Counts::default());
+    let counts = Arc::new(QueuePairCounts::default());
     let mut qp = Counted::new(inner, counts.clone());
     for _ in 0..3 {
         qp.post(READ, Ticket(1)).expect("post");

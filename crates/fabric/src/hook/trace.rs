@@ -9,24 +9,24 @@ use crate::{Completion, Completions, Op, PostError, QueuePair, Ticket};
 /// The last events of a queue pair, oldest first.
 #[derive(Debug)]
 pub struct Trace {
-    events: VecDeque<(u64, Event)>,
+    events: VecDeque<(u64, TraceEvent)>,
     limit: usize,
     count: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Event {
-    Post(Shape, Ticket, Result<(), PostError>),
+enum TraceEvent {
+    Post(RequestShape, Ticket, Result<(), PostError>),
     Ring,
     Done(Completion),
 }
 
 /// A request without its bytes: name, region, offset, length.
 #[derive(Clone, Copy, Debug)]
-struct Shape(&'static str, u32, u64, usize);
+struct RequestShape(&'static str, u32, u64, usize);
 
 impl Trace {
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: TraceEvent) {
         if self.events.len() == self.limit {
             self.events.pop_front();
         }
@@ -39,7 +39,7 @@ impl Trace {
         let mut text = String::new();
         for (number, event) in &self.events {
             let result = match event {
-                Event::Post(Shape(name, region, offset, len), ticket, result) => {
+                TraceEvent::Post(RequestShape(name, region, offset, len), ticket, result) => {
                     let ticket = match *ticket {
                         Ticket::SILENT => "silent".to_string(),
                         Ticket(ticket) => ticket.to_string(),
@@ -47,17 +47,17 @@ impl Trace {
                     let refused = result.err().map_or(String::new(), |e| format!(" refused: {e}"));
                     writeln!(text, "{number} post {name} {region}:{offset:#x}+{len} ticket {ticket}{refused}")
                 }
-                Event::Ring => writeln!(text, "{number} ring"),
-                Event::Done(Completion::Done(ticket, Ok(word))) => {
+                TraceEvent::Ring => writeln!(text, "{number} ring"),
+                TraceEvent::Done(Completion::Done(ticket, Ok(word))) => {
                     writeln!(text, "{number} done ticket {} result {word:#x}", ticket.0)
                 }
-                Event::Done(Completion::Done(ticket, Err(error))) => {
+                TraceEvent::Done(Completion::Done(ticket, Err(error))) => {
                     writeln!(text, "{number} done ticket {} failed: {error}", ticket.0)
                 }
-                Event::Done(Completion::Arrived { imm, len }) => {
+                TraceEvent::Done(Completion::Arrived { imm, len }) => {
                     writeln!(text, "{number} arrived imm {imm:#x} len {len}")
                 }
-                Event::Done(Completion::Message { buffer, len }) => {
+                TraceEvent::Done(Completion::Message { buffer, len }) => {
                     writeln!(text, "{number} message buffer {buffer} len {len}")
                 }
             };
@@ -87,33 +87,37 @@ impl<Q: QueuePair> Traced<Q> {
     }
 }
 
-fn shape(op: &Op<'_>) -> Shape {
+fn shape(op: &Op<'_>) -> RequestShape {
     match *op {
-        Op::Read { from, .. } => Shape("READ", from.region.0, from.offset, from.len as usize),
-        Op::Write { region, offset, bytes } => Shape("WRITE", region.0, offset, bytes.len()),
-        Op::WriteImm { region, offset, bytes, .. } => Shape("WRITE_WITH_IMM", region.0, offset, bytes.len()),
-        Op::Send { bytes } => Shape("SEND", 0, 0, bytes.len()),
-        Op::CompareSwap { region, offset, .. } => Shape("CAS", region.0, offset, 8),
-        Op::FetchAdd { region, offset, .. } => Shape("FAA", region.0, offset, 8),
+        Op::Read { from, .. } => RequestShape("READ", from.region.0, from.offset, from.len as usize),
+        Op::Write { region, offset, bytes } => RequestShape("WRITE", region.0, offset, bytes.len()),
+        Op::WriteImm { region, offset, bytes, .. } => {
+            RequestShape("WRITE_WITH_IMM", region.0, offset, bytes.len())
+        }
+        Op::Send { bytes } => RequestShape("SEND", 0, 0, bytes.len()),
+        Op::CompareSwap { region, offset, .. } => RequestShape("CAS", region.0, offset, 8),
+        Op::FetchAdd { region, offset, .. } => RequestShape("FAA", region.0, offset, 8),
     }
 }
 
 impl<Q: QueuePair> QueuePair for Traced<Q> {
     fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
         let result = self.inner.post(op, ticket);
-        self.trace.push(Event::Post(shape(&op), ticket, result));
+        self.trace.push(TraceEvent::Post(shape(&op), ticket, result));
         result
     }
 
     fn ring(&mut self) {
-        self.trace.push(Event::Ring);
+        self.trace.push(TraceEvent::Ring);
         self.inner.ring()
     }
 
     fn poll(&mut self, done: &mut Completions) -> usize {
         let before = done.as_slice().len();
         let count = self.inner.poll(done);
-        done.as_slice()[before..].iter().for_each(|completion| self.trace.push(Event::Done(*completion)));
+        done.as_slice()[before..]
+            .iter()
+            .for_each(|completion| self.trace.push(TraceEvent::Done(*completion)));
         count
     }
 

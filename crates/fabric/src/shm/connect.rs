@@ -10,9 +10,9 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use super::death::{Peer, timespec};
 use super::fds;
-use super::qp::{Parts, ShmQp};
+use super::qp::{ShmParts, ShmQp};
 use super::queue::PAGE;
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 use crate::handshake::{self, Offer};
 use crate::{ConnectRequest, Connected, SetupError};
 
@@ -21,7 +21,7 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(2);
 
 pub(super) fn connect(path: &Path, request: ConnectRequest<'_>) -> Result<Connected<ShmQp>, SetupError> {
     let name = format!("shm:{}", path.display());
-    let mut stream = Deadline::new(socket()?, request.timeout);
+    let mut stream = DeadlineSocket::new(socket()?, request.timeout);
     reach(&stream, path, &name)?;
     let files = fds::files(&request.grants)?;
     let offer = Offer::of(&request.grants, request.hello);
@@ -39,7 +39,7 @@ pub(super) fn connect(path: &Path, request: ConnectRequest<'_>) -> Result<Connec
     }
     let peer = Peer::of(stream.into_inner()).map_err(|e| SetupError::Os("ask who listens", e))?;
     let place = path.display().to_string();
-    let qp = ShmQp::new(Parts {
+    let qp = ShmQp::new(ShmParts {
         page,
         side: 1,
         peer,
@@ -62,7 +62,7 @@ pub(super) fn socket_address(path: &Path) -> Result<SocketAddrUnix, SetupError> 
     SocketAddrUnix::new(path).map_err(|e| SetupError::Os("a socket path has 1 to 107 bytes", e.into()))
 }
 
-fn reach(stream: &Deadline<OwnedFd>, path: &Path, name: &str) -> Result<(), SetupError> {
+fn reach(stream: &DeadlineSocket<OwnedFd>, path: &Path, name: &str) -> Result<(), SetupError> {
     let address = socket_address(path)?;
     loop {
         match rustix::net::connect(stream.get(), &address) {

@@ -14,7 +14,7 @@ use rustix::net::{
 };
 
 use super::death::timespec;
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 use crate::handshake::GRANTS_MAX;
 use crate::{Grant, Granted, Rights, SetupError};
 
@@ -38,7 +38,7 @@ pub(super) fn files(grants: &[Grant]) -> Result<Vec<OwnedFd>, SetupError> {
 }
 
 /// Passes descriptors.
-pub(super) fn send(stream: &Deadline<OwnedFd>, fds: &[BorrowedFd<'_>]) -> Result<(), SetupError> {
+pub(super) fn send(stream: &DeadlineSocket<OwnedFd>, fds: &[BorrowedFd<'_>]) -> Result<(), SetupError> {
     let os = |e: Errno| SetupError::Os("pass descriptors", e.into());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -55,7 +55,7 @@ pub(super) fn send(stream: &Deadline<OwnedFd>, fds: &[BorrowedFd<'_>]) -> Result
 }
 
 /// Receives exactly `count` descriptors.
-pub(super) fn receive(stream: &Deadline<OwnedFd>, count: usize) -> Result<Vec<OwnedFd>, SetupError> {
+pub(super) fn receive(stream: &DeadlineSocket<OwnedFd>, count: usize) -> Result<Vec<OwnedFd>, SetupError> {
     let os = |e: Errno| SetupError::Os("receive descriptors", e.into());
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_MAX))];
     loop {
@@ -95,7 +95,7 @@ pub(super) fn receive(stream: &Deadline<OwnedFd>, count: usize) -> Result<Vec<Ow
     }
 }
 
-fn wait(stream: &Deadline<OwnedFd>, what: rustix::event::PollFlags) -> Result<(), SetupError> {
+fn wait(stream: &DeadlineSocket<OwnedFd>, what: rustix::event::PollFlags) -> Result<(), SetupError> {
     let left = stream.left();
     if left.is_zero() {
         return Err(SetupError::Timeout("the peer, which should take or pass memory files,".into()));

@@ -2,7 +2,7 @@
 
 use longarm_memory::Mapped;
 
-use super::queue::{self, Inbox, News, Outbox};
+use super::queue::{self, LaneConsumer, LaneEvent, LaneProducer};
 
 /// Size of a queue page.
 pub const PAGE: u64 = queue::PAGE;
@@ -19,19 +19,19 @@ pub enum Said {
 }
 
 /// The producer's end.
-pub struct Producer(Outbox);
+pub struct Producer(LaneProducer);
 
 impl Producer {
     /// Of lane 0 or 1 of a fresh page.
     pub fn new(page: Mapped, lane: u64) -> Producer {
-        Producer(Outbox::new(page, lane))
+        Producer(LaneProducer::new(page, lane))
     }
 
     /// Announces a WRITE if there is room; `Err` where the consumer's words cannot be.
     pub fn write(&mut self, imm: u32, len: u32) -> Result<bool, &'static str> {
         let room = self.0.has_room()?;
         if room {
-            self.0.push(News::Write(imm, len));
+            self.0.push(LaneEvent::Write(imm, len));
         }
         Ok(room)
     }
@@ -41,14 +41,14 @@ impl Producer {
         let buffer = if self.0.has_room()? { self.0.free_buffer() } else { None };
         if let Some(buffer) = buffer {
             self.0.fill(buffer, bytes);
-            self.0.push(News::Send(buffer, bytes.len() as u32));
+            self.0.push(LaneEvent::Send(buffer, bytes.len() as u32));
         }
         Ok(buffer)
     }
 
     /// The farewell, once.
     pub fn close(mut self) {
-        self.0.push(News::Closed);
+        self.0.push(LaneEvent::Closed);
     }
 
     /// Whether the consumer is to be woken.
@@ -58,12 +58,12 @@ impl Producer {
 }
 
 /// The consumer's end.
-pub struct Consumer(Inbox);
+pub struct Consumer(LaneConsumer);
 
 impl Consumer {
     /// Of lane 0 or 1 of a fresh page.
     pub fn new(page: Mapped, lane: u64) -> Consumer {
-        Consumer(Inbox::new(page, lane))
+        Consumer(LaneConsumer::new(page, lane))
     }
 
     /// The next piece of news, if there is one; inner `Err` where it cannot be.
@@ -71,11 +71,11 @@ impl Consumer {
         let news = self.0.take()?;
         self.0.taken();
         Some(news.map(|news| match news {
-            News::Write(imm, len) => Said::Write { imm, len },
-            News::Send(buffer, len) => Said::Send { buffer, len },
-            News::Closed => Said::Closed,
-            News::Revoked => Said::Revoked,
-            News::Broke => Said::Broke,
+            LaneEvent::Write(imm, len) => Said::Write { imm, len },
+            LaneEvent::Send(buffer, len) => Said::Send { buffer, len },
+            LaneEvent::Closed => Said::Closed,
+            LaneEvent::Revoked => Said::Revoked,
+            LaneEvent::Broke => Said::Broke,
         }))
     }
 

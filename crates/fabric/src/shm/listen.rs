@@ -19,12 +19,13 @@ use rustix::net::SocketFlags;
 use super::connect::{socket, socket_address};
 use super::death::{Peer, timespec};
 use super::fds::{self, Lent};
-use super::qp::{Parts, ShmQp};
+use super::qp::{ShmParts, ShmQp};
 use super::queue::PAGE;
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 use crate::handshake::{self, Admitted, Offer};
 use crate::{
-    Address, Channel, Grant, Granted, Incoming, ListenOptions, Listener, PeerInfo, Reason, Role, SetupError,
+    Address, Channel, Grant, Granted, Incoming, ListenOptions, Listener, PeerInfo, PeerRole, Reason,
+    SetupError,
 };
 
 /// Failed handshakes remembered for [`Listener::failures`]; older ones are forgotten.
@@ -41,11 +42,11 @@ pub struct ShmListener {
     path: PathBuf,
     file: Option<(u64, u64)>,
     ready: Receiver<ShmIncoming>,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerState>,
     acceptor: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct ListenerState {
     options: ListenOptions,
     place: String,
     sender: SyncSender<ShmIncoming>,
@@ -54,7 +55,7 @@ struct Shared {
     stop: Channel,
 }
 
-impl Shared {
+impl ListenerState {
     fn failed(&self, text: String) {
         let mut failures = self.failures.lock().expect("no holder panics");
         if failures.len() == FAILURES_MAX {
@@ -65,21 +66,21 @@ impl Shared {
 }
 
 /// A place among the handshakes in progress; from the connection until the application takes the peer.
-struct Slot(Arc<Shared>);
+struct HandshakeSlot(Arc<ListenerState>);
 
-impl Slot {
-    fn take(shared: &Arc<Shared>) -> Option<Slot> {
+impl HandshakeSlot {
+    fn take(shared: &Arc<ListenerState>) -> Option<HandshakeSlot> {
         // Relaxed: a counter that publishes nothing; only the acceptor adds to it.
         if shared.busy.load(Ordering::Relaxed) >= shared.options.pending.max(1) {
             return None;
         }
         // Relaxed: as above.
         shared.busy.fetch_add(1, Ordering::Relaxed);
-        Some(Slot(shared.clone()))
+        Some(HandshakeSlot(shared.clone()))
     }
 }
 
-impl Drop for Slot {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         // Relaxed: as in `take`.
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
@@ -93,7 +94,7 @@ pub(super) fn listen(path: &Path, options: ListenOptions) -> Result<ShmListener,
     let (sender, ready) = sync_channel(options.pending.max(1));
     let place = path.display().to_string();
     let (busy, failures) = (AtomicUsize::new(0), Mutex::default());
-    let shared = Arc::new(Shared { options, place, sender, busy, failures, stop });
+    let shared = Arc::new(ListenerState { options, place, sender, busy, failures, stop });
     let mut listener = ShmListener { file: identity(&path), path, ready, shared, acceptor: None };
     let shared = listener.shared.clone();
     let acceptor =
@@ -165,7 +166,7 @@ fn pause() {
     let _ = rustix::event::poll(&mut [], Some(&timespec(PAUSE)));
 }
 
-fn accept_loop(socket: OwnedFd, shared: &Arc<Shared>) {
+fn accept_loop(socket: OwnedFd, shared: &Arc<ListenerState>) {
     loop {
         let mut fds =
             [PollFd::from_borrowed_fd(shared.stop.fd(), PollFlags::IN), PollFd::new(&socket, PollFlags::IN)];
@@ -174,7 +175,7 @@ fn accept_loop(socket: OwnedFd, shared: &Arc<Shared>) {
         if !fds[0].revents().is_empty() {
             return;
         }
-        let Some(slot) = Slot::take(shared) else {
+        let Some(slot) = HandshakeSlot::take(shared) else {
             pause();
             continue;
         };
@@ -195,7 +196,7 @@ fn accept_loop(socket: OwnedFd, shared: &Arc<Shared>) {
 }
 
 /// One peer's handshake, up to its hello.
-fn handshake(stream: OwnedFd, slot: Slot) {
+fn handshake(stream: OwnedFd, slot: HandshakeSlot) {
     let shared = slot.0.clone();
     let dup = stream.try_clone().and_then(Peer::of);
     let name = match &dup {
@@ -203,7 +204,7 @@ fn handshake(stream: OwnedFd, slot: Slot) {
         Err(_) => "unknown".into(),
     };
     let admitted = dup.map_err(|e| SetupError::Os("ask who connects", e)).and_then(|peer| {
-        let mut stream = Deadline::new(stream, shared.options.handshake);
+        let mut stream = DeadlineSocket::new(stream, shared.options.handshake);
         if let Err(error) = check_user(peer.uid(), shared.options.mode) {
             let _ = handshake::turn_away(&mut stream, &name, &error.to_string().into());
             return Err(error);
@@ -248,7 +249,7 @@ fn check_user(uid: u32, mode: u32) -> Result<(), SetupError> {
     )))
 }
 
-fn lent(stream: &Deadline<OwnedFd>, grants: &[Granted]) -> Result<Vec<(Granted, Lent)>, SetupError> {
+fn lent(stream: &DeadlineSocket<OwnedFd>, grants: &[Granted]) -> Result<Vec<(Granted, Lent)>, SetupError> {
     if grants.is_empty() {
         return Ok(Vec::new());
     }
@@ -299,10 +300,10 @@ pub struct ShmIncoming {
     peer: Peer,
     name: String,
     hello: Vec<u8>,
-    role: Role,
+    role: PeerRole,
     lent: Vec<(Granted, Lent)>,
-    shared: Arc<Shared>,
-    _slot: Option<Slot>,
+    shared: Arc<ListenerState>,
+    _slot: Option<HandshakeSlot>,
 }
 
 impl Incoming for ShmIncoming {
@@ -324,7 +325,7 @@ impl Incoming for ShmIncoming {
         landing: u32,
         channel: &Channel,
     ) -> Result<ShmQp, SetupError> {
-        let mut stream = Deadline::new(self.stream, self.shared.options.handshake);
+        let mut stream = DeadlineSocket::new(self.stream, self.shared.options.handshake);
         let options = RegionOptions { name: "longarm-queue".into(), bytes: PAGE, backing: Backing::Memory };
         let page = Region::create(&options)?;
         let files = fds::files(&grants)?;
@@ -333,7 +334,7 @@ impl Incoming for ShmIncoming {
         let mut passed = vec![page.file()];
         passed.extend(files.iter().map(AsFd::as_fd));
         fds::send(&stream, &passed)?;
-        ShmQp::new(Parts {
+        ShmQp::new(ShmParts {
             page: page.memory().clone(),
             side: 0,
             peer: self.peer,
@@ -346,7 +347,7 @@ impl Incoming for ShmIncoming {
     }
 
     fn reject(self, reason: Reason) {
-        let mut stream = Deadline::new(self.stream, self.shared.options.handshake);
+        let mut stream = DeadlineSocket::new(self.stream, self.shared.options.handshake);
         let _ = handshake::refuse(&mut stream, &self.name, &reason);
     }
 }

@@ -26,7 +26,7 @@ const FAILED_FLUSHED: u64 = 3;
 const KIND: u64 = 0xff;
 
 /// What is left to do for a request.
-pub(super) enum Next {
+pub(super) enum NextStep {
     /// Copy.
     Read {
         /// Index of the region.
@@ -43,7 +43,7 @@ pub(super) enum Next {
 }
 
 /// Posted requests in order, at most [`QUEUE_DEPTH`].
-pub(super) struct Pending {
+pub(super) struct ShmSendQueue {
     ring: Box<[Posted; QUEUE_DEPTH]>,
     head: usize,
     count: usize,
@@ -51,11 +51,11 @@ pub(super) struct Pending {
 
 const _: () = assert!(QUEUE_DEPTH.is_power_of_two());
 
-impl Pending {
+impl ShmSendQueue {
     /// None posted.
-    pub(super) fn new() -> Pending {
+    pub(super) fn new() -> ShmSendQueue {
         let none = Posted { ticket: 0, what: DONE, word: 0, span: 0 };
-        Pending { ring: Box::new([none; QUEUE_DEPTH]), head: 0, count: 0 }
+        ShmSendQueue { ring: Box::new([none; QUEUE_DEPTH]), head: 0, count: 0 }
     }
 
     #[inline(always)]
@@ -100,18 +100,18 @@ impl Pending {
 
     /// The oldest request and what is to be done for it. The caller checked that there is one.
     #[inline(always)]
-    pub(super) fn pop(&mut self) -> (Ticket, Next) {
+    pub(super) fn pop(&mut self) -> (Ticket, NextStep) {
         debug_assert!(self.count > 0, "the caller checked");
         let posted = &self.ring[self.head];
         let (what, word, span) = (posted.what, posted.word, posted.span);
         let next = match what & KIND {
             READ => {
                 let (len, into) = (span as u32, (span >> 32) as u32);
-                Next::Read { remote: (what >> 8) as u8, from: word, len, into }
+                NextStep::Read { remote: (what >> 8) as u8, from: word, len, into }
             }
-            DONE => Next::Done(Ok(word)),
-            FAILED_ACCESS => Next::Done(Err(WorkError::Access)),
-            _ => Next::Done(Err(WorkError::Flushed)),
+            DONE => NextStep::Done(Ok(word)),
+            FAILED_ACCESS => NextStep::Done(Err(WorkError::Access)),
+            _ => NextStep::Done(Err(WorkError::Flushed)),
         };
         let ticket = Ticket(posted.ticket);
         self.head = (self.head + 1) % QUEUE_DEPTH;

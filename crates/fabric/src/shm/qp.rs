@@ -13,8 +13,8 @@ use rustix::time::ClockId;
 
 use super::death::Peer;
 use super::fds::Lent;
-use super::pending::{Next, Pending};
-use super::queue::{Inbox, News, Outbox, Scribble};
+use super::pending::{NextStep, ShmSendQueue};
+use super::queue::{LaneConsumer, LaneEvent, LaneProducer, Scribble};
 use super::remote::Remotes;
 use crate::{
     Broken, Channel, Completion, Completions, Grant, Granted, Op, PEER_DEATH, PostError, QueuePair, RECEIVES,
@@ -33,11 +33,11 @@ const _: () = assert!(CHECK_EVERY.as_millis() * 4 < PEER_DEATH.as_millis());
 
 /// One end of a connection over shared memory.
 pub struct ShmQp {
-    pub(super) pending: Pending,
+    pub(super) pending: ShmSendQueue,
     pub(super) landing: Box<[u8]>,
     pub(super) remotes: Remotes,
-    pub(super) inbox: Inbox,
-    pub(super) outbox: Outbox,
+    pub(super) inbox: LaneConsumer,
+    pub(super) outbox: LaneProducer,
     /// An arrival was announced since the last doorbell.
     pub(super) unrung: bool,
     /// Both ends are in this process: revocation is by word, not by signal.
@@ -58,7 +58,7 @@ pub struct ShmQp {
 }
 
 /// What the handshake made.
-pub(super) struct Parts {
+pub(super) struct ShmParts {
     pub(super) page: Mapped,
     /// The lane we produce into: 0 the listener, 1 the one who connects.
     pub(super) side: u64,
@@ -71,15 +71,15 @@ pub(super) struct Parts {
 }
 
 impl ShmQp {
-    pub(super) fn new(parts: Parts) -> Result<ShmQp, SetupError> {
+    pub(super) fn new(parts: ShmParts) -> Result<ShmQp, SetupError> {
         if let Some(channel) = &parts.channel {
             channel.watch(parts.peer.socket()).map_err(|e| SetupError::Os("watch the peer's socket", e))?;
         }
         Ok(ShmQp {
-            pending: Pending::new(),
+            pending: ShmSendQueue::new(),
             landing: vec![0; parts.landing as usize].into_boxed_slice(),
-            inbox: Inbox::new(parts.page.clone(), 1 - parts.side),
-            outbox: Outbox::new(parts.page, parts.side),
+            inbox: LaneConsumer::new(parts.page.clone(), 1 - parts.side),
+            outbox: LaneProducer::new(parts.page, parts.side),
             unrung: false,
             same_process: parts.peer.is_us(),
             heeds: parts.peer.is_us(),
@@ -119,7 +119,7 @@ impl ShmQp {
         // Those posted before stay as they are: they are allowed, and complete in order.
         self.pending.push_done(ticket, Err(WorkError::Access));
         self.broken = Some(Broken::Protocol(text));
-        self.farewell(News::Broke);
+        self.farewell(LaneEvent::Broke);
         Ok(())
     }
 
@@ -131,13 +131,13 @@ impl ShmQp {
             let ours = matches!(why, Broken::Protocol(_));
             self.broken = Some(why);
             if ours {
-                self.farewell(News::Broke);
+                self.farewell(LaneEvent::Broke);
             }
         }
     }
 
     /// The last descriptor of our lane, which always has room.
-    fn farewell(&mut self, news: News) {
+    fn farewell(&mut self, news: LaneEvent) {
         self.outbox.push(news);
         if self.outbox.take_armed() {
             self.peer.ring_bell();
@@ -149,11 +149,11 @@ impl ShmQp {
         while room > 0 && !self.pending.is_empty() {
             let (ticket, next) = self.pending.pop();
             let result = match next {
-                Next::Read { remote, from, len, into } => {
+                NextStep::Read { remote, from, len, into } => {
                     self.finish_read(remote, from, len, into);
                     Ok(0)
                 }
-                Next::Done(result) => result,
+                NextStep::Done(result) => result,
             };
             if ticket != Ticket::SILENT || result.is_err() {
                 done.push(Completion::Done(ticket, result));
@@ -173,10 +173,10 @@ impl ShmQp {
         self.inbox.taken();
     }
 
-    fn deliver(&mut self, news: Result<News, Scribble>) -> Option<Completion> {
+    fn deliver(&mut self, news: Result<LaneEvent, Scribble>) -> Option<Completion> {
         match news {
-            Ok(News::Write(imm, len)) => return Some(Completion::Arrived { imm, len }),
-            Ok(News::Send(buffer, len)) => {
+            Ok(LaneEvent::Write(imm, len)) => return Some(Completion::Arrived { imm, len }),
+            Ok(LaneEvent::Send(buffer, len)) => {
                 // Copied, because the peer may change its buffer at any time and `message` hands out a
                 // reference.
                 if self.messages.is_empty() {
@@ -186,9 +186,9 @@ impl ShmQp {
                 self.inbox.copy_out(buffer, &mut self.messages[at..at + len as usize]);
                 return Some(Completion::Message { buffer, len });
             }
-            Ok(News::Closed) => self.break_off(Broken::Closed),
-            Ok(News::Revoked) => self.break_off(Broken::PeerLost("it revoked us".into())),
-            Ok(News::Broke) => {
+            Ok(LaneEvent::Closed) => self.break_off(Broken::Closed),
+            Ok(LaneEvent::Revoked) => self.break_off(Broken::PeerLost("it revoked us".into())),
+            Ok(LaneEvent::Broke) => {
                 // Not `break_off`: the peer knows already.
                 self.pending.flush();
                 self.broken = Some(Broken::Protocol(
@@ -242,7 +242,7 @@ impl ShmQp {
     fn cut_off(&mut self) {
         if self.broken.is_none() {
             self.pending.flush();
-            self.farewell(News::Revoked);
+            self.farewell(LaneEvent::Revoked);
         }
         self.broken = Some(Broken::Revoked);
         self.peer.hang_up();
@@ -275,15 +275,15 @@ impl QueuePair for ShmQp {
         }
         match op {
             Op::Read { from, into } => self.post_read(from, into, ticket),
-            Op::Write { region, offset, bytes } => self.post_write((region, offset), bytes, None, ticket),
+            Op::Write { region, offset, bytes } => self.post_write(region, offset, bytes, None, ticket),
             Op::WriteImm { region, offset, bytes, imm } => {
-                self.post_write((region, offset), bytes, Some(imm), ticket)
+                self.post_write(region, offset, bytes, Some(imm), ticket)
             }
             Op::Send { bytes } => self.post_send(bytes, ticket),
             Op::CompareSwap { region, offset, expected, new } => {
-                self.post_compare_swap((region, offset), expected, new, ticket)
+                self.post_compare_swap(region, offset, expected, new, ticket)
             }
-            Op::FetchAdd { region, offset, add } => self.post_fetch_add((region, offset), add, ticket),
+            Op::FetchAdd { region, offset, add } => self.post_fetch_add(region, offset, add, ticket),
         }
     }
 
@@ -422,7 +422,7 @@ impl QueuePair for ShmQp {
 impl Drop for ShmQp {
     fn drop(&mut self) {
         if self.broken.is_none() {
-            self.farewell(News::Closed);
+            self.farewell(LaneEvent::Closed);
         }
         if let Some(channel) = &self.channel {
             channel.unwatch(self.peer.socket().as_fd());

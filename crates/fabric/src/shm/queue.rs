@@ -57,7 +57,7 @@ const _: () = {
 
 /// What a descriptor tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum News {
+pub(super) enum LaneEvent {
     /// A WRITE_WITH_IMM: immediate and length.
     Write(u32, u32),
     /// A SEND: buffer and length.
@@ -73,25 +73,25 @@ pub(super) enum News {
 /// What is wrong with a word of the page.
 pub(super) type Scribble = &'static str;
 
-fn encode(news: News, position: u64) -> u64 {
+fn encode(news: LaneEvent, position: u64) -> u64 {
     let (kind, imm, len, buffer) = match news {
-        News::Write(imm, len) => (1, imm, len, 0),
-        News::Send(buffer, len) => (2, 0, len, buffer),
-        News::Closed => (3, 0, 0, 0),
-        News::Revoked => (4, 0, 0, 0),
-        News::Broke => (5, 0, 0, 0),
+        LaneEvent::Write(imm, len) => (1, imm, len, 0),
+        LaneEvent::Send(buffer, len) => (2, 0, len, buffer),
+        LaneEvent::Closed => (3, 0, 0, 0),
+        LaneEvent::Revoked => (4, 0, 0, 0),
+        LaneEvent::Broke => (5, 0, 0, 0),
     };
     u64::from(imm) | u64::from(len) << 32 | u64::from(buffer) << 52 | kind << 58 | lap(position) << 63
 }
 
-fn decode(word: u64) -> Result<News, Scribble> {
+fn decode(word: u64) -> Result<LaneEvent, Scribble> {
     let (imm, len, buffer) = (word as u32, (word >> 32) as u32 & 0xf_ffff, (word >> 52) as u16 & 0x3f);
     match (word >> 58) & 0x1f {
-        1 if len as usize <= WRITE_MAX && len.is_multiple_of(8) => Ok(News::Write(imm, len)),
-        2 if len as usize <= SEND_MAX && usize::from(buffer) < RECEIVES => Ok(News::Send(buffer, len)),
-        3 => Ok(News::Closed),
-        4 => Ok(News::Revoked),
-        5 => Ok(News::Broke),
+        1 if len as usize <= WRITE_MAX && len.is_multiple_of(8) => Ok(LaneEvent::Write(imm, len)),
+        2 if len as usize <= SEND_MAX && usize::from(buffer) < RECEIVES => Ok(LaneEvent::Send(buffer, len)),
+        3 => Ok(LaneEvent::Closed),
+        4 => Ok(LaneEvent::Revoked),
+        5 => Ok(LaneEvent::Broke),
         _ => Err("an arrival of no known kind, or longer than its kind allows"),
     }
 }
@@ -102,7 +102,7 @@ fn lap(position: u64) -> u64 {
 }
 
 /// The producer's end of a lane.
-pub(super) struct Outbox {
+pub(super) struct LaneProducer {
     page: Mapped,
     lane: u64,
     tail: u64,
@@ -110,10 +110,10 @@ pub(super) struct Outbox {
     sends: u64,
 }
 
-impl Outbox {
+impl LaneProducer {
     /// The producer's end of lane 0 or 1 of a fresh page.
-    pub(super) fn new(page: Mapped, lane: u64) -> Outbox {
-        Outbox { page, lane: lane * LANE, tail: 0, consumed: 0, sends: 0 }
+    pub(super) fn new(page: Mapped, lane: u64) -> LaneProducer {
+        LaneProducer { page, lane: lane * LANE, tail: 0, consumed: 0, sends: 0 }
     }
 
     /// Whether one more descriptor fits, the one for the farewell aside.
@@ -145,7 +145,7 @@ impl Outbox {
 
     /// Announces. The caller has checked [`has_room`](Self::has_room); a farewell always has room.
     #[inline]
-    pub(super) fn push(&mut self, news: News) {
+    pub(super) fn push(&mut self, news: LaneEvent) {
         let at = self.lane + self.tail % ARRIVALS * 8;
         self.page.store(at, encode(news, self.tail));
         self.tail += 1;
@@ -155,7 +155,7 @@ impl Outbox {
     #[inline]
     pub(super) fn take_armed(&self) -> bool {
         // SeqCst: after the store of the descriptor in `push`, before the load of `armed`; pairs with the
-        // fence of `Inbox::arm` (invariant 5).
+        // fence of `LaneConsumer::arm` (invariant 5).
         fence(Ordering::SeqCst);
         let at = self.lane + ARMED;
         self.page.load(at) == 1 && self.page.compare_exchange(at, 1, 0).is_ok()
@@ -166,7 +166,7 @@ impl Outbox {
     pub(super) fn enter(&self) -> bool {
         self.page.store(self.lane + BUSY, 1);
         // SeqCst: after the store of `busy`, before the load of `revoked`; pairs with the fence of
-        // `Inbox::fence_off`.
+        // `LaneConsumer::fence_off`.
         fence(Ordering::SeqCst);
         let allowed = self.page.load(self.lane + REVOKED) == 0;
         if !allowed {
@@ -182,7 +182,7 @@ impl Outbox {
 }
 
 /// The consumer's end of a lane.
-pub(super) struct Inbox {
+pub(super) struct LaneConsumer {
     page: Mapped,
     lane: u64,
     head: u64,
@@ -191,10 +191,10 @@ pub(super) struct Inbox {
     armed: bool,
 }
 
-impl Inbox {
+impl LaneConsumer {
     /// The consumer's end of lane 0 or 1 of a fresh page.
-    pub(super) fn new(page: Mapped, lane: u64) -> Inbox {
-        Inbox { page, lane: lane * LANE, head: 0, released: 0, held: 0, armed: false }
+    pub(super) fn new(page: Mapped, lane: u64) -> LaneConsumer {
+        LaneConsumer { page, lane: lane * LANE, head: 0, released: 0, held: 0, armed: false }
     }
 
     #[inline(always)]
@@ -211,11 +211,11 @@ impl Inbox {
 
     /// The next piece of news. The caller says [`taken`](Self::taken) after the last one.
     #[inline]
-    pub(super) fn take(&mut self) -> Option<Result<News, Scribble>> {
+    pub(super) fn take(&mut self) -> Option<Result<LaneEvent, Scribble>> {
         let word = self.word()?;
         self.head += 1;
         let news = decode(word);
-        if let Ok(News::Send(buffer, _)) = news {
+        if let Ok(LaneEvent::Send(buffer, _)) = news {
             if self.held >> buffer & 1 == 1 {
                 return Some(Err("a message in a receive buffer that was not handed back"));
             }
@@ -250,7 +250,7 @@ impl Inbox {
     pub(super) fn arm(&mut self) -> bool {
         self.page.store(self.lane + ARMED, 1);
         // SeqCst: after the store of `armed`, before the load of the ring; pairs with the fence of
-        // `Outbox::take_armed` (invariant 5).
+        // `LaneProducer::take_armed` (invariant 5).
         fence(Ordering::SeqCst);
         let news = self.has_news();
         if news {
@@ -274,7 +274,7 @@ impl Inbox {
     pub(super) fn fence_off(&self) {
         self.page.store(self.lane + REVOKED, 1);
         // SeqCst: after the store of `revoked`, before the loads of `busy`; pairs with the fence of
-        // `Outbox::enter`.
+        // `LaneProducer::enter`.
         fence(Ordering::SeqCst);
     }
 
@@ -295,10 +295,10 @@ mod tests {
 
     use super::*;
 
-    fn lane() -> (Outbox, Inbox, Mapped) {
+    fn lane() -> (LaneProducer, LaneConsumer, Mapped) {
         let options = RegionOptions { name: "queue".into(), bytes: PAGE, backing: Backing::Memory };
         let page = Region::create(&options).expect("memfd").memory().clone();
-        (Outbox::new(page.clone(), 1), Inbox::new(page.clone(), 1), page)
+        (LaneProducer::new(page.clone(), 1), LaneConsumer::new(page.clone(), 1), page)
     }
 
     #[test]
@@ -308,13 +308,13 @@ mod tests {
         for burst in 0..3000u32 {
             for _ in 0..burst % 700 {
                 if out.has_room().expect("honest") {
-                    out.push(News::Write(sent, sent % 8192 * 8));
+                    out.push(LaneEvent::Write(sent, sent % 8192 * 8));
                     sent += 1;
                 }
             }
             for _ in 0..burst % 613 {
                 let Some(news) = inbox.take() else { break };
-                assert_eq!(news, Ok(News::Write(got, got % 8192 * 8)));
+                assert_eq!(news, Ok(LaneEvent::Write(got, got % 8192 * 8)));
                 got += 1;
             }
             inbox.taken();
@@ -327,15 +327,15 @@ mod tests {
         let (mut out, mut inbox, _) = lane();
         let mut pushed = 0;
         while out.has_room().expect("honest") {
-            out.push(News::Write(pushed, 0));
+            out.push(LaneEvent::Write(pushed, 0));
             pushed += 1;
         }
         assert_eq!(u64::from(pushed), ARRIVALS - 1);
-        out.push(News::Closed);
+        out.push(LaneEvent::Closed);
         for i in 0..pushed {
-            assert_eq!(inbox.take(), Some(Ok(News::Write(i, 0))));
+            assert_eq!(inbox.take(), Some(Ok(LaneEvent::Write(i, 0))));
         }
-        assert_eq!(inbox.take(), Some(Ok(News::Closed)));
+        assert_eq!(inbox.take(), Some(Ok(LaneEvent::Closed)));
         assert_eq!(inbox.take(), None);
     }
 
@@ -354,7 +354,7 @@ mod tests {
         }
         let (mut out, _, page) = lane();
         for _ in 0..ARRIVALS - 1 {
-            out.push(News::Write(0, 0));
+            out.push(LaneEvent::Write(0, 0));
         }
         for consumed in [ARRIVALS, u64::MAX] {
             page.store(LANE + CONSUMED, consumed);
@@ -365,9 +365,9 @@ mod tests {
     #[test]
     fn a_message_into_a_held_buffer_is_an_error() {
         let (mut out, mut inbox, _) = lane();
-        out.push(News::Send(3, 8));
-        out.push(News::Send(3, 8));
-        assert_eq!(inbox.take(), Some(Ok(News::Send(3, 8))));
+        out.push(LaneEvent::Send(3, 8));
+        out.push(LaneEvent::Send(3, 8));
+        assert_eq!(inbox.take(), Some(Ok(LaneEvent::Send(3, 8))));
         assert!(matches!(inbox.take(), Some(Err(_))));
         assert!(inbox.release(3));
         assert!(!inbox.release(3), "only once");
@@ -381,12 +381,12 @@ mod tests {
             let mut used = Vec::new();
             while let Some(buffer) = out.free_buffer() {
                 out.fill(buffer, &[round; 9]);
-                out.push(News::Send(buffer, 9));
+                out.push(LaneEvent::Send(buffer, 9));
                 used.push(buffer);
             }
             assert_eq!(used.len(), RECEIVES);
             for _ in 0..RECEIVES {
-                let Some(Ok(News::Send(buffer, 9))) = inbox.take() else { panic!("a message") };
+                let Some(Ok(LaneEvent::Send(buffer, 9))) = inbox.take() else { panic!("a message") };
                 let mut bytes = [0; 9];
                 inbox.copy_out(buffer, &mut bytes);
                 assert_eq!(bytes, [round; 9]);
@@ -401,7 +401,7 @@ mod tests {
         let (mut out, mut inbox, _) = lane();
         assert!(!out.take_armed(), "nobody armed");
         assert!(!inbox.arm());
-        out.push(News::Write(1, 0));
+        out.push(LaneEvent::Write(1, 0));
         assert!(out.take_armed());
         assert!(!out.take_armed(), "once");
         assert!(inbox.bell_rang());

@@ -14,9 +14,9 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use super::{Shm, fds};
 use crate::conformance::Setup;
 use crate::conformance::harness::{
-    ALL, LOOK, SOON, Server, connect, everything, listen, pattern, post, read, run, take, until_broken,
+    ALL, LOOK, SOON, TestServer, connect, everything, listen, pattern, post, read, run, take, until_broken,
 };
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 use crate::handshake::{self, Offer};
 use crate::{
     Address, Broken, Channel, Completion, Completions, Grant, Granted, Incoming, ListenOptions, Listener,
@@ -103,7 +103,7 @@ fn the_peer_is_known_by_process_and_user() {
 fn lend(file: OwnedFd, fds: usize) -> SetupError {
     let (mut listener, address) = listen::<OverShm>(ListenOptions::default());
     let stream = UnixStream::connect(path(&address)).expect("connect");
-    let mut stream = Deadline::new(OwnedFd::from(stream), SOON);
+    let mut stream = DeadlineSocket::new(OwnedFd::from(stream), SOON);
     let granted = Granted { id: RegionId(16), bytes: 4096, rights: everything() };
     let offer = Offer { grants: vec![granted], bytes: Vec::new() };
     let result = handshake::connect_with(&mut stream, "server", &Login::None, &offer, |stream| {
@@ -155,7 +155,7 @@ fn a_reader_gets_no_writable_mapping() {
 /// A client that scribbles over the whole queue page breaks its own connection, and nothing else.
 #[test]
 fn scribbling_over_the_queue_page_breaks_only_the_scribbler() {
-    let mut server = Server::<OverShm>::new();
+    let mut server = TestServer::<OverShm>::new();
     let (mut bystander, mut other, _) = server.connection();
     for seed in 0..200u64 {
         let (mut ours, theirs, _) = server.connection();
@@ -187,7 +187,7 @@ fn scribbling_over_the_queue_page_breaks_only_the_scribbler() {
 
 #[test]
 fn what_was_announced_before_a_close_still_arrives() {
-    let mut server = Server::<OverShm>::new();
+    let mut server = TestServer::<OverShm>::new();
     let (mut ours, mut theirs, _) = server.connection();
     for imm in 0..5 {
         let op = Op::WriteImm { region: ALL, offset: 0, bytes: &[1; 8], imm };
@@ -202,7 +202,7 @@ fn what_was_announced_before_a_close_still_arrives() {
 /// The farewell fits even when the peer drains nothing.
 #[test]
 fn a_close_behind_a_full_queue_is_still_told() {
-    let mut server = Server::<OverShm>::new();
+    let mut server = TestServer::<OverShm>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let op = Op::WriteImm { region: ALL, offset: 0, bytes: &[1; 8], imm: 1 };
     while theirs.post(op, Ticket::SILENT).is_ok() {}
@@ -230,7 +230,7 @@ fn queue_pairs_that_are_gone_notify_nobody() {
 /// Descriptors and threads of connections go when they go.
 #[test]
 fn a_thousand_connections_leave_nothing_behind() {
-    let mut server = Server::<OverShm>::new();
+    let mut server = TestServer::<OverShm>::new();
     let left = || {
         let files = std::fs::read_dir("/proc/self/fd").expect("descriptors").filter_map(Result::ok);
         let targets = files.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -272,7 +272,7 @@ fn dawdlers_beyond_the_bound_delay_others_by_the_handshake_time() {
 
 #[test]
 fn a_read_past_the_queue_is_one_that_may_be_posted() {
-    let mut server = Server::<OverShm>::new();
+    let mut server = TestServer::<OverShm>::new();
     let (_ours, mut theirs, _) = server.connection();
     server.memory.look.memory().store(64, 5);
     let at = |region, offset, len| Place::new(region, offset, len);

@@ -5,17 +5,18 @@
 //! in this same process or one that we promised to heed, stands between the change and a revocation
 //! (`queue.rs`: busy, revoked). Any other peer in another process is fenced by being killed.
 
-use longarm_base::RegionId;
+use longarm_base::{Place, RegionId};
 use longarm_memory::{Mapped, OwnedWords};
 
 use super::qp::ShmQp;
-use super::queue::News;
+use super::queue::LaneEvent;
 use crate::{Broken, PostError, Rights, Ticket};
 
 impl ShmQp {
     pub(super) fn post_write(
         &mut self,
-        (region, offset): (RegionId, u64),
+        region: RegionId,
+        offset: u64,
         bytes: &[u8],
         imm: Option<u32>,
         ticket: Ticket,
@@ -24,12 +25,12 @@ impl ShmQp {
             self.need_room()?;
         }
         let len = bytes.len() as u32;
-        self.change((region, offset, len), Rights::WRITE, ticket, |memory| {
+        self.change(Place::new(region, offset, len), Rights::WRITE, ticket, |memory| {
             memory.copy_in(offset, bytes);
             u64::from(len)
         })?;
         if let (Some(imm), Ok(())) = (imm, self.broken_or_ok()) {
-            self.outbox.push(News::Write(imm, len));
+            self.outbox.push(LaneEvent::Write(imm, len));
             self.unrung = true;
         }
         Ok(())
@@ -42,7 +43,7 @@ impl ShmQp {
             return Err(PostError::Broken);
         }
         self.outbox.fill(buffer, bytes);
-        self.outbox.push(News::Send(buffer, bytes.len() as u32));
+        self.outbox.push(LaneEvent::Send(buffer, bytes.len() as u32));
         self.leave();
         self.unrung = true;
         self.succeed(ticket, bytes.len() as u64);
@@ -51,12 +52,13 @@ impl ShmQp {
 
     pub(super) fn post_compare_swap(
         &mut self,
-        (region, offset): (RegionId, u64),
+        region: RegionId,
+        offset: u64,
         expected: u64,
         new: u64,
         ticket: Ticket,
     ) -> Result<(), PostError> {
-        self.change((region, offset, 8), Rights::ATOMIC, ticket, |memory| {
+        self.change(Place::new(region, offset, 8), Rights::ATOMIC, ticket, |memory| {
             match memory.compare_exchange(offset, expected, new) {
                 Ok(()) => expected,
                 Err(before) => before,
@@ -66,22 +68,26 @@ impl ShmQp {
 
     pub(super) fn post_fetch_add(
         &mut self,
-        (region, offset): (RegionId, u64),
+        region: RegionId,
+        offset: u64,
         add: u64,
         ticket: Ticket,
     ) -> Result<(), PostError> {
-        self.change((region, offset, 8), Rights::ATOMIC, ticket, |memory| memory.fetch_add(offset, add))
+        self.change(Place::new(region, offset, 8), Rights::ATOMIC, ticket, |memory| {
+            memory.fetch_add(offset, add)
+        })
     }
 
     /// Changes the peer's memory if that is allowed, and completes the request either way.
     #[inline]
     fn change(
         &mut self,
-        (region, offset, len): (RegionId, u64, u32),
+        place: Place,
         wanted: Rights,
         ticket: Ticket,
         act: impl FnOnce(&Mapped) -> u64,
     ) -> Result<(), PostError> {
+        let Place { region, offset, len } = place;
         let found = self.remotes.find(region).map(|(_, remote)| remote);
         let allowed = found.filter(|remote| remote.allows(offset, u64::from(len), wanted));
         let Some(memory) = allowed.and_then(|remote| remote.change.as_ref()) else {

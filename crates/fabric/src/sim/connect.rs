@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use longarm_base::Nanos;
 
-use super::door::{Accepted, Door, Knock, Reply};
+use super::door::{Accepted, ConnectReply, Knock, SimAcceptor};
 use super::net::{Net, machine};
 use super::qp::SimQp;
 use super::registry::Registry;
-use crate::{Address, ConnectRequest, Connected, HELLO_MAX, Login, Role, SetupError};
+use crate::{Address, ConnectRequest, Connected, HELLO_MAX, Login, PeerRole, SetupError};
 
 pub(super) fn connect(
-    (net, registry): (&Arc<Net>, &Arc<Registry>),
+    net: &Arc<Net>,
+    registry: &Arc<Registry>,
     address: &Address,
     request: ConnectRequest<'_>,
 ) -> Result<Connected<SimQp>, SetupError> {
@@ -28,7 +29,7 @@ pub(super) fn connect(
         source: std::io::ErrorKind::ConnectionRefused.into(),
     };
     let door = registry.door(name).ok_or_else(unreachable)?;
-    let (from, reply) = (machine(), Arc::new(Reply::default()));
+    let (from, reply) = (machine(), Arc::new(ConnectReply::default()));
     let Some(role) = role(&door, &request.login) else {
         door.failures.add(format!("machine {from}: it does not know the secret"));
         return Err(SetupError::Login("the secrets of the two sides differ".into()));
@@ -61,11 +62,11 @@ pub(super) fn connect(
 
 /// In which role somebody comes in who shows this; in none if nobody is let in by it. The proof itself
 /// (challenge and answer) is the other transports'; here both sides are in one process.
-fn role(door: &Door, shown: &Login) -> Option<Role> {
+fn role(door: &SimAcceptor, shown: &Login) -> Option<PeerRole> {
     [&door.login, &door.peers].into_iter().find_map(|wanted| match (wanted, shown) {
-        (Login::Secret(wanted), Login::Secret(shown)) if wanted == shown => Some(Role::Client),
-        (Login::Peer(wanted), Login::Peer(shown)) if wanted == shown => Some(Role::Peer),
-        (Login::None, Login::None) if matches!(door.login, Login::None) => Some(Role::Client),
+        (Login::Secret(wanted), Login::Secret(shown)) if wanted == shown => Some(PeerRole::Client),
+        (Login::Peer(wanted), Login::Peer(shown)) if wanted == shown => Some(PeerRole::Peer),
+        (Login::None, Login::None) if matches!(door.login, Login::None) => Some(PeerRole::Client),
         _ => None,
     })
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use longarm_host::{Mutex, Pause};
 
-use super::pair::Pair;
+use super::pair::SimConnection;
 use crate::failures::Failures;
-use crate::{Grant, Granted, Login, Role, SetupError};
+use crate::{Grant, Granted, Login, PeerRole, SetupError};
 
 /// Where peers knock.
 #[derive(Debug)]
-pub(super) struct Door {
+pub(super) struct SimAcceptor {
     pub machine: u32,
     pub login: Login,
     pub peers: Login,
@@ -25,15 +25,15 @@ pub(super) struct Door {
 #[derive(Debug)]
 pub(super) struct Knock {
     pub machine: u32,
-    pub role: Role,
+    pub role: PeerRole,
     pub hello: Vec<u8>,
     pub grants: Vec<Grant>,
-    pub reply: Arc<Reply>,
+    pub reply: Arc<ConnectReply>,
 }
 
 /// What a peer waits for.
 #[derive(Debug, Default)]
-pub(super) struct Reply {
+pub(super) struct ConnectReply {
     pub answer: Mutex<Option<Result<Accepted, SetupError>>>,
     pub bed: Pause,
 }
@@ -41,12 +41,12 @@ pub(super) struct Reply {
 /// A connection, for the side that asked for it.
 #[derive(Debug)]
 pub(super) struct Accepted {
-    pub pair: Arc<Pair>,
+    pub pair: Arc<SimConnection>,
     pub welcome: Vec<u8>,
     pub granted: Vec<Granted>,
 }
 
-impl Door {
+impl SimAcceptor {
     /// A peer stands there; it is turned away if too many do.
     pub fn knock(&self, knock: Knock) {
         let mut knocks = self.knocks.lock();
@@ -60,7 +60,7 @@ impl Door {
     }
 }
 
-impl Reply {
+impl ConnectReply {
     pub fn give(&self, answer: Result<Accepted, SetupError>) {
         *self.answer.lock() = Some(answer);
         self.bed.poke();

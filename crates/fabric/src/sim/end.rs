@@ -11,7 +11,7 @@ use longarm_memory::Region;
 use crate::{Broken, Channel, Grant, Op, Ticket, WorkError};
 
 /// One of the two ends; the other is `1 - side`.
-pub(super) type Side = usize;
+pub(super) type SimSide = usize;
 
 /// A request, with its bytes.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Owned {
 
 /// Something to poll.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum SimEvent {
     Done { ticket: Ticket, result: Result<u64, WorkError>, landed: Option<(u32, Vec<u8>)> },
     Arrived { imm: u32, len: u32 },
     Message(Vec<u8>),
@@ -73,7 +73,7 @@ pub(super) enum News {
 
 /// A request that is posted and not yet reported.
 #[derive(Debug)]
-pub(super) struct Open {
+pub(super) struct OpenRequest {
     pub number: u64,
     pub ticket: Ticket,
     /// Of a READ: where it lands, and what was sampled so far.
@@ -83,7 +83,7 @@ pub(super) struct Open {
 
 /// A request on its way.
 #[derive(Debug)]
-pub(super) struct Flight {
+pub(super) struct InFlightRequest {
     pub number: u64,
     pub op: Owned,
     pub posted: Nanos,
@@ -105,22 +105,22 @@ pub(super) struct Landed {
 
 /// One end.
 #[derive(Debug)]
-pub(super) struct End {
+pub(super) struct SimEnd {
     pub machine: u32,
     pub grants: Vec<Grant>,
     pub broken: Option<Broken>,
     /// It revoked its peer: nothing of that peer takes effect.
     pub deaf: bool,
     pub posted: u64,
-    pub open: VecDeque<Open>,
-    pub staged: VecDeque<Flight>,
-    pub wire: VecDeque<Flight>,
+    pub open: VecDeque<OpenRequest>,
+    pub staged: VecDeque<InFlightRequest>,
+    pub wire: VecDeque<InFlightRequest>,
     /// When the last request that was rung reaches the peer.
     pub sent_until: Nanos,
     /// A WRITE that is landing at the peer.
     pub landing: Option<Landed>,
     pub told_until: Nanos,
-    pub news: VecDeque<News>,
+    pub news: VecDeque<SimEvent>,
     /// Completions among the news.
     pub unpolled: usize,
     /// Messages the peer has not handed back, and arrivals it has not polled.
@@ -131,9 +131,9 @@ pub(super) struct End {
     pub armed: bool,
 }
 
-impl End {
-    pub fn new(machine: u32, grants: Vec<Grant>, bell: Option<Channel>) -> End {
-        End {
+impl SimEnd {
+    pub fn new(machine: u32, grants: Vec<Grant>, bell: Option<Channel>) -> SimEnd {
+        SimEnd {
             machine,
             grants,
             broken: None,
@@ -155,14 +155,14 @@ impl End {
         }
     }
 
-    pub fn take_news(&mut self) -> Option<News> {
+    pub fn take_news(&mut self) -> Option<SimEvent> {
         let news = self.news.pop_front()?;
-        self.unpolled -= usize::from(matches!(news, News::Done { .. }));
+        self.unpolled -= usize::from(matches!(news, SimEvent::Done { .. }));
         Some(news)
     }
 
-    pub fn tell(&mut self, news: News) {
-        self.unpolled += usize::from(matches!(news, News::Done { .. }));
+    pub fn tell(&mut self, news: SimEvent) {
+        self.unpolled += usize::from(matches!(news, SimEvent::Done { .. }));
         self.news.push_back(news);
         self.wake();
     }
@@ -179,10 +179,10 @@ impl End {
     /// Reports what is complete, oldest first. `false` if a request was refused: the end breaks then.
     pub fn report(&mut self) -> bool {
         while let Some(result) = self.open.front().and_then(|open| open.result) {
-            let Open { ticket, landing, .. } = self.open.pop_front().expect("looked at above");
+            let OpenRequest { ticket, landing, .. } = self.open.pop_front().expect("looked at above");
             let landed = if result.is_ok() { landing } else { None };
             if ticket != Ticket::SILENT || result.is_err() {
-                self.tell(News::Done { ticket, result, landed });
+                self.tell(SimEvent::Done { ticket, result, landed });
             }
             if result == Err(WorkError::Access) {
                 return false;

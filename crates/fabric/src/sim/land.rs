@@ -10,17 +10,17 @@ use std::sync::Arc;
 
 use longarm_base::limits::LINE;
 use longarm_base::{Nanos, Place, RegionId};
-use longarm_host::observe::{Event, observe};
+use longarm_host::observe::{Observation, observe};
 use longarm_memory::{Mapped, OwnedWords, Words};
 
-use super::end::{End, Landed, News, Side};
+use super::end::{Landed, SimEnd, SimEvent, SimSide};
 use super::net::Landing;
-use super::pair::Pair;
+use super::pair::SimConnection;
 use crate::Broken;
 
-impl Pair {
+impl SimConnection {
     /// The samples of a READ.
-    pub(super) fn sample(self: &Arc<Pair>, memory: Mapped, side: Side, number: u64, from: Place) {
+    pub(super) fn sample(self: &Arc<SimConnection>, memory: Mapped, side: SimSide, number: u64, from: Place) {
         let (time, spread) = (self.net.time(), self.net.weather().spread.0);
         let moments = if spread == 0 { 1 } else { 1 + self.net.draw(2) };
         let mut parts: Vec<(Nanos, Vec<(u64, u32)>)> =
@@ -49,11 +49,11 @@ impl Pair {
     }
 
     /// Whether the machine at that end is down, or was since the connection was made.
-    fn is_lost(&self, ends: &[End; 2], side: Side) -> bool {
+    fn is_lost(&self, ends: &[SimEnd; 2], side: SimSide) -> bool {
         self.net.is_down(ends[side].machine) || ends[side].broken == Some(Broken::Closed)
     }
 
-    fn sample_now(&self, side: Side, number: u64, memory: &Mapped, base: u64, lines: &[(u64, u32)]) {
+    fn sample_now(&self, side: SimSide, number: u64, memory: &Mapped, base: u64, lines: &[(u64, u32)]) {
         let mut ends = self.ends.lock();
         if self.is_lost(&ends, 1 - side) {
             return;
@@ -68,7 +68,7 @@ impl Pair {
     }
 
     /// The parts of a WRITE.
-    pub(super) fn land(self: &Arc<Pair>, ends: &mut [End; 2], side: Side, write: Landed) {
+    pub(super) fn land(self: &Arc<SimConnection>, ends: &mut [SimEnd; 2], side: SimSide, write: Landed) {
         let (time, weather) = (self.net.time(), self.net.weather());
         let words = (write.bytes.len() / 8) as u64;
         let parts =
@@ -101,7 +101,7 @@ impl Pair {
     }
 
     /// The next part of a WRITE lands, unless all of it was hastened.
-    fn land_part(self: &Arc<Pair>, side: Side, number: u64) {
+    fn land_part(self: &Arc<SimConnection>, side: SimSide, number: u64) {
         let mut ends = self.ends.lock();
         let awaited = ends[side].landing.as_ref().is_some_and(|write| write.number == number);
         if awaited && self.land_next(&mut ends, side) {
@@ -111,7 +111,7 @@ impl Pair {
     }
 
     /// What is landing lands now.
-    pub(super) fn land_at_once(&self, side: Side) {
+    pub(super) fn land_at_once(&self, side: SimSide) {
         let mut ends = self.ends.lock();
         while ends[side].landing.is_some() {
             self.land_next(&mut ends, side);
@@ -119,7 +119,7 @@ impl Pair {
     }
 
     /// Whether that was the last part.
-    fn land_next(&self, ends: &mut [End; 2], side: Side) -> bool {
+    fn land_next(&self, ends: &mut [SimEnd; 2], side: SimSide) -> bool {
         let Some(mut write) = ends[side].landing.take() else { return true };
         let part = write.parts.pop_front();
         if let Some(part) = part.filter(|_| !self.net.is_down(ends[1 - side].machine)) {
@@ -135,21 +135,21 @@ impl Pair {
     }
 
     /// A WRITE is there: whoever it is for learns of it, if it says so.
-    fn landed(&self, ends: &mut [End; 2], side: Side, write: &Landed) {
+    fn landed(&self, ends: &mut [SimEnd; 2], side: SimSide, write: &Landed) {
         let far = &mut ends[1 - side];
         if let Some(imm) = write.imm
             && far.broken.is_none()
         {
-            far.tell(News::Arrived { imm, len: write.bytes.len() as u32 });
+            far.tell(SimEvent::Arrived { imm, len: write.bytes.len() as u32 });
         }
     }
 }
 
 /// Tells the world whose bytes landed where. An end that closed is of a machine that was started again: its
 /// memory is nobody's any more.
-fn tell(ends: &[End; 2], side: Side, region: RegionId) {
+fn tell(ends: &[SimEnd; 2], side: SimSide, region: RegionId) {
     let (from, into) = (&ends[side], &ends[1 - side]);
     if into.broken != Some(Broken::Closed) {
-        observe(|| Event::Landed { from: from.machine, into: into.machine, region });
+        observe(|| Observation::Landed { from: from.machine, into: into.machine, region });
     }
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use longarm_host::{Mutex, Pause};
 
-use super::door::{Accepted, Door, Knock};
-use super::end::End;
+use super::door::{Accepted, Knock, SimAcceptor};
+use super::end::SimEnd;
 use super::net::{Net, machine};
-use super::pair::Pair;
+use super::pair::SimConnection;
 use super::qp::SimQp;
 use super::registry::Registry;
 use crate::failures::Failures;
@@ -22,18 +22,19 @@ pub struct SimListener {
     net: Arc<Net>,
     registry: Arc<Registry>,
     name: String,
-    door: Arc<Door>,
+    door: Arc<SimAcceptor>,
 }
 
 pub(super) fn listen(
-    (net, registry): (&Arc<Net>, &Arc<Registry>),
+    net: &Arc<Net>,
+    registry: &Arc<Registry>,
     address: &Address,
     options: ListenOptions,
 ) -> Result<SimListener, SetupError> {
     let Address::Sim(name) = address else {
         return Err(SetupError::Unsupported(format!("{address} is no address of a simulated network")));
     };
-    let door = Arc::new(Door {
+    let door = Arc::new(SimAcceptor {
         machine: machine(),
         login: options.login,
         peers: options.peers,
@@ -124,8 +125,9 @@ impl Incoming for SimIncoming {
         let of = |grants: &[Grant]| grants.iter().map(Grant::granted).collect::<Vec<_>>();
         let (lent, knock) = (of(&grants), self.knock());
         let (borrowed, theirs) = (of(&knock.grants), knock.machine);
-        let ours = End::new(self.machine, grants, Some(channel.clone()));
-        let pair = Pair::new(self.net.clone(), [ours, End::new(theirs, knock.grants.clone(), None)]);
+        let ours = SimEnd::new(self.machine, grants, Some(channel.clone()));
+        let pair =
+            SimConnection::new(self.net.clone(), [ours, SimEnd::new(theirs, knock.grants.clone(), None)]);
         self.registry.add_pair(&pair);
         let qp = SimQp::new(pair.clone(), 0, landing, borrowed, format!("sim machine {theirs}"));
         self.answer(|_| Ok(Accepted { pair, welcome: welcome.into(), granted: lent }));

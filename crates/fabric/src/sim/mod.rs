@@ -80,7 +80,7 @@ impl Transport for Sim {
     type Listener = SimListener;
 
     fn listen(&self, address: &Address, options: ListenOptions) -> Result<SimListener, SetupError> {
-        listen::listen((&self.net, &self.registry), address, options)
+        listen::listen(&self.net, &self.registry, address, options)
     }
 
     fn connect(
@@ -88,6 +88,6 @@ impl Transport for Sim {
         address: &Address,
         request: ConnectRequest<'_>,
     ) -> Result<Connected<SimQp>, SetupError> {
-        connect::connect((&self.net, &self.registry), address, request)
+        connect::connect(&self.net, &self.registry, address, request)
     }
 }

@@ -50,12 +50,12 @@ impl Weather {
 /// The network. Everything in it is of one world, or of one process of threads.
 #[derive(Debug)]
 pub(super) struct Net {
-    state: Mutex<State>,
+    state: Mutex<NetState>,
     ticker: Ticker,
 }
 
 #[derive(Debug)]
-struct State {
+struct NetState {
     weather: Weather,
     /// From whom to whom things take so much longer.
     slow: BTreeMap<(u32, u32), Nanos>,
@@ -68,8 +68,13 @@ struct State {
 
 impl Net {
     pub fn new(weather: Weather) -> Net {
-        let state =
-            State { weather, slow: BTreeMap::new(), cuts: BTreeSet::new(), down: BTreeSet::new(), chance: 1 };
+        let state = NetState {
+            weather,
+            slow: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            down: BTreeSet::new(),
+            chance: 1,
+        };
         Net { state: Mutex::new(state), ticker: Ticker::default() }
     }
 

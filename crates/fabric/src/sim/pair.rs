@@ -14,28 +14,28 @@ use longarm_base::Nanos;
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_host::Mutex;
 
-use super::end::{End, Flight, Landed, News, Open, Owned, Side};
+use super::end::{InFlightRequest, Landed, OpenRequest, Owned, SimEnd, SimEvent, SimSide};
 use super::net::Net;
 use crate::execute::{self, Denied};
 use crate::{Broken, PostError, RECEIVES, Ticket, WorkError};
 
 /// A connection.
 #[derive(Debug)]
-pub(super) struct Pair {
+pub(super) struct SimConnection {
     pub net: Arc<Net>,
-    pub(super) ends: Mutex<[End; 2]>,
+    pub(super) ends: Mutex<[SimEnd; 2]>,
 }
 
-impl Pair {
-    pub fn new(net: Arc<Net>, ends: [End; 2]) -> Arc<Pair> {
-        Arc::new(Pair { net, ends: Mutex::new(ends) })
+impl SimConnection {
+    pub fn new(net: Arc<Net>, ends: [SimEnd; 2]) -> Arc<SimConnection> {
+        Arc::new(SimConnection { net, ends: Mutex::new(ends) })
     }
 
-    pub fn with<R>(&self, side: Side, act: impl FnOnce(&mut End) -> R) -> R {
+    pub fn with<R>(&self, side: SimSide, act: impl FnOnce(&mut SimEnd) -> R) -> R {
         act(&mut self.ends.lock()[side])
     }
 
-    pub fn post(&self, side: Side, op: Owned, ticket: Ticket) -> Result<(), PostError> {
+    pub fn post(&self, side: SimSide, op: Owned, ticket: Ticket) -> Result<(), PostError> {
         let time = self.net.time();
         let mut ends = self.ends.lock();
         let end = &mut ends[side];
@@ -57,20 +57,20 @@ impl Pair {
             Owned::Read { from, into } => Some((*into, vec![0; from.len as usize])),
             _ => None,
         };
-        end.open.push_back(Open { number: end.posted, ticket, landing, result: None });
-        end.staged.push_back(Flight { number: end.posted, op, posted: time, ready: time });
+        end.open.push_back(OpenRequest { number: end.posted, ticket, landing, result: None });
+        end.staged.push_back(InFlightRequest { number: end.posted, op, posted: time, ready: time });
         Ok(())
     }
 
     /// Sends what was posted, and a farewell if it is the last.
-    pub fn ring(self: &Arc<Pair>, side: Side, farewell: bool) {
+    pub fn ring(self: &Arc<SimConnection>, side: SimSide, farewell: bool) {
         let time = self.net.time();
         let mut ends = self.ends.lock();
         let to = ends[1 - side].machine;
         let end = &mut ends[side];
         if farewell && end.broken.is_none() {
             let op = Owned::Farewell;
-            end.staged.push_back(Flight { number: u64::MAX, op, posted: time, ready: time });
+            end.staged.push_back(InFlightRequest { number: u64::MAX, op, posted: time, ready: time });
         }
         while let Some(mut flight) = end.staged.pop_front() {
             let weather = self.net.weather();
@@ -83,13 +83,13 @@ impl Pair {
         }
     }
 
-    fn deliver_at(self: &Arc<Pair>, side: Side, time: Nanos) {
+    fn deliver_at(self: &Arc<SimConnection>, side: SimSide, time: Nanos) {
         let pair = self.clone();
         self.net.at(time, move || pair.deliver(side));
     }
 
     /// What has reached the far memory takes effect.
-    pub(super) fn deliver(self: &Arc<Pair>, side: Side) {
+    pub(super) fn deliver(self: &Arc<SimConnection>, side: SimSide) {
         let time = self.net.time();
         let mut ends = self.ends.lock();
         loop {
@@ -127,8 +127,8 @@ impl Pair {
         }
     }
 
-    fn execute(self: &Arc<Pair>, ends: &mut [End; 2], side: Side, flight: Flight) {
-        let Flight { number, op, .. } = flight;
+    fn execute(self: &Arc<SimConnection>, ends: &mut [SimEnd; 2], side: SimSide, flight: InFlightRequest) {
+        let InFlightRequest { number, op, .. } = flight;
         let grants = &ends[1 - side].grants;
         let outcome = match op {
             Owned::Farewell => return ends[1 - side].break_off(Broken::Closed),
@@ -151,7 +151,7 @@ impl Pair {
                 }
             }
             Owned::Send { bytes } => {
-                ends[1 - side].tell(News::Message(bytes));
+                ends[1 - side].tell(SimEvent::Message(bytes));
                 Ok(0)
             }
             Owned::CompareSwap { region, offset, expected, new } => {
@@ -171,9 +171,9 @@ impl Pair {
 
     /// The answer to a request goes back.
     pub(super) fn answer(
-        self: &Arc<Pair>,
-        ends: &mut [End; 2],
-        side: Side,
+        self: &Arc<SimConnection>,
+        ends: &mut [SimEnd; 2],
+        side: SimSide,
         number: u64,
         result: Result<u64, WorkError>,
     ) {
@@ -194,12 +194,12 @@ impl Pair {
     }
 
     /// The peer is gone, as far as this end can tell; it notices a little later.
-    fn lose(self: &Arc<Pair>, ends: &[End; 2], side: Side) {
+    fn lose(self: &Arc<SimConnection>, ends: &[SimEnd; 2], side: SimSide) {
         let delay = self.net.delay(ends[1 - side].machine, ends[side].machine);
         self.break_later(side, delay, "the connection was reset");
     }
 
-    fn break_later(self: &Arc<Pair>, side: Side, after: Nanos, why: &'static str) {
+    fn break_later(self: &Arc<SimConnection>, side: SimSide, after: Nanos, why: &'static str) {
         let pair = self.clone();
         self.net.at(self.net.time() + after, move || {
             pair.with(side, |end| end.break_off(Broken::PeerLost(why.into())));
@@ -208,19 +208,19 @@ impl Pair {
 
     /// Fences the peer off: when this returns nothing of it takes effect any more. A WRITE that is landing
     /// may have been acknowledged: it is there, whole.
-    pub fn revoke(self: &Arc<Pair>, side: Side) {
+    pub fn revoke(self: &Arc<SimConnection>, side: SimSide) {
         self.land_at_once(1 - side);
         let mut ends = self.ends.lock();
         let end = &mut ends[side];
         end.deaf = true;
         end.break_off(Broken::Revoked);
-        end.news.retain(|news| matches!(news, News::Done { .. }));
+        end.news.retain(|news| matches!(news, SimEvent::Done { .. }));
         end.broken = Some(Broken::Revoked);
         self.lose(&ends, 1 - side);
     }
 
     /// A machine at one end went down: that end does nothing more, the other notices some time.
-    pub fn machine_down(self: &Arc<Pair>, machine: u32) {
+    pub fn machine_down(self: &Arc<SimConnection>, machine: u32) {
         for side in 0..2 {
             if self.with(side, |end| end.machine) != machine {
                 continue;
@@ -232,7 +232,7 @@ impl Pair {
     }
 }
 
-fn flight_later(end: &mut End, ready: Nanos) {
+fn flight_later(end: &mut SimEnd, ready: Nanos) {
     if let Some(flight) = end.wire.front_mut() {
         flight.ready = ready;
     }

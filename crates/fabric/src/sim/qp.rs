@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use longarm_host::world::entered;
 
-use super::end::{News, Owned, Side};
-use super::pair::Pair;
+use super::end::{Owned, SimEvent, SimSide};
+use super::pair::SimConnection;
 use crate::{
     Broken, Completion, Completions, Granted, Op, PostError, QueuePair, RECEIVES, SetupError, Ticket,
 };
@@ -14,8 +14,8 @@ use crate::{
 /// A queue pair of a simulated machine.
 #[derive(Debug)]
 pub struct SimQp {
-    pair: Arc<Pair>,
-    side: Side,
+    pair: Arc<SimConnection>,
+    side: SimSide,
     landing: Vec<u8>,
     granted: Vec<Granted>,
     receives: Vec<Vec<u8>>,
@@ -25,8 +25,8 @@ pub struct SimQp {
 
 impl SimQp {
     pub(super) fn new(
-        pair: Arc<Pair>,
-        side: Side,
+        pair: Arc<SimConnection>,
+        side: SimSide,
         landing: u32,
         granted: Vec<Granted>,
         name: String,
@@ -35,19 +35,19 @@ impl SimQp {
         SimQp { pair, side, landing, granted, receives, free: (0..RECEIVES as u16).collect(), name }
     }
 
-    fn take(&mut self, news: News) -> Completion {
+    fn take(&mut self, news: SimEvent) -> Completion {
         match news {
-            News::Done { ticket, result, landed } => {
+            SimEvent::Done { ticket, result, landed } => {
                 if let Some((into, bytes)) = landed {
                     self.landing[into as usize..into as usize + bytes.len()].copy_from_slice(&bytes);
                 }
                 Completion::Done(ticket, result)
             }
-            News::Arrived { imm, len } => {
+            SimEvent::Arrived { imm, len } => {
                 self.pair.with(1 - self.side, |peer| peer.arrivals -= 1);
                 Completion::Arrived { imm, len }
             }
-            News::Message(bytes) => {
+            SimEvent::Message(bytes) => {
                 let buffer = self.free.pop().expect("the sender had credit for it");
                 let len = bytes.len() as u32;
                 self.receives[buffer as usize] = bytes;

@@ -8,7 +8,7 @@ use longarm_memory::Words;
 
 use super::{Landing, Sim, Weather};
 use crate::conformance::Setup;
-use crate::conformance::harness::{ALL, Server, take};
+use crate::conformance::harness::{ALL, TestServer, take};
 use crate::{Address, Completion, Op, QueuePair, Ticket};
 
 /// One network for all tests.
@@ -59,7 +59,7 @@ impl Setup for Late {
 /// Found by the judge of a group: a replica was counted for an entry, was fenced, and did not have it.
 #[test]
 fn what_was_acknowledged_is_there_after_revoke() {
-    let mut server = Server::<Late>::new();
+    let mut server = TestServer::<Late>::new();
     let all = server.memory.all.memory().clone();
     for i in 1..=8 {
         let (mut ours, mut theirs, _) = server.connection();

@@ -8,14 +8,14 @@ use std::time::Duration;
 use longarm_base::Nanos;
 use longarm_host::{Mutex, Pause, now, spawn};
 
-type Event = Box<dyn FnOnce() + Send>;
+type TimedCall = Box<dyn FnOnce() + Send>;
 
 /// Runs events when their time has come, on a thread of its own that ends with it.
 #[derive(Debug, Default)]
-pub(super) struct Ticker(Mutex<Option<Arc<Inner>>>);
+pub(super) struct Ticker(Mutex<Option<Arc<TickerQueue>>>);
 
 #[derive(Default)]
-struct Inner {
+struct TickerQueue {
     events: Mutex<Events>,
     bed: Arc<Pause>,
 }
@@ -24,12 +24,12 @@ struct Inner {
 struct Events {
     made: u64,
     order: BinaryHeap<Reverse<(Nanos, u64)>>,
-    events: BTreeMap<u64, Event>,
+    events: BTreeMap<u64, TimedCall>,
 }
 
 impl Ticker {
-    pub fn at(&self, time: Nanos, event: Event) {
-        let inner = self.0.lock().get_or_insert_with(Inner::start).clone();
+    pub fn at(&self, time: Nanos, event: TimedCall) {
+        let inner = self.0.lock().get_or_insert_with(TickerQueue::start).clone();
         let mut events = inner.events.lock();
         events.made += 1;
         let number = events.made;
@@ -48,9 +48,9 @@ impl Drop for Ticker {
     }
 }
 
-impl Inner {
-    fn start() -> Arc<Inner> {
-        let inner = Arc::new(Inner::default());
+impl TickerQueue {
+    fn start() -> Arc<TickerQueue> {
+        let inner = Arc::new(TickerQueue::default());
         let (weak, bed) = (Arc::downgrade(&inner), inner.bed.clone());
         spawn("longarm-ticks", move || run(&weak, &bed)).expect("room for a thread");
         inner
@@ -76,7 +76,7 @@ impl Inner {
     }
 }
 
-fn run(inner: &Weak<Inner>, bed: &Pause) {
+fn run(inner: &Weak<TickerQueue>, bed: &Pause) {
     loop {
         let Some(wait) = inner.upgrade().map(|inner| inner.run_due()) else { return };
         if !bed.sleep(wait) {
@@ -85,7 +85,7 @@ fn run(inner: &Weak<Inner>, bed: &Pause) {
     }
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for TickerQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Ticker")
     }

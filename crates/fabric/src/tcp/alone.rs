@@ -7,8 +7,8 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use super::buffer::Buffer;
 use super::codec::{Codec, Flushed, INPUT};
-use super::inbox::{Deliver, Inbox};
-use super::session::Session;
+use super::inbox::{Deliver, TcpInbox};
+use super::session::TcpSession;
 use super::socket::{self, Received};
 use crate::{Completions, Op, PostError, Ticket, stream};
 
@@ -19,10 +19,10 @@ const READS: usize = 8;
 #[derive(Debug)]
 pub struct Alone {
     socket: TcpStream,
-    pub(super) session: Session,
+    pub(super) session: TcpSession,
     codec: Codec,
     raw: Buffer,
-    pub(super) inbox: Inbox,
+    pub(super) inbox: TcpInbox,
     /// `out` holds bytes that may go: the doorbell was rung, or they are answers.
     rung: bool,
     stuck: bool,
@@ -31,8 +31,8 @@ pub struct Alone {
 
 impl Alone {
     /// A connection over a socket whose handshake is over.
-    pub fn new(socket: TcpStream, codec: Codec, session: Session, landing: u32, spin: Duration) -> Alone {
-        let (raw, inbox) = (Buffer::new(INPUT), Inbox::new(landing));
+    pub fn new(socket: TcpStream, codec: Codec, session: TcpSession, landing: u32, spin: Duration) -> Alone {
+        let (raw, inbox) = (Buffer::new(INPUT), TcpInbox::new(landing));
         Alone { socket, session, codec, raw, inbox, rung: false, stuck: false, spin }
     }
 

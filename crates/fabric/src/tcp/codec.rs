@@ -9,7 +9,7 @@ use rustls::Connection;
 use super::buffer::Buffer;
 use super::frame::FRAME_MAX;
 use super::inbox::Deliver;
-use super::session::Session;
+use super::session::TcpSession;
 use super::socket;
 
 /// Size of a receive buffer: the longest frame, and more to read at once.
@@ -21,12 +21,12 @@ pub enum Codec {
     /// As they are.
     Plain,
     /// As TLS records.
-    Tls(Box<Tls>),
+    Tls(Box<TlsSession>),
 }
 
 /// TLS state, and decrypted bytes that are not yet a whole frame.
 #[derive(Debug)]
-pub struct Tls {
+pub struct TlsSession {
     connection: Connection,
     plain: Buffer,
 }
@@ -45,11 +45,11 @@ pub enum Flushed {
 impl Codec {
     /// TLS whose handshake is over.
     pub fn tls(connection: Connection) -> Codec {
-        Codec::Tls(Box::new(Tls { connection, plain: Buffer::new(INPUT) }))
+        Codec::Tls(Box::new(TlsSession { connection, plain: Buffer::new(INPUT) }))
     }
 
-    /// Gives received bytes to the session. Returns whether it is stuck ([`Session::feed`]).
-    pub fn intake(&mut self, raw: &mut Buffer, session: &mut Session, deliver: &mut impl Deliver) -> bool {
+    /// Gives received bytes to the session. Returns whether it is stuck ([`TcpSession::feed`]).
+    pub fn intake(&mut self, raw: &mut Buffer, session: &mut TcpSession, deliver: &mut impl Deliver) -> bool {
         match self {
             Codec::Plain => {
                 let fed = session.feed(raw.content(), deliver);
@@ -83,8 +83,8 @@ impl Codec {
     }
 }
 
-impl Tls {
-    fn intake(&mut self, raw: &mut Buffer, session: &mut Session, deliver: &mut impl Deliver) -> bool {
+impl TlsSession {
+    fn intake(&mut self, raw: &mut Buffer, session: &mut TcpSession, deliver: &mut impl Deliver) -> bool {
         loop {
             // The buffer holds a whole frame and more, so either a frame is used up or there is room.
             let free = self.plain.free(1, INPUT);

@@ -7,10 +7,10 @@ use rustls::{ClientConfig, ClientConnection, Connection};
 
 use super::alone::Alone;
 use super::codec::Codec;
-use super::session::{Session, WRITE_WINDOW};
+use super::session::{TcpSession, WRITE_WINDOW};
 use super::tls::{self, Tls};
 use super::{Tcp, TcpQp};
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 use crate::handshake::{self, Offer};
 use crate::{Address, ConnectRequest, Connected, SetupError, stream};
 
@@ -30,7 +30,7 @@ pub fn connect(
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, 2 * WRITE_WINDOW);
     let hello = Offer::of(&request.grants, request.hello);
     let peer = address.to_string();
-    let mut stream = Deadline::new(socket, until.saturating_duration_since(Instant::now()));
+    let mut stream = DeadlineSocket::new(socket, until.saturating_duration_since(Instant::now()));
     let (codec, welcome) = match &tcp.tls {
         None => (Codec::Plain, handshake::connect(&mut stream, &peer, &request.login, &hello)?),
         Some(tls) => {
@@ -42,7 +42,7 @@ pub fn connect(
         }
     };
     let Offer { grants: granted, bytes: welcome } = welcome;
-    let session = Session::new(request.grants);
+    let session = TcpSession::new(request.grants);
     let alone = Alone::new(stream.into_inner(), codec, session, request.landing, tcp.spin);
     let name = format!("{} {host}", if tcp.tls.is_some() { "tls" } else { "tcp" });
     Ok(Connected { qp: TcpQp::alone(alone, granted, name), welcome })

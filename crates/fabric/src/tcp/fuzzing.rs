@@ -1,20 +1,20 @@
 //! One end of a TCP connection without its socket, for the fuzz targets (feature `fuzzing`).
 
-use super::inbox::Inbox;
-use super::session::Session;
+use super::inbox::TcpInbox;
+use super::session::TcpSession;
 use crate::{Broken, Completions, Grant, Op, PostError, Ticket};
 
 /// A session and what it has for its user.
 #[derive(Debug)]
-pub struct End {
-    session: Session,
-    inbox: Inbox,
+pub struct SessionEnd {
+    session: TcpSession,
+    inbox: TcpInbox,
 }
 
-impl End {
+impl SessionEnd {
     /// A fresh connection on which `grants` are lent to the peer.
-    pub fn new(grants: Vec<Grant>, landing: u32) -> End {
-        End { session: Session::new(grants), inbox: Inbox::new(landing) }
+    pub fn new(grants: Vec<Grant>, landing: u32) -> SessionEnd {
+        SessionEnd { session: TcpSession::new(grants), inbox: TcpInbox::new(landing) }
     }
 
     /// Takes bytes of the peer; how many were used up, and whether it is stuck until its user polls or its

@@ -1,6 +1,6 @@
 //! What a connection has for its user: completions in order, the landing buffer, the receive buffers.
 //!
-//! An [`Inbox`] belongs to the user's thread. Where a NIC thread does the receiving, it fills a [`Relay`]
+//! An [`TcpInbox`] belongs to the user's thread. Where a NIC thread does the receiving, it fills a [`Relay`]
 //! under the link's lock, and the user's next poll takes the whole relay and empties it into the inbox
 //! without the lock: so the bytes a user may look at are written by no other thread.
 
@@ -29,7 +29,7 @@ pub trait Deliver {
 
 /// What the user polls.
 #[derive(Debug)]
-pub struct Inbox {
+pub struct TcpInbox {
     ready: VecDeque<Completion>,
     landing: Box<[u8]>,
     /// Empty until the peer sends something.
@@ -43,10 +43,10 @@ pub struct Inbox {
 
 const _: () = assert!(RECEIVES <= 16, "one bit of `used` each");
 
-impl Inbox {
+impl TcpInbox {
     /// An empty inbox with a landing buffer of `landing` bytes.
-    pub fn new(landing: u32) -> Inbox {
-        Inbox {
+    pub fn new(landing: u32) -> TcpInbox {
+        TcpInbox {
             ready: VecDeque::with_capacity(64),
             landing: vec![0; landing as usize].into_boxed_slice(),
             receives: Vec::new(),
@@ -104,7 +104,7 @@ impl Inbox {
     }
 }
 
-impl Deliver for Inbox {
+impl Deliver for TcpInbox {
     fn done(&mut self, completion: Completion) {
         self.own += 1;
         self.ready.push_back(completion);
@@ -175,7 +175,7 @@ impl Relay {
     }
 
     /// Tells the inbox everything, oldest first, and is empty.
-    pub fn replay(&mut self, inbox: &mut Inbox) {
+    pub fn replay(&mut self, inbox: &mut TcpInbox) {
         let mut at = 0;
         let mut bytes = |len: u32| {
             at += len as usize;

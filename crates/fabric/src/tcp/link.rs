@@ -1,7 +1,7 @@
 //! The accepting side of one connection, shared by the user's queue pair and the NIC thread.
 //!
-//! Writes: the NIC thread ([`Link::serve`]) and the user, both under `state`. Only the NIC thread reads the
-//! socket.
+//! Writes: the NIC thread ([`TcpLink::serve`]) and the user, both under `state`. Only the NIC thread reads
+//! the socket.
 //! (1) Whatever is executed for the peer is executed under the lock, by the NIC thread: a user who holds the
 //!     lock knows that nothing is being executed, and what it marks holds from then on (`revoke`).
 //! (2) No wake-up is lost: "nothing is here" and "armed" are one step under the lock, as are "something is
@@ -19,9 +19,9 @@ use rustix::event::epoll::EventFlags;
 
 use super::buffer::Buffer;
 use super::codec::{Codec, Flushed};
-use super::inbox::{Deliver, Inbox, Relay};
+use super::inbox::{Deliver, Relay, TcpInbox};
 use super::poller::Poller;
-use super::session::Session;
+use super::session::TcpSession;
 use super::socket::{self, Received};
 use crate::{Broken, Channel, Op, PostError, Ticket, stream};
 
@@ -30,19 +30,19 @@ const READ_CHUNK: usize = 128 << 10;
 
 /// A connection with a NIC thread.
 #[derive(Debug)]
-pub struct Link {
+pub struct TcpLink {
     pub(super) socket: Arc<TcpStream>,
     pub(super) token: u64,
     poller: Arc<Poller>,
     channel: Channel,
     news: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<LinkState>,
     moved: Condvar,
 }
 
 #[derive(Debug)]
-struct State {
-    session: Session,
+struct LinkState {
+    session: TcpSession,
     codec: Codec,
     relay: Relay,
     /// The channel is to be notified.
@@ -61,7 +61,7 @@ struct State {
 
 /// What the NIC does with a link next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Next {
+pub enum NicTurn {
     /// Goes on, having moved bytes.
     Busy,
     /// Goes on; there was nothing.
@@ -70,16 +70,16 @@ pub enum Next {
     Forget,
 }
 
-impl Link {
+impl TcpLink {
     /// A link; give it to `Nic::enter`.
     pub fn new(
         poller: &Arc<Poller>,
         socket: Arc<TcpStream>,
         codec: Codec,
-        session: Session,
+        session: TcpSession,
         channel: &Channel,
-    ) -> Arc<Link> {
-        let state = State {
+    ) -> Arc<TcpLink> {
+        let state = LinkState {
             session,
             codec,
             relay: Relay::default(),
@@ -91,7 +91,7 @@ impl Link {
             blocked: false,
             told: false,
         };
-        Arc::new(Link {
+        Arc::new(TcpLink {
             socket,
             token: poller.token(),
             poller: poller.clone(),
@@ -102,13 +102,13 @@ impl Link {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LinkState> {
         // A panic under the lock is a broken invariant of ours, reported by the thread that had it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// NIC thread: reads once, executes, writes.
-    pub fn serve(&self, raw: &mut Buffer, events: EventFlags) -> Next {
+    pub fn serve(&self, raw: &mut Buffer, events: EventFlags) -> NicTurn {
         let may_read =
             events.intersects(EventFlags::IN | EventFlags::HUP | EventFlags::ERR | EventFlags::RDHUP);
         let mut received = Received::Empty;
@@ -127,7 +127,7 @@ impl Link {
             self.flush(&mut state);
         }
         if let Received::Gone(why) = &received {
-            let State { session, relay, .. } = &mut *state;
+            let LinkState { session, relay, .. } = &mut *state;
             session.lose(why, relay);
         }
         let ended = state.session.broken().is_some() && !state.blocked;
@@ -139,14 +139,14 @@ impl Link {
         }
         self.tell(state);
         match (forget, moved) {
-            (true, _) => Next::Forget,
-            (false, true) => Next::Busy,
-            (false, false) => Next::Idle,
+            (true, _) => NicTurn::Forget,
+            (false, true) => NicTurn::Busy,
+            (false, false) => NicTurn::Idle,
         }
     }
 
     /// Tells epoll what the link waits for, if that changed.
-    fn watch(&self, state: &mut State) {
+    fn watch(&self, state: &mut LinkState) {
         let mut wanted = EventFlags::empty();
         if !state.stuck && state.session.broken().is_none() {
             wanted |= EventFlags::IN;
@@ -156,17 +156,17 @@ impl Link {
         }
         if wanted != state.interest {
             state.interest = wanted;
-            self.poller.watch((&self.socket, self.token), wanted);
+            self.poller.watch(&self.socket, self.token, wanted);
         }
     }
 
     /// Makes the NIC look at the link.
-    fn kick(&self, state: &mut State) {
+    fn kick(&self, state: &mut LinkState) {
         state.interest |= EventFlags::OUT;
-        self.poller.watch((&self.socket, self.token), state.interest);
+        self.poller.watch(&self.socket, self.token, state.interest);
     }
 
-    fn flush(&self, state: &mut State) {
+    fn flush(&self, state: &mut LinkState) {
         if state.session.out.is_empty() && !state.codec.wants_write() {
             state.blocked = false;
             return;
@@ -184,7 +184,7 @@ impl Link {
     }
 
     /// Wakes the user if there is something for it. Consumes the lock: notifications come after the unlock.
-    fn tell(&self, mut state: MutexGuard<'_, State>) {
+    fn tell(&self, mut state: MutexGuard<'_, LinkState>) {
         let broke = state.session.broken().is_some() && !state.told;
         if state.relay.is_empty() && !broke {
             return;
@@ -210,7 +210,7 @@ impl Link {
     }
 
     /// User: queues a request.
-    pub fn post(&self, op: Op<'_>, ticket: Ticket, inbox: &Inbox) -> Result<(), PostError> {
+    pub fn post(&self, op: Op<'_>, ticket: Ticket, inbox: &TcpInbox) -> Result<(), PostError> {
         let mut state = self.lock();
         let (waiting, held) = (inbox.own() + state.relay.own(), state.relay.held());
         state.session.post(op, ticket, inbox.landing_len(), waiting, held)
@@ -280,7 +280,7 @@ impl Link {
     /// User: fences the peer (invariant 1). The NIC forgets the link when it next looks.
     pub fn revoke(&self) {
         let mut state = self.lock();
-        let State { session, relay, .. } = &mut *state;
+        let LinkState { session, relay, .. } = &mut *state;
         session.revoke(relay);
         self.flush(&mut state);
         let _ = self.socket.shutdown(Shutdown::Both);
@@ -291,14 +291,14 @@ impl Link {
     /// User: leaves in good order. What the kernel does not take now the NIC sends later.
     pub fn close(&self) {
         let mut state = self.lock();
-        let State { session, relay, .. } = &mut *state;
+        let LinkState { session, relay, .. } = &mut *state;
         session.close(relay);
         self.flush(&mut state);
         self.kick(&mut state);
     }
 }
 
-impl State {
+impl LinkState {
     fn take(&mut self, raw: &mut Buffer) {
         self.stuck = self.codec.intake(raw, &mut self.session, &mut self.relay);
     }

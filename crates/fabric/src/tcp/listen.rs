@@ -7,16 +7,17 @@ use std::time::Duration;
 use rustls::{Connection, ServerConnection};
 
 use super::codec::Codec;
-use super::link::Link;
+use super::link::TcpLink;
 use super::nic::{Hold, Nic};
-use super::session::Session;
+use super::session::TcpSession;
 use super::tls::{self, Tls};
 use super::{Tcp, TcpQp};
-use crate::deadline::Deadline;
-use crate::door::{Door, Greeter};
+use crate::deadline::DeadlineSocket;
+use crate::door::{Greeter, HandshakeListener};
 use crate::handshake::{self, Admitted, Offer};
 use crate::{
-    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Reason, Role, SetupError, stream,
+    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, PeerRole, Reason, SetupError,
+    stream,
 };
 
 /// Time for the last message of a handshake, and for a reason to leave.
@@ -24,7 +25,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// The listening side of [`Tcp`].
 #[derive(Debug)]
-pub struct TcpListener(Door<TcpIncoming>);
+pub struct TcpListener(HandshakeListener<TcpIncoming>);
 
 /// A peer that has logged in and waits to be let in.
 #[derive(Debug)]
@@ -32,7 +33,7 @@ pub struct TcpIncoming {
     socket: Arc<TcpStream>,
     tls: Option<Connection>,
     hello: Offer,
-    role: Role,
+    role: PeerRole,
     peer: SocketAddr,
     hold: Hold,
     tcp: Tcp,
@@ -47,16 +48,16 @@ pub fn listen(tcp: &Tcp, address: &Address, options: ListenOptions) -> Result<Tc
         tls.server_config()?;
     }
     let hold = Nic::start(tcp.spin).map_err(|e| SetupError::Os("start the NIC thread", e))?;
-    Ok(TcpListener(Door::open(host, options, Doorstep { tcp: tcp.clone(), hold })?))
+    Ok(TcpListener(HandshakeListener::open(host, options, TcpGreeter { tcp: tcp.clone(), hold })?))
 }
 
 /// What every handshake needs.
-struct Doorstep {
+struct TcpGreeter {
     tcp: Tcp,
     hold: Hold,
 }
 
-impl Greeter for Doorstep {
+impl Greeter for TcpGreeter {
     type Incoming = TcpIncoming;
 
     fn greet(
@@ -65,10 +66,10 @@ impl Greeter for Doorstep {
         peer: SocketAddr,
         options: &ListenOptions,
     ) -> Result<TcpIncoming, SetupError> {
-        let Doorstep { tcp, hold } = self;
+        let TcpGreeter { tcp, hold } = self;
         stream::prepare(&socket, tcp.stall)?;
         let name = peer.to_string();
-        let mut stream = Deadline::new(socket, options.handshake);
+        let mut stream = DeadlineSocket::new(socket, options.handshake);
         let mut tls = tcp.tls.as_ref().map(tls_connection).transpose()?;
         let admitted = match &mut tls {
             None => handshake::admit(&mut stream, &name, options),
@@ -122,7 +123,7 @@ impl TcpIncoming {
         say: impl Fn(&mut dyn std::io::Write, &str) -> Result<(), SetupError>,
     ) -> Result<(), SetupError> {
         let peer = self.peer.to_string();
-        let mut stream = Deadline::new(self.socket.clone(), LAST_WORD);
+        let mut stream = DeadlineSocket::new(self.socket.clone(), LAST_WORD);
         match &mut self.tls {
             None => say(&mut stream, &peer),
             Some(connection) => tls::over(connection, &mut stream, &peer, |stream| say(stream, &peer)),
@@ -153,7 +154,7 @@ impl Incoming for TcpIncoming {
         let name = format!("{} {}", if self.tls.is_some() { "tls" } else { "tcp" }, self.peer);
         let codec = self.tls.map_or(Codec::Plain, Codec::tls);
         let nic = self.hold.nic();
-        let link = Link::new(nic.poller(), self.socket, codec, Session::new(grants), channel);
+        let link = TcpLink::new(nic.poller(), self.socket, codec, TcpSession::new(grants), channel);
         nic.enter(link.clone());
         Ok(TcpQp::linked(link, landing, self.tcp.spin, self.hello.grants, name))
     }

@@ -15,7 +15,7 @@ use rustix::event::epoll::{Event, EventFlags};
 
 use super::buffer::Buffer;
 use super::codec::INPUT;
-use super::link::{Link, Next};
+use super::link::{NicTurn, TcpLink};
 use super::poller::{Poller, WAKE};
 use crate::Channel;
 
@@ -27,7 +27,7 @@ const EVENTS: usize = 64;
 pub struct Nic {
     poller: Arc<Poller>,
     wake: Channel,
-    entering: Mutex<Vec<Arc<Link>>>,
+    entering: Mutex<Vec<Arc<TcpLink>>>,
     /// The listener, and peers not let in yet: those who may still enter links.
     holders: AtomicUsize,
     spin: Duration,
@@ -76,8 +76,8 @@ impl Drop for CrashOnPanic {
     }
 }
 
-struct Entry {
-    link: Arc<Link>,
+struct NicEntry {
+    link: Arc<TcpLink>,
     raw: Buffer,
 }
 
@@ -104,14 +104,14 @@ impl Nic {
     }
 
     /// Hands a link to the thread.
-    pub fn enter(&self, link: Arc<Link>) {
+    pub fn enter(&self, link: Arc<TcpLink>) {
         self.entering.lock().unwrap_or_else(PoisonError::into_inner).push(link);
         self.wake.notify();
     }
 
     fn run(&self) {
         let _crash = CrashOnPanic;
-        let mut links: HashMap<u64, Entry> = HashMap::new();
+        let mut links: HashMap<u64, NicEntry> = HashMap::new();
         let mut hot = Instant::now();
         let mut spinning = false;
         let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -148,12 +148,12 @@ impl Nic {
         self.entering.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    fn take_in(&self, links: &mut HashMap<u64, Entry>) {
+    fn take_in(&self, links: &mut HashMap<u64, NicEntry>) {
         let entering = std::mem::take(&mut *self.entering.lock().unwrap_or_else(PoisonError::into_inner));
         for link in entering {
             match self.poller.add(&link.socket, link.token) {
                 Ok(()) => {
-                    links.insert(link.token, Entry { link, raw: Buffer::new(INPUT) });
+                    links.insert(link.token, NicEntry { link, raw: Buffer::new(INPUT) });
                 }
                 // Out of kernel memory or watches: this connection ends, the others go on.
                 Err(_) => link.revoke(),
@@ -162,12 +162,12 @@ impl Nic {
     }
 
     /// Returns whether anything moved.
-    fn serve(&self, links: &mut HashMap<u64, Entry>, token: u64, flags: EventFlags) -> bool {
-        let Some(Entry { link, raw }) = links.get_mut(&token) else { return false };
+    fn serve(&self, links: &mut HashMap<u64, NicEntry>, token: u64, flags: EventFlags) -> bool {
+        let Some(NicEntry { link, raw }) = links.get_mut(&token) else { return false };
         match link.serve(raw, flags) {
-            Next::Busy => true,
-            Next::Idle => false,
-            Next::Forget => {
+            NicTurn::Busy => true,
+            NicTurn::Idle => false,
+            NicTurn::Forget => {
                 self.poller.forget(&link.socket);
                 links.remove(&token);
                 false

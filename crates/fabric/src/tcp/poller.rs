@@ -41,7 +41,7 @@ impl Poller {
 
     /// Changes what a link waits for. A link that the thread has not taken in yet, or has forgotten, waits
     /// for nothing, and needs nothing: new ones are looked at once.
-    pub fn watch(&self, (socket, token): (&TcpStream, u64), events: EventFlags) {
+    pub fn watch(&self, socket: &TcpStream, token: u64, events: EventFlags) {
         let changed = epoll::modify(&self.epoll, socket, EventData::new_u64(token), events);
         debug_assert!(matches!(changed, Ok(()) | Err(rustix::io::Errno::NOENT)), "epoll: {changed:?}");
     }

@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::alone::Alone;
-use super::inbox::{Deliver, Inbox, Relay};
-use super::link::Link;
+use super::inbox::{Deliver, Relay, TcpInbox};
+use super::link::TcpLink;
 use crate::{Broken, Completions, Granted, Op, PostError, QueuePair, SetupError, Ticket};
 
 /// A queue pair over TCP.
 #[derive(Debug)]
 pub struct TcpQp {
-    side: Side,
+    side: TcpQpKind,
     granted: Vec<Granted>,
     /// `tcp host:port` or `tls host:port`.
     name: String,
 }
 
 #[derive(Debug)]
-enum Side {
+enum TcpQpKind {
     Alone(Box<Alone>),
     Linked(Box<Linked>),
 }
@@ -26,8 +26,8 @@ enum Side {
 /// The user's part of an accepted connection.
 #[derive(Debug)]
 struct Linked {
-    link: Arc<Link>,
-    inbox: Inbox,
+    link: Arc<TcpLink>,
+    inbox: TcpInbox,
     /// Empty; exchanged for the link's at each poll.
     spare: Relay,
     spin: Duration,
@@ -35,24 +35,24 @@ struct Linked {
 
 impl TcpQp {
     pub(super) fn alone(alone: Alone, granted: Vec<Granted>, name: String) -> TcpQp {
-        TcpQp { side: Side::Alone(Box::new(alone)), granted, name }
+        TcpQp { side: TcpQpKind::Alone(Box::new(alone)), granted, name }
     }
 
     pub(super) fn linked(
-        link: Arc<Link>,
+        link: Arc<TcpLink>,
         landing: u32,
         spin: Duration,
         granted: Vec<Granted>,
         name: String,
     ) -> TcpQp {
-        let linked = Linked { link, inbox: Inbox::new(landing), spare: Relay::default(), spin };
-        TcpQp { side: Side::Linked(Box::new(linked)), granted, name }
+        let linked = Linked { link, inbox: TcpInbox::new(landing), spare: Relay::default(), spin };
+        TcpQp { side: TcpQpKind::Linked(Box::new(linked)), granted, name }
     }
 
-    fn inbox(&self) -> &Inbox {
+    fn inbox(&self) -> &TcpInbox {
         match &self.side {
-            Side::Alone(alone) => &alone.inbox,
-            Side::Linked(linked) => &linked.inbox,
+            TcpQpKind::Alone(alone) => &alone.inbox,
+            TcpQpKind::Linked(linked) => &linked.inbox,
         }
     }
 }
@@ -95,22 +95,22 @@ impl QueuePair for TcpQp {
     #[inline]
     fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {
         match &mut self.side {
-            Side::Alone(alone) => alone.post(op, ticket),
-            Side::Linked(linked) => linked.link.post(op, ticket, &linked.inbox),
+            TcpQpKind::Alone(alone) => alone.post(op, ticket),
+            TcpQpKind::Linked(linked) => linked.link.post(op, ticket, &linked.inbox),
         }
     }
 
     fn ring(&mut self) {
         match &mut self.side {
-            Side::Alone(alone) => alone.ring(),
-            Side::Linked(linked) => linked.link.ring(),
+            TcpQpKind::Alone(alone) => alone.ring(),
+            TcpQpKind::Linked(linked) => linked.link.ring(),
         }
     }
 
     fn poll(&mut self, done: &mut Completions) -> usize {
         match &mut self.side {
-            Side::Alone(alone) => alone.poll(done),
-            Side::Linked(linked) => linked.poll(done),
+            TcpQpKind::Alone(alone) => alone.poll(done),
+            TcpQpKind::Linked(linked) => linked.poll(done),
         }
     }
 
@@ -124,8 +124,8 @@ impl QueuePair for TcpQp {
 
     fn release(&mut self, buffer: u16) {
         match &mut self.side {
-            Side::Alone(alone) => alone.release(buffer),
-            Side::Linked(linked) => {
+            TcpQpKind::Alone(alone) => alone.release(buffer),
+            TcpQpKind::Linked(linked) => {
                 linked.inbox.release(buffer);
                 linked.link.release();
             }
@@ -134,22 +134,22 @@ impl QueuePair for TcpQp {
 
     fn arm(&mut self) -> bool {
         match &mut self.side {
-            Side::Alone(alone) => alone.ready(),
-            Side::Linked(linked) => !linked.inbox.is_empty() || linked.link.arm(),
+            TcpQpKind::Alone(alone) => alone.ready(),
+            TcpQpKind::Linked(linked) => !linked.inbox.is_empty() || linked.link.arm(),
         }
     }
 
     fn wait(&mut self, timeout: Duration) {
         match &mut self.side {
-            Side::Alone(alone) => alone.wait(timeout),
-            Side::Linked(linked) => linked.wait(timeout),
+            TcpQpKind::Alone(alone) => alone.wait(timeout),
+            TcpQpKind::Linked(linked) => linked.wait(timeout),
         }
     }
 
     fn state(&self) -> Result<(), Broken> {
         let broken = match &self.side {
-            Side::Alone(alone) => alone.session.broken().cloned(),
-            Side::Linked(linked) => linked.link.broken(),
+            TcpQpKind::Alone(alone) => alone.session.broken().cloned(),
+            TcpQpKind::Linked(linked) => linked.link.broken(),
         };
         broken.map_or(Ok(()), Err)
     }
@@ -160,8 +160,8 @@ impl QueuePair for TcpQp {
 
     fn revoke(&mut self) -> Result<(), SetupError> {
         match &mut self.side {
-            Side::Alone(alone) => alone.revoke(),
-            Side::Linked(linked) => {
+            TcpQpKind::Alone(alone) => alone.revoke(),
+            TcpQpKind::Linked(linked) => {
                 linked.link.revoke();
                 linked.inbox.fence();
             }

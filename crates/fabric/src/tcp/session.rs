@@ -58,12 +58,12 @@ enum Wants {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Pending {
+struct PendingRequest {
     ticket: Ticket,
     wants: Wants,
 }
 
-/// How far [`Session::feed`] came.
+/// How far [`TcpSession::feed`] came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fed {
     /// Bytes used up.
@@ -74,12 +74,12 @@ pub struct Fed {
 
 /// State of one end.
 #[derive(Debug)]
-pub struct Session {
+pub struct TcpSession {
     /// Bytes for the peer.
     pub out: Buffer,
     grants: Vec<Grant>,
     /// Our requests without an answer, oldest first.
-    pending: VecDeque<Pending>,
+    pending: VecDeque<PendingRequest>,
     /// Seq of our next request.
     next: u16,
     /// Bytes of pending READs.
@@ -104,10 +104,10 @@ pub struct Session {
 /// A request that an answer does not fit, or that does not fit the state.
 type Foul = String;
 
-impl Session {
+impl TcpSession {
     /// A fresh connection on which `grants` are lent to the peer.
-    pub fn new(grants: Vec<Grant>) -> Session {
-        Session {
+    pub fn new(grants: Vec<Grant>) -> TcpSession {
+        TcpSession {
             out: Buffer::new(OUT_MAX),
             grants,
             pending: VecDeque::with_capacity(QUEUE_DEPTH),
@@ -166,7 +166,7 @@ impl Session {
         self.reading += reading;
         self.writing += writing;
         self.sends += usize::from(is_send);
-        self.pending.push_back(Pending { ticket, wants });
+        self.pending.push_back(PendingRequest { ticket, wants });
         Ok(())
     }
 
@@ -379,7 +379,7 @@ impl Session {
     fn expects(&self, seq: u16, kind: impl Fn(Wants) -> bool) -> Result<usize, Foul> {
         let oldest = self.next.wrapping_sub(self.pending.len() as u16);
         let index = usize::from(seq.wrapping_sub(oldest));
-        let skipped = |p: &Pending| matches!(p.wants, Wants::Ack { .. });
+        let skipped = |p: &PendingRequest| matches!(p.wants, Wants::Ack { .. });
         match self.pending.get(index) {
             Some(p) if kind(p.wants) && self.pending.iter().take(index).all(skipped) => Ok(index),
             _ => Err(format!("an answer {seq} that no request waits for")),
@@ -402,7 +402,7 @@ impl Session {
             }
             succeed(earlier.ticket, 0, deliver);
         }
-        let Pending { ticket, wants } = self.pending.pop_front().expect("expects() found it");
+        let PendingRequest { ticket, wants } = self.pending.pop_front().expect("expects() found it");
         match wants {
             Wants::Data { into, len } => {
                 self.reading -= len as usize;

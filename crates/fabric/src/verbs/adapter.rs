@@ -62,7 +62,7 @@ pub(super) struct Chosen {
 
 /// A device as people want to see it (doctor).
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct DeviceInfo {
     /// Its name.
     pub device: String,
     /// What it can do.
@@ -72,11 +72,11 @@ pub struct Survey {
 }
 
 /// The RDMA devices of this machine; an error says what is missing.
-pub fn survey() -> Result<Vec<Survey>, ib::Error> {
+pub fn survey() -> Result<Vec<DeviceInfo>, ib::Error> {
     ib::devices()?.into_iter().map(|name| look(&name)).collect()
 }
 
-fn look(name: &str) -> Result<Survey, ib::Error> {
+fn look(name: &str) -> Result<DeviceInfo, ib::Error> {
     let Device { context, attributes, .. } = &*Device::open(name)?;
     let with_gids = |number| {
         let port = context.port(number)?;
@@ -84,7 +84,7 @@ fn look(name: &str) -> Result<Survey, ib::Error> {
         Ok::<_, ib::Error>((port, gids))
     };
     let ports = (1..=attributes.ports).map(with_gids).collect::<Result<_, _>>()?;
-    Ok(Survey { device: name.into(), attributes: *attributes, ports })
+    Ok(DeviceInfo { device: name.into(), attributes: *attributes, ports })
 }
 
 /// Chooses: what was asked for, else the device that has the address `local`, else the first that is ready.
@@ -118,7 +118,7 @@ pub(super) fn choose(wanted: Option<&DeviceChoice>, local: IpAddr) -> Result<Cho
     })
 }
 
-fn pick(surveys: &[Survey], wanted: Option<&DeviceChoice>, local: IpAddr) -> Option<Chosen> {
+fn pick(surveys: &[DeviceInfo], wanted: Option<&DeviceChoice>, local: IpAddr) -> Option<Chosen> {
     let port_wanted = wanted.and_then(|wanted| wanted.port);
     let gid_wanted = wanted.and_then(|wanted| wanted.gid_index);
     let mut best: Option<(u8, Chosen)> = None;
@@ -236,7 +236,7 @@ mod tests {
         ib::Gid { index, bytes, kind }
     }
 
-    fn machine() -> Vec<Survey> {
+    fn machine() -> Vec<DeviceInfo> {
         let attributes = ib::Attributes {
             ports: 1,
             queue_pairs: 100,
@@ -257,7 +257,7 @@ mod tests {
         ];
         let second = vec![gid(0, "fe80::2", v2), gid(1, "10.0.0.2", v2)];
         let off = vec![gid(0, "10.0.0.3", v2)];
-        let survey = |device: &str, ports| Survey { device: device.into(), attributes, ports };
+        let survey = |device: &str, ports| DeviceInfo { device: device.into(), attributes, ports };
         vec![
             survey("off0", vec![(port(1, false), off)]),
             survey("a0", vec![(port(1, true), first)]),

@@ -54,12 +54,12 @@ pub enum BareOp {
 
 /// Two connected ends.
 pub struct Bare {
-    near: End,
-    far: End,
+    near: BareEnd,
+    far: BareEnd,
 }
 
 /// One end. Fields drop in this order: the queue pair before the memory that the other end may still reach.
-struct End {
+struct BareEnd {
     qp: ib::QueuePair,
     queue: Arc<ib::CompletionQueue>,
     memory: ib::Buffer,
@@ -78,7 +78,7 @@ impl Bare {
     /// Connects an end on device `near` with one on device `far`, which may be the same (`mlx5_0`;
     /// `mlx5_0:1:3` names port and GID too). An error says which step failed, and why.
     pub fn open(near: &str, far: &str) -> Result<Bare, String> {
-        let (mut near, mut far) = (End::new(near)?, End::new(far)?);
+        let (mut near, mut far) = (BareEnd::new(near)?, BareEnd::new(far)?);
         near.connect(&far)?;
         far.connect(&near)?;
         Ok(Bare { near, far })
@@ -164,8 +164,8 @@ fn nanos(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl End {
-    fn new(device: &str) -> Result<End, String> {
+impl BareEnd {
+    fn new(device: &str) -> Result<BareEnd, String> {
         let wanted: DeviceChoice = device.parse()?;
         // With the device given, the address only prefers one of its GIDs: none here.
         let chosen = adapter::choose(Some(&wanted), Ipv4Addr::UNSPECIFIED.into());
@@ -183,12 +183,12 @@ impl End {
         let memory = ib::Buffer::new(domain, BYTES, most).map_err(step("register memory"))?;
         let batch = ib::Batch::new(BARE_BATCH_MAX);
         let theirs = ib::Remote { address: 0, key: 0 };
-        let end = End { qp, queue, memory, batch, theirs, adapter };
+        let end = BareEnd { qp, queue, memory, batch, theirs, adapter };
         (0..RECEIVES).try_for_each(|id| end.receive(id))?;
         Ok(end)
     }
 
-    fn connect(&mut self, other: &End) -> Result<(), String> {
+    fn connect(&mut self, other: &BareEnd) -> Result<(), String> {
         let (ours, theirs) = (&self.adapter, &other.adapter);
         let Chosen { port, gid, .. } = &ours.choice;
         let served = |adapter: &Adapter| adapter.device.attributes.reads_served.clamp(1, 16);

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::endpoint::Endpoint;
 use super::lifeline::Lifeline;
 use super::open::Opened;
-use super::qp::{Parts, VerbsQp};
+use super::qp::{VerbsParts, VerbsQp};
 use super::settings::{STALL, Verbs};
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 use crate::handshake::{self, Offer};
 use crate::{Address, ConnectRequest, Connected, SetupError, stream};
 
@@ -31,7 +31,7 @@ pub(super) fn connect(
     let landing = opened.landing(request.landing)?;
     let hello = Offer::of(&request.grants, request.hello);
     let left = until.saturating_duration_since(Instant::now()).max(Duration::from_micros(1));
-    let mut stream = Deadline::new(socket, left);
+    let mut stream = DeadlineSocket::new(socket, left);
     // Behind HELLO, so only after the login.
     let tell = |stream: &mut _| opened.endpoint(&lent).tell(stream, &peer);
     let welcome = handshake::connect_with(&mut stream, &peer, &request.login, &hello, tell)?;
@@ -39,7 +39,7 @@ pub(super) fn connect(
     opened.connect(verbs, &theirs)?;
     let name = format!("verbs {} ({host})", opened.describe(&theirs));
     let lifeline = Lifeline(Arc::new(stream.into_inner()));
-    let qp = VerbsQp::new(Parts {
+    let qp = VerbsQp::new(VerbsParts {
         opened,
         lifeline,
         landing,

@@ -17,7 +17,7 @@ const KEY: usize = 16;
 
 /// Memory of the other side: where, and under which key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Key {
+pub(super) struct RemoteKey {
     pub address: u64,
     pub key: u32,
 }
@@ -34,9 +34,9 @@ pub(super) struct Endpoint {
     /// The GID is needed to reach it: Ethernet.
     pub global: bool,
     /// Where the peer tells how many of our SENDs it released.
-    pub credit: Key,
+    pub credit: RemoteKey,
     /// Of the regions lent.
-    pub keys: Vec<Key>,
+    pub keys: Vec<RemoteKey>,
 }
 
 impl Endpoint {
@@ -85,7 +85,7 @@ fn decode(bytes: &[u8]) -> Result<Endpoint, &'static str> {
     let (fixed, keys) = bytes.split_at(FIXED);
     let word = |at: usize| u32::from_le_bytes(fixed[at..at + 4].try_into().expect("four bytes"));
     let half = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
-    let key = |bytes: &[u8]| Key {
+    let key = |bytes: &[u8]| RemoteKey {
         address: u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")),
         key: u32::from_le_bytes(bytes[8..12].try_into().expect("four bytes")),
     };
@@ -128,8 +128,8 @@ mod tests {
             mtu: 1024,
             reads_served: 16,
             global: true,
-            credit: Key { address: 0x7fff_0000_1000, key: 9 },
-            keys: vec![Key { address: 1 << 40, key: u32::MAX }, Key { address: 8, key: 0 }],
+            credit: RemoteKey { address: 0x7fff_0000_1000, key: 9 },
+            keys: vec![RemoteKey { address: 1 << 40, key: u32::MAX }, RemoteKey { address: 8, key: 0 }],
         }
     }
 

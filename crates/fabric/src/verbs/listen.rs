@@ -8,16 +8,16 @@ use super::adapter::Adapter;
 use super::endpoint::Endpoint;
 use super::lifeline::Lifeline;
 use super::open::Opened;
-use super::qp::{Parts, VerbsQp};
+use super::qp::{VerbsParts, VerbsQp};
 use super::register::{Ready, Registered};
 use super::settings::{STALL, Verbs};
-use super::slot::Slot;
-use crate::deadline::Deadline;
-use crate::door::{Door, Greeter};
+use super::slot::QueuePairSlot;
+use crate::deadline::DeadlineSocket;
+use crate::door::{Greeter, HandshakeListener};
 use crate::handshake::{self, Admitted, Offer};
 use crate::{
-    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, Reason, Rights, Role, SetupError,
-    stream,
+    Address, Channel, Grant, Incoming, ListenOptions, Listener, PeerInfo, PeerRole, Reason, Rights,
+    SetupError, stream,
 };
 
 /// Time for the last message of a handshake, and for a reason to leave.
@@ -26,7 +26,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// The listening side of [`Verbs`].
 #[derive(Debug)]
 pub struct VerbsListener {
-    door: Door<VerbsIncoming>,
+    door: HandshakeListener<VerbsIncoming>,
     adapter: Arc<Adapter>,
     /// Registered as long as the listener, also while no client is there.
     prepared: Vec<Arc<Registered>>,
@@ -39,11 +39,11 @@ pub struct VerbsListener {
 pub struct VerbsIncoming {
     socket: Arc<TcpStream>,
     hello: Offer,
-    role: Role,
+    role: PeerRole,
     theirs: Endpoint,
     opened: Opened,
     peer: SocketAddr,
-    slot: Slot,
+    slot: QueuePairSlot,
     spin: Duration,
     yields: bool,
 }
@@ -67,26 +67,27 @@ pub(super) fn listen(
     };
     let local = stream::resolve(host)?;
     let adapter = verbs.adapter(local.ip())?;
-    let doorstep = Doorstep { verbs: verbs.clone(), adapter: adapter.clone(), slots: Slot::default() };
-    let door = Door::open(host, options, doorstep)?;
+    let doorstep =
+        VerbsGreeter { verbs: verbs.clone(), adapter: adapter.clone(), slots: QueuePairSlot::default() };
+    let door = HandshakeListener::open(host, options, doorstep)?;
     Ok(VerbsListener { door, adapter, prepared: Vec::new(), ready: Vec::new() })
 }
 
 /// What every handshake needs.
-struct Doorstep {
+struct VerbsGreeter {
     verbs: Verbs,
     adapter: Arc<Adapter>,
-    slots: Slot,
+    slots: QueuePairSlot,
 }
 
-impl Doorstep {
+impl VerbsGreeter {
     /// After the login: the peer's end, and ours connected to it.
     fn open(
         &self,
-        stream: &mut Deadline<Arc<TcpStream>>,
+        stream: &mut DeadlineSocket<Arc<TcpStream>>,
         name: &str,
         hello: &Offer,
-    ) -> Result<(Endpoint, Opened, Slot), SetupError> {
+    ) -> Result<(Endpoint, Opened, QueuePairSlot), SetupError> {
         let theirs = Endpoint::hear(stream, name, hello.grants.len())?;
         let slot = self.slots.clone();
         // This one and the doorstep's own are not peers that stand already.
@@ -103,7 +104,7 @@ impl Doorstep {
     }
 }
 
-impl Greeter for Doorstep {
+impl Greeter for VerbsGreeter {
     type Incoming = VerbsIncoming;
 
     fn greet(
@@ -114,7 +115,7 @@ impl Greeter for Doorstep {
     ) -> Result<VerbsIncoming, SetupError> {
         stream::prepare(&socket, STALL)?;
         let name = peer.to_string();
-        let mut stream = Deadline::new(socket, options.handshake);
+        let mut stream = DeadlineSocket::new(socket, options.handshake);
         let opened = handshake::admit(&mut stream, &name, options).and_then(|admitted| {
             let opened = self.open(&mut stream, &name, &admitted.hello);
             if let Err(error) = &opened {
@@ -181,7 +182,7 @@ impl Incoming for VerbsIncoming {
     ) -> Result<VerbsQp, SetupError> {
         let VerbsIncoming { socket, hello, theirs, opened, peer, slot, spin, yields, .. } = self;
         let name = peer.to_string();
-        let mut stream = Deadline::new(socket.clone(), LAST_WORD);
+        let mut stream = DeadlineSocket::new(socket.clone(), LAST_WORD);
         let prepared = opened.register(&grants).and_then(|lent| Ok((lent, opened.landing(landing)?)));
         let (lent, landing) = prepared.inspect_err(|error| {
             let _ = handshake::refuse(&mut stream, &name, &error.to_string().into());
@@ -190,7 +191,7 @@ impl Incoming for VerbsIncoming {
         handshake::welcome(&mut stream, &name, &Offer::of(&grants, welcome))?;
         opened.endpoint(&lent).tell(&mut stream, &name)?;
         let name = format!("verbs {} ({peer})", opened.describe(&theirs));
-        VerbsQp::new(Parts {
+        VerbsQp::new(VerbsParts {
             opened,
             lifeline: Lifeline(socket),
             landing,
@@ -206,7 +207,7 @@ impl Incoming for VerbsIncoming {
     }
 
     fn reject(self, reason: Reason) {
-        let mut stream = Deadline::new(self.socket.clone(), LAST_WORD);
+        let mut stream = DeadlineSocket::new(self.socket.clone(), LAST_WORD);
         // A peer that does not listen to the reason is away as well.
         let _ = handshake::refuse(&mut stream, &self.peer.to_string(), &reason);
         stream::leave(&self.socket);

@@ -39,7 +39,7 @@ use longarm_ibverbs as ib;
 
 use crate::{Address, ConnectRequest, Connected, ListenOptions, SetupError, Transport};
 
-pub use adapter::{DeviceChoice, Survey, survey};
+pub use adapter::{DeviceChoice, DeviceInfo, survey};
 pub use bare::{BARE_BATCH_MAX, BARE_MAX, Bare, BareOp};
 pub use ib::{Attributes, Error as VerbsError, Gid, GidKind, Port};
 pub use listen::{VerbsIncoming, VerbsListener};

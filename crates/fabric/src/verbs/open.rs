@@ -8,7 +8,7 @@ use longarm_base::limits::QUEUE_DEPTH;
 use longarm_ibverbs as ib;
 
 use super::adapter::{Adapter, Chosen};
-use super::endpoint::{Endpoint, Key};
+use super::endpoint::{Endpoint, RemoteKey};
 use super::failed::failed;
 use super::pending::SLOTS;
 use super::receives::Receives;
@@ -71,7 +71,7 @@ impl Opened {
     /// What the peer must know.
     pub fn endpoint(&self, lent: &[Arc<Registered>]) -> Endpoint {
         let Chosen { port, gid, .. } = &self.adapter.choice;
-        let key = |lent: &Arc<Registered>| Key {
+        let key = |lent: &Arc<Registered>| RemoteKey {
             address: lent.region.memory().address() as u64,
             key: lent.mr.remote_key(),
         };
@@ -84,7 +84,7 @@ impl Opened {
             mtu: port.mtu as u16,
             reads_served: self.reads_served(),
             global: port.ethernet,
-            credit: Key { address: credit.address(0), key: credit.region().remote_key() },
+            credit: RemoteKey { address: credit.address(0), key: credit.region().remote_key() },
             keys: lent.iter().map(key).collect(),
         }
     }

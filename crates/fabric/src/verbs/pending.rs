@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use longarm_base::limits::{QUEUE_DEPTH, READ_MAX};
 
 use super::receives::CREDITS_MAX;
-use super::staging::Place;
+use super::staging::StagingPlace;
 use crate::Ticket;
 
 /// Bytes of READs that may be under way. What the peer sends for them must come well before the device's time
@@ -18,11 +18,11 @@ const _: () = assert!(READ_WINDOW >= READ_MAX as usize);
 
 /// A request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct PostedRequest {
     /// The user's; `None` for one of our own.
     pub ticket: Option<Ticket>,
     /// What it holds of the staging memory.
-    pub staged: Option<Place>,
+    pub staged: Option<StagingPlace>,
     /// The old word of an atomic is there when it is over.
     pub word: bool,
     /// What the peer lent allows it.
@@ -33,8 +33,8 @@ pub(super) struct Request {
 
 /// The queue. A request's number, counted from the first ever, is its id with the device.
 #[derive(Debug)]
-pub(super) struct Pending {
-    requests: VecDeque<Request>,
+pub(super) struct VerbsSendQueue {
+    requests: VecDeque<PostedRequest>,
     /// Number of the oldest.
     first: u64,
     /// Of them: the user's.
@@ -43,9 +43,9 @@ pub(super) struct Pending {
     reading: usize,
 }
 
-impl Pending {
-    pub fn new() -> Pending {
-        Pending { requests: VecDeque::with_capacity(SLOTS), first: 0, users: 0, reading: 0 }
+impl VerbsSendQueue {
+    pub fn new() -> VerbsSendQueue {
+        VerbsSendQueue { requests: VecDeque::with_capacity(SLOTS), first: 0, users: 0, reading: 0 }
     }
 
     /// Whether the user may post no more.
@@ -68,7 +68,7 @@ impl Pending {
     }
 
     /// Adds one; returns its number.
-    pub fn push(&mut self, request: Request) -> u64 {
+    pub fn push(&mut self, request: PostedRequest) -> u64 {
         self.users += usize::from(request.ticket.is_some());
         self.reading += request.reads as usize;
         self.requests.push_back(request);
@@ -81,12 +81,12 @@ impl Pending {
     }
 
     /// The oldest.
-    pub fn first(&self) -> Option<&Request> {
+    pub fn first(&self) -> Option<&PostedRequest> {
         self.requests.front()
     }
 
     /// Takes the oldest.
-    pub fn pop(&mut self) -> Option<Request> {
+    pub fn pop(&mut self) -> Option<PostedRequest> {
         let request = self.requests.pop_front()?;
         self.first += 1;
         self.users -= usize::from(request.ticket.is_some());

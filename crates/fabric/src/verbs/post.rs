@@ -3,9 +3,9 @@
 use longarm_base::RegionId;
 use longarm_ibverbs as ib;
 
-use super::pending::Request;
+use super::pending::PostedRequest;
 use super::qp::VerbsQp;
-use super::staging::{Place, UNSIGNALLED};
+use super::staging::{StagingPlace, UNSIGNALLED};
 use crate::{Broken, Op, PostError, RECEIVES, Rights, Ticket};
 
 /// Of silent requests every so many is signalled.
@@ -27,19 +27,24 @@ impl VerbsQp {
                 let key = self.landing.region().local_key();
                 let local = ib::Local { address: self.landing.address(into as usize), bytes: from.len, key };
                 let (remote, allowed) = self.remote(from.region, from.offset, from.len.into(), Rights::READ);
-                let request =
-                    Request { ticket: Some(ticket), staged: None, word: false, allowed, reads: from.len };
+                let request = PostedRequest {
+                    ticket: Some(ticket),
+                    staged: None,
+                    word: false,
+                    allowed,
+                    reads: from.len,
+                };
                 self.push(ib::Request::Read(local, remote), request, 0);
             }
-            Op::Write { region, offset, bytes } => self.write((region, offset), bytes, None, ticket)?,
+            Op::Write { region, offset, bytes } => self.write(region, offset, bytes, None, ticket)?,
             Op::WriteImm { region, offset, bytes, imm } => {
-                self.write((region, offset), bytes, Some(imm), ticket)?;
+                self.write(region, offset, bytes, Some(imm), ticket)?;
             }
             Op::Send { bytes } => {
                 self.may_send()?;
                 let (place, local) = self.stage(bytes)?;
                 self.receives.sent += 1;
-                let request = Request {
+                let request = PostedRequest {
                     ticket: Some(ticket),
                     staged: Some(place),
                     word: false,
@@ -49,11 +54,11 @@ impl VerbsQp {
                 self.push(ib::Request::Send(local, None), request, bytes.len());
             }
             Op::CompareSwap { region, offset, expected, new } => {
-                let (local, remote, request) = self.atomic((region, offset), ticket)?;
+                let (local, remote, request) = self.atomic(region, offset, ticket)?;
                 self.push(ib::Request::CompareSwap(local, remote, expected, new), request, 8);
             }
             Op::FetchAdd { region, offset, add } => {
-                let (local, remote, request) = self.atomic((region, offset), ticket)?;
+                let (local, remote, request) = self.atomic(region, offset, ticket)?;
                 self.push(ib::Request::FetchAdd(local, remote, add), request, 8);
             }
         }
@@ -62,38 +67,42 @@ impl VerbsQp {
 
     fn write(
         &mut self,
-        (region, offset): (RegionId, u64),
+        region: RegionId,
+        offset: u64,
         bytes: &[u8],
         imm: Option<u32>,
         ticket: Ticket,
     ) -> Result<(), PostError> {
         let (place, local) = self.stage(bytes)?;
         let (remote, allowed) = self.remote(region, offset, bytes.len() as u64, Rights::WRITE);
-        let request = Request { ticket: Some(ticket), staged: Some(place), word: false, allowed, reads: 0 };
+        let request =
+            PostedRequest { ticket: Some(ticket), staged: Some(place), word: false, allowed, reads: 0 };
         self.push(ib::Request::Write(local, remote, imm), request, bytes.len());
         Ok(())
     }
 
     fn atomic(
         &mut self,
-        (region, offset): (RegionId, u64),
+        region: RegionId,
+        offset: u64,
         ticket: Ticket,
-    ) -> Result<(ib::Local, ib::Remote, Request), PostError> {
+    ) -> Result<(ib::Local, ib::Remote, PostedRequest), PostError> {
         let (place, local) = self.stage(&[0; 8])?;
         let (remote, allowed) = self.remote(region, offset, 8, Rights::ATOMIC);
-        let request = Request { ticket: Some(ticket), staged: Some(place), word: true, allowed, reads: 0 };
+        let request =
+            PostedRequest { ticket: Some(ticket), staged: Some(place), word: true, allowed, reads: 0 };
         Ok((local, remote, request))
     }
 
     /// Copies outgoing bytes.
-    fn stage(&mut self, bytes: &[u8]) -> Result<(Place, ib::Local), PostError> {
+    fn stage(&mut self, bytes: &[u8]) -> Result<(StagingPlace, ib::Local), PostError> {
         let place = self.staging.take(bytes.len()).ok_or(PostError::Full)?;
         // SAFETY: the place is ours until it is given back.
         unsafe { self.staging.buffer.fill(place.at, bytes) };
         Ok((place, self.staged(place, bytes.len())))
     }
 
-    pub(super) fn staged(&self, place: Place, len: usize) -> ib::Local {
+    pub(super) fn staged(&self, place: StagingPlace, len: usize) -> ib::Local {
         let buffer = &self.staging.buffer;
         let key = buffer.region().local_key();
         ib::Local { address: buffer.address(place.at), bytes: len as u32, key }
@@ -137,7 +146,7 @@ impl VerbsQp {
 
     /// Queues the request. `bytes` it takes along.
     #[inline]
-    fn push(&mut self, request: ib::Request<'_>, pending: Request, bytes: usize) {
+    fn push(&mut self, request: ib::Request<'_>, pending: PostedRequest, bytes: usize) {
         let (requests, waiting) = (self.unsignalled.0 + 1, self.unsignalled.1 + bytes);
         let silent = pending.ticket == Some(Ticket::SILENT);
         let signalled = !silent || requests >= SIGNAL_EVERY || waiting >= UNSIGNALLED;

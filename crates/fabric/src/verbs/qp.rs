@@ -14,14 +14,14 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::time::ClockId;
 
 use super::adapter::Adapter;
-use super::endpoint::{Endpoint, Key};
+use super::endpoint::{Endpoint, RemoteKey};
 use super::failed::failed;
 use super::lifeline::{Farewell, Lifeline};
 use super::open::Opened;
-use super::pending::{Pending, Request};
+use super::pending::{PostedRequest, VerbsSendQueue};
 use super::receives::{CREDITS_MAX, Receives};
 use super::register::Registered;
-use super::slot::Slot;
+use super::slot::QueuePairSlot;
 use super::staging::Staging;
 use crate::{
     Broken, Channel, Completion, Completions, Granted, Op, PEER_DEATH, PostError, QueuePair, RECEIVES,
@@ -47,12 +47,12 @@ pub struct VerbsQp {
     /// `None` once revoked: destroyed.
     qp: Option<ib::QueuePair>,
     pub(super) batch: ib::Batch,
-    pub(super) pending: Pending,
+    pub(super) pending: VerbsSendQueue,
     pub(super) staging: Staging,
     pub(super) receives: Receives,
     pub(super) landing: ib::Buffer,
     /// What the peer lent, and where.
-    pub(super) remotes: Vec<(Granted, Key)>,
+    pub(super) remotes: Vec<(Granted, RemoteKey)>,
     /// Requests, and staged bytes, since the last signalled one.
     pub(super) unsignalled: (usize, usize),
     pub(super) inline_max: usize,
@@ -68,12 +68,12 @@ pub struct VerbsQp {
     armed: bool,
     lifeline: Lifeline,
     granted: Vec<Granted>,
-    their_credit: Key,
+    their_credit: RemoteKey,
     _lent: Vec<Arc<Registered>>,
     channel: Option<Channel>,
     hangups: u64,
     adapter: Arc<Adapter>,
-    _slot: Option<Slot>,
+    _slot: Option<QueuePairSlot>,
     spin: Duration,
     yields: bool,
     name: String,
@@ -82,7 +82,7 @@ pub struct VerbsQp {
 }
 
 /// What the handshake made.
-pub(super) struct Parts {
+pub(super) struct VerbsParts {
     pub opened: Opened,
     pub lifeline: Lifeline,
     pub landing: ib::Buffer,
@@ -92,12 +92,12 @@ pub(super) struct Parts {
     pub channel: Option<Channel>,
     pub spin: Duration,
     pub yields: bool,
-    pub slot: Option<Slot>,
+    pub slot: Option<QueuePairSlot>,
     pub name: String,
 }
 
 impl VerbsQp {
-    pub(super) fn new(parts: Parts) -> Result<VerbsQp, SetupError> {
+    pub(super) fn new(parts: VerbsParts) -> Result<VerbsQp, SetupError> {
         let Opened { qp, queue, channel: events, receives, staging, adapter, .. } = parts.opened;
         if let Some(channel) = &parts.channel {
             let watch = channel.watch(&parts.lifeline).and_then(|()| channel.watch(&events));
@@ -107,7 +107,7 @@ impl VerbsQp {
             inline_max: qp.inline_max() as usize,
             qp: Some(qp),
             batch: ib::Batch::new(super::pending::SLOTS),
-            pending: Pending::new(),
+            pending: VerbsSendQueue::new(),
             staging,
             receives,
             landing: parts.landing,
@@ -217,7 +217,7 @@ impl VerbsQp {
     /// Takes the oldest request away; the user's ticket, if it was the user's, and an atomic's old word.
     #[inline]
     fn settle(&mut self) -> Option<(Ticket, u64)> {
-        let Request { ticket, staged, word, .. } = self.pending.pop()?;
+        let PostedRequest { ticket, staged, word, .. } = self.pending.pop()?;
         let mut old = 0;
         if let Some(place) = staged {
             if word {
@@ -275,7 +275,7 @@ impl VerbsQp {
     #[cold]
     fn flush(&mut self, done: &mut Completions) {
         while done.room() > 0 {
-            let Some(Request { ticket, .. }) = self.pending.pop() else { return };
+            let Some(PostedRequest { ticket, .. }) = self.pending.pop() else { return };
             if let Some(ticket) = ticket {
                 done.push(Completion::Done(ticket, Err(WorkError::Flushed)));
             }
@@ -311,14 +311,14 @@ impl VerbsQp {
         };
         // SAFETY: the place is ours until it is given back.
         unsafe { self.staging.buffer.fill(place.at, &released) };
-        let number = self.pending.push(Request {
+        let number = self.pending.push(PostedRequest {
             ticket: None,
             staged: Some(place),
             word: false,
             allowed: true,
             reads: 0,
         });
-        let Key { address, key } = self.their_credit;
+        let RemoteKey { address, key } = self.their_credit;
         let local = self.staged(place, released.len());
         let flags = ib::Flags { signalled: true, inline: self.inline_max >= released.len(), fence: false };
         self.batch.push(number, ib::Request::Write(local, ib::Remote { address, key }, None), flags);

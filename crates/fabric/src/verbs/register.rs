@@ -36,22 +36,22 @@ impl Registered {
 }
 
 /// A region's place in memory, and rights.
-type Key = (usize, u8);
+type RegionKey = (usize, u8);
 
 /// What is registered.
 #[derive(Debug, Default)]
-struct Known {
-    lent: HashMap<Key, Weak<Registered>>,
+struct RegisteredRegions {
+    lent: HashMap<RegionKey, Weak<Registered>>,
     /// Of what was made ready: nobody knows its key; `None` while it is being made.
-    spare: HashMap<Key, Option<Arc<Registered>>>,
+    spare: HashMap<RegionKey, Option<Arc<Registered>>>,
 }
 
 /// The registrations of a device.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Registrations(Arc<Mutex<Known>>);
+pub(super) struct Registrations(Arc<Mutex<RegisteredRegions>>);
 
 impl Registrations {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, RegisteredRegions> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -106,7 +106,7 @@ impl Registrations {
 #[derive(Debug)]
 pub(super) struct Ready {
     registrations: Registrations,
-    key: Key,
+    key: RegionKey,
 }
 
 impl Drop for Ready {
@@ -115,7 +115,7 @@ impl Drop for Ready {
     }
 }
 
-fn key(grant: &Grant) -> Key {
+fn key(grant: &Grant) -> RegionKey {
     (grant.region.memory().address() as usize, grant.rights.bits())
 }
 

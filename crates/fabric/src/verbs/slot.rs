@@ -4,4 +4,4 @@ use std::sync::Arc;
 
 /// Counts a listener's queue pairs: each holds one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Slot(pub(super) Arc<()>);
+pub(super) struct QueuePairSlot(pub(super) Arc<()>);

@@ -26,7 +26,7 @@ pub(super) struct Staging {
 
 /// A place in it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct StagingPlace {
     /// Byte offset in the buffer.
     pub at: usize,
     /// Position behind it, to give back.
@@ -39,7 +39,7 @@ impl Staging {
     }
 
     /// `len` bytes that lie together, or `None` until some are given back.
-    pub fn take(&mut self, len: usize) -> Option<Place> {
+    pub fn take(&mut self, len: usize) -> Option<StagingPlace> {
         let size = BYTES as u64;
         let len = len.max(1).next_multiple_of(LINE) as u64;
         if self.head == self.tail {
@@ -52,7 +52,7 @@ impl Staging {
             return None;
         }
         self.head += skip + len;
-        Some(Place { at: ((self.head - len) % size) as usize, end: self.head })
+        Some(StagingPlace { at: ((self.head - len) % size) as usize, end: self.head })
     }
 
     /// Everything before the position is free.

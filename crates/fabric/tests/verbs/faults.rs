@@ -90,7 +90,7 @@ fn until_cut(qp: &mut Qp<Impatient>, cut_at: u64, each: impl Fn(u64) -> [u8; 64]
 
 #[test]
 fn a_link_cut_amid_reads_and_writes_flushes_what_was_under_way() {
-    let mut server = Server::<Impatient>::new();
+    let mut server = TestServer::<Impatient>::new();
     let all = server.memory.all.memory().clone();
     server.memory.look.memory().copy_in(0, &pattern(1, 512));
     for read in [true, false] {
@@ -120,7 +120,7 @@ fn a_link_cut_amid_reads_and_writes_flushes_what_was_under_way() {
 
 #[test]
 fn a_server_cut_off_before_the_connection_is_said_in_time() {
-    let server = Server::<Impatient>::new();
+    let server = TestServer::<Impatient>::new();
     let cut = Cut::now();
     // The switch forgets nobody, but the host behind it is away: the set-up over TCP works, RDMA does not.
     let started = Instant::now();
@@ -131,7 +131,7 @@ fn a_server_cut_off_before_the_connection_is_said_in_time() {
 }
 
 fn survives(percent: u32) {
-    let mut server = Server::<Impatient>::new();
+    let mut server = TestServer::<Impatient>::new();
     let (mut ours, mut theirs, _) = server.connection();
     let all = server.memory.all.memory().clone();
     let look = server.memory.look.memory().clone();

@@ -56,7 +56,7 @@ fn await_work(posted: &AtomicU64, operations: u64) {
 /// programs kept the machine's cores busy, and not where none did.
 #[test]
 fn no_word_changes_after_revoke_under_load() {
-    let mut server = Server::<OverVerbs>::new();
+    let mut server = TestServer::<OverVerbs>::new();
     let all = server.memory.all.memory().clone();
     for round in 0..WORD_ROUNDS {
         let (mut ours, mut theirs, _) = server.connection();
@@ -80,7 +80,7 @@ fn no_word_changes_after_revoke_under_load() {
 
 #[test]
 fn no_byte_changes_after_revoke_under_load() {
-    let mut server = Server::<OverVerbs>::new();
+    let mut server = TestServer::<OverVerbs>::new();
     let all = server.memory.all.memory().clone();
     let nobody = Channel::new().expect("channel");
     for round in 0..ROUNDS {
@@ -119,7 +119,7 @@ fn no_byte_changes_after_revoke_under_load() {
 
 #[test]
 fn a_revoked_peer_may_be_let_in_again() {
-    let mut server = Server::<OverVerbs>::new();
+    let mut server = TestServer::<OverVerbs>::new();
     for i in 0..5 {
         let (mut ours, mut theirs, _) = server.connection();
         assert_eq!(run(&mut theirs, Op::FetchAdd { region: ALL, offset: 0, add: 1 }), Ok(i));

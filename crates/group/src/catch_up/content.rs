@@ -4,14 +4,14 @@
 use std::time::Duration;
 
 use longarm_base::limits::{LINE, READ_MAX, SEGMENT_BYTES};
-use longarm_base::{Mutant, Nanos, Place, Term};
+use longarm_base::{EntryRef, Mutant, Nanos, Place, Term};
 use longarm_fabric::QueuePair;
-use longarm_host::observe::{Step, reach};
+use longarm_host::observe::{ReplicaStep, reach};
 use longarm_host::{now, sleep};
 use longarm_memory::Words;
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
-use longarm_store::segment::{Geometry, Line, claim_number, line_bytes, run_length, whole_line};
-use longarm_store::{EntryPlace, segment_entries};
+use longarm_store::segment::{ArenaGeometry, Line, claim_number, line_bytes, run_length, whole_line};
+use longarm_store::segment_entries;
 use longarm_wire::ARENA_REGION;
 
 use super::Attended;
@@ -73,8 +73,8 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         self.leader_term.served().is_some() && with > self.leader_term.members.list.len() / 2
     }
 
-    fn geometry(&self) -> Geometry {
-        Geometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
+    fn geometry(&self) -> ArenaGeometry {
+        ArenaGeometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
     }
 
     /// The line of a segment of ours; free if it is being written at this moment.
@@ -162,7 +162,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let line = self.line(segment);
         if line.term < self.leader_term.term && line.has_entries() {
             self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
-            reach(Step::Content);
+            reach(ReplicaStep::Content);
         }
         Ok(())
     }
@@ -183,8 +183,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let mut places: Vec<_> =
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
         places.sort_unstable_by_key(|place| place.offset);
-        let together =
-            |one: &EntryPlace, next: &EntryPlace| segment_of(one.offset) == segment_of(next.offset);
+        let together = |one: &EntryRef, next: &EntryRef| segment_of(one.offset) == segment_of(next.offset);
         places.chunk_by(together).try_for_each(|places| self.entries(places))
     }
 
@@ -196,10 +195,10 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
             let sums = self.leader_term.core.engine.store.sums();
-            let places = segment_entries(self.memory(), sums, (geometry, segment), term, from);
+            let places = segment_entries(self.memory(), sums, geometry, segment, term, from);
             self.entries(&places)?;
             if !places.is_empty() {
-                reach(Step::Content);
+                reach(ReplicaStep::Content);
             }
             if self.machine.may_release() {
                 self.serve_releases()?;
@@ -214,7 +213,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     }
 
     /// Entries of one segment, in the order in which they lie there.
-    fn entries(&mut self, places: &[EntryPlace]) -> Result<(), PeerError> {
+    fn entries(&mut self, places: &[EntryRef]) -> Result<(), PeerError> {
         let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
         if self.is_over_there(segment) {
             return Ok(());
@@ -223,9 +222,9 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         if !Mutant::ForgetClaims.is_on() {
             self.lines(segment, run_length(self.memory(), segment))?;
         }
-        let end = |place: &EntryPlace| place.offset + u64::from(place.len).next_multiple_of(8);
+        let end = |place: &EntryRef| place.offset + u64::from(place.len).next_multiple_of(8);
         // Between which no line lies.
-        let adjoin = |one: &EntryPlace, next: &EntryPlace| end(one).next_multiple_of(LINE) == next.offset;
+        let adjoin = |one: &EntryRef, next: &EntryRef| end(one).next_multiple_of(LINE) == next.offset;
         for together in places.chunk_by(adjoin) {
             let (first, last) = (together[0], together[together.len() - 1]);
             self.copy(first.offset, end(&last) - first.offset)?;
@@ -237,7 +236,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
 #[cfg(test)]
 mod tests {
     use longarm_base::NodeId;
-    use longarm_store::segment::State;
+    use longarm_store::segment::SegmentState;
 
     use super::*;
 
@@ -246,13 +245,13 @@ mod tests {
     #[test]
     fn what_a_follower_has_let_go_of_is_given_to_it_anew() {
         let at = |state| Line { state, generation: 3, term: Term::new(4, NodeId(1)), claim: 9, ..Line::FREE };
-        let (sealed, freed) = (at(State::Sealed), at(State::Free));
+        let (sealed, freed) = (at(SegmentState::Sealed), at(SegmentState::Free));
         assert!(is_unknown(&sealed, &freed));
         assert!(is_unknown(&sealed, &Line::FREE), "it never had it");
         assert!(is_unknown(&sealed, &Line { claim: 10, generation: 4, ..sealed }), "another use");
-        assert!(!is_unknown(&sealed, &at(State::Active)), "it has it, and saw less of it");
+        assert!(!is_unknown(&sealed, &at(SegmentState::Active)), "it has it, and saw less of it");
         assert!(
-            !is_unknown(&freed, &sealed) && !is_unknown(&at(State::RunBody), &freed),
+            !is_unknown(&freed, &sealed) && !is_unknown(&at(SegmentState::RunBody), &freed),
             "nothing begins there"
         );
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use longarm_base::RegionId;
 use longarm_fabric::sim::{Landing, Sim, Weather};
 use longarm_fabric::tcp::Tcp;
-use longarm_fabric::{Address, ListenOptions, Listener, Login, Member, Op, Role, Ticket, Transport};
+use longarm_fabric::{Address, ListenOptions, Listener, Login, Member, Op, PeerRole, Ticket, Transport};
 use longarm_memory::{Mapped, Words};
 use longarm_replica::page::{BYTES as PAGE_BYTES, FLOORS};
 
@@ -49,7 +49,7 @@ struct House<T: Transport> {
 }
 
 /// The door of node 1.
-fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> Inbound<Q> {
+fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: PeerRole) -> Inbound<Q> {
     let address = Address::Sim("house".into());
     let member = |node| Member { node: NodeId(node), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
@@ -76,11 +76,11 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: Role) -> I
 
 impl<T: Transport> House<T> {
     fn new(address: Address) -> House<T> {
-        House::that_asks(address, Role::Client)
+        House::that_asks(address, PeerRole::Client)
     }
 
     /// One who is let in must have proved to be this.
-    fn that_asks(address: Address, role: Role) -> House<T> {
+    fn that_asks(address: Address, role: PeerRole) -> House<T> {
         let (arena, page) = (region(ARENA_BYTES), region(PAGE_BYTES));
         let inbound = inbound_of((arena.clone(), page.clone()), role);
         let group = inbound.group();
@@ -244,13 +244,13 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
 
 /// Others at a house over tcp whose first term is open.
 fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term)) {
-    visits_to(ListenOptions::default(), Role::Client, of);
+    visits_to(ListenOptions::default(), PeerRole::Client, of);
 }
 
 /// The same at a house whose door asks for this, and that lets in who has proved to be that.
 fn visits_to(
     options: ListenOptions,
-    role: Role,
+    role: PeerRole,
     of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term),
 ) {
     let listener = Tcp::new().listen(&"tcp://127.0.0.1:0".parse().expect("an address"), options);
@@ -305,7 +305,7 @@ fn a_client_is_no_replica_and_no_operator() {
     let secret = |text: &str| Arc::<[u8]>::from(text.as_bytes());
     let (client, peer) = (Login::Secret(secret("of clients")), Login::Peer(secret("of replicas")));
     let options = ListenOptions { login: client.clone(), peers: peer.clone(), ..ListenOptions::default() };
-    visits_to(options, Role::Peer, |_, address, term| {
+    visits_to(options, PeerRole::Peer, |_, address, term| {
         let address = |login: &Login, node| PeerAddress { login: login.clone(), ..address(node) };
         let refusals = [
             address(&client, NodeId(2)).channel().map(|_| ()).expect_err("a channel"),

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Address, Transport};
-use longarm_host::observe::{Event as Seen, Step, observe, reach};
+use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_host::{now, sleep};
-use longarm_replica::{Event, LeaderState, RoleKind, Wish};
-use longarm_wire::{Deny, Members, Order, Reply, Stay};
+use longarm_replica::{ChangeRequest, Event, LeaderState, RoleKind};
+use longarm_wire::{Deny, Members, OperatorReply, Order, Stay};
 
 use super::Node;
 use super::leader_handle::LeaderHandle;
@@ -55,16 +55,16 @@ impl<T: Transport> Node<T> {
         if self.machine.kind() == RoleKind::Leader && self.transfer.is_none() && !nowhere {
             let event = match order {
                 Order::MoveLeader { to } => Event::HandOver(to),
-                Order::Add { member } => Event::Wish(Wish::Add(member)),
-                Order::Remove { node } => Event::Wish(Wish::Remove(node)),
+                Order::Add { member } => Event::ChangeMembers(ChangeRequest::Add(member)),
+                Order::Remove { node } => Event::ChangeMembers(ChangeRequest::Remove(node)),
             };
             return self.begin(Some(asker), event);
         }
         let reply = match self.machine.kind() {
-            RoleKind::Leader if nowhere => Reply::Denied(Deny::Nowhere),
-            RoleKind::Leader if matches!(order, Order::MoveLeader { .. }) => Reply::Stays(Stay::Busy),
-            RoleKind::Leader => Reply::Denied(Deny::Busy),
-            _ => Reply::Elsewhere { leader: self.inbound.leader() },
+            RoleKind::Leader if nowhere => OperatorReply::Denied(Deny::Nowhere),
+            RoleKind::Leader if matches!(order, Order::MoveLeader { .. }) => OperatorReply::Stays(Stay::Busy),
+            RoleKind::Leader => OperatorReply::Denied(Deny::Busy),
+            _ => OperatorReply::Elsewhere { leader: self.inbound.leader() },
         };
         asker.say(&reply.encode());
         self.operators.push(asker);
@@ -90,7 +90,7 @@ impl<T: Transport> Node<T> {
     /// The replicas stay as they are.
     pub(super) fn deny(&mut self, why: Deny) {
         self.log(&format!("the replicas stay as they are: {why:?}"));
-        self.reply(|_| Reply::Denied(why));
+        self.reply(|_| OperatorReply::Denied(why));
     }
 
     /// The next term has these replicas.
@@ -113,10 +113,10 @@ impl<T: Transport> Node<T> {
         self.reply(|transfer| {
             let gap = served.since(transfer.held.unwrap_or(served));
             match transfer.next.clone() {
-                Some(members) => Reply::Changed { members, leader, gap: Some(gap) },
+                Some(members) => OperatorReply::Changed { members, leader, gap: Some(gap) },
                 // It ended before that was agreed on.
-                None if transfer.changes => Reply::Unheard,
-                None => Reply::Moved { leader, term, gap },
+                None if transfer.changes => OperatorReply::Unheard,
+                None => OperatorReply::Moved { leader, term, gap },
             }
         });
     }
@@ -129,7 +129,7 @@ impl<T: Transport> Node<T> {
         let transfer = self.transfer.get_or_insert_with(begun);
         (transfer.to, transfer.until) = (to, until);
         leader.term.state.lock().wind_down();
-        reach(Step::Draining);
+        reach(ReplicaStep::Draining);
         self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
     }
 
@@ -142,7 +142,7 @@ impl<T: Transport> Node<T> {
         match &mut self.transfer {
             // It is tried again: another term is to begin.
             Some(transfer) if transfer.next.is_some() => transfer.held = None,
-            _ => self.reply(|_| Reply::Stays(why)),
+            _ => self.reply(|_| OperatorReply::Stays(why)),
         }
     }
 
@@ -181,7 +181,7 @@ impl<T: Transport> Node<T> {
         self.served_by(node, term, served);
     }
 
-    fn reply(&mut self, reply: impl FnOnce(&LeaderTransfer<T::Qp>) -> Reply) {
+    fn reply(&mut self, reply: impl FnOnce(&LeaderTransfer<T::Qp>) -> OperatorReply) {
         let Some(mut transfer) = self.transfer.take() else { return };
         let reply = reply(&transfer);
         let Some(mut asker) = transfer.asker.take() else { return };
@@ -199,10 +199,10 @@ impl<T: Transport> Node<T> {
             if let Some(members) = transfer.next.clone().filter(|next| !next.has(me)) {
                 // Nobody tells it anything any more.
                 let leader = transfer.to;
-                return self.reply(|_| Reply::Changed { members, leader, gap: None });
+                return self.reply(|_| OperatorReply::Changed { members, leader, gap: None });
             }
             if now >= transfer.until {
-                self.reply(|_| Reply::Unheard);
+                self.reply(|_| OperatorReply::Unheard);
             }
             // It may have ended in another way than by handing over.
             else if transfer.held.is_none() {

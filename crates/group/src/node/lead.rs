@@ -6,7 +6,7 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos, Term, UnixMillis};
 use longarm_engine::recover::Standby;
 use longarm_fabric::Transport;
-use longarm_host::observe::{Event as Seen, Step as Now, observe, reach};
+use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Pause, now, sleep};
 use longarm_memory::{Mapped, OwnedWords, Words};
 use longarm_replica::page;
@@ -63,7 +63,7 @@ impl<T: Transport> Node<T> {
             install::complete(memory, scan, start, me, |node| self.peer_address(node), (PATIENCE, &worth))
                 .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
-        let standby = self.standby.take(&self.sums, (start.base, &cuts));
+        let standby = self.standby.take(&self.sums, start.base, &cuts);
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
         let core = self.new_core((start.term, unix), standby).map_err(|error| error.to_string())?;
         reach(Now::Restored);

@@ -24,7 +24,7 @@ impl<T: Transport> Node<T> {
                 }
                 self.log(&format!("node {} ends while it leads: no follower is in sync", self.group().me()));
             }
-            RoleKind::Follower | RoleKind::Learner | RoleKind::Canvassing => {}
+            RoleKind::Follower | RoleKind::Learner | RoleKind::PreCandidate => {}
         }
         *self.leave.lock() = Leave::Done;
     }

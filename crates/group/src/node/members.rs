@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longarm_base::NodeId;
 use longarm_fabric::{Address, Transport};
-use longarm_host::observe::{Event as Seen, Step, observe, reach};
+use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_replica::{Event, Machine};
 use longarm_wire::{MemberAt, Members};
 
@@ -28,7 +28,7 @@ impl<T: Transport> Node<T> {
     /// A set of replicas goes to disk, beside what was promised.
     pub(super) fn keep(&mut self, members: Members) -> Event {
         let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
-        reach(Step::Keeping);
+        reach(ReplicaStep::Keeping);
         match self.group_options.vote_store.store(&promise) {
             Ok(()) => {
                 let members = &promise.members;

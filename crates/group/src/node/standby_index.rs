@@ -3,7 +3,7 @@
 use longarm_base::{Mutant, Term};
 use longarm_engine::recover::Standby;
 use longarm_memory::{Mapped, SumKey};
-use longarm_replica::{Kept, Prepare};
+use longarm_replica::{KeptMemory, Prepare};
 use longarm_store::Settled;
 
 use super::pace::Pace;
@@ -30,17 +30,17 @@ impl StandbyIndex {
     /// A leader is about to write here.
     pub fn keep(&mut self, prepare: &Prepare) {
         let stays = match prepare.kept {
-            Kept::Term => true,
-            Kept::Base => !self.settled().is_beyond(prepare.base, &prepare.cuts),
+            KeptMemory::Term => true,
+            KeptMemory::Base => !self.settled().is_beyond(prepare.base, &prepare.cuts),
             // Of what is here some will be replaced, and some was never agreed on.
-            Kept::Other | Kept::Nothing => false,
+            KeptMemory::Other | KeptMemory::Nothing => false,
         };
         if !stays {
             self.index = None;
         }
         // Until it has, what is here is what nobody agreed on: streams are cut, and the lines of segments are
         // replaced. What was indexed meanwhile would go with its segment, and older copies with it.
-        self.barred = prepare.kept != Kept::Term && !Mutant::PassUncut.is_on() || !stays;
+        self.barred = prepare.kept != KeptMemory::Term && !Mutant::PassUncut.is_on() || !stays;
     }
 
     /// It has written, and what is here counts in its term.
@@ -52,7 +52,7 @@ impl StandbyIndex {
     }
 
     /// For a new leader, over the start set of that base, which is here, and is cut there.
-    pub fn take(&mut self, sums: &SumKey, start: (Term, &[u64])) -> Option<Standby<Mapped>> {
-        self.index.take().and_then(|standby| standby.finish(sums, start))
+    pub fn take(&mut self, sums: &SumKey, base: Term, cuts: &[u64]) -> Option<Standby<Mapped>> {
+        self.index.take().and_then(|standby| standby.finish(sums, base, cuts))
     }
 }

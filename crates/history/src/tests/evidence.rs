@@ -1,9 +1,9 @@
 use super::*;
-use crate::sessions::Answer;
+use crate::sessions::SessionAnswer;
 use crate::{Evidence, lost, sessions};
 
-fn answer(session: u64, sequence: u64, operation: Operation) -> Answer {
-    Answer { session, sequence, operation }
+fn answer(session: u64, sequence: u64, operation: Operation) -> SessionAnswer {
+    SessionAnswer { session, sequence, operation }
 }
 
 fn left(value: u64, version: u64) -> Operation {
@@ -12,7 +12,7 @@ fn left(value: u64, version: u64) -> Operation {
 
 #[test]
 fn each_rule_of_the_sessions_has_its_breach() {
-    let judge = |answers: &[Answer]| sessions::judge(answers);
+    let judge = |answers: &[SessionAnswer]| sessions::judge(answers);
     let done = of(4, put(1, 0, 1));
     let again = Operation { call: Nanos(5), end: Nanos(6), ..done.clone() };
     let doubt = lost(1, 0);
@@ -27,7 +27,7 @@ fn each_rule_of_the_sessions_has_its_breach() {
     let unsaid = Operation { version: None, ..done.clone() };
     let late = [answer(1, 1, unsaid), answer(1, 1, done.clone()), answer(1, 1, of(5, again.clone()))];
     assert!(rule(judge(&late)).starts_with("an operation took effect twice"), "the first did not say");
-    let refused = Operation { outcome: Outcome::Refused, version: None, ..again };
+    let refused = Operation { outcome: OperationOutcome::Refused, version: None, ..again };
     assert!(rule(judge(&[answer(1, 1, done.clone()), answer(1, 1, refused)])).starts_with("two different"));
     assert!(
         rule(judge(&[answer(1, 1, done), answer(1, 1, of(4, put(2, 0, 1)))])).starts_with("one number of a")

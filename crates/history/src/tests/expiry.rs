@@ -5,11 +5,11 @@ use crate::lost;
 
 /// It lives for 100, more or less 10.
 fn over(write: &Operation) -> Operation {
-    write.expiry(Nanos(100), (Nanos(10), Nanos(10))).expect("it wrote")
+    write.expiry(Nanos(100), Nanos(10), Nanos(10)).expect("it wrote")
 }
 
-fn replace(expected: u64, new: u64, outcome: Outcome, call: u64, end: u64) -> Operation {
-    operation(4, Action::Replace { expected: Value(expected), new: Value(new) }, outcome, call, end)
+fn replace(expected: u64, new: u64, outcome: OperationOutcome, call: u64, end: u64) -> Operation {
+    operation(4, Invocation::Replace { expected: Value(expected), new: Value(new) }, outcome, call, end)
 }
 
 fn judged(operations: &[Operation]) -> [bool; 2] {
@@ -37,7 +37,7 @@ fn a_value_goes_in_its_time_and_stays_away() {
     assert_eq!(with(&[get(1, 116, 120)]), FOUND_BY_BOTH, "too late");
     assert_eq!(with(&[none(95, 96), get(1, 97, 98)]), FOUND_BY_BOTH, "back again");
     assert_eq!(with(&[none(95, 98), get(1, 97, 99)]), LEGAL, "at the same time");
-    let absent = operation(5, Action::PutIfAbsent(Value(2)), Outcome::Done, 95, 96);
+    let absent = operation(5, Invocation::PutIfAbsent(Value(2)), OperationOutcome::Done, 95, 96);
     assert_eq!(with(&[absent.clone(), get(1, 97, 98)]), FOUND_BY_BOTH);
     assert_eq!(with(&[absent, get(2, 97, 98), get(2, 300, 301)]), LEGAL, "the next has no end");
 }
@@ -69,11 +69,11 @@ fn a_write_in_doubt_may_go_at_any_time_after() {
 fn a_replacement_is_judged_when_it_arrives() {
     let write = put(1, 0, 5);
     let with = |more: &[Operation]| judged(&[&[write.clone(), over(&write)], more].concat());
-    let late = replace(1, 2, Outcome::Done, 100, 150);
+    let late = replace(1, 2, OperationOutcome::Done, 100, 150);
     assert_eq!(with(&[late.clone(), none(110, 111), get(2, 151, 152)]), LEGAL);
-    let refused = replace(1, 2, Outcome::Refused, 100, 150);
+    let refused = replace(1, 2, OperationOutcome::Refused, 100, 150);
     assert_eq!(with(&[refused]), LEGAL);
-    assert!(!with(&[replace(1, 2, Outcome::Done, 120, 150)])[1], "it was over before");
+    assert!(!with(&[replace(1, 2, OperationOutcome::Done, 120, 150)])[1], "it was over before");
 }
 
 #[test]

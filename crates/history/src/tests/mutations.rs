@@ -1,5 +1,5 @@
 use super::*;
-use crate::sessions::Answer;
+use crate::sessions::SessionAnswer;
 use crate::{Evidence, lost, sessions};
 
 const OPERATIONS: u64 = 100_000;
@@ -21,7 +21,7 @@ fn rules(operations: &[Operation]) -> [&'static str; 2] {
 
 /// The last get that found something, with `ago` writes of its key between it and that.
 fn get_and_older(operations: &[Operation], ago: usize) -> (usize, Operation) {
-    let found = |operation: &Operation| matches!(operation.outcome, Outcome::Found(_));
+    let found = |operation: &Operation| matches!(operation.outcome, OperationOutcome::Found(_));
     let late = operations.iter().rposition(found).expect("gets");
     let writes = operations[..late].iter().filter(|other| other.key == operations[late].key);
     let older = writes.filter(|other| other.wrote().is_some()).rev().nth(ago).expect("long enough");
@@ -33,7 +33,7 @@ fn one_stale_get_among_many_operations_is_found() {
     let mut operations = long(OPERATIONS, KEYS).operations().to_vec();
     assert_eq!(rules(&operations), [""; 2]);
     let (late, older) = get_and_older(&operations, 20);
-    operations[late].outcome = Outcome::Found(older.wrote().expect("a write"));
+    operations[late].outcome = OperationOutcome::Found(older.wrote().expect("a write"));
     operations[late].version = older.version;
     let [versions, values] = rules(&operations);
     assert_eq!(versions, "an older version than was seen before the call");
@@ -44,7 +44,7 @@ fn one_stale_get_among_many_operations_is_found() {
 fn two_values_under_one_version_are_found() {
     let mut operations = long(OPERATIONS, KEYS).operations().to_vec();
     let (late, older) = get_and_older(&operations, 20);
-    operations[late].outcome = Outcome::Found(older.wrote().expect("a write"));
+    operations[late].outcome = OperationOutcome::Found(older.wrote().expect("a write"));
     assert_eq!(rules(&operations)[0], "two values under one version");
 }
 
@@ -53,13 +53,13 @@ fn two_values_under_one_version_are_found() {
 fn a_write_that_was_done_twice_is_found() {
     let mut operations = long(OPERATIONS, KEYS).operations().to_vec();
     let (late, older) = get_and_older(&operations, 20);
-    operations[late].outcome = Outcome::Found(older.wrote().expect("a write"));
+    operations[late].outcome = OperationOutcome::Found(older.wrote().expect("a write"));
     operations[late].version = Some(Csn(OPERATIONS + 1));
     let [versions, values] = rules(&operations);
     assert_eq!(versions, "one value under two versions: it was written twice");
     assert!(values.ends_with("must have been there at one time"), "{values}");
     let again = Operation { version: operations[late].version, ..older.clone() };
-    let answers = [older, again].map(|operation| Answer { session: 1, sequence: 1, operation });
+    let answers = [older, again].map(|operation| SessionAnswer { session: 1, sequence: 1, operation });
     assert!(rule(sessions::judge(&answers)).starts_with("an operation took effect twice"));
 }
 
@@ -72,9 +72,9 @@ fn a_write_that_is_lost_in_the_end_is_found() {
             let mut writes: Vec<_> = operations.iter().filter(|other| other.wrote().is_some()).collect();
             writes.sort_by_key(|write| write.version);
             let last = writes[writes.len() - 1 - ago];
-            let found = Outcome::Found(last.wrote().expect("a write"));
+            let found = OperationOutcome::Found(last.wrote().expect("a write"));
             let (call, end) = (Nanos(u64::MAX - 2), Nanos(u64::MAX - 1));
-            Operation { action: Action::Get, outcome: found, call, end, ..last.clone() }
+            Operation { action: Invocation::Get, outcome: found, call, end, ..last.clone() }
         };
         keys.values().map(look).collect::<Vec<_>>()
     };

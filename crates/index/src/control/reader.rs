@@ -5,7 +5,7 @@ use longarm_base::{Nanos, UnixMillis};
 use longarm_memory::SumKey;
 
 use super::layout::{GEOMETRY, GEOMETRY_WORDS, MAGIC, ServerState, beat};
-use crate::hash::{Discipline, Geometry, Shape, SlotKind, Table};
+use crate::hash::{Discipline, Geometry, PairShape, SlotKind, Table};
 
 /// The heartbeat line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ pub fn geometry(bytes: &[u8], sums: &SumKey, index_bytes: u64) -> Option<Geometr
         }
         let kind = if meta >> 32 & 1 == 1 { SlotKind::Pointer16 } else { SlotKind::Inline64 };
         let discipline = if meta >> 40 & 1 == 1 { Discipline::OutOfPlace } else { Discipline::InPlace };
-        let shape = Shape::of(kind);
+        let shape = PairShape::of(kind);
         let fits =
             pairs > 0 && pairs < 1 << 40 && base.is_multiple_of(64) && groups == Table::groups_for(pairs);
         if !fits || base.checked_add(Table::bytes_for(shape, pairs))? > index_bytes {

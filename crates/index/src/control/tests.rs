@@ -5,12 +5,12 @@ use proptest::prelude::*;
 
 use super::layout::BYTES;
 use super::*;
-use crate::hash::{Discipline, Geometry, Shape, Table};
+use crate::hash::{Discipline, Geometry, PairShape, Table};
 use longarm_base::{Nanos, UnixMillis};
 
 fn table(id: u32, base: u64, pairs: u64) -> Option<Table> {
     let groups = Table::groups_for(pairs);
-    Some(Table { id, shape: Shape::INLINE, discipline: Discipline::InPlace, base, pairs, groups })
+    Some(Table { id, shape: PairShape::INLINE, discipline: Discipline::InPlace, base, pairs, groups })
 }
 
 #[test]

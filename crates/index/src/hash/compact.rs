@@ -14,7 +14,7 @@ use longarm_base::Mutant;
 use longarm_memory::OwnedWords;
 
 use super::layout::{Header, indicator};
-use super::owner::{Entries, Live, Owner, first_free};
+use super::owner::{Entries, LiveTable, Owner, first_free};
 use super::resize::rehashed;
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
@@ -31,7 +31,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     /// Moves the records of added groups of one pair that a free slot of the pair can take; how many groups
     /// came back.
-    fn compact(&self, live: &Live, pair: u64) -> usize {
+    fn compact(&self, live: &LiveTable, pair: u64) -> usize {
         let table = &live.table;
         if !self.header(table, pair).is_extended() {
             return 0;
@@ -50,7 +50,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Moves one record of a locked pair into a slot of the pair, if there is a free one for its key.
-    fn move_back(&self, live: &Live, pair: u64, slot: usize, header: &mut Header) {
+    fn move_back(&self, live: &LiveTable, pair: u64, slot: usize, header: &mut Header) {
         let table = &live.table;
         let found = self.read_slot(table, pair, slot, header);
         let record = found.record();

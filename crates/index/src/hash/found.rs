@@ -1,7 +1,9 @@
 //! A record found under the lock of its pair, as its bytes were then.
 
+use longarm_base::EntryRef;
+
 use super::layout::SlotKind;
-use super::slot::{EntryRef, Record, SlotView};
+use super::slot::{Record, SlotView};
 
 /// A record found under the lock.
 #[derive(Clone, Copy, Debug)]

@@ -61,9 +61,12 @@ const _: () = {
     assert!(header::GROUPS + 4 * GROUPS_MAX as u64 == header::FINGERPRINTS);
     assert!(header::FINGERPRINTS + PAIR_SLOTS_MAX as u64 == header::BYTES);
     assert!(indicator::OCCUPIED.count_ones() as usize == PAIR_SLOTS_MAX);
-    assert!(Shape::INLINE.slots_max() <= PAIR_SLOTS_MAX && Shape::POINTER.slots_max() <= PAIR_SLOTS_MAX);
     assert!(
-        Shape::INLINE.pair_bytes().is_multiple_of(LINE) && Shape::POINTER.pair_bytes().is_multiple_of(LINE)
+        PairShape::INLINE.slots_max() <= PAIR_SLOTS_MAX && PairShape::POINTER.slots_max() <= PAIR_SLOTS_MAX
+    );
+    assert!(
+        PairShape::INLINE.pair_bytes().is_multiple_of(LINE)
+            && PairShape::POINTER.pair_bytes().is_multiple_of(LINE)
     );
 };
 
@@ -78,7 +81,7 @@ pub enum SlotKind {
 
 /// Slots and sizes of a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shape {
+pub struct PairShape {
     /// Kind of every slot of the table.
     pub kind: SlotKind,
     /// Slots of one bucket.
@@ -87,17 +90,17 @@ pub struct Shape {
     pub shared: usize,
 }
 
-impl Shape {
+impl PairShape {
     /// 14 slots, READ of 704 bytes, 70.7 % when it grows.
-    pub const INLINE: Shape = Shape { kind: SlotKind::Inline64, bucket: 4, shared: 6 };
+    pub const INLINE: PairShape = PairShape { kind: SlotKind::Inline64, bucket: 4, shared: 6 };
     /// 16 slots, READ of 256 bytes, 72.7 % when it grows.
-    pub const POINTER: Shape = Shape { kind: SlotKind::Pointer16, bucket: 4, shared: 8 };
+    pub const POINTER: PairShape = PairShape { kind: SlotKind::Pointer16, bucket: 4, shared: 8 };
 
     /// The shape of a kind.
-    pub const fn of(kind: SlotKind) -> Shape {
+    pub const fn of(kind: SlotKind) -> PairShape {
         match kind {
-            SlotKind::Inline64 => Shape::INLINE,
-            SlotKind::Pointer16 => Shape::POINTER,
+            SlotKind::Inline64 => PairShape::INLINE,
+            SlotKind::Pointer16 => PairShape::POINTER,
         }
     }
 
@@ -179,7 +182,7 @@ pub struct Table {
     /// Never used twice by one server process, never zero.
     pub id: u32,
     /// Slots and sizes.
-    pub shape: Shape,
+    pub shape: PairShape,
     /// How records are replaced.
     pub discipline: Discipline,
     /// First byte in the index region, on a cache line.
@@ -198,7 +201,7 @@ impl Table {
     }
 
     /// Bytes of a table of `pairs` pairs, pool included.
-    pub const fn bytes_for(shape: Shape, pairs: u64) -> u64 {
+    pub const fn bytes_for(shape: PairShape, pairs: u64) -> u64 {
         let bytes = pairs * shape.pair_bytes() + Table::groups_for(pairs) * shape.group_bytes();
         bytes.next_multiple_of(4096)
     }
@@ -335,7 +338,7 @@ impl Header {
     }
 
     /// Slots that exist: those of the pair and of its added groups.
-    pub fn existing(&self, shape: &Shape) -> u32 {
+    pub fn existing(&self, shape: &PairShape) -> u32 {
         let base = ((1u64 << shape.base_slots()) - 1) as u32;
         let groups = self.groups.iter().enumerate().filter(|(_, group)| **group != 0);
         groups.fold(base, |slots, (at, _)| slots | shape.group_mask(at))

@@ -17,13 +17,13 @@ mod spill;
 mod verify;
 
 pub use found::Found;
-pub use layout::{Discipline, Geometry, Shape, SlotKind, Table};
+pub use layout::{Discipline, Geometry, PairShape, SlotKind, Table};
 pub use owner::{Entries, Full, NoRoom, Options, Owner};
-pub use pair::Pair;
-pub use reader::{Look, Search, Step};
+pub use pair::LockedPair;
+pub use reader::{Look, Search, SearchStep};
 pub use resize::Moved;
-pub use slot::{EntryRef, INLINE_MAX, Record, SlotView};
-pub use verify::{Report, items, verify};
+pub use slot::{INLINE_MAX, Record, SlotView};
+pub use verify::{IndexReport, items, verify};
 
 #[cfg(test)]
 mod tests;

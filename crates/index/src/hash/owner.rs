@@ -23,14 +23,14 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use longarm_base::{Csn, Nanos, limits};
+use longarm_base::{Csn, EntryRef, Nanos, limits};
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey};
 
 use super::found::{Found, view};
 use super::layout::{
-    Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, Shape, SlotKind, Table, header, indicator,
+    Discipline, EXTENDED_SHARE, GROUPS_MAX, Geometry, Header, PairShape, SlotKind, Table, header, indicator,
 };
-use super::slot::{EntryRef, Record, SlotView, seed};
+use super::slot::{Record, SlotView, seed};
 use super::spill::Spilled;
 
 /// What the index must know of entries, which it does not read itself.
@@ -88,7 +88,7 @@ pub(super) enum Bound {
 }
 
 /// A table in use, with what only its owner knows.
-pub(super) struct Live {
+pub(super) struct LiveTable {
     pub(super) table: Table,
     /// Groups handed out of the pool, and of them those that came back.
     pub(super) groups: AtomicU64,
@@ -105,9 +105,9 @@ pub(super) struct Live {
     pub(super) huge: AtomicU64,
 }
 
-pub(super) struct State {
+pub(super) struct IndexState {
     pub(super) geometry: Geometry,
-    pub(super) live: Vec<Arc<Live>>,
+    pub(super) live: Vec<Arc<LiveTable>>,
 }
 
 /// A table out of use.
@@ -137,7 +137,7 @@ pub struct Owner<M: OwnedWords, E: Entries> {
     pub(super) hash: HashKey,
     pub(super) budget: Arc<Budget>,
     pub(super) options: Options,
-    pub(super) state: RwLock<State>,
+    pub(super) state: RwLock<IndexState>,
     pub(super) retired: Mutex<Vec<Retired>>,
     pub(super) spilled: Spilled,
     pub(super) publish: Publish,
@@ -156,7 +156,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         options: Options,
         publish: impl Fn(&Geometry) + Send + Sync + 'static,
     ) -> Result<Owner<M, E>, Full> {
-        let shape = Shape::of(options.slots);
+        let shape = PairShape::of(options.slots);
         let most = memory.bytes() / limits::LINE;
         // Two thirds full with so many items, below the load at which tables grow.
         let add_table = |owner: &Owner<M, E>, items: u64, bound| {
@@ -170,7 +170,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             hash: HashKey::new(options.hash_key),
             budget,
             options,
-            state: RwLock::new(State {
+            state: RwLock::new(IndexState {
                 geometry: Geometry {
                     epoch: 0,
                     tables: [None; limits::TABLES_MAX],
@@ -264,7 +264,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         {
             self.memory.prefetch(table.pair_at(pair) + table.shape.slot_at(slot));
             if self.options.places {
-                table.prefetch_place(&self.memory, (pair, slot));
+                table.prefetch_place(&self.memory, pair, slot);
             }
         }
     }
@@ -276,7 +276,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let (pair, odd) = table.home(hash);
         let header = self.header(table, pair);
         let slot = likely(&table.shape, &header, hash, odd).filter(|_| self.options.places)?;
-        table.load_place(&self.memory, (pair, slot), &[0; GROUPS_MAX])
+        table.load_place(&self.memory, pair, slot, &[0; GROUPS_MAX])
     }
 
     pub(super) fn lock_pair(&self, table: &Table, pair: u64) -> Header {
@@ -325,7 +325,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         };
         assert!(sound, "slot {slot} of pair {pair} in table {} does not verify: {bytes:02x?}", table.id);
         let beside = match self.options.places {
-            true => table.load_place(&self.memory, (pair, slot), &header.groups),
+            true => table.load_place(&self.memory, pair, slot, &header.groups),
             false => None,
         };
         Found { slot, kind, bytes, beside }
@@ -348,7 +348,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             assert!(table.discipline == Discipline::InPlace, "out of place, every item has an entry");
             assert!(entry.is_none() || self.options.places, "this index has nowhere to note {entry:?}");
             if self.options.places {
-                table.store_place(&self.memory, (pair, slot), &header.groups, entry);
+                table.store_place(&self.memory, pair, slot, &header.groups, entry);
             }
         }
         let at = self.slot_place(table, pair, slot, header);
@@ -400,7 +400,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Puts a new record into a free slot of a locked pair, adding a group where that is allowed.
     pub(super) fn insert(
         &self,
-        live: &Live,
+        live: &LiveTable,
         pair: u64,
         header: &mut Header,
         hash: Hash,
@@ -442,7 +442,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// (continuity hashing III.C: left to right for even, right to left for odd), then added groups.
     pub(super) fn free_slot(
         &self,
-        live: &Live,
+        live: &LiveTable,
         pair: u64,
         header: &mut Header,
         odd: bool,
@@ -459,7 +459,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Adds a group of slots, if no more than a share of the pairs have some (continuity hashing IV.B).
-    fn add_group(&self, live: &Live, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
+    fn add_group(&self, live: &LiveTable, pair: u64, header: &mut Header) -> Result<(), NoRoom> {
         let table = &live.table;
         let Some(next) = header.groups.iter().position(|group| *group == 0) else { return Err(NoRoom::Pair) };
         let first = header.groups == [0; GROUPS_MAX];
@@ -482,12 +482,12 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             // Relaxed: as above.
             live.extended.fetch_add(1, Ordering::Relaxed);
         }
-        self.set_group(table, pair, header, (next, group as u32 + 1));
+        self.set_group(table, pair, header, next, group as u32 + 1);
         self.set_indicator(table, pair, header, header.indicator | indicator::EXTENDED);
         Ok(())
     }
 
-    fn set_group(&self, table: &Table, pair: u64, header: &mut Header, (at, group): (usize, u32)) {
+    fn set_group(&self, table: &Table, pair: u64, header: &mut Header, at: usize, group: u32) {
         header.groups[at] = group;
         let word = at / 2;
         let value = u64::from(header.groups[word * 2]) | u64::from(header.groups[word * 2 + 1]) << 32;
@@ -497,7 +497,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Groups of a locked pair in which nothing stands any more go back to the pool; how many. A client that
     /// READs a slot there that it knows of from before finds nothing, or a record of another pair, and then
     /// another indicator.
-    pub(super) fn give_back(&self, live: &Live, pair: u64, header: &mut Header) -> usize {
+    pub(super) fn give_back(&self, live: &LiveTable, pair: u64, header: &mut Header) -> usize {
         let table = &live.table;
         let mut back = 0;
         for at in 0..GROUPS_MAX {
@@ -505,7 +505,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             if group == 0 || header.occupied() & table.shape.group_mask(at) != 0 {
                 continue;
             }
-            self.set_group(table, pair, header, (at, 0));
+            self.set_group(table, pair, header, at, 0);
             let mut word = header.indicator;
             if header.groups == [0; GROUPS_MAX] {
                 word &= !indicator::EXTENDED;
@@ -521,18 +521,18 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 }
 
 /// Slots of a pair, groups aside, for keys of this parity, as bits.
-fn home_base(shape: &Shape, odd: bool) -> u32 {
+fn home_base(shape: &PairShape, odd: bool) -> u32 {
     shape.home_mask(odd) & ((1u32 << shape.base_slots()) - 1)
 }
 
 /// The first slot of a pair, groups aside, that a key of this hash may be in.
-fn likely(shape: &Shape, header: &Header, hash: Hash, odd: bool) -> Option<usize> {
+fn likely(shape: &PairShape, header: &Header, hash: Hash, odd: bool) -> Option<usize> {
     let slots = header.candidates(hash, home_base(shape, odd));
     (slots != 0).then_some(slots.trailing_zeros() as usize)
 }
 
 /// The slot of a pair, groups aside, that a key of this parity gets.
-pub(super) fn first_free(shape: &Shape, header: &Header, odd: bool) -> Option<usize> {
+pub(super) fn first_free(shape: &PairShape, header: &Header, odd: bool) -> Option<usize> {
     let free = home_base(shape, odd) & !header.occupied();
     let slot = if odd { 31u32.checked_sub(free.leading_zeros())? } else { free.trailing_zeros() };
     (free != 0).then_some(slot as usize)

@@ -1,23 +1,24 @@
 //! One locked pair: what a worker may do with a key while it holds the key's stripe.
 //!
-//! A [`Pair`] is the lock; look-up, compare and write through it are one step to everybody else. The order of
-//! stores is in the head of `owner.rs`, which does them.
+//! A [`LockedPair`] is the lock; look-up, compare and write through it are one step to everybody else. The
+//! order of stores is in the head of `owner.rs`, which does them.
 
 use std::sync::RwLockReadGuard;
 use std::sync::atomic::Ordering;
 
+use longarm_base::EntryRef;
 use longarm_memory::{Hash, OwnedWords};
 
 use super::found::Found;
 use super::layout::{Discipline, Header, SlotKind, Table, indicator};
-use super::owner::{Entries, Live, NoRoom, Owner, State};
-use super::slot::{EntryRef, Record};
-use super::spill::{Kept, NO_SLOT};
+use super::owner::{Entries, IndexState, LiveTable, NoRoom, Owner};
+use super::slot::Record;
+use super::spill::{NO_SLOT, SpilledRecord};
 
 /// One locked pair, and the slots where a key of one hash can be. Unlocks when dropped.
-pub struct Pair<'a, M: OwnedWords, E: Entries> {
+pub struct LockedPair<'a, M: OwnedWords, E: Entries> {
     pub(super) owner: &'a Owner<M, E>,
-    pub(super) state: RwLockReadGuard<'a, State>,
+    pub(super) state: RwLockReadGuard<'a, IndexState>,
     pub(super) at: usize,
     pub(super) pair: u64,
     pub(super) mask: u32,
@@ -26,8 +27,8 @@ pub struct Pair<'a, M: OwnedWords, E: Entries> {
     pub(super) header: Header,
 }
 
-impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
-    fn live(&self) -> &Live {
+impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
+    fn live(&self) -> &LiveTable {
         &self.state.live[self.at]
     }
 
@@ -107,7 +108,7 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
     /// The same where there is no room for it, nor will be: it stands beside the table (`spill.rs`).
     pub fn spill(&mut self, key: &[u8], record: &Record<'_>) {
         let live = &self.state.live[self.at];
-        self.owner.spill((&live.table, self.pair), &mut self.header, (self.hash, key), record);
+        self.owner.spill(&live.table, self.pair, &mut self.header, key, record);
         // Relaxed: a counter that publishes nothing else.
         self.owner.items.fetch_add(1, Ordering::Relaxed);
     }
@@ -158,14 +159,14 @@ impl<M: OwnedWords, E: Entries> Pair<'_, M, E> {
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Locks the pair where a key of this hash belongs, following moved pairs.
-    pub fn lock(&self, hash: Hash) -> Pair<'_, M, E> {
+    pub fn lock(&self, hash: Hash) -> LockedPair<'_, M, E> {
         let state = self.state.read().expect("index state");
         for at in 0..state.live.len() {
             let table = state.live[at].table;
             let (pair, odd) = table.home(hash);
             let header = self.lock_pair(&table, pair);
             if !header.moved() {
-                return Pair {
+                return LockedPair {
                     owner: self,
                     state,
                     at,
@@ -183,7 +184,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has
     /// moved.
-    pub fn lock_nth(&self, at: usize, pair: u64) -> Option<Pair<'_, M, E>> {
+    pub fn lock_nth(&self, at: usize, pair: u64) -> Option<LockedPair<'_, M, E>> {
         let state = self.state.read().expect("index state");
         let table = state.live.get(at)?.table;
         if pair >= table.pairs {
@@ -194,32 +195,33 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             self.unlock_pair(&table, pair);
             return None;
         }
-        Some(Pair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
+        Some(LockedPair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
     }
 
     /// Puts a record beside the table, in place of an older one if there is one. The pair is locked.
     pub(super) fn spill(
         &self,
-        (table, pair): (&Table, u64),
+        table: &Table,
+        pair: u64,
         header: &mut Header,
-        (hash, key): (Hash, &[u8]),
+        key: &[u8],
         record: &Record<'_>,
     ) {
         if !header.spilled() {
             let word = header.indicator | indicator::SPILLED;
             self.set_indicator(table, pair, header, word);
         }
-        self.spilled.put(hash, key, self.beside(record));
+        self.spilled.put(self.hash_beside(record), key, self.beside(record));
     }
 
     /// A record as it stands beside the table.
-    fn beside(&self, record: &Record<'_>) -> Kept {
+    fn beside(&self, record: &Record<'_>) -> SpilledRecord {
         let beside = match record {
             Record::Inline { entry, .. } => *entry,
             Record::Entry { .. } => None,
         };
         // What stands in no shared memory needs no seed.
-        Kept { bytes: record.pack64(&self.sums, 0), beside }
+        SpilledRecord { bytes: record.pack64(&self.sums, 0), beside }
     }
 
     /// The hash of what stands beside the table. It says itself what that is: its entry may be gone, where
@@ -243,7 +245,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 }
 
-impl<M: OwnedWords, E: Entries> Drop for Pair<'_, M, E> {
+impl<M: OwnedWords, E: Entries> Drop for LockedPair<'_, M, E> {
     fn drop(&mut self) {
         self.owner.unlock_pair(&self.state.live[self.at].table, self.pair);
     }

@@ -5,11 +5,12 @@
 //! else `offset / 64 : 34 | length / 8 : 14`. The word means something while the slot holds an inline record;
 //! it is written and read under the lock of the pair.
 
+use longarm_base::EntryRef;
 use longarm_base::limits::LINE;
 use longarm_memory::OwnedWords;
 
 use super::layout::{GROUP_SLOTS, GROUPS_MAX, Table};
-use super::slot::{EntryRef, INLINE_MAX};
+use super::slot::INLINE_MAX;
 
 const OFFSET_BITS: u32 = 34;
 
@@ -34,14 +35,15 @@ impl Table {
     }
 
     /// Has the word of one of the pair's own slots fetched.
-    pub(super) fn prefetch_place<M: OwnedWords>(&self, memory: &M, (pair, slot): (u64, usize)) {
+    pub(super) fn prefetch_place<M: OwnedWords>(&self, memory: &M, pair: u64, slot: usize) {
         memory.prefetch(self.place_word(pair, slot, &[0; GROUPS_MAX]));
     }
 
     pub(super) fn load_place<M: OwnedWords>(
         &self,
         memory: &M,
-        (pair, slot): (u64, usize),
+        pair: u64,
+        slot: usize,
         groups: &[u32; GROUPS_MAX],
     ) -> Option<EntryRef> {
         let word = memory.load(self.place_word(pair, slot, groups));
@@ -52,7 +54,8 @@ impl Table {
     pub(super) fn store_place<M: OwnedWords>(
         &self,
         memory: &M,
-        (pair, slot): (u64, usize),
+        pair: u64,
+        slot: usize,
         groups: &[u32; GROUPS_MAX],
         place: Option<EntryRef>,
     ) {
@@ -72,12 +75,12 @@ mod tests {
     use longarm_base::limits::PAIR_SLOTS_MAX;
     use longarm_memory::Journal;
 
-    use super::super::layout::{Discipline, Shape};
+    use super::super::layout::{Discipline, PairShape};
     use super::*;
 
     #[test]
     fn each_slot_has_a_word_of_its_own_behind_the_table() {
-        let (shape, pairs) = (Shape::INLINE, 5);
+        let (shape, pairs) = (PairShape::INLINE, 5);
         let table = Table {
             id: 1,
             shape,
@@ -98,12 +101,12 @@ mod tests {
         assert!(shape.slots_max() <= PAIR_SLOTS_MAX);
         let place = |i: usize| EntryRef { offset: (1 << 39) + i as u64 * 64, len: 104 };
         for (i, &(pair, slot)) in slots.iter().enumerate() {
-            table.store_place(&memory, (pair, slot), &groups(pair), Some(place(i)));
+            table.store_place(&memory, pair, slot, &groups(pair), Some(place(i)));
         }
         for (i, &(pair, slot)) in slots.iter().enumerate() {
-            assert_eq!(table.load_place(&memory, (pair, slot), &groups(pair)), Some(place(i)));
+            assert_eq!(table.load_place(&memory, pair, slot, &groups(pair)), Some(place(i)));
         }
-        table.store_place(&memory, (0, 0), &groups(0), None);
-        assert_eq!(table.load_place(&memory, (0, 0), &groups(0)), None);
+        table.store_place(&memory, 0, 0, &groups(0), None);
+        assert_eq!(table.load_place(&memory, 0, 0, &groups(0)), None);
     }
 }

@@ -22,11 +22,11 @@
 //!     epoch of the geometry, looked at after the pair, is above the one that the search began with. (A
 //!     table's memory is given back after the epoch has changed.)
 
-use longarm_base::{Csn, Place, UnixMillis};
+use longarm_base::{Csn, EntryRef, Place, UnixMillis};
 use longarm_memory::{Hash, SumKey};
 
 use super::layout::{Discipline, GROUPS_MAX, Geometry, Header, INDEX_REGION, SlotKind, Table, indicator};
-use super::slot::{EntryRef, Record, SlotView, seed};
+use super::slot::{Record, SlotView, seed};
 use crate::control::{HEARTBEAT_PLACE, Heartbeat};
 
 /// How much one READ fetches.
@@ -40,7 +40,7 @@ pub enum Look {
 
 /// What the search wants or found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum SearchStep {
     /// READ this and [`feed`](Search::feed) it.
     Read(Place),
     /// The item, inline in the bytes just fed.
@@ -76,7 +76,7 @@ pub enum Step {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
+enum SearchStage {
     /// Waiting for header (or segment).
     Header,
     /// Waiting for one slot's line.
@@ -98,7 +98,7 @@ pub struct Search {
     /// Slots still to be looked at in this look.
     candidates: u32,
     look: Look,
-    stage: Stage,
+    stage: SearchStage,
     table_at: u8,
     odd: bool,
     /// Out of place: fold of the indicator and all candidate slots of this look, and of the one before.
@@ -110,13 +110,26 @@ pub struct Search {
     others: Option<Box<[Csn; OTHERS_MAX]>>,
 }
 
-/// Entries of other keys that a search steps over before it gives up with [`Step::Ask`].
+/// A slot and where its bytes are.
+#[derive(Clone, Copy)]
+struct SlotBytes<'b> {
+    /// Its number in the pair.
+    slot: usize,
+    /// Its offset in the index.
+    at: u64,
+    /// Bytes of a READ that has it...
+    bytes: &'b [u8],
+    /// ...from here on.
+    within: usize,
+}
+
+/// Entries of other keys that a search steps over before it gives up with [`SearchStep::Ask`].
 const OTHERS_MAX: usize = 4;
 
 impl Search {
     /// Starts a search; the first step is always a READ.
     #[inline(always)]
-    pub fn start(hash: Hash, geometry: &Geometry, look: Look) -> (Search, Step) {
+    pub fn start(hash: Hash, geometry: &Geometry, look: Look) -> (Search, SearchStep) {
         let table = geometry.tables[0].as_ref().expect("a geometry has a table");
         let (pair, odd) = table.home(hash);
         let search = Search {
@@ -126,7 +139,7 @@ impl Search {
             groups: [0; GROUPS_MAX],
             candidates: 0,
             look,
-            stage: Stage::Header,
+            stage: SearchStage::Header,
             table_at: 0,
             odd,
             digest: 0,
@@ -135,7 +148,7 @@ impl Search {
             others: None,
         };
         let place = search.first_place(table);
-        (search, Step::Read(place))
+        (search, SearchStep::Read(place))
     }
 
     /// The first READ again, to start over.
@@ -165,24 +178,24 @@ impl Search {
 
     /// Takes the bytes of the READ that the last step asked for; `geometry` is the one it was started with.
     #[inline(always)]
-    pub fn feed(&mut self, key: &[u8], bytes: &[u8], geometry: &Geometry, sums: &SumKey) -> Step {
+    pub fn feed(&mut self, key: &[u8], bytes: &[u8], geometry: &Geometry, sums: &SumKey) -> SearchStep {
         let table = self.table(geometry);
         match self.stage {
-            Stage::Header => self.feed_header(key, bytes, table, geometry, sums),
-            Stage::Slot(slot) => self.feed_slot(key, slot as usize, bytes, table, sums),
-            Stage::Confirm => self.feed_confirmation(bytes, table),
-            Stage::Unused => feed_epoch(bytes, geometry),
+            SearchStage::Header => self.feed_header(key, bytes, table, geometry, sums),
+            SearchStage::Slot(slot) => self.feed_slot(key, slot as usize, bytes, table, sums),
+            SearchStage::Confirm => self.feed_confirmation(bytes, table),
+            SearchStage::Unused => feed_epoch(bytes, geometry),
         }
     }
 
     /// The entry of this version is sound but of another key: look again, and step over it.
-    pub fn not_it(&mut self, csn: Csn, geometry: &Geometry) -> Step {
+    pub fn not_it(&mut self, csn: Csn, geometry: &Geometry) -> SearchStep {
         let others = self.others.get_or_insert_default();
-        let Some(free) = others.iter_mut().find(|other| **other == Csn::NONE) else { return Step::Ask };
+        let Some(free) = others.iter_mut().find(|other| **other == Csn::NONE) else { return SearchStep::Ask };
         *free = csn;
-        self.stage = Stage::Header;
+        self.stage = SearchStage::Header;
         self.before = None;
-        Step::Read(self.first_place(self.table(geometry)))
+        SearchStep::Read(self.first_place(self.table(geometry)))
     }
 
     #[inline(always)]
@@ -193,10 +206,10 @@ impl Search {
         table: &Table,
         geometry: &Geometry,
         sums: &SumKey,
-    ) -> Step {
+    ) -> SearchStep {
         let at = self.header_in_first(table);
         let Some(line) = bytes.get(at..at + 64).and_then(|line| line.try_into().ok()) else {
-            return Step::Torn;
+            return SearchStep::Torn;
         };
         let header = Header::parse(line);
         if header.table != table.id {
@@ -215,12 +228,12 @@ impl Search {
 
     /// The pair was never used, or belongs to another table by now.
     #[cold]
-    fn of_another_table(&mut self, header: &Header) -> Step {
+    fn of_another_table(&mut self, header: &Header) -> SearchStep {
         if header.table != 0 || header.indicator != 0 {
-            return Step::Stale;
+            return SearchStep::Stale;
         }
-        self.stage = Stage::Unused;
-        Step::Read(HEARTBEAT_PLACE)
+        self.stage = SearchStage::Unused;
+        SearchStep::Read(HEARTBEAT_PLACE)
     }
 
     #[inline(always)]
@@ -228,30 +241,31 @@ impl Search {
         if self.look == Look::Segment && !self.odd { table.shape.header_at() as usize } else { 0 }
     }
 
-    fn next_table(&mut self, geometry: &Geometry) -> Step {
+    fn next_table(&mut self, geometry: &Geometry) -> SearchStep {
         let next = self.table_at as usize + 1;
-        let Some(Some(table)) = geometry.tables.get(next) else { return Step::Stale };
+        let Some(Some(table)) = geometry.tables.get(next) else { return SearchStep::Stale };
         self.table_at = next as u8;
         (self.pair, self.odd) = table.home(self.hash);
-        self.stage = Stage::Header;
+        self.stage = SearchStage::Header;
         self.before = None;
-        Step::Read(self.first_place(table))
+        SearchStep::Read(self.first_place(table))
     }
 
     /// Looks at candidates as long as their bytes are at hand.
     #[inline(always)]
-    fn next_candidate(&mut self, key: &[u8], bytes: &[u8], table: &Table, sums: &SumKey) -> Step {
+    fn next_candidate(&mut self, key: &[u8], bytes: &[u8], table: &Table, sums: &SumKey) -> SearchStep {
         while self.candidates != 0 {
             let slot = self.candidates.trailing_zeros() as usize;
             self.candidates &= self.candidates - 1;
-            let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return Step::Torn };
+            let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return SearchStep::Torn };
             if let Some(within) = self.in_segment(slot, bytes, table) {
-                if let Some(step) = self.look_at(key, (slot, at), bytes, within, table, sums) {
+                let there = SlotBytes { slot, at, bytes, within };
+                if let Some(step) = self.look_at(key, there, table, sums) {
                     return step;
                 }
             } else {
-                self.stage = Stage::Slot(slot as u8);
-                return Step::Read(slot_line(at));
+                self.stage = SearchStage::Slot(slot as u8);
+                return SearchStep::Read(slot_line(at));
             }
         }
         self.look_over(table)
@@ -270,103 +284,130 @@ impl Search {
     }
 
     #[inline(always)]
-    fn feed_slot(&mut self, key: &[u8], slot: usize, bytes: &[u8], table: &Table, sums: &SumKey) -> Step {
-        let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return Step::Torn };
+    fn feed_slot(
+        &mut self,
+        key: &[u8],
+        slot: usize,
+        bytes: &[u8],
+        table: &Table,
+        sums: &SumKey,
+    ) -> SearchStep {
+        let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return SearchStep::Torn };
         if bytes.len() != 64 {
-            return Step::Torn;
+            return SearchStep::Torn;
         }
         let within = (at & 63) as usize;
-        match self.look_at(key, (slot, at), bytes, within, table, sums) {
+        match self.look_at(key, SlotBytes { slot, at, bytes, within }, table, sums) {
             Some(step) => step,
             None => self.next_candidate(key, &[], table, sums),
         }
     }
 
-    /// Judges one slot, given by number and offset: `None` if the search goes on.
+    /// Judges one slot: `None` if the search goes on.
     #[inline(always)]
     fn look_at(
         &mut self,
         key: &[u8],
-        (slot, at): (usize, u64),
-        bytes: &[u8],
-        within: usize,
+        there: SlotBytes<'_>,
         table: &Table,
         sums: &SumKey,
-    ) -> Option<Step> {
+    ) -> Option<SearchStep> {
+        let SlotBytes { slot, at, bytes, within } = there;
         let view = view(table, at, bytes, within, sums);
         let step = match view {
             SlotView::Empty => None,
-            SlotView::Torn => Some(Step::Torn),
+            SlotView::Torn => Some(SearchStep::Torn),
             SlotView::Record(record) => self.judge(key, at, within, table, &record),
         };
         if table.discipline == Discipline::InPlace {
             return step;
         }
         // A set bit means a written slot; nothing there is of another moment (and, unlike a csn, repeats).
-        let SlotView::Record(record) = view else { return Some(Step::Torn) };
+        let SlotView::Record(record) = view else { return Some(SearchStep::Torn) };
         self.digest = fold(fold(self.digest, slot as u64), record.csn().0);
-        if let (None, Some(Step::Entry { entry, csn })) = (self.pending, step) {
+        if let (None, Some(SearchStep::Entry { entry, csn })) = (self.pending, step) {
             self.pending = Some((entry, csn));
         }
         None
     }
 
     #[inline(always)]
-    fn judge(&self, key: &[u8], at: u64, within: usize, table: &Table, record: &Record<'_>) -> Option<Step> {
+    fn judge(
+        &self,
+        key: &[u8],
+        at: u64,
+        within: usize,
+        table: &Table,
+        record: &Record<'_>,
+    ) -> Option<SearchStep> {
         match *record {
-            Record::Inline { csn, key: have, value, expiry, .. } => (have == key).then(|| Step::Found {
-                csn,
-                value_at: (within + 16 + key.len()) as u32,
-                value_len: value.len() as u32,
-                expiry,
-                slot: Place::new(INDEX_REGION, at, 64),
-            }),
+            Record::Inline { csn, key: have, value, expiry, .. } => {
+                (have == key).then(|| SearchStep::Found {
+                    csn,
+                    value_at: (within + 16 + key.len()) as u32,
+                    value_len: value.len() as u32,
+                    expiry,
+                    slot: Place::new(INDEX_REGION, at, 64),
+                })
+            }
             Record::Entry { csn, entry, hash, .. } => {
                 let same = match table.shape.kind {
                     SlotKind::Inline64 => hash == self.hash,
                     SlotKind::Pointer16 => hash.tag() == self.hash.tag(),
                 };
                 let other = self.others.as_ref().is_some_and(|others| others.contains(&csn));
-                (same && !other).then_some(Step::Entry { entry, csn })
+                (same && !other).then_some(SearchStep::Entry { entry, csn })
             }
         }
     }
 
     /// All candidates were looked at and none answered.
     #[inline(always)]
-    fn look_over(&mut self, table: &Table) -> Step {
+    fn look_over(&mut self, table: &Table) -> SearchStep {
         if self.indicator & indicator::SPILLED != 0 && self.pending.is_none() {
-            return Step::Ask;
+            return SearchStep::Ask;
         }
         match table.discipline {
             Discipline::InPlace => {
-                self.stage = Stage::Confirm;
-                Step::Read(table.header_place(self.pair))
+                self.stage = SearchStage::Confirm;
+                SearchStep::Read(table.header_place(self.pair))
             }
             Discipline::OutOfPlace => {
                 if self.before == Some(self.digest) {
-                    return self.pending.map_or(Step::Absent, |(entry, csn)| Step::Entry { entry, csn });
+                    return self
+                        .pending
+                        .map_or(SearchStep::Absent, |(entry, csn)| SearchStep::Entry { entry, csn });
                 }
                 self.before = Some(self.digest);
-                self.stage = Stage::Header;
-                Step::Read(self.first_place(table))
+                self.stage = SearchStage::Header;
+                SearchStep::Read(self.first_place(table))
             }
         }
     }
 
-    fn feed_confirmation(&mut self, bytes: &[u8], table: &Table) -> Step {
-        let Some(line) = bytes.first_chunk::<64>() else { return Step::Torn };
+    fn feed_confirmation(&mut self, bytes: &[u8], table: &Table) -> SearchStep {
+        let Some(line) = bytes.first_chunk::<64>() else { return SearchStep::Torn };
         let again = Header::parse(line);
-        if again.indicator == self.indicator && again.table == table.id { Step::Absent } else { Step::Torn }
+        if again.indicator == self.indicator && again.table == table.id {
+            SearchStep::Absent
+        } else {
+            SearchStep::Torn
+        }
     }
 
     /// A repeat GET of a slot found before: the value, if the slot still holds the key. Tables updated in
     /// place only.
-    pub fn check_slot(table: u32, slot: Place, key: &[u8], bytes: &[u8; 64], sums: &SumKey) -> Option<Step> {
+    pub fn check_slot(
+        table: u32,
+        slot: Place,
+        key: &[u8],
+        bytes: &[u8; 64],
+        sums: &SumKey,
+    ) -> Option<SearchStep> {
         match SlotView::parse64(bytes, sums, seed(table, slot.offset)) {
             SlotView::Record(Record::Inline { csn, key: have, value, expiry, .. }) if have == key => {
                 let (value_at, value_len) = (16 + key.len() as u32, value.len() as u32);
-                Some(Step::Found { csn, value_at, value_len, expiry, slot })
+                Some(SearchStep::Found { csn, value_at, value_len, expiry, slot })
             }
             _ => None,
         }
@@ -381,11 +422,11 @@ fn slot_line(at: u64) -> Place {
 
 /// Whether a pair that was never used is so still: its table is, if the epoch is that of the geometry.
 #[cold]
-fn feed_epoch(bytes: &[u8], geometry: &Geometry) -> Step {
+fn feed_epoch(bytes: &[u8], geometry: &Geometry) -> SearchStep {
     match Heartbeat::parse(bytes) {
-        Some(beat) if beat.epoch <= geometry.epoch => Step::Absent,
-        Some(_) => Step::Stale,
-        None => Step::Torn,
+        Some(beat) if beat.epoch <= geometry.epoch => SearchStep::Absent,
+        Some(_) => SearchStep::Stale,
+        None => SearchStep::Torn,
     }
 }
 

@@ -15,8 +15,8 @@ use longarm_base::limits::{PAIR_SLOTS_MAX, TABLES_MAX};
 use longarm_base::{Csn, Mutant, Nanos};
 use longarm_memory::{Hash, OwnedWords};
 
-use super::layout::{EXTENDED_SHARE, Shape, Table, indicator};
-use super::owner::{Bound, Entries, Full, Live, NoRoom, Owner, Retired, Since, State};
+use super::layout::{EXTENDED_SHARE, PairShape, Table, indicator};
+use super::owner::{Bound, Entries, Full, IndexState, LiveTable, NoRoom, Owner, Retired, Since};
 use super::slot::Record;
 
 /// Tables below this size double; larger ones grow by a third, which keeps the memory of an item below that
@@ -55,7 +55,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         if state.live.len() == TABLES_MAX {
             return Err(Full);
         }
-        let shape = Shape::of(self.options.slots);
+        let shape = PairShape::of(self.options.slots);
         let discipline = self.options.discipline;
         let mut table = Table { id: 0, shape, discipline, base: 0, pairs, groups: Table::groups_for(pairs) };
         let bytes = self.bytes_of(&table);
@@ -71,7 +71,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         let (groups, extended, cursor) = (counter(), counter(), counter());
         let (populated, huge) = (counter(), counter());
         let back = Mutex::default();
-        state.live.push(Arc::new(Live {
+        state.live.push(Arc::new(LiveTable {
             table,
             groups,
             back,
@@ -88,7 +88,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         Ok(())
     }
 
-    fn republish(&self, state: &mut State) {
+    fn republish(&self, state: &mut IndexState) {
         state.geometry.epoch += 1;
         state.geometry.tables = [None; TABLES_MAX];
         for (place, live) in state.geometry.tables.iter_mut().zip(&state.live) {
@@ -98,7 +98,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Takes memory for the first `bytes` of a table.
-    fn populate(&self, live: &Live, bytes: u64) {
+    fn populate(&self, live: &LiveTable, bytes: u64) {
         let until = bytes.next_multiple_of(BLOCK).min(self.bytes_of(&live.table));
         // Relaxed: who takes a block twice does no harm.
         let from = live.populated.fetch_max(until, Ordering::Relaxed);
@@ -125,7 +125,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Takes memory for that part of the second table into which the first `pairs` pairs of the oldest move.
     /// Both place keys in the order of their hashes, so the move sweeps over the second table once, and what
     /// is before it is hardly in use yet.
-    fn populate_ahead(&self, state: &State, pairs: u64) {
+    fn populate_ahead(&self, state: &IndexState, pairs: u64) {
         let (oldest, next) = (&state.live[0].table, &state.live[1]);
         let reach = (u128::from(pairs) * u128::from(next.table.pairs)).div_ceil(u128::from(oldest.pairs));
         let all = pairs == oldest.pairs;
@@ -135,7 +135,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// First fit between the tables that are live or still in quarantine.
-    fn free_extent(&self, state: &State, bytes: u64) -> Option<u64> {
+    fn free_extent(&self, state: &IndexState, bytes: u64) -> Option<u64> {
         let retired = self.retired.lock().expect("retired tables");
         let live = state.live.iter().map(|live| live.table);
         let mut taken: Vec<_> = live
@@ -209,8 +209,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         }
     }
 
-    fn table_of(&self, state: &State, hash: Hash) -> usize {
-        let moved = |live: &Arc<Live>| {
+    fn table_of(&self, state: &IndexState, hash: Hash) -> usize {
+        let moved = |live: &Arc<LiveTable>| {
             let (pair, _) = live.table.home(hash);
             self.header(&live.table, pair).moved()
         };
@@ -288,7 +288,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Moves one pair of table `at` into the next. On failure nothing has changed that a reader could see.
-    fn move_pair(&self, state: &State, at: usize, pair: u64) -> Result<(), NoRoom> {
+    fn move_pair(&self, state: &IndexState, at: usize, pair: u64) -> Result<(), NoRoom> {
         let table = &state.live[at].table;
         let mut header = self.lock_pair(table, pair);
         let mut copies = Vec::new();
@@ -344,7 +344,13 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Copies a record into table `at` or a later one, or puts it beside the last of them.
-    fn put_into_next(&self, state: &State, at: usize, hash: Hash, record: &Record<'_>) -> Result<(), NoRoom> {
+    fn put_into_next(
+        &self,
+        state: &IndexState,
+        at: usize,
+        hash: Hash,
+        record: &Record<'_>,
+    ) -> Result<(), NoRoom> {
         let record = rehashed(record, hash);
         for at in at..state.live.len() {
             let live = &state.live[at];
@@ -355,7 +361,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 if header.moved() { None } else { Some(self.insert(live, pair, &mut header, hash, &record)) };
             if last && outcome == Some(Err(NoRoom::Pair)) {
                 let key = self.key_of(&record);
-                self.spill((&live.table, pair), &mut header, (hash, &key), &record);
+                self.spill(&live.table, pair, &mut header, &key, &record);
                 outcome = Some(Ok(0));
             }
             self.unlock_pair(&live.table, pair);
@@ -372,7 +378,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// What stands beside a locked pair of table `at` gets a slot in the next table, or stands beside that.
-    fn move_spilled(&self, state: &State, at: usize, pair: u64) {
+    fn move_spilled(&self, state: &IndexState, at: usize, pair: u64) {
         for (hash, key, found) in self.spilled.of_pair(&state.live[at].table, pair) {
             let record = rehashed(&found.record(), hash);
             for live in &state.live[at + 1..] {
@@ -381,7 +387,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 if !header.moved() {
                     match self.insert(live, pair, &mut header, hash, &record) {
                         Ok(_) => self.spilled.take(hash, &key),
-                        Err(_) => self.spill((&live.table, pair), &mut header, (hash, &key), &record),
+                        Err(_) => self.spill(&live.table, pair, &mut header, &key, &record),
                     }
                 }
                 let here = !header.moved();
@@ -395,7 +401,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
     /// Removes copies that a move which failed had made; readers never looked at them (their pair has not
     /// MOVED). A copy may itself have moved on, so it is looked up by its version, which is used once.
-    fn take_back(&self, state: &State, at: usize, copies: &[(Hash, Csn)]) {
+    fn take_back(&self, state: &IndexState, at: usize, copies: &[(Hash, Csn)]) {
         for &(hash, csn) in copies {
             let found = (at..state.live.len()).any(|at| {
                 let table = &state.live[at].table;

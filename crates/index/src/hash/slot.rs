@@ -10,7 +10,7 @@
 //!     only where the owner wrote it, whole (L4, L5; B1: where Cell 2.3 has versions at both ends).
 //! (2) A 16-byte slot needs none: the entry it names must carry the slot's csn, and a csn is used once.
 
-use longarm_base::{Csn, UnixMillis, limits};
+use longarm_base::{Csn, EntryRef, UnixMillis, limits};
 use longarm_memory::{Hash, SumKey};
 
 use super::layout::SlotKind;
@@ -24,16 +24,6 @@ const VALUE_SHIFT: u32 = 58;
 const UNIT: u64 = limits::LINE;
 
 const _: () = assert!(limits::CSN_BITS == 51 && 16 + INLINE_MAX == 64);
-
-/// Where an entry lies in the arena: an offset, the same at every replica (LoLKV 3.2).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct EntryRef {
-    /// Offset in the arena, a multiple of 64.
-    pub offset: u64,
-    /// Length in bytes, rounded up to a multiple of 8 (a 16-byte slot: of 64); zero if the slot has no room
-    /// to say.
-    pub len: u32,
-}
 
 /// A record to store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

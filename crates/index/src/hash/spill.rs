@@ -12,30 +12,29 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};
 
-use longarm_base::Csn;
+use longarm_base::{Csn, EntryRef};
 use longarm_memory::Hash;
 
 use super::found::Found;
 use super::layout::{SlotKind, Table};
-use super::slot::EntryRef;
 
 /// In place of a slot's number.
 pub(super) const NO_SLOT: usize = usize::MAX;
 
 /// A record as a slot of 64 bytes has it, its checksum aside, and where it stands in the arena.
 #[derive(Clone, Copy)]
-pub(super) struct Kept {
+pub(super) struct SpilledRecord {
     pub bytes: [u8; 64],
     pub beside: Option<EntryRef>,
 }
 
-impl Kept {
+impl SpilledRecord {
     fn found(&self) -> Found {
         Found { slot: NO_SLOT, kind: SlotKind::Inline64, bytes: self.bytes, beside: self.beside }
     }
 }
 
-type ByHash = BTreeMap<(u64, Box<[u8]>), Kept>;
+type ByHash = BTreeMap<(u64, Box<[u8]>), SpilledRecord>;
 
 /// All of an index, by hash and key.
 #[derive(Default)]
@@ -46,7 +45,7 @@ impl Spilled {
         self.0.lock().expect("items beside the table")
     }
 
-    pub fn put(&self, hash: Hash, key: &[u8], kept: Kept) {
+    pub fn put(&self, hash: Hash, key: &[u8], kept: SpilledRecord) {
         self.all().insert((hash.0, key.into()), kept);
     }
 
@@ -61,13 +60,13 @@ impl Spilled {
     }
 
     /// Puts another version of its key in place of one, if it is here.
-    pub fn replace_version(&self, hash: Hash, csn: Csn, kept: Kept) -> bool {
+    pub fn replace_version(&self, hash: Hash, csn: Csn, kept: SpilledRecord) -> bool {
         let mut all = self.all();
         version(&all, hash, csn).and_then(|key| all.insert(key, kept)).is_some()
     }
 
     pub fn find(&self, hash: Hash, key: &[u8]) -> Option<Found> {
-        self.all().get(&(hash.0, key.into())).map(Kept::found)
+        self.all().get(&(hash.0, key.into())).map(SpilledRecord::found)
     }
 
     /// Those of one hash.
@@ -114,14 +113,14 @@ fn version(all: &ByHash, hash: Hash, csn: Csn) -> Option<(u64, Box<[u8]>)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::layout::{Discipline, Shape};
+    use super::super::layout::{Discipline, PairShape};
     use super::*;
 
     #[test]
     fn a_pair_has_exactly_the_hashes_that_belong_to_it() {
         let table = |pairs| Table {
             id: 1,
-            shape: Shape::INLINE,
+            shape: PairShape::INLINE,
             discipline: Discipline::InPlace,
             base: 0,
             pairs,
@@ -138,7 +137,7 @@ mod tests {
         hashes.sort_unstable();
         hashes.dedup();
         for (i, hash) in hashes.iter().enumerate() {
-            let kept = Kept { bytes: [i as u8; 64], beside: None };
+            let kept = SpilledRecord { bytes: [i as u8; 64], beside: None };
             spilled.put(Hash(*hash), b"k", kept);
         }
         for pairs in [1u64, 3, 16, 21] {
@@ -155,7 +154,7 @@ mod tests {
     #[test]
     fn keys_come_in_pieces_and_each_once() {
         let spilled = Spilled::default();
-        let kept = Kept { bytes: [0; 64], beside: None };
+        let kept = SpilledRecord { bytes: [0; 64], beside: None };
         for i in 0..100u64 {
             spilled.put(Hash(i / 10), &i.to_le_bytes(), kept);
         }

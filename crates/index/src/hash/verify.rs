@@ -15,7 +15,7 @@ const PROBLEMS_SHOWN: usize = 100;
 
 /// What a check found.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct IndexReport {
     /// Tables in the geometry.
     pub tables: usize,
     /// Pairs, over all tables.
@@ -38,7 +38,7 @@ pub struct Report {
     pub problem_count: u64,
 }
 
-impl Report {
+impl IndexReport {
     fn problem(&mut self, text: String) {
         self.problem_count += 1;
         if self.problems.len() < PROBLEMS_SHOWN {
@@ -118,8 +118,8 @@ pub fn verify(
     geometry: &Geometry,
     sums: &SumKey,
     mut hash_of: impl FnMut(&Record<'_>) -> Result<longarm_memory::Hash, String>,
-) -> Report {
-    let mut report = Report::default();
+) -> IndexReport {
+    let mut report = IndexReport::default();
     let live: Vec<Table> = geometry.live().copied().collect();
     report.tables = live.len();
     for (at, table) in live.iter().enumerate() {
@@ -142,7 +142,7 @@ pub fn verify(
 }
 
 fn check_pair(
-    report: &mut Report,
+    report: &mut IndexReport,
     table: &Table,
     pair: u64,
     copied: &Copied,

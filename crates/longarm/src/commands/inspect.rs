@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use longarm_index::control::ServerState;
 use longarm_index::hash::Geometry;
-use longarm_store::segment::{Line, State};
+use longarm_store::segment::{Line, SegmentState};
 use serde_json::{Value, json};
 
 use crate::config::Config;
@@ -179,7 +179,7 @@ fn segments(findings: &Findings, view: View<'_>) -> Vec<Value> {
     let one = |segment: u32| {
         let line = Line::read(view.arena, view.sums, segment).ok()?;
         let found = findings.store.by_segment.get(segment as usize)?;
-        (line.state != State::Free).then(|| {
+        (line.state != SegmentState::Free).then(|| {
             json!({
                 "segment": segment, "state": format!("{:?}", line.state), "term": line.term.to_string(),
                 "generation": line.generation, "stream": line.stream, "stride": line.stride,

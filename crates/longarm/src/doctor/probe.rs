@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use longarm_fabric::verbs::{self, DeviceChoice, LoopbackReport, Survey, VerbsError, Way};
+use longarm_fabric::verbs::{self, DeviceChoice, DeviceInfo, LoopbackReport, VerbsError, Way};
 use longarm_fabric::{Address, SetupError};
 
 use crate::config::Config;
@@ -29,7 +29,7 @@ pub enum Probe {
 #[derive(Clone, Debug)]
 pub struct Device {
     /// What it says of itself.
-    pub survey: Survey,
+    pub survey: DeviceInfo,
     /// Port and GID that the transport takes there, if one is ready.
     pub way: Option<Way>,
     /// The READ over it.
@@ -79,7 +79,7 @@ fn ask(wanted: Option<&DeviceChoice>, addresses: &[Address]) -> Probe {
     Probe::Known(surveys.into_iter().map(|survey| examine(wanted, survey)).collect(), routes)
 }
 
-fn examine(wanted: Option<&DeviceChoice>, survey: Survey) -> Device {
+fn examine(wanted: Option<&DeviceChoice>, survey: DeviceInfo) -> Device {
     // The settings may name a port and a GID; of another device the best is taken.
     let choice = wanted.filter(|wanted| wanted.name == survey.device).cloned().unwrap_or(DeviceChoice {
         name: survey.device.clone(),

@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use longarm_fabric::verbs::{Attributes, Gid, GidKind, LoopbackReport, Port, Survey, Way};
+use longarm_fabric::verbs::{Attributes, DeviceInfo, Gid, GidKind, LoopbackReport, Port, Way};
 
 use super::probe::{Device, Probe, Route};
 use super::*;
@@ -223,7 +223,7 @@ fn device(name: &str, gids: &[Gid]) -> Device {
     let port = Port { number: 1, active: true, ethernet: true, mtu: 1024, lid: 0, gids: 4 };
     let way = gids.last().map(|gid| Way { device: name.into(), port, gid: *gid });
     let read = gids.last().map(|gid| Ok(LoopbackReport { port: 1, gid: *gid, bytes: 64, nanos: 12_345 }));
-    let survey = Survey { device: name.into(), attributes, ports: vec![(port, gids.to_vec())] };
+    let survey = DeviceInfo { device: name.into(), attributes, ports: vec![(port, gids.to_vec())] };
     Device { survey, way, read }
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use longarm_client::{ClusterClient, Error, Reply, Ticket, Write};
+use longarm_client::{ClusterClient, Error, Reply, RequestId, Write};
 use longarm_memory::HashKey;
 
 use super::item::Item;
@@ -224,7 +224,7 @@ impl Drop for Sender {
 }
 
 struct Open {
-    ticket: Ticket,
+    ticket: RequestId,
     record: u64,
     key: Vec<u8>,
     place: String,
@@ -311,7 +311,7 @@ impl Line {
         Ok(())
     }
 
-    fn answered(&mut self, ticket: Ticket, outcome: Result<Reply, Error>) -> Result<Open, Failure> {
+    fn answered(&mut self, ticket: RequestId, outcome: Result<Reply, Error>) -> Result<Open, Failure> {
         let at = self.open.iter().position(|open| open.ticket == ticket);
         let open = at.and_then(|at| self.open.remove(at)).expect("an answer to what was sent");
         self.under_way -= open.values;

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 
-use longarm_base::Csn;
-use longarm_index::hash::{self, EntryRef, Geometry, Record, SlotKind};
+use longarm_base::{Csn, EntryRef};
+use longarm_index::hash::{self, Geometry, Record, SlotKind};
 use longarm_memory::{Hash, HashKey, SumKey, Words};
-use longarm_store::{Entry, Kind, object};
+use longarm_store::{Entry, EntryKind, object};
 
 use crate::human;
 use crate::output::{Exit, Failure};
@@ -32,9 +32,9 @@ pub struct View<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// Of the hash tables.
-    pub index: hash::Report,
+    pub index: hash::IndexReport,
     /// Of the segments.
-    pub store: longarm_store::Report,
+    pub store: longarm_store::ArenaReport,
     /// Entries that no slot names and slots whose entry is superseded: writes under way when the memory stood
     /// still.
     pub between: u64,
@@ -163,7 +163,7 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
     let mut streams = 0;
     let store = longarm_store::verify_with(view.arena, view.sums, &mut |place, entry| {
         streams = streams.max(u64::from(entry.stream) + 1);
-        let counts = !entry.superseded && matches!(entry.kind, Kind::Put | Kind::Move);
+        let counts = !entry.superseded && matches!(entry.kind, EntryKind::Put | EntryKind::Move);
         let (offset, csn) = (place.offset, entry.csn);
         seen.push(Seen { offset, csn, hash: hasher.hash(entry.key), superseded: entry.superseded, counts });
     });

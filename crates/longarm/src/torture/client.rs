@@ -8,7 +8,7 @@ use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
 use longarm_client::{Any, Client, ClusterClient, Csn, Error, Options, Put};
 use longarm_history::counters::Count;
-use longarm_history::{Action, History, Operation, Outcome, Value};
+use longarm_history::{History, Invocation, Operation, OperationOutcome, Value};
 use longarm_host::{now, sleep};
 
 use super::map::Map;
@@ -89,7 +89,7 @@ pub struct Worker {
 }
 
 /// What a client was told, and of which version.
-type Answer = (Outcome, Option<Csn>);
+type Answer = (OperationOutcome, Option<Csn>);
 
 /// What a client has while it works.
 struct Work {
@@ -147,7 +147,7 @@ impl Worker {
         let (Role::All(me, of), Some(old)) = (self.role, round.checked_sub(KEPT)) else { return };
         if old % of == me {
             for key in self.way.names.clone().of(old) {
-                self.perform((key, Action::Delete), None, work);
+                self.perform((key, Invocation::Delete), None, work);
             }
         }
     }
@@ -185,23 +185,23 @@ impl Worker {
         let new = values::number(self.number, work.written, warmth == Warmth::Bulk);
         let before = work.seen.get(&key).copied();
         let action = match (self.role, warmth, self.chance.modulo(16)) {
-            (Role::Probe(Probe::Put, _), ..) | (Role::Rests, _, 0..8) => Action::Put(new),
-            (Role::Probe(Probe::Get, _), ..) | (Role::Rests, ..) => Action::Get,
-            (_, Warmth::Past, 1..) | (_, Warmth::Bulk, 9..15) | (_, Warmth::Now, 0..6) => Action::Get,
-            (_, Warmth::Past, _) | (_, Warmth::Bulk, 0..9) | (_, Warmth::Now, 6..11) => Action::Put(new),
-            (_, Warmth::Bulk, _) | (_, Warmth::Now, 11) => Action::Delete,
+            (Role::Probe(Probe::Put, _), ..) | (Role::Rests, _, 0..8) => Invocation::Put(new),
+            (Role::Probe(Probe::Get, _), ..) | (Role::Rests, ..) => Invocation::Get,
+            (_, Warmth::Past, 1..) | (_, Warmth::Bulk, 9..15) | (_, Warmth::Now, 0..6) => Invocation::Get,
+            (_, Warmth::Past, _) | (_, Warmth::Bulk, 0..9) | (_, Warmth::Now, 6..11) => Invocation::Put(new),
+            (_, Warmth::Bulk, _) | (_, Warmth::Now, 11) => Invocation::Delete,
             (_, Warmth::Now, 12..14) if before.is_some() => {
-                Action::Replace { expected: before.expect("it is some").0, new }
+                Invocation::Replace { expected: before.expect("it is some").0, new }
             }
-            _ => Action::PutIfAbsent(new),
+            _ => Invocation::PutIfAbsent(new),
         };
         self.perform((key, action), before, work);
     }
 
-    fn perform(&mut self, (key, action): (u32, Action), before: Option<(Value, Csn)>, work: &mut Work) {
+    fn perform(&mut self, (key, action): (u32, Invocation), before: Option<(Value, Csn)>, work: &mut Work) {
         let name = self.way.names.key(key);
         let bytes = match action {
-            Action::Put(new) | Action::PutIfAbsent(new) | Action::Replace { new, .. } => {
+            Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. } => {
                 self.way.values.make(key, new, &mut self.chance)
             }
             _ => Vec::new(),
@@ -215,14 +215,14 @@ impl Worker {
                 let (number, took) = (self.number, end.since(call).0 / 1_000);
                 self.stage.fail(format!("client {number} had rested, and was told after {took} us: {error}"));
             }
-            self.unanswered(&error).then_some((Outcome::InDoubt, None)).ok_or(())
+            self.unanswered(&error).then_some((OperationOutcome::InDoubt, None)).ok_or(())
         });
         let Ok((outcome, version)) = answer else {
             work.notes.refused += 1;
             work.seen.remove(&key);
             return self.astray(work);
         };
-        if let (Role::Probe(probe, group), false) = (self.role, outcome == Outcome::InDoubt) {
+        if let (Role::Probe(probe, group), false) = (self.role, outcome == OperationOutcome::InDoubt) {
             self.stage.answered((probe, group), (call, end));
         }
         let operation = Operation { client: self.number, key, action, outcome, call, end, version };
@@ -237,21 +237,23 @@ impl Worker {
         &self,
         client: &mut Client,
         (number, key, bytes): (u32, &[u8], &[u8]),
-        action: Action,
+        action: Invocation,
         seen: Option<(Value, Csn)>,
     ) -> Result<Answer, Error> {
         match action {
-            Action::Get => client.get_versioned(key).map(|got| self.found(number, got)),
-            Action::Put(_) => client.put(key, bytes).map(|version| (Outcome::Done, Some(version))),
-            Action::PutIfAbsent(_) => client.put_if_absent(key, bytes).map(conditional),
-            Action::Replace { .. } => {
+            Invocation::Get => client.get_versioned(key).map(|got| self.found(number, got)),
+            Invocation::Put(_) => {
+                client.put(key, bytes).map(|version| (OperationOutcome::Done, Some(version)))
+            }
+            Invocation::PutIfAbsent(_) => client.put_if_absent(key, bytes).map(conditional),
+            Invocation::Replace { .. } => {
                 let (_, version) = seen.expect("replaced is what was seen");
                 client.compare_and_set(key, version, bytes).map(conditional)
             }
-            Action::Expire(_) => unreachable!("no client asks for it"),
-            Action::Delete => {
-                client.delete(key).map(|was| (if was { Outcome::Done } else { Outcome::Absent }, None))
-            }
+            Invocation::Expire(_) => unreachable!("no client asks for it"),
+            Invocation::Delete => client
+                .delete(key)
+                .map(|was| (if was { OperationOutcome::Done } else { OperationOutcome::Absent }, None)),
         }
     }
 
@@ -270,14 +272,14 @@ impl Worker {
     }
 
     fn found(&self, number: u32, got: Option<(Vec<u8>, Csn)>) -> Answer {
-        let Some((bytes, version)) = got else { return (Outcome::Absent, None) };
+        let Some((bytes, version)) = got else { return (OperationOutcome::Absent, None) };
         match self.way.values.read(number, &bytes) {
-            Ok(value) => (Outcome::Found(value), Some(version)),
+            Ok(value) => (OperationOutcome::Found(value), Some(version)),
             Err(why) => {
                 let name = String::from_utf8_lossy(&self.way.names.key(number)).into_owned();
                 self.stage.fail(format!("client {}: the value of {name} {why}", self.number));
                 // A value that nobody wrote: the judges see it, too.
-                (Outcome::Found(Value(u64::MAX)), Some(version))
+                (OperationOutcome::Found(Value(u64::MAX)), Some(version))
             }
         }
     }
@@ -322,8 +324,8 @@ fn gave_up_early(error: &Error, took: Nanos, timeout: Duration) -> bool {
 
 fn conditional(put: Put) -> Answer {
     match put {
-        Put::Stored(version) => (Outcome::Done, Some(version)),
-        Put::Mismatch(_) => (Outcome::Refused, None),
+        Put::Stored(version) => (OperationOutcome::Done, Some(version)),
+        Put::Mismatch(_) => (OperationOutcome::Refused, None),
     }
 }
 
@@ -347,7 +349,7 @@ pub fn look_at_all(
             let got = got.map(|(bytes, version)| (bytes.to_vec(), version));
             found.push((keys[at], looker.found(keys[at], got)));
         })?;
-        let (client, action, end) = (number, Action::Get, now());
+        let (client, action, end) = (number, Invocation::Get, now());
         let noted = found.into_iter().map(|(key, (outcome, version))| Operation {
             client,
             key,

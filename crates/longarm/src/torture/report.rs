@@ -135,7 +135,7 @@ pub struct Report {
 /// What the judges say.
 pub struct Judged {
     /// Of values.
-    values: longarm_history::Report,
+    values: longarm_history::HistoryReport,
     /// Operations on counters.
     counted: usize,
     /// The first that is wrong with those.
@@ -284,20 +284,20 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use longarm_base::Csn;
-    use longarm_history::{Action, Outcome, Value};
+    use longarm_history::{Invocation, OperationOutcome, Value};
 
     use super::*;
 
     fn put(value: u64, at: u64) -> Operation {
         let (call, end, version) = (Nanos(at), Nanos(at + 5), Some(Csn(value)));
-        let (action, outcome) = (Action::Put(Value(value)), Outcome::Done);
+        let (action, outcome) = (Invocation::Put(Value(value)), OperationOutcome::Done);
         Operation { client: 1, key: 7, action, outcome, call, end, version }
     }
 
     fn look(node: u32, found: Option<u64>, at: u64) -> Operation {
-        let outcome = found.map_or(Outcome::Absent, |value| Outcome::Found(Value(value)));
+        let outcome = found.map_or(OperationOutcome::Absent, |value| OperationOutcome::Found(Value(value)));
         let (call, end, version) = (Nanos(at), Nanos(at + 5), found.map(Csn));
-        Operation { client: LOOKER + node, key: 7, action: Action::Get, outcome, call, end, version }
+        Operation { client: LOOKER + node, key: 7, action: Invocation::Get, outcome, call, end, version }
     }
 
     /// What is wrong if two nodes show this.

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use super::Mapping;
-use crate::marks::Marks;
+use crate::marks::WrittenPages;
 
 /// Mappings of one size that a thread keeps at most.
 const KEPT: usize = 64;
@@ -62,8 +62,8 @@ pub(crate) fn take(len: u64) -> Option<Mapping> {
 }
 
 /// Marks for a new mapping, where it is to be used again.
-pub(crate) fn marks(len: u64) -> Option<Marks> {
-    KEPT_HERE.with_borrow(|kept| kept.is_some().then(|| Marks::new(len)))
+pub(crate) fn marks(len: u64) -> Option<WrittenPages> {
+    KEPT_HERE.with_borrow(|kept| kept.is_some().then(|| WrittenPages::new(len)))
 }
 
 impl Mapping {

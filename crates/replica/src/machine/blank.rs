@@ -18,17 +18,17 @@
 //!     it: it does not count there. If the set contains it, it was a replica before, and asks first.
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Members};
+use longarm_wire::{Answer, Ask};
 
-use super::past::Blank;
+use super::past::{Blank, PromiseAnswer};
 use super::{Action, Machine, Role};
 use crate::Nodes;
 
 impl Machine {
     /// The same machine, with a disk that holds no promise. `life` names this start among all starts that it
     /// ever had, and is drawn. If this is its first start, it lets another replica stand first for `rest`.
-    pub fn blank(mut self, life: u64, rest: Nanos) -> Machine {
-        self.blank = Blank { asks: true, life, rest, ..Blank::default() };
+    pub fn blank(mut self, life: u64, backoff: Nanos) -> Machine {
+        self.blank = Blank { asks: true, life, backoff, ..Blank::default() };
         self.sync = None;
         if Mutant::FoundAnyway.is_on() && !self.members.list.is_empty() {
             (self.blank.asks, self.sync) = (false, Some(Term::ZERO));
@@ -63,7 +63,7 @@ impl Machine {
     }
 
     /// Asks on, as time passes.
-    pub(super) fn go_on_asking(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn tick_promise_queries(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         if !self.must_ask_first() {
             return;
         }
@@ -94,7 +94,13 @@ impl Machine {
     }
 
     /// Answers a replica whose disk holds no promise.
-    pub(super) fn say_promise(&mut self, from: NodeId, (life, round): (u64, u64), todo: &mut Vec<Action>) {
+    pub(super) fn answer_promise_query(
+        &mut self,
+        from: NodeId,
+        life: u64,
+        round: u64,
+        todo: &mut Vec<Action>,
+    ) {
         let blank = &self.blank;
         let (promised, own, members) = (self.promised, blank.life, self.members.clone());
         let all = || blank.lives.iter().map(|(&node, &life)| (node, life)).collect();
@@ -110,15 +116,16 @@ impl Machine {
 
     /// Hears what a replica has promised, and in which life; if that replica has founded, also the lives that
     /// may.
-    pub(super) fn hear_promise(
+    pub(super) fn promise_answered(
         &mut self,
         from: NodeId,
-        (round, own, promised, founders): (u64, u64, Term, Vec<(NodeId, u64)>),
-        members: &Members,
-        (now, todo): (Nanos, &mut Vec<Action>),
+        known: PromiseAnswer,
+        now: Nanos,
+        todo: &mut Vec<Action>,
     ) {
+        let PromiseAnswer { round, own, promised, founders, members } = known;
         self.heard = self.heard.max(promised);
-        self.learn(members);
+        self.learn(&members);
         let same = || self.members.nodes() == members.nodes();
         // Files that differ would make two groups of one.
         let differs = self.members.term == Term::ZERO && promised == Term::ZERO && !same();
@@ -162,7 +169,7 @@ impl Machine {
         (self.blank.asks, self.blank.founded) = (false, true);
         self.sync = Some(Term::ZERO);
         // Other replicas found at about the same moment.
-        let rest = now + self.blank.rest + self.spread();
-        self.role = Role::Following { owes: false, rest };
+        let backoff_until = now + self.blank.backoff + self.jitter();
+        self.role = Role::Following { owes: false, backoff_until };
     }
 }

@@ -7,7 +7,7 @@
 //!                                           <-------   kept, by a majority of K
 //! keep (t, K with one more or one less) ----------->   on disk
 //!                                           <-------   kept, by majorities of both
-//! hand over (`leave.rs`)                               the next term has the new set
+//! hand over (`transfer.rs`)                            the next term has the new set
 //! ```
 //! (1) *A term has one set of replicas*, from its candidate's first question to its end: promises, start set,
 //!     acknowledgements and leases are counted over it. So a set takes effect with the next term, and no
@@ -33,7 +33,7 @@
 use longarm_base::{Mutant, Nanos, NodeId};
 use longarm_wire::{Ask, Deny, MEMBERS_MAX, Members};
 
-use super::{Action, Change, Leaving, Machine, Role, Stage, Wish};
+use super::{Action, ChangeRequest, ChangeStage, LeadershipTransfer, Machine, MembershipChange, Role};
 use crate::{Group, Nodes};
 
 impl Machine {
@@ -50,7 +50,7 @@ impl Machine {
 
     /// Takes the newest set, unless this replica stands or leads.
     pub(super) fn regroup(&mut self) {
-        if matches!(self.role, Role::Following { .. } | Role::Canvassing { .. }) {
+        if matches!(self.role, Role::Following { .. } | Role::PreCandidate { .. }) {
             self.take_newest();
         }
     }
@@ -89,27 +89,27 @@ impl Machine {
     }
 
     /// Begins a change of the replicas that an operator wants.
-    pub(super) fn wish(&mut self, wish: Wish, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Leading { synced, leaving } = &self.role else { return };
+    pub(super) fn change_members(&mut self, request: ChangeRequest, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Leading { synced, transfer } = &self.role else { return };
         let mut next = Members { term: self.promised, changed: true, list: self.own.list.clone() };
-        let node = match &wish {
-            Wish::Add(member) => member.node,
-            Wish::Remove(node) => *node,
+        let node = match &request {
+            ChangeRequest::Add(member) => member.node,
+            ChangeRequest::Remove(node) => *node,
         };
-        let denied = match &wish {
-            _ if self.change.is_some() || leaving.is_some() => Some(Deny::Busy),
-            Wish::Add(_) if next.has(node) => Some(Deny::Member),
-            Wish::Add(_) if next.list.len() >= MEMBERS_MAX => Some(Deny::Full),
-            Wish::Remove(_) if !next.has(node) => Some(Deny::Stranger),
-            Wish::Remove(_) if next.list.len() == 1 => Some(Deny::Last),
+        let denied = match &request {
+            _ if self.change.is_some() || transfer.is_some() => Some(Deny::Busy),
+            ChangeRequest::Add(_) if next.has(node) => Some(Deny::Member),
+            ChangeRequest::Add(_) if next.list.len() >= MEMBERS_MAX => Some(Deny::Full),
+            ChangeRequest::Remove(_) if !next.has(node) => Some(Deny::Stranger),
+            ChangeRequest::Remove(_) if next.list.len() == 1 => Some(Deny::Last),
             _ => None,
         };
-        let joins = match wish {
-            Wish::Add(member) => {
+        let joins = match request {
+            ChangeRequest::Add(member) => {
                 next.list.push(member);
                 Some(node)
             }
-            Wish::Remove(_) => {
+            ChangeRequest::Remove(_) => {
                 next.list.retain(|member| member.node != node);
                 None
             }
@@ -121,9 +121,9 @@ impl Machine {
         if let Some(why) = denied {
             return todo.push(Action::Deny(why));
         }
-        let (stage, until) = (Stage::Joining, now + self.timing.election);
+        let (stage, until) = (ChangeStage::Joining, now + self.timing.election);
         let member = next.list.iter().find(|member| Some(member.node) == joins).cloned();
-        self.change = Some(Change { next, joins, stage, until, again: now });
+        self.change = Some(MembershipChange { next, joins, stage, until, again: now });
         match member {
             Some(member) => todo.push(Action::Enlist(member)),
             None => self.confirm(now, todo),
@@ -132,7 +132,8 @@ impl Machine {
 
     /// Notes that a replica is synced; if it is the joining one, the change continues.
     pub(super) fn joined(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
-        let waits = |change: &Change| change.stage == Stage::Joining && change.joins == Some(node);
+        let waits =
+            |change: &MembershipChange| change.stage == ChangeStage::Joining && change.joins == Some(node);
         if self.change.as_ref().is_some_and(waits) {
             self.confirm(now, todo);
         }
@@ -140,7 +141,7 @@ impl Machine {
 
     fn confirm(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         if let Some(change) = &mut self.change {
-            change.stage = Stage::Confirming(Nodes::NONE);
+            change.stage = ChangeStage::Confirming(Nodes::NONE);
             change.until = now + self.timing.election;
         }
         self.ask_members(now, todo);
@@ -168,18 +169,18 @@ impl Machine {
         let Some(change) = &mut self.change else { return };
         let after = Group::of(self.group.me(), &change.next);
         match &mut change.stage {
-            Stage::Confirming(by) if !changed => {
+            ChangeStage::Confirming(by) if !changed => {
                 by.add(node);
                 if self.group.is_majority(*by) {
-                    change.stage = Stage::Proposing(Nodes::NONE);
+                    change.stage = ChangeStage::Proposing(Nodes::NONE);
                     self.ask_members(now, todo);
                 }
             }
-            Stage::Proposing(by) if changed => {
+            ChangeStage::Proposing(by) if changed => {
                 by.add(node);
                 let agreed = self.group.is_majority(*by) && after.is_majority(*by);
                 if agreed || Mutant::AgreeAlone.is_on() {
-                    change.stage = Stage::Agreed(*by);
+                    change.stage = ChangeStage::Agreed(*by);
                     todo.push(Action::Agreed(change.next.clone()));
                     self.end_term(now, todo);
                 }
@@ -189,35 +190,35 @@ impl Machine {
     }
 
     /// Gives a late change up, and repeats questions, as time passes.
-    pub(super) fn go_on_changing(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn tick_change(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(change) = &self.change else { return };
         let (late, again) = (now >= change.until, now >= change.again);
         match change.stage {
-            Stage::Joining | Stage::Confirming(_) if late => {
+            ChangeStage::Joining | ChangeStage::Confirming(_) if late => {
                 todo.extend(change.joins.map(Action::Dismiss));
                 todo.push(Action::Deny(Deny::Late));
                 self.change = None;
             }
-            Stage::Confirming(_) | Stage::Proposing(_) if again => self.ask_members(now, todo),
-            Stage::Agreed(_) if again => self.end_term(now, todo),
+            ChangeStage::Confirming(_) | ChangeStage::Proposing(_) if again => self.ask_members(now, todo),
+            ChangeStage::Agreed(_) if again => self.end_term(now, todo),
             _ => {}
         }
     }
 
     /// Ends this term, since the next one has the new set, without losing time.
     fn end_term(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Leading { synced, leaving: leaving @ None } = &mut self.role else { return };
+        let Role::Leading { synced, transfer: transfer @ None } = &mut self.role else { return };
         let Some(change) = &mut self.change else { return };
-        let Stage::Agreed(by) = change.stage else { return };
+        let ChangeStage::Agreed(by) = change.stage else { return };
         change.again = now + self.timing.suspect;
         let me = self.group.me();
         let can = |node: &NodeId| synced.has(*node) && by.has(*node) || *node == me;
-        let heirs = change.next.list.iter().map(|member| member.node).filter(can);
-        // Several changes in a row each have another heir, whose index was built since it last led.
+        let transferees = change.next.list.iter().map(|member| member.node).filter(can);
+        // Several changes in a row each have another transferee, whose index was built since it last led.
         let late = |&node: &NodeId| (Some(node) == change.joins, node == me, node < me, node);
-        if let Some(to) = heirs.min_by_key(late) {
+        if let Some(to) = transferees.min_by_key(late) {
             let until = now + self.timing.promise + self.timing.election;
-            *leaving = Some(Leaving { to, until, released: false });
+            *transfer = Some(LeadershipTransfer { to, until, released: false });
             todo.push(Action::Drain(self.promised, to));
         }
     }

@@ -1,9 +1,9 @@
 //! The events that a replica hears, and the actions that follow.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, Report, Stay};
+use longarm_wire::{Answer, Ask, Deny, MemberAt, Members, ReplicaReport, Stay};
 
-use super::Wish;
+use super::ChangeRequest;
 use crate::StartSet;
 use crate::page::Beat;
 
@@ -31,7 +31,7 @@ pub enum Event {
     /// The term could not be persisted, or older writers could not be fenced.
     Unpromised(Term),
     /// The content of this replica's memory, scanned after the fence.
-    Surveyed(Report),
+    Surveyed(ReplicaReport),
     /// The start set of the term is here, and the index is built.
     Installed(Term),
     /// The start set could not be obtained.
@@ -49,9 +49,9 @@ pub enum Event {
     /// What [`Action::Drain`] waits for has happened.
     Drained(Term),
     /// The steps of [`Action::Release`] are done, as far as possible.
-    Parted(Term),
+    ReleaseDone(Term),
     /// An operator asks: this leader is to change the set of replicas.
-    Wish(Wish),
+    ChangeMembers(ChangeRequest),
     /// A set of replicas is persisted.
     Kept(Members),
     /// A set of replicas could not be persisted.
@@ -99,7 +99,7 @@ pub enum Action {
     /// Give up the hand-over: what [`Action::Drain`] stopped continues.
     Resume(Stay),
     /// End the own lease for good; then send no more heartbeats, and take back what followers promised. When
-    /// that has landed on this replica: [`Event::Parted`].
+    /// that has landed on this replica: [`Event::ReleaseDone`].
     Release(Term, NodeId),
     /// Persist a set of replicas with fsync, beside the term promised; then [`Event::Kept`] or
     /// [`Event::Unkept`].
@@ -130,21 +130,32 @@ pub struct Prepare {
     /// Streams of the new term.
     pub streams: u16,
     /// The part of the memory here that is kept.
-    pub kept: Kept,
+    pub kept: KeptMemory,
 }
 
 /// What a follower's memory is worth to a leader that syncs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kept {
-    /// It counts in this very term: [`Held::Term`](longarm_wire::Held::Term).
+pub enum KeptMemory {
+    /// It counts in this very term: [`SyncState::Term`](longarm_wire::SyncState::Term).
     Term,
     /// It holds the start set of the base: entries beyond the cuts are to be voided, and the rest is
-    /// [`Held::Base`](longarm_wire::Held::Base).
+    /// [`SyncState::Base`](longarm_wire::SyncState::Base).
     Base,
-    /// It counts, but to this leader it is [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is
-    /// to be pushed. Until that has ended the old memory is still relied on: no part of it is to be voided,
-    /// cut or cleared here.
+    /// It counts, but to this leader it is [`SyncState::Nothing`](longarm_wire::SyncState::Nothing), and
+    /// everything is to be pushed. Until that has ended the old memory is still relied on: no part of it is
+    /// to be voided, cut or cleared here.
     Other,
-    /// It does not count: [`Held::Nothing`](longarm_wire::Held::Nothing), and everything is to be forgotten.
+    /// It does not count: [`SyncState::Nothing`](longarm_wire::SyncState::Nothing), and everything is to be
+    /// forgotten.
     Nothing,
+}
+
+/// Where a leader's start set goes on from.
+pub(super) struct SyncFrom {
+    /// The sync term that it was gathered from.
+    pub base: Term,
+    /// Where the streams of the base term are cut.
+    pub cuts: Vec<u64>,
+    /// Streams of the leader's term.
+    pub streams: u16,
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!              suspects            a majority would            a majority reported,
-//!  follower ------------> canvassing ----------> candidate    it holds the base
+//!  follower ----------> pre-candidate ---------> candidate    it holds the base
 //!    ^  ^                    |                       |  ------------> installing
 //!    |  |   leader seen, time over                   | time over         | start set
 //!    |  +--------------------+-----------------------+                   v is here
@@ -39,28 +39,30 @@
 //!     mixture.
 //! (8) *Give up*. A replica that forms and has no majority after an election's time without progress gives
 //!     up, so that another one, or itself, stands again.
-//! (9) *On request* a leader hands over (`leave.rs`), or changes the set of replicas (`change.rs`).
+//! (9) *On request* a leader hands over (`transfer.rs`), or changes the set of replicas (`change.rs`).
 
+mod backoff;
 mod blank;
 mod change;
 mod event;
-mod leave;
 mod past;
-mod rest;
 mod role;
 mod stage;
+mod transfer;
 
-pub use event::{Action, Event, Kept, Prepare};
-pub use role::{Leaving, Role, RoleKind};
-pub use stage::{Change, Stage, Wish};
+pub use event::{Action, Event, KeptMemory, Prepare};
+pub use past::PersistentState;
+pub use role::{LeadershipTransfer, Role, RoleKind};
+pub use stage::{ChangeRequest, ChangeStage, MembershipChange};
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Members, Report};
+use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
-use self::past::Blank;
+use self::event::SyncFrom;
+use self::past::{Blank, PromiseAnswer};
 use crate::gather::{StartSet, start_set};
 use crate::timing::DOUBLINGS_MAX;
-use crate::{Group, Nodes, Timing, Watch};
+use crate::{Group, LeaderWatch, Nodes, Timing};
 
 /// The state of a replica in the question of who leads.
 #[derive(Clone, Debug)]
@@ -72,7 +74,7 @@ pub struct Machine {
     /// The newest set of replicas that is known here.
     members: Members,
     /// The change of the set that this leader makes.
-    change: Option<Change>,
+    change: Option<MembershipChange>,
     timing: Timing,
     /// The term promised, on disk.
     promised: Term,
@@ -86,29 +88,21 @@ pub struct Machine {
     /// The term in which it has made itself ready to be synced.
     ready: Option<Term>,
     role: Role,
-    watch: Watch,
+    watch: LeaderWatch,
     /// A question that waits until the promise that it needs is made.
     pending: Option<(NodeId, Ask)>,
     /// Elections in a row that it reported or stood in and that failed, as far as it knows.
-    vain: u32,
-    chance: u64,
+    failed_elections: u32,
+    rng: u64,
     /// Whether it knows what it promised.
     blank: Blank,
 }
 
 impl Machine {
-    /// Replica `me`, which starts at `now`, with the state on its disk: the replicas of its group, as it last
-    /// knew them; the term that it promised last; and, in `has_memory`, whether the memory it starts with is
-    /// the memory it had then (or, at its very first start, the empty start set of term zero). `seed` spreads
-    /// the moments at which replicas stand.
-    pub fn new(
-        (me, members): (NodeId, Members),
-        timing: Timing,
-        promised: Term,
-        has_memory: Option<Term>,
-        seed: u64,
-        now: Nanos,
-    ) -> Machine {
+    /// Replica `me`, which starts at `now` with what is left of its last life. `seed` spreads the moments at
+    /// which replicas stand.
+    pub fn new(me: NodeId, state: PersistentState, timing: Timing, seed: u64, now: Nanos) -> Machine {
+        let PersistentState { members, promised, sync } = state;
         Machine {
             group: Group::of(me, &members),
             own: members.clone(),
@@ -117,14 +111,14 @@ impl Machine {
             change: None,
             timing,
             promised,
-            sync: has_memory,
+            sync,
             mixed: false,
             ready: None,
-            role: Role::Following { owes: false, rest: now },
-            watch: Watch::new(promised, now),
+            role: Role::Following { owes: false, backoff_until: now },
+            watch: LeaderWatch::new(promised, now),
             pending: None,
-            vain: 0,
-            chance: seed | 1,
+            failed_elections: 0,
+            rng: seed | 1,
             blank: Blank::default(),
         }
     }
@@ -177,7 +171,7 @@ impl Machine {
     }
 
     /// The change of that set that this leader makes.
-    pub fn change(&self) -> Option<&Change> {
+    pub fn change(&self) -> Option<&MembershipChange> {
         self.change.as_ref()
     }
 
@@ -185,10 +179,10 @@ impl Machine {
     pub fn handle(&mut self, event: Event, now: Nanos, todo: &mut Vec<Action>) {
         match event {
             Event::Tick(beat) => {
-                self.watch.look(beat, &self.timing, now);
+                self.watch.observe(beat, &self.timing, now);
                 self.tick(now, todo);
             }
-            Event::Looked(beat) => self.watch.look(beat, &self.timing, now),
+            Event::Looked(beat) => self.watch.observe(beat, &self.timing, now),
             Event::Beat(at) => self.beat(at),
             Event::Pushed(at) => self.pushed(at),
             Event::Asked(from, ask) => self.asked(from, ask, now, todo),
@@ -207,21 +201,21 @@ impl Machine {
                 if let Role::Forming { synced, .. } | Role::Leading { synced, .. } = &mut self.role {
                     synced.remove(node);
                 }
-                self.go_on_leaving(now, todo);
+                self.tick_transfer(now, todo);
             }
             Event::Gone(node) => self.gone(node, now),
             Event::Released(term) => self.released(term, now),
-            Event::HandOver(to) => self.leave(to, now, todo),
+            Event::HandOver(to) => self.begin_transfer(to, now, todo),
             Event::Drained(term) => self.drained(term, now, todo),
-            Event::Parted(term) => self.parted(term, now, todo),
-            Event::Wish(wish) => self.wish(wish, now, todo),
+            Event::ReleaseDone(term) => self.release_done(term, now, todo),
+            Event::ChangeMembers(request) => self.change_members(request, now, todo),
             Event::Kept(members) => self.kept(members, now, todo),
             Event::Unkept => self.not_kept(todo),
         }
     }
 
     fn beat(&mut self, at: Nanos) {
-        if self.role.reigns() && !Mutant::ReportAtOnce.is_on() {
+        if self.role.is_elected() && !Mutant::ReportAtOnce.is_on() {
             self.watch.touch(self.promised, at);
         }
     }
@@ -243,24 +237,26 @@ impl Machine {
     }
 
     fn tick(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        self.go_on_asking(now, todo);
+        self.tick_promise_queries(now, todo);
         let (free, suspects) =
             (self.watch.is_free(&self.timing, now), self.watch.suspects(&self.timing, now));
         let may_stand = self.may_stand();
         match &mut self.role {
             Role::Following { owes: true, .. } if free => todo.push(Action::Survey),
-            Role::Following { owes: false, rest } if suspects && now >= *rest && may_stand => {
-                self.canvass(now, todo);
+            Role::Following { owes: false, backoff_until }
+                if suspects && now >= *backoff_until && may_stand =>
+            {
+                self.pre_vote(now, todo);
             }
-            Role::Canvassing { .. } if !suspects => self.follow(false, now),
-            Role::Canvassing { until, .. } if now >= *until => self.rest(Nanos(0), now),
+            Role::PreCandidate { .. } if !suspects => self.follow(false, now),
+            Role::PreCandidate { until, .. } if now >= *until => self.back_off(Nanos(0), now),
             Role::Gathering { own: None, until, .. } if free && now < *until => todo.push(Action::Survey),
             Role::Gathering { until, .. } | Role::Forming { until, .. } if now >= *until => {
                 self.give_up(now, todo);
             }
             _ => {
-                self.go_on_leaving(now, todo);
-                self.go_on_changing(now, todo);
+                self.tick_transfer(now, todo);
+                self.tick_change(now, todo);
             }
         }
     }
@@ -272,18 +268,18 @@ impl Machine {
 
     /// Asks whether others would report too: a replica that is merely cut off from the leader must not end
     /// the leader's term (Raft's pre-vote).
-    fn canvass(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+    fn pre_vote(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
         let yes = Nodes::only(self.group.me());
-        self.role = Role::Canvassing { term, yes, until: now + self.timing.suspect + self.spread() };
+        self.role = Role::PreCandidate { term, yes, until: now + self.timing.suspect + self.jitter() };
         for node in self.group.others() {
-            todo.push(Action::Ask(node, Ask::Canvass { term, members: self.own.clone() }));
+            todo.push(Action::Ask(node, Ask::PreVote { term, members: self.own.clone() }));
         }
         self.stand_if_wanted(now, todo);
     }
 
     fn stand_if_wanted(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Canvassing { yes, .. } = self.role else { return };
+        let Role::PreCandidate { yes, .. } = self.role else { return };
         if self.group.is_majority(yes) {
             self.stand(now, todo);
         }
@@ -291,7 +287,7 @@ impl Machine {
 
     fn stand(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         let Some(term) = self.next_term() else { return };
-        let until = now + self.election() + self.spread();
+        let until = now + self.election() + self.jitter();
         self.take_newest();
         self.role = Role::Gathering { own: None, reports: Vec::new(), until };
         todo.push(Action::Promise(term));
@@ -316,23 +312,23 @@ impl Machine {
         }
         let rightful = self.is_rightful(from, &ask);
         match ask {
-            Ask::Canvass { term, .. } => {
+            Ask::PreVote { term, .. } => {
                 let yes = rightful
                     && term > self.promised
                     && self.sync.is_some()
-                    && !self.role.reigns()
+                    && !self.role.is_elected()
                     && self.watch.suspects(&self.timing, now);
-                todo.push(Action::Answer(from, Answer::Canvassed { term, yes }));
+                todo.push(Action::Answer(from, Answer::PreVote { term, yes }));
             }
             // For a driver that waits to hear of a leader; no decision rests on it.
             Ask::Serves { .. } => {}
-            Ask::Forgot { life, round } => self.say_promise(from, (life, round), todo),
+            Ask::Forgot { life, round } => self.answer_promise_query(from, life, round, todo),
             _ if !rightful || term < self.promised => todo.push(self.refuse(from, term)),
             // A replica that lost its memory does not promise (L2).
             Ask::Promise { .. } if self.sync.is_none() => todo.push(self.refuse(from, term)),
             Ask::Sync { .. } if self.must_ask_first() => todo.push(self.refuse(from, term)),
             Ask::Promise { .. } | Ask::Sync { .. } if term > self.promised => {
-                self.end_reign(todo);
+                self.end_leader_term(todo);
                 self.follow(false, now);
                 self.pending = Some((from, ask));
                 todo.push(Action::Promise(term));
@@ -342,12 +338,12 @@ impl Machine {
             Ask::Promise { .. } => self.follow(true, now),
             Ask::Members { members } if term == self.promised => self.keep(from, members, todo),
             Ask::Sync { base, cuts, streams, .. } => {
-                self.make_ready(from, term, (base, cuts, streams), now, todo);
+                self.make_ready(from, term, SyncFrom { base, cuts, streams }, now, todo);
             }
             Ask::Adopt { reclaimed, floors, .. } if self.ready == Some(term) && term == self.promised => {
                 // The candidate for which it rested is there.
-                self.role = Role::Following { owes: false, rest: now };
-                self.vain = 0;
+                self.role = Role::Following { owes: false, backoff_until: now };
+                self.failed_elections = 0;
                 self.watch.touch(term, now);
                 if self.sync != Some(term) {
                     (self.sync, self.mixed) = (Some(term), false);
@@ -387,7 +383,7 @@ impl Machine {
         &mut self,
         from: NodeId,
         term: Term,
-        (base, cuts, streams): (Term, Vec<u64>, u16),
+        SyncFrom { base, cuts, streams }: SyncFrom,
         now: Nanos,
         todo: &mut Vec<Action>,
     ) {
@@ -395,12 +391,12 @@ impl Machine {
         self.watch.touch(term, now);
         self.ready = Some(term);
         let kept = match self.sync {
-            None => Kept::Nothing,
-            Some(sync) if sync == term => Kept::Term,
-            Some(sync) if sync == base && !self.mixed => Kept::Base,
-            Some(_) => Kept::Other,
+            None => KeptMemory::Nothing,
+            Some(sync) if sync == term => KeptMemory::Term,
+            Some(sync) if sync == base && !self.mixed => KeptMemory::Base,
+            Some(_) => KeptMemory::Other,
         };
-        self.mixed |= kept == Kept::Other;
+        self.mixed |= kept == KeptMemory::Other;
         let prepare = Prepare { leader: from, term, base, cuts, streams, kept };
         todo.push(Action::Prepare(prepare));
     }
@@ -411,8 +407,8 @@ impl Machine {
 
     fn answered(&mut self, from: NodeId, answer: Answer, now: Nanos, todo: &mut Vec<Action>) {
         match answer {
-            Answer::Canvassed { term, yes: true } => {
-                if let Role::Canvassing { term: asked, yes, .. } = &mut self.role
+            Answer::PreVote { term, yes: true } => {
+                if let Role::PreCandidate { term: asked, yes, .. } = &mut self.role
                     && *asked == term
                 {
                     yes.add(from);
@@ -427,21 +423,22 @@ impl Machine {
                     self.decide(now, todo);
                 }
             }
-            Answer::Synced { term } if term == self.promised => self.one_more(from, now, todo),
+            Answer::Synced { term } if term == self.promised => self.add_synced(from, now, todo),
             Answer::Kept { term, changed } if term == self.promised => self.agrees(from, changed, now, todo),
             Answer::Members { members } => {
-                let asks = matches!(self.role, Role::Canvassing { .. } | Role::Gathering { .. });
+                let asks = matches!(self.role, Role::PreCandidate { .. } | Role::Gathering { .. });
                 if self.learn(&members) && asks {
                     // It canvasses once more, with those.
                     self.follow(false, now);
                 }
             }
             Answer::Known { life, round, promised, own, founders, members } if self.is_life(life) => {
-                self.hear_promise(from, (round, own, promised, founders), &members, (now, todo));
+                let known = PromiseAnswer { round, own, promised, founders, members };
+                self.promise_answered(from, known, now, todo);
             }
             Answer::Refused { promised, .. } => {
                 self.heard = self.heard.max(promised);
-                let leads = matches!(self.role, Role::Gathering { .. }) || self.role.reigns();
+                let leads = matches!(self.role, Role::Gathering { .. }) || self.role.is_elected();
                 if promised > self.promised && leads {
                     self.give_up(now, todo);
                 }
@@ -473,18 +470,18 @@ impl Machine {
         if let Some((from, _)) = self.pending.take() {
             todo.push(self.refuse(from, term));
         }
-        self.rest(Nanos(0), now);
+        self.back_off(Nanos(0), now);
     }
 
-    fn surveyed(&mut self, report: Report, now: Nanos, todo: &mut Vec<Action>) {
+    fn surveyed(&mut self, report: ReplicaReport, now: Nanos, todo: &mut Vec<Action>) {
         match &mut self.role {
             Role::Following { owes, .. } if *owes => {
                 *owes = false;
                 let term = self.promised;
                 // The candidate has this long to become leader.
-                let rest = now + self.election() + self.spread();
-                self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
-                self.role = Role::Following { owes: false, rest };
+                let backoff_until = now + self.election() + self.jitter();
+                self.failed_elections = (self.failed_elections + 1).min(DOUBLINGS_MAX);
+                self.role = Role::Following { owes: false, backoff_until };
                 todo.push(Action::Answer(term.node(), Answer::Report { term, report }));
             }
             Role::Gathering { own, .. } => {
@@ -503,7 +500,7 @@ impl Machine {
         if !self.group.is_majority(reported) {
             return;
         }
-        match start_set(self.promised, (me, own), reports) {
+        match start_set(self.promised, me, own, reports) {
             Ok(start) => {
                 let start = StartSet { mixed: self.mixed, ..start };
                 self.role = Role::Installing { start: start.clone() };
@@ -514,7 +511,7 @@ impl Machine {
             // long.
             Err(node) => {
                 todo.push(Action::Ask(node, Ask::Stand { term: self.promised }));
-                self.rest(self.timing.election + self.timing.suspect, now);
+                self.back_off(self.timing.election + self.timing.suspect, now);
             }
         }
     }
@@ -525,14 +522,14 @@ impl Machine {
         }
         (self.sync, self.mixed) = (Some(term), false);
         self.watch.touch(term, now);
-        let until = now + self.election() + self.spread();
+        let until = now + self.election() + self.jitter();
         self.role = Role::Forming { synced: Nodes::NONE, until };
         todo.push(Action::Form(term));
-        self.one_more(self.group.me(), now, todo);
+        self.add_synced(self.group.me(), now, todo);
     }
 
     /// Counts one more replica as synced.
-    fn one_more(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+    fn add_synced(&mut self, node: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         match &mut self.role {
             Role::Leading { synced, .. } => {
                 synced.add(node);
@@ -542,8 +539,8 @@ impl Machine {
                 synced.add(node);
                 let synced = *synced;
                 if self.group.is_majority(synced) {
-                    self.role = Role::Leading { synced, leaving: None };
-                    self.vain = 0;
+                    self.role = Role::Leading { synced, transfer: None };
+                    self.failed_elections = 0;
                     todo.push(Action::Serve(self.promised));
                 }
             }
@@ -551,8 +548,8 @@ impl Machine {
         }
     }
 
-    fn end_reign(&mut self, todo: &mut Vec<Action>) {
-        if self.role.reigns() {
+    fn end_leader_term(&mut self, todo: &mut Vec<Action>) {
+        if self.role.is_elected() {
             todo.push(Action::StepDown(self.promised));
         }
         self.change = None;

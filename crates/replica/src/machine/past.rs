@@ -3,8 +3,32 @@
 use std::collections::BTreeMap;
 
 use longarm_base::{Nanos, NodeId, Term};
+use longarm_wire::Members;
 
 use crate::Nodes;
+
+/// What is left of a replica's last life when it starts.
+#[derive(Clone, Debug)]
+pub struct PersistentState {
+    /// The replicas of its group, as it knew them last.
+    pub members: Members,
+    /// The term it promised last.
+    pub promised: Term,
+    /// The term whose start set is in the memory it starts with, if that is what it had then; at its very
+    /// first start the empty start set of term zero.
+    pub sync: Option<Term>,
+}
+
+/// What another replica says, asked in a round.
+pub(super) struct PromiseAnswer {
+    pub round: u64,
+    /// Its own life.
+    pub own: u64,
+    pub promised: Term,
+    /// If it has founded, who may, and in which life.
+    pub founders: Vec<(NodeId, u64)>,
+    pub members: Members,
+}
 
 /// What a replica knows of its own past.
 #[derive(Clone, Debug, Default)]
@@ -28,5 +52,5 @@ pub(super) struct Blank {
     /// Replicas that asked since, and were asked in return.
     pub returned: Nodes,
     /// How long it lets another replica stand first, when it has founded.
-    pub rest: Nanos,
+    pub backoff: Nanos,
 }

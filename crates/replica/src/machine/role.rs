@@ -1,7 +1,7 @@
 //! The role that a replica has at the moment.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::Report;
+use longarm_wire::ReplicaReport;
 
 use crate::{Nodes, StartSet};
 
@@ -13,10 +13,10 @@ pub enum Role {
         /// Whether the candidate of the promised term waits for a report.
         owes: bool,
         /// It does not stand before this moment.
-        rest: Nanos,
+        backoff_until: Nanos,
     },
-    /// It suspects its leader, and asks whether others do.
-    Canvassing {
+    /// It suspects its leader, and asks whether others do (Raft's pre-vote).
+    PreCandidate {
         /// The term it asks for. It may stand with a later one: others may ask at the same time.
         term: Term,
         /// The replicas that would report.
@@ -27,9 +27,9 @@ pub enum Role {
     /// It stands: it has promised its own term, or is about to, and gathers reports.
     Gathering {
         /// Its own report, once nothing promised stands in the way.
-        own: Option<Report>,
+        own: Option<ReplicaReport>,
         /// The reports of others.
-        reports: Vec<(NodeId, Report)>,
+        reports: Vec<(NodeId, ReplicaReport)>,
         /// When it stops waiting.
         until: Nanos,
     },
@@ -50,13 +50,13 @@ pub enum Role {
         /// The replicas that are synced.
         synced: Nodes,
         /// The hand-over, if it hands over.
-        leaving: Option<Leaving>,
+        transfer: Option<LeadershipTransfer>,
     },
 }
 
 /// The state of a hand-over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Leaving {
+pub struct LeadershipTransfer {
     /// The replica that is to lead.
     pub to: NodeId,
     /// When the leader stops trying.
@@ -72,8 +72,8 @@ pub enum RoleKind {
     Follower,
     /// [`Role::Following`] without such memory: it waits to be synced.
     Learner,
-    /// [`Role::Canvassing`].
-    Canvassing,
+    /// [`Role::PreCandidate`].
+    PreCandidate,
     /// [`Role::Gathering`].
     Candidate,
     /// [`Role::Installing`].
@@ -89,7 +89,8 @@ impl std::fmt::Display for RoleKind {
         f.write_str(match self {
             RoleKind::Follower => "follower",
             RoleKind::Learner => "learner",
-            RoleKind::Canvassing => "canvassing",
+            // As statistics and logs have always called it.
+            RoleKind::PreCandidate => "canvassing",
             RoleKind::Candidate => "candidate",
             RoleKind::Installing => "installing",
             RoleKind::Forming => "forming",
@@ -103,7 +104,7 @@ impl Role {
         match self {
             Role::Following { .. } if sync.is_none() => RoleKind::Learner,
             Role::Following { .. } => RoleKind::Follower,
-            Role::Canvassing { .. } => RoleKind::Canvassing,
+            Role::PreCandidate { .. } => RoleKind::PreCandidate,
             Role::Gathering { .. } => RoleKind::Candidate,
             Role::Installing { .. } => RoleKind::Installing,
             Role::Forming { .. } => RoleKind::Forming,
@@ -112,7 +113,7 @@ impl Role {
     }
 
     /// Whether the writers and readers of its term must be ended before another term is promised.
-    pub(crate) fn reigns(&self) -> bool {
+    pub(crate) fn is_elected(&self) -> bool {
         matches!(self, Role::Installing { .. } | Role::Forming { .. } | Role::Leading { .. })
     }
 }

@@ -7,7 +7,7 @@ use crate::Nodes;
 
 /// An operator's wish for a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wish {
+pub enum ChangeRequest {
     /// One more replica.
     Add(MemberAt),
     /// One replica less.
@@ -16,13 +16,13 @@ pub enum Wish {
 
 /// A change of the replicas that is under way.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Change {
+pub struct MembershipChange {
     /// The replicas that are to be.
     pub next: Members,
     /// The replica that joins, if one does.
     pub joins: Option<NodeId>,
     /// How far the change is.
-    pub stage: Stage,
+    pub stage: ChangeStage,
     /// Until when the change may still be given up.
     pub(super) until: Nanos,
     /// When replicas that have not answered are asked again, or a hand-over is tried again.
@@ -31,7 +31,7 @@ pub struct Change {
 
 /// How far a change is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
+pub enum ChangeStage {
     /// The joining replica is being synced.
     Joining,
     /// These replicas have kept the set that the term has.
@@ -42,10 +42,10 @@ pub enum Stage {
     Agreed(Nodes),
 }
 
-impl Change {
+impl MembershipChange {
     /// Extends the time, as the joining replica takes what it is given.
     pub(super) fn progress(&mut self, until: Nanos) {
-        if self.stage == Stage::Joining {
+        if self.stage == ChangeStage::Joining {
             self.until = self.until.max(until);
         }
     }
@@ -53,9 +53,11 @@ impl Change {
     /// The set that replicas are asked to keep now, and those that have kept it.
     pub(super) fn asked(&self, own: &Members, term: Term) -> Option<(Members, Nodes)> {
         match self.stage {
-            Stage::Confirming(by) => Some((Members { term, changed: false, list: own.list.clone() }, by)),
-            Stage::Proposing(by) => Some((self.next.clone(), by)),
-            Stage::Joining | Stage::Agreed(_) => None,
+            ChangeStage::Confirming(by) => {
+                Some((Members { term, changed: false, list: own.list.clone() }, by))
+            }
+            ChangeStage::Proposing(by) => Some((self.next.clone(), by)),
+            ChangeStage::Joining | ChangeStage::Agreed(_) => None,
         }
     }
 }

@@ -16,8 +16,8 @@ use longarm_wire::{
 use super::harness::{Answer, BOUND, Raw, options, unique, until};
 use crate::connection::{Connection, Turn};
 use crate::execute::Execution;
-use crate::shared::{Client, Shared};
-use longarm_engine::session::{Coming, Session, WINDOW};
+use crate::shared::{ConnectedClient, Shared};
+use longarm_engine::session::{Session, SessionHello, WINDOW};
 use longarm_engine::testing::apply;
 use longarm_engine::{Outcome, WorkerContext};
 use longarm_group::Phase;
@@ -51,12 +51,13 @@ impl Leader {
         let mut listener = any::listen(&address, ListenOptions::default()).expect("listen");
         let id = unique() | 1 << 42;
         let client = std::thread::spawn(move || Raw::session(&address, id));
-        let (session, generation) = shared.core.sessions.open(Coming { id, fresh: 1, since: Csn::NONE });
+        let (session, generation) =
+            shared.core.sessions.open(SessionHello { id, fresh: 1, since: Csn::NONE });
         let (qp, mailbox) = accept(&mut listener, &shared);
         let slot = shared.take_slot().expect("a slot");
         let (name, peer, transport) = ("raw".into(), "a test".into(), qp.describe());
-        let listed = Arc::new(Client { name, peer, transport, requests: 0.into() });
-        let connection = Connection::new(qp, mailbox, (session.clone(), generation), listed, slot);
+        let listed = Arc::new(ConnectedClient { name, peer, transport, requests: 0.into() });
+        let connection = Connection::new(qp, mailbox, session.clone(), generation, listed, slot);
         let context = shared.core.engine.worker_context(0);
         let client = client.join().expect("connected");
         Leader { shared, pulse: Pulse::default(), context, session, connection, client }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use longarm_base::{Csn, NodeId, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 /// An entry of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,16 +114,16 @@ impl Book {
     }
 
     /// Notes what happened. An error: it cannot have happened like this.
-    pub fn record(&mut self, node: u32, event: &Event) -> Result<(), String> {
+    pub fn record(&mut self, node: u32, event: &Observation) -> Result<(), String> {
         self.moment += 1;
         match event {
-            Event::Started { .. } => {
+            Observation::Started { .. } => {
                 self.leading.remove(&node);
                 for &had in self.adopted.iter().filter(|(_, of)| *of == node) {
                     self.lost.entry(had).or_insert(self.moment);
                 }
             }
-            Event::Installing { term, base, cuts, mixed, members } => {
+            Observation::Installing { term, base, cuts, mixed, members } => {
                 let members = numbers(members);
                 let (base, cuts, mixed, streams) = (*base, cuts.clone(), *mixed, BTreeMap::new());
                 let reign = Reign { members, base, cuts, mixed, served: false, streams };
@@ -132,18 +132,18 @@ impl Book {
                 }
                 self.leading.insert(node, *term);
             }
-            Event::Adopted { term } => {
+            Observation::Adopted { term } => {
                 self.adopted.insert((*term, node));
                 self.lost.remove(&(*term, node));
             }
-            Event::Served { term, .. } => match self.reigns.get_mut(term) {
+            Observation::Served { term, .. } => match self.reigns.get_mut(term) {
                 Some(reign) if self.leading.get(&node) == Some(term) => reign.served = true,
                 _ => return Err(format!("I1: node {node} serves term {term}, which it did not install")),
             },
-            Event::SteppedDown { term } if self.leading.get(&node) == Some(term) => {
+            Observation::SteppedDown { term } if self.leading.get(&node) == Some(term) => {
                 self.leading.remove(&node);
             }
-            Event::Wrote { stream, position, csn, write } => {
+            Observation::Wrote { stream, position, csn, write } => {
                 let entry = Entry { csn: *csn, moment: self.moment, write: *write };
                 let stream = self.stream_of(node, *stream)?;
                 if stream.entries.len() as u64 != *position {
@@ -152,14 +152,14 @@ impl Book {
                 }
                 stream.entries.push(entry);
             }
-            Event::Committed { stream, below, .. } => {
+            Observation::Committed { stream, below, .. } => {
                 let stream = self.stream_of(node, *stream)?;
                 if *below > stream.entries.len() as u64 {
                     return Err(format!("I4: node {node} commits positions it has not written"));
                 }
                 stream.committed = stream.committed.max(*below);
             }
-            Event::Applied { stream, position } => {
+            Observation::Applied { stream, position } => {
                 let stream = self.stream_of(node, *stream)?;
                 if *position != stream.applied {
                     return Err(format!("I8: node {node} applies position {position} out of turn"));

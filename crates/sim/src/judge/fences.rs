@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::Term;
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 use longarm_wire::{ARENA_REGION, PAGE_REGION};
 
 use super::book::Book;
@@ -20,11 +20,11 @@ pub(super) struct Fences {
 impl Rules for Fences {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         match seen.event {
-            Event::Started { term } | Event::Fenced { term } => {
+            Observation::Started { term } | Observation::Fenced { term } => {
                 self.open.insert(seen.node, *term);
                 Ok(())
             }
-            Event::Landed { from, into, region }
+            Observation::Landed { from, into, region }
                 if *into < book.servers && [ARENA_REGION, PAGE_REGION].contains(region) =>
             {
                 let open = self.open.get(into).copied().unwrap_or(Term::ZERO);

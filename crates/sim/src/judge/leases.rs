@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::{Nanos, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::Book;
 use super::rules::{Rules, Seen};
@@ -105,17 +105,17 @@ impl Rules for Leases {
     fn hear(&mut self, seen: Seen<'_>, _: &Book) -> Result<(), String> {
         let Seen { time, node, term, .. } = seen;
         match seen.event {
-            Event::Leased { renewed, end, by } if term != Term::ZERO => {
+            Observation::Leased { renewed, end, by } if term != Term::ZERO => {
                 let by: Vec<u32> = by.iter().map(|node| u32::from(node.0)).collect();
                 self.leased(seen, *renewed, *end, &by)
             }
-            Event::Relied { boot, at } => match self.trusts.get(&(node, *boot)) {
+            Observation::Relied { boot, at } => match self.trusts.get(&(node, *boot)) {
                 Some(end) if at < end => Ok(()),
                 end => {
                     Err(format!("I9: client {node} relies on what came at {at:?}, and trusts until {end:?}"))
                 }
             },
-            Event::Trusted { boot, end } => {
+            Observation::Trusted { boot, end } => {
                 self.trusts.insert((node, *boot), *end);
                 let Some(&term) = self.boots.get(boot) else { return Ok(()) };
                 let end = self.when(node, *end);
@@ -130,7 +130,7 @@ impl Rules for Leases {
                 *clients = end.max(*clients);
                 self.trust(term, end)
             }
-            Event::HandedOver { term } => {
+            Observation::HandedOver { term } => {
                 let ends = self.terms.entry(*term).or_default();
                 if ends.clients > time {
                     return Err(format!("I9: the leader of term {term} hands over, and clients rely on it"));
@@ -140,11 +140,11 @@ impl Rules for Leases {
                 ends.by.clear();
                 Ok(())
             }
-            Event::Answered if term != Term::ZERO => match self.terms.get(&term) {
+            Observation::Answered if term != Term::ZERO => match self.terms.get(&term) {
                 Some(ends) if time < ends.lease => Ok(()),
                 _ => Err(format!("I9: the leader of term {term} answers by what it sees, without a lease")),
             },
-            Event::Reported { term: of, .. } => {
+            Observation::Reported { term: of, .. } => {
                 self.reports.push((time, node, *of));
                 let broken = |(term, ends): &(&Term, &Ends)| {
                     *term < of && ends.by.get(&node).is_some_and(|&until| time < until)
@@ -156,7 +156,7 @@ impl Rules for Leases {
                     )),
                 }
             }
-            Event::Served { term, boot } => {
+            Observation::Served { term, boot } => {
                 self.boots.insert(*boot, *term);
                 self.served.insert(*term, time);
                 match self.terms.iter().find(|(of, ends)| *of < term && ends.trust > time) {

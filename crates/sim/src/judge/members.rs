@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_base::{NodeId, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::{Book, is_majority_of, numbers};
 use super::rules::{Rules, Seen};
@@ -68,13 +68,13 @@ impl Agreements {
 impl Rules for Agreements {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         match seen.event {
-            Event::Kept { term, members } => {
+            Observation::Kept { term, members } => {
                 self.kept.entry((*term, numbers(members))).or_default().insert(seen.node);
                 Ok(())
             }
-            Event::Agreed { term, members } => self.agree(*term, members, book),
-            Event::Installing { term, members, .. } => self.installs(*term, members),
-            Event::Served { term, .. } => self.served(*term, book),
+            Observation::Agreed { term, members } => self.agree(*term, members, book),
+            Observation::Installing { term, members, .. } => self.installs(*term, members),
+            Observation::Served { term, .. } => self.served(*term, book),
             _ => Ok(()),
         }
     }

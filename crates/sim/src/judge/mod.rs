@@ -31,7 +31,7 @@ mod tests;
 mod versions;
 
 use longarm_base::{Nanos, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 use longarm_server::Timing;
 
 use crate::world::{Drift, Machine};
@@ -71,7 +71,7 @@ impl Judge {
 
     /// Hears of something that happened at a time of the world on a machine. After the first violation
     /// nothing is judged any more.
-    pub fn hear(&mut self, time: Nanos, machine: u32, event: &Event) {
+    pub fn hear(&mut self, time: Nanos, machine: u32, event: &Observation) {
         if self.violation.is_some() {
             return;
         }
@@ -81,7 +81,7 @@ impl Judge {
         }
     }
 
-    fn judge(&mut self, time: Nanos, node: u32, event: &Event) -> Result<(), String> {
+    fn judge(&mut self, time: Nanos, node: u32, event: &Observation) -> Result<(), String> {
         self.book.record(node, event)?;
         let seen = Seen { time, node, term: self.book.term_of(node), event };
         self.rules.iter_mut().try_for_each(|rules| rules.hear(seen, &self.book))

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_base::Term;
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::Book;
 use super::rules::{Rules, Seen};
@@ -47,11 +47,11 @@ impl Rules for Promises {
         match seen.event {
             // It cannot know, and asks. What it promises then is not below what it had promised, and others
             // know of. A term of its own that nobody else promised never was.
-            Event::Started { .. } if self.blank.contains(&node) => Ok(()),
-            Event::Started { term } if *term < kept => {
+            Observation::Started { .. } if self.blank.contains(&node) => Ok(()),
+            Observation::Started { term } if *term < kept => {
                 Err(format!("I1: node {node} starts with a promise of term {term}, and had promised {kept}"))
             }
-            Event::Promised { term } => {
+            Observation::Promised { term } => {
                 let known = self.known.get(&node).copied().unwrap_or(Term::ZERO);
                 let goes_back = match self.blank.contains(&node) {
                     true => *term < known,
@@ -63,13 +63,15 @@ impl Rules for Promises {
                 self.note(node, *term);
                 Ok(())
             }
-            Event::Reported { term, .. } if *term > kept => {
+            Observation::Reported { term, .. } if *term > kept => {
                 Err(format!("I1: node {node} reports for term {term}, and has promised {kept} only"))
             }
-            Event::Installing { term, .. } | Event::Served { term, .. } if !self.by_majority(*term, book) => {
+            Observation::Installing { term, .. } | Observation::Served { term, .. }
+                if !self.by_majority(*term, book) =>
+            {
                 Err(format!("I1: node {node} leads term {term}, which no majority has promised"))
             }
-            Event::Served { term, .. } => {
+            Observation::Served { term, .. } => {
                 let synced = book.adopted.iter().filter(|(of, _)| of == term).map(|(_, node)| *node);
                 if book.is_majority(*term, synced) {
                     return Ok(());

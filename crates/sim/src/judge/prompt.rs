@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use longarm_base::{Nanos, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::Book;
 use super::rules::{Rules, Seen};
@@ -22,10 +22,10 @@ impl Rules for Prompt {
     fn hear(&mut self, seen: Seen<'_>, _: &Book) -> Result<(), String> {
         let Seen { time, term, .. } = seen;
         match seen.event {
-            Event::Wrote { stream, position, .. } => {
+            Observation::Wrote { stream, position, .. } => {
                 self.open.entry((term, *stream)).or_default().push_back((*position, time));
             }
-            Event::Committed { stream, below, .. } => {
+            Observation::Committed { stream, below, .. } => {
                 let open = self.open.entry((term, *stream)).or_default();
                 while let Some((position, wrote)) = open.pop_front_if(|(position, _)| *position < *below) {
                     let took = time.since(wrote);

@@ -1,7 +1,7 @@
 //! What every family of rules is: it hears of what happened, and says what was violated.
 
 use longarm_base::{Nanos, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::Book;
 
@@ -14,7 +14,7 @@ pub(super) struct Seen<'a> {
     pub node: u32,
     /// The term that it leads or is about to; zero if none.
     pub term: Term,
-    pub event: &'a Event,
+    pub event: &'a Observation,
 }
 
 /// One family of rules.

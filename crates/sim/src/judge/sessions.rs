@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::{Csn, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::Book;
 use super::rules::{Rules, Seen};
@@ -38,7 +38,7 @@ impl Rules for Sessions {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         let term = seen.term;
         match seen.event {
-            Event::Ran { session, operation, csn } if *session != 0 && csn.is_valid() => {
+            Observation::Ran { session, operation, csn } if *session != 0 && csn.is_valid() => {
                 let by = (*session, *operation);
                 self.ran.insert((term, *csn), by);
                 match self.effects.get(&by) {
@@ -48,16 +48,16 @@ impl Rules for Sessions {
                     _ => Ok(()),
                 }
             }
-            Event::Applied { stream, position } => {
+            Observation::Applied { stream, position } => {
                 let entry = book.entry(term, *stream, *position).filter(|entry| entry.write.is_some());
                 let by = entry.and_then(|entry| Some((*self.ran.get(&(term, entry.csn))?, entry.csn)));
                 by.map_or(Ok(()), |(by, csn)| self.effect(term, by, csn))
             }
-            Event::Restored { by: Some(by), csn, .. } => {
+            Observation::Restored { by: Some(by), csn, .. } => {
                 self.found.entry(term).or_default().push((*by, *csn));
                 Ok(())
             }
-            Event::Served { term, .. } => {
+            Observation::Served { term, .. } => {
                 let found = self.found.remove(term).unwrap_or_default();
                 found.into_iter().try_for_each(|(by, csn)| self.effect(*term, by, csn))
             }

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use longarm_base::{Csn, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::{Book, Reign};
 use super::rules::{Rules, Seen};
@@ -126,11 +126,11 @@ impl Rules for StartSets {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         let Seen { node, term, .. } = seen;
         match seen.event {
-            Event::Wrote { stream, position, csn, write: Some((key, value)) } => {
+            Observation::Wrote { stream, position, csn, write: Some((key, value)) } => {
                 self.written.entry((*csn, *key, *value)).or_default().push((term, *stream, *position));
                 Ok(())
             }
-            Event::Restored { key: Some(key), csn, value, .. } => {
+            Observation::Restored { key: Some(key), csn, value, .. } => {
                 let entry = || format!("version {csn:?} of key {key:x}");
                 let write = (*csn, *key, *value);
                 let Some(written) = self.written.get(&write) else {
@@ -145,14 +145,14 @@ impl Rules for StartSets {
                 newer(self.found.entry(term).or_default(), *key, *csn, *value);
                 Ok(())
             }
-            Event::Served { term, .. } => self.served(*term, book),
-            Event::Committed { stream, below, .. } => {
+            Observation::Served { term, .. } => self.served(*term, book),
+            Observation::Committed { stream, below, .. } => {
                 match book.served_after(term).find(|&of| !includes(book, of, (term, *stream, *below))) {
                     None => Ok(()),
                     Some(of) => Err(format!("I2: {stream}:{below} of term {term} is not in term {of}")),
                 }
             }
-            Event::Applied { stream, position } => {
+            Observation::Applied { stream, position } => {
                 let entry = book.entry(term, *stream, *position);
                 let Some((csn, (key, value))) = entry.and_then(|entry| Some((entry.csn, entry.write?)))
                 else {

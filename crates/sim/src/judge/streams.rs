@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::Term;
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::Book;
 use super::rules::{Rules, Seen};
@@ -24,7 +24,7 @@ impl Rules for Streams {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         let Seen { node, term, .. } = seen;
         match seen.event {
-            Event::Committed { stream, below, by } => {
+            Observation::Committed { stream, below, by } => {
                 if !book.is_quorum(term, node, by) {
                     return Err(format!(
                         "I4: term {term} commits {stream}:{below} without a majority: {by:?}"
@@ -43,23 +43,23 @@ impl Rules for Streams {
                 }
                 Ok(())
             }
-            Event::Tells { node, reclaimed } => {
+            Observation::Tells { node, reclaimed } => {
                 let told = self.told.entry((term, u32::from(node.0))).or_default();
                 *told = (*told).min(*reclaimed);
                 Ok(())
             }
-            Event::Told { node, reclaimed } => {
+            Observation::Told { node, reclaimed } => {
                 self.told.insert((term, u32::from(node.0)), *reclaimed);
                 Ok(())
             }
-            Event::LetGo { node, reclaimed } => {
+            Observation::LetGo { node, reclaimed } => {
                 let told = self.told.get(&(term, u32::from(node.0))).copied().unwrap_or(0);
                 if told >= *reclaimed {
                     return Ok(());
                 }
                 Err(format!("I13: node {node} let go of {reclaimed} segments of term {term}, told of {told}"))
             }
-            Event::Applied { stream, position } => {
+            Observation::Applied { stream, position } => {
                 let committed =
                     book.reigns.get(&term).and_then(|reign| reign.streams.get(stream)).map(|s| s.committed);
                 if committed.is_some_and(|committed| *position < committed) {
@@ -67,17 +67,17 @@ impl Rules for Streams {
                 }
                 Err(format!("I4: term {term} applies {stream}:{position}, which is not committed"))
             }
-            Event::CutOff { sync, cuts } => {
+            Observation::CutOff { sync, cuts } => {
                 self.cuts.insert(node, (*sync, cuts.clone()));
                 Ok(())
             }
             // A candidate fetches what others have.
-            Event::Started { .. } | Event::Adopted { .. } | Event::Installing { .. } => {
+            Observation::Started { .. } | Observation::Adopted { .. } | Observation::Installing { .. } => {
                 self.cuts.remove(&node);
                 Ok(())
             }
             // A mixture has what was committed below a younger start set, and not each of its positions.
-            Event::Reported { sync, lens, reclaimed, mixed: false, .. } => {
+            Observation::Reported { sync, lens, reclaimed, mixed: false, .. } => {
                 self.reported(node, (*sync, *reclaimed, lens), book)
             }
             _ => Ok(()),

@@ -1,7 +1,7 @@
 //! Forged logs: each rule lets a lawful run pass, and finds what breaks it.
 
 use longarm_base::{Csn, Nanos, NodeId, RegionId, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 use longarm_wire::{ARENA_REGION, PAGE_REGION, RING_REGION};
 
 use super::Judge;
@@ -28,7 +28,7 @@ impl Log {
     }
 
     /// A tenth of a millisecond later something happens on a machine.
-    fn on(&mut self, machine: u32, event: Event) -> &mut Log {
+    fn on(&mut self, machine: u32, event: Observation) -> &mut Log {
         self.time += MS / 10;
         self.judge.hear(Nanos(self.time), machine, &event);
         self
@@ -41,9 +41,9 @@ impl Log {
 
     fn report(&mut self, machine: u32, of: Term, sync: Term, lens: &[u64]) -> &mut Log {
         let (lens, reclaimed, mixed) = (lens.to_vec(), 0, false);
-        self.on(machine, Event::Promised { term: of })
-            .on(machine, Event::Fenced { term: of })
-            .on(machine, Event::Reported { term: of, sync, lens, reclaimed, mixed })
+        self.on(machine, Observation::Promised { term: of })
+            .on(machine, Observation::Fenced { term: of })
+            .on(machine, Observation::Reported { term: of, sync, lens, reclaimed, mixed })
     }
 
     /// Nodes 0 and 1 elect node 0, which installs.
@@ -66,7 +66,7 @@ impl Log {
         mixed: bool,
     ) -> &mut Log {
         let members = self.members.iter().map(|&node| NodeId(node)).collect();
-        self.on(machine, Event::Installing { term, base, cuts: cuts.to_vec(), mixed, members })
+        self.on(machine, Observation::Installing { term, base, cuts: cuts.to_vec(), mixed, members })
     }
 
     /// From now on terms have these replicas.
@@ -78,9 +78,9 @@ impl Log {
     fn serve(&mut self, of: Term) -> &mut Log {
         let leader = u32::from(of.node().0);
         let other = if leader == 0 { 1 } else { 0 };
-        self.on(leader, Event::Adopted { term: of })
-            .on(other, Event::Adopted { term: of })
-            .on(leader, Event::Served { term: of, boot: u64::from(of.counter()) })
+        self.on(leader, Observation::Adopted { term: of })
+            .on(other, Observation::Adopted { term: of })
+            .on(leader, Observation::Served { term: of, boot: u64::from(of.counter()) })
     }
 
     /// A group whose node 0 serves term 1.
@@ -92,34 +92,34 @@ impl Log {
 
     fn wrote(&mut self, machine: u32, position: u64, csn: u64, value: bool) -> &mut Log {
         let write = Some((KEY, value));
-        self.on(machine, Event::Wrote { stream: 0, position, csn: Csn(csn), write })
+        self.on(machine, Observation::Wrote { stream: 0, position, csn: Csn(csn), write })
     }
 
     fn committed(&mut self, machine: u32, below: u64, by: &[u8]) -> &mut Log {
         let by = by.iter().map(|&node| NodeId(node)).collect();
-        self.on(machine, Event::Committed { stream: 0, below, by })
+        self.on(machine, Observation::Committed { stream: 0, below, by })
     }
 
     /// They have it on disk that these are to be the replicas.
     fn kept(&mut self, members: &[u8], by: &[u32]) -> &mut Log {
         for &machine in by {
             let members = members.iter().map(|&node| NodeId(node)).collect();
-            self.on(machine, Event::Kept { term: term(1, 0), members });
+            self.on(machine, Observation::Kept { term: term(1, 0), members });
         }
         self
     }
 
     fn agreed(&mut self, members: &[u8]) -> &mut Log {
         let members = members.iter().map(|&node| NodeId(node)).collect();
-        self.on(0, Event::Agreed { term: term(1, 0), members })
+        self.on(0, Observation::Agreed { term: term(1, 0), members })
     }
 
     fn applied(&mut self, machine: u32, position: u64) -> &mut Log {
-        self.on(machine, Event::Applied { stream: 0, position })
+        self.on(machine, Observation::Applied { stream: 0, position })
     }
 
     fn shown(&mut self, machine: u32, csn: u64) -> &mut Log {
-        self.on(machine, Event::Shown { key: KEY, csn: Csn(csn) })
+        self.on(machine, Observation::Shown { key: KEY, csn: Csn(csn) })
     }
 
     /// A write from its entry to its answer.
@@ -128,18 +128,18 @@ impl Log {
             .committed(machine, position + 1, &[1])
             .shown(machine, csn)
             .applied(machine, position)
-            .on(machine, Event::Acknowledged { stream: 0, position })
+            .on(machine, Observation::Acknowledged { stream: 0, position })
     }
 
     /// A lease of so many milliseconds.
     fn leased(&mut self, machine: u32, millis: u64, by: &[u8]) -> &mut Log {
         let by = by.iter().map(|&node| NodeId(node)).collect();
         let (renewed, end) = (Nanos(self.time), Nanos(self.time + millis * MS));
-        self.on(machine, Event::Leased { renewed, end, by })
+        self.on(machine, Observation::Leased { renewed, end, by })
     }
 
     fn restored(&mut self, machine: u32, csn: u64, value: bool) -> &mut Log {
-        self.on(machine, Event::Restored { key: Some(KEY), csn: Csn(csn), value, by: None })
+        self.on(machine, Observation::Restored { key: Some(KEY), csn: Csn(csn), value, by: None })
     }
 
     #[track_caller]
@@ -158,7 +158,7 @@ impl Log {
 fn a_lawful_change_of_the_leader_passes() {
     let mut log = Log::serving();
     log.put(0, 0, 1).put(0, 1, 2).leased(0, 4, &[1]).pass(6 * MS);
-    log.on(0, Event::SteppedDown { term: term(1, 0) });
+    log.on(0, Observation::SteppedDown { term: term(1, 0) });
     log.install(term(2, 1), term(1, 0), &[2]).restored(1, 1, true).restored(1, 2, true);
     log.serve(term(2, 1)).wrote(1, 0, 3, false).committed(1, 1, &[0]).shown(1, 0).applied(1, 0);
     log.is_sound();
@@ -172,29 +172,29 @@ fn i1_a_term_has_one_leader_and_a_majority_of_promises() {
     log.report(0, term(1, 0), Term::ZERO, &[]);
     log.takes(0, term(1, 0), Term::ZERO, &[]).breaks("I1");
     let mut log = Log::new();
-    log.install(term(1, 0), Term::ZERO, &[]).on(0, Event::Adopted { term: term(1, 0) });
-    log.on(0, Event::Served { term: term(1, 0), boot: 1 }).breaks("I1");
+    log.install(term(1, 0), Term::ZERO, &[]).on(0, Observation::Adopted { term: term(1, 0) });
+    log.on(0, Observation::Served { term: term(1, 0), boot: 1 }).breaks("I1");
 }
 
 #[test]
 fn i1_a_replica_without_its_disk_promises_no_less_than_it_had() {
     let (first, second) = (term(1, 0), term(2, 0));
     let mut log = Log::new();
-    log.on(1, Event::Promised { term: second });
+    log.on(1, Observation::Promised { term: second });
     log.judge.reformatted(1);
-    log.on(1, Event::Started { term: Term::ZERO }).on(1, Event::Promised { term: second });
+    log.on(1, Observation::Started { term: Term::ZERO }).on(1, Observation::Promised { term: second });
     assert_eq!(log.judge.violation(), None, "it has asked");
     log.judge.reformatted(1);
-    log.on(1, Event::Started { term: Term::ZERO }).on(1, Event::Promised { term: first });
+    log.on(1, Observation::Started { term: Term::ZERO }).on(1, Observation::Promised { term: first });
     let violation = log.judge.violation().expect("it has not");
     assert!(violation.starts_with("I1: node 1 promises term 1.0, and had promised 2.0"), "{violation}");
     // Of its own, if another has promised it, too: or it never was (group-reformat, seed 61246).
     let after = |others: &[u32]| {
         let mut log = Log::new();
-        log.on(0, Event::Promised { term: first }).on(1, Event::Promised { term: term(1, 1) });
-        others.iter().for_each(|&other| _ = log.on(other, Event::Promised { term: term(1, 1) }));
+        log.on(0, Observation::Promised { term: first }).on(1, Observation::Promised { term: term(1, 1) });
+        others.iter().for_each(|&other| _ = log.on(other, Observation::Promised { term: term(1, 1) }));
         log.judge.reformatted(1);
-        log.on(1, Event::Started { term: Term::ZERO }).on(1, Event::Promised { term: first });
+        log.on(1, Observation::Started { term: Term::ZERO }).on(1, Observation::Promised { term: first });
         log.judge.violation().is_none()
     };
     assert!(after(&[]));
@@ -203,10 +203,11 @@ fn i1_a_replica_without_its_disk_promises_no_less_than_it_had() {
 
 #[test]
 fn i1_a_promise_outlives_a_loss_of_memory() {
-    Log::serving().on(1, Event::Started { term: term(1, 0) }).is_sound();
-    Log::serving().on(1, Event::Started { term: Term::ZERO }).breaks("I1");
-    Log::serving().on(1, Event::Promised { term: term(1, 0) }).breaks("I1");
-    let reported = |of| Event::Reported { term: of, sync: of, lens: vec![], reclaimed: 0, mixed: false };
+    Log::serving().on(1, Observation::Started { term: term(1, 0) }).is_sound();
+    Log::serving().on(1, Observation::Started { term: Term::ZERO }).breaks("I1");
+    Log::serving().on(1, Observation::Promised { term: term(1, 0) }).breaks("I1");
+    let reported =
+        |of| Observation::Reported { term: of, sync: of, lens: vec![], reclaimed: 0, mixed: false };
     Log::serving().pass(9 * MS).on(2, reported(term(1, 0))).breaks("I1");
 }
 
@@ -214,8 +215,9 @@ fn i1_a_promise_outlives_a_loss_of_memory() {
 fn i2_what_was_committed_is_in_each_later_start_set() {
     let after = |cut: u64, found: &[u64]| {
         let mut log = Log::serving();
-        log.put(0, 0, 1).put(0, 1, 2).on(0, Event::SteppedDown { term: term(1, 0) });
-        log.on(1, Event::Promised { term: term(2, 1) }).on(2, Event::Promised { term: term(2, 1) });
+        log.put(0, 0, 1).put(0, 1, 2).on(0, Observation::SteppedDown { term: term(1, 0) });
+        log.on(1, Observation::Promised { term: term(2, 1) })
+            .on(2, Observation::Promised { term: term(2, 1) });
         log.takes(1, term(2, 1), term(1, 0), &[cut]);
         for &csn in found {
             log.restored(1, csn, true);
@@ -230,9 +232,9 @@ fn i2_what_was_committed_is_in_each_later_start_set() {
     // A deposed leader that commits what its successor does not have.
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true);
-    log.on(1, Event::Promised { term: term(2, 1) }).on(2, Event::Promised { term: term(2, 1) });
+    log.on(1, Observation::Promised { term: term(2, 1) }).on(2, Observation::Promised { term: term(2, 1) });
     log.takes(1, term(2, 1), term(1, 0), &[0]);
-    log.on(2, Event::Adopted { term: term(2, 1) }).serve(term(2, 1)).is_sound();
+    log.on(2, Observation::Adopted { term: term(2, 1) }).serve(term(2, 1)).is_sound();
     log.committed(0, 1, &[1]).breaks("I2");
 }
 
@@ -240,11 +242,11 @@ fn i2_what_was_committed_is_in_each_later_start_set() {
 fn i2_who_begins_to_lead_too_late_need_not_have_what_came_after_it() {
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 1), term(1, 0), &[1]).restored(1, 1, true);
-    log.on(1, Event::Adopted { term: term(2, 1) }).on(0, Event::Adopted { term: term(2, 1) });
+    log.on(1, Observation::Adopted { term: term(2, 1) }).on(0, Observation::Adopted { term: term(2, 1) });
     // It stands still, and another leads meanwhile.
     log.install(term(3, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(3, 2));
     log.wrote(2, 0, 2, true).committed(2, 1, &[0]).shown(2, 2).applied(2, 0).is_sound();
-    log.on(1, Event::Served { term: term(2, 1), boot: 2 }).is_sound();
+    log.on(1, Observation::Served { term: term(2, 1), boot: 2 }).is_sound();
 }
 
 #[test]
@@ -313,33 +315,33 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[0]).breaks("I4");
     // What was cut off is not there, whatever was counted; until something is given to it again.
-    let cut = |of, at| Event::CutOff { sync: term(of, 0), cuts: vec![at] };
+    let cut = |of, at| Observation::CutOff { sync: term(of, 0), cuts: vec![at] };
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, cut(1, 0)).report(1, term(2, 1), term(1, 0), &[1]).breaks("I4");
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, cut(1, 1)).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     let mut log = Log::serving();
-    log.wrote(0, 0, 1, true).on(1, cut(1, 0)).on(1, Event::Adopted { term: term(1, 0) });
+    log.wrote(0, 0, 1, true).on(1, cut(1, 0)).on(1, Observation::Adopted { term: term(1, 0) });
     log.report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     // What a later term that served reclaimed is gone where a replica was catching up with that.
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(2, 2));
     log.report(1, term(3, 1), term(1, 0), &[0]).is_sound();
-    let told = Event::Told { node: NodeId(1), reclaimed: 3 };
+    let told = Observation::Told { node: NodeId(1), reclaimed: 3 };
     Log::serving().on(0, told.clone()).report(1, term(2, 1), term(1, 0), &[0]).breaks("I13");
     // It may know of fewer again while it is attached anew.
-    let tells = Event::Tells { node: NodeId(1), reclaimed: 0 };
+    let tells = Observation::Tells { node: NodeId(1), reclaimed: 0 };
     Log::serving().on(0, told).on(0, tells).report(1, term(2, 1), term(1, 0), &[0]).is_sound();
 }
 
 #[test]
 fn i4_who_lost_its_memory_counts_for_what_was_written_before_until_it_is_synced_anew() {
-    let started = || Event::Started { term: term(1, 0) };
+    let started = || Observation::Started { term: term(1, 0) };
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, started()).committed(0, 1, &[1]).is_sound();
     log.wrote(0, 1, 2, true).on(1, started()).committed(0, 2, &[1]).breaks("I4");
     let mut log = Log::serving();
-    log.on(1, started()).on(1, Event::Adopted { term: term(1, 0) });
+    log.on(1, started()).on(1, Observation::Adopted { term: term(1, 0) });
     log.wrote(0, 0, 1, true).committed(0, 1, &[1]).is_sound();
 }
 
@@ -347,8 +349,8 @@ fn i4_who_lost_its_memory_counts_for_what_was_written_before_until_it_is_synced_
 fn i4_nobody_has_more_than_was_written_and_i13_who_lets_go_is_told() {
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[2]).breaks("I4");
     let let_go = |log: &mut Log, told| {
-        log.on(0, Event::Told { node: NodeId(1), reclaimed: told });
-        log.on(0, Event::LetGo { node: NodeId(1), reclaimed: 2 }).judge.violation().map(String::from)
+        log.on(0, Observation::Told { node: NodeId(1), reclaimed: told });
+        log.on(0, Observation::LetGo { node: NodeId(1), reclaimed: 2 }).judge.violation().map(String::from)
     };
     assert_eq!(let_go(&mut Log::serving(), 2), None);
     assert!(let_go(&mut Log::serving(), 1).is_some_and(|violation| violation.starts_with("I13")));
@@ -356,10 +358,10 @@ fn i4_nobody_has_more_than_was_written_and_i13_who_lets_go_is_told() {
 
 #[test]
 fn i5_nothing_lands_from_behind_the_fence() {
-    let landed = |from, region: RegionId| Event::Landed { from, into: 1, region };
+    let landed = |from, region: RegionId| Observation::Landed { from, into: 1, region };
     let mut log = Log::serving();
     log.on(1, landed(0, ARENA_REGION)).on(1, landed(2, RING_REGION)).is_sound();
-    log.on(1, Event::Fenced { term: term(2, 2) }).on(1, landed(2, PAGE_REGION)).is_sound();
+    log.on(1, Observation::Fenced { term: term(2, 2) }).on(1, landed(2, PAGE_REGION)).is_sound();
     log.on(1, landed(0, ARENA_REGION)).breaks("I5");
 }
 
@@ -378,19 +380,20 @@ fn i9_nobody_reports_inside_a_promise() {
 
 #[test]
 fn i9_what_a_leader_sees_it_tells_inside_its_lease() {
-    Log::serving().on(0, Event::Answered).breaks("I9");
+    Log::serving().on(0, Observation::Answered).breaks("I9");
     let mut log = Log::serving();
-    log.leased(0, 4, &[1]).on(0, Event::Answered).is_sound();
-    log.pass(4 * MS).on(0, Event::Answered).breaks("I9");
+    log.leased(0, 4, &[1]).on(0, Observation::Answered).is_sound();
+    log.pass(4 * MS).on(0, Observation::Answered).breaks("I9");
     let mut log = Log::serving();
-    log.leased(0, 4, &[1]).on(0, Event::HandedOver { term: term(1, 0) });
-    log.on(0, Event::Answered).breaks("I9");
+    log.leased(0, 4, &[1]).on(0, Observation::HandedOver { term: term(1, 0) });
+    log.on(0, Observation::Answered).breaks("I9");
 }
 
 #[test]
 fn i9_what_rests_on_a_term_is_over_when_the_next_one_serves() {
     let mut log = Log::serving();
-    let trusted = |log: &Log, millis: u64| Event::Trusted { boot: 1, end: Nanos(log.time + millis * MS) };
+    let trusted =
+        |log: &Log, millis: u64| Observation::Trusted { boot: 1, end: Nanos(log.time + millis * MS) };
     log.leased(0, 4, &[1]);
     let fits = trusted(&log, 4);
     log.on(3, fits).is_sound();
@@ -398,10 +401,10 @@ fn i9_what_rests_on_a_term_is_over_when_the_next_one_serves() {
     log.on(3, beyond).breaks("I9");
     let (mut log, end) = (Log::serving(), Nanos(4 * MS));
     log.leased(0, 4, &[1])
-        .on(3, Event::Trusted { boot: 1, end })
-        .on(3, Event::Relied { boot: 1, at: Nanos(end.0 - 1) })
+        .on(3, Observation::Trusted { boot: 1, end })
+        .on(3, Observation::Relied { boot: 1, at: Nanos(end.0 - 1) })
         .is_sound();
-    log.on(3, Event::Relied { boot: 1, at: end }).breaks("I9");
+    log.on(3, Observation::Relied { boot: 1, at: end }).breaks("I9");
     let mut log = Log::serving();
     log.leased(0, 4, &[2]);
     let fits = trusted(&log, 4);
@@ -417,7 +420,7 @@ fn i7_versions_are_used_once_and_do_not_go_back() {
 
 #[test]
 fn i8_what_is_acknowledged_is_applied_and_visible() {
-    let acknowledged = || Event::Acknowledged { stream: 0, position: 0 };
+    let acknowledged = || Observation::Acknowledged { stream: 0, position: 0 };
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).committed(0, 1, &[1]).on(0, acknowledged()).breaks("I8");
     let mut log = Log::serving();
@@ -426,7 +429,7 @@ fn i8_what_is_acknowledged_is_applied_and_visible() {
 
 #[test]
 fn i14_an_operation_has_one_effect() {
-    let ran = |csn| Event::Ran { session: 9, operation: 4, csn: Csn(csn) };
+    let ran = |csn| Observation::Ran { session: 9, operation: 4, csn: Csn(csn) };
     let mut log = Log::serving();
     log.on(0, ran(1)).put(0, 0, 1).on(0, ran(1)).on(0, ran(0)).is_sound();
     log.on(0, ran(2)).breaks("I14");
@@ -438,8 +441,8 @@ fn i14_an_operation_has_one_effect() {
     let (mut log, next) = (Log::serving(), term(2, 1));
     log.report(1, next, term(1, 0), &[0]).report(2, next, term(1, 0), &[0]);
     log.takes(1, next, term(1, 0), &[0]);
-    log.on(1, Event::Adopted { term: next }).on(2, Event::Adopted { term: next });
-    log.on(1, Event::Served { term: next, boot: 2 }).on(1, ran(5));
+    log.on(1, Observation::Adopted { term: next }).on(2, Observation::Adopted { term: next });
+    log.on(1, Observation::Served { term: next, boot: 2 }).on(1, ran(5));
     log.wrote(1, 0, 5, true).committed(1, 1, &[2]).shown(1, 5).applied(1, 0);
     log.on(0, ran(2)).is_sound();
     log.on(1, ran(6)).breaks("I14");
@@ -453,7 +456,7 @@ fn m14_replicas_change_one_at_a_time_and_as_was_agreed() {
             log.kept(agreed, &[0, 1, 2]).agreed(agreed);
         }
         log.of(next).report(2, term(2, 0), term(1, 0), &[0]).install(term(2, 0), term(1, 0), &[0]);
-        log.on(2, Event::Adopted { term: term(2, 0) }).serve(term(2, 0));
+        log.on(2, Observation::Adopted { term: term(2, 0) }).serve(term(2, 0));
         log
     };
     after(None, &[0, 1, 2]).is_sound();
@@ -500,12 +503,12 @@ fn a_mixture_is_a_start_set_of_its_own() {
     let (first, second, third, fourth) = (term(1, 0), term(2, 1), term(3, 1), term(4, 2));
     for served in [false, true] {
         let mut log = Log::serving();
-        log.put(0, 0, 1).wrote(0, 1, 2, true).on(0, Event::SteppedDown { term: first });
+        log.put(0, 0, 1).wrote(0, 1, 2, true).on(0, Observation::SteppedDown { term: first });
         log.install(second, first, &[1]).restored(1, 1, true);
         if served {
             log.serve(second);
         }
-        log.on(1, Event::SteppedDown { term: second });
+        log.on(1, Observation::SteppedDown { term: second });
         log.report(1, third, second, &[0]).report(2, third, second, &[0]);
         log.takes_what(1, third, (second, &[0]), true).restored(1, 1, true).restored(1, 2, true);
         if served {
@@ -513,7 +516,7 @@ fn a_mixture_is_a_start_set_of_its_own() {
             continue;
         }
         // Whoever goes on from it has what it had.
-        log.on(1, Event::SteppedDown { term: third }).report(1, fourth, third, &[0]);
+        log.on(1, Observation::SteppedDown { term: third }).report(1, fourth, third, &[0]);
         log.report(2, fourth, third, &[0]).takes(2, fourth, third, &[0]);
         log.restored(2, 1, true).restored(2, 2, true).is_sound();
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use longarm_base::{Csn, Term};
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 use super::book::Book;
 use super::rules::{Rules, Seen};
@@ -21,12 +21,12 @@ impl Rules for Versions {
     fn hear(&mut self, seen: Seen<'_>, book: &Book) -> Result<(), String> {
         let term = seen.term;
         match seen.event {
-            Event::Restored { key: Some(key), csn, value, .. } => {
+            Observation::Restored { key: Some(key), csn, value, .. } => {
                 let newest = self.shown.entry((term, *key)).or_insert((*csn, *value));
                 *newest = (*newest).max((*csn, *value));
                 Ok(())
             }
-            Event::Shown { key, csn } => {
+            Observation::Shown { key, csn } => {
                 let newest = self.shown.entry((term, *key)).or_insert((*csn, true));
                 if *csn == Csn::NONE {
                     newest.1 = false;
@@ -38,7 +38,7 @@ impl Rules for Versions {
                 *newest = (*csn, true);
                 Ok(())
             }
-            Event::Applied { stream, position } => {
+            Observation::Applied { stream, position } => {
                 let Some(entry) = book.entry(term, *stream, *position) else { return Ok(()) };
                 let this = (term, *stream, *position);
                 if entry.write.is_none() || *self.used.entry(entry.csn).or_insert(this) == this {
@@ -47,7 +47,7 @@ impl Rules for Versions {
                 let other = self.used[&entry.csn];
                 Err(format!("I7: version {:?} is that of {other:?} and of {this:?}", entry.csn))
             }
-            Event::Acknowledged { stream, position } => {
+            Observation::Acknowledged { stream, position } => {
                 let applied =
                     book.reigns.get(&term).and_then(|reign| reign.streams.get(stream)).map(|s| s.applied);
                 if applied.is_none_or(|applied| *position >= applied) {

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use longarm_base::random::SplitMix64;
 use longarm_base::{Csn, Nanos};
-use longarm_client::{ClusterClient, Error, Options, Reply, Ticket, Topology, Write};
+use longarm_client::{ClusterClient, Error, Options, Reply, RequestId, Topology, Write};
 use longarm_fabric::sim::Sim;
 use longarm_history::NEVER;
 use longarm_history::counters::Count;
-use longarm_history::{Action, Operation, Outcome, Value};
+use longarm_history::{Invocation, Operation, OperationOutcome, Value};
 use longarm_host::world::entered;
 
 pub use load::{FILLED, Kind, Load};
@@ -77,7 +77,7 @@ struct Asked {
 #[derive(Clone, Copy, Debug)]
 enum Deed {
     /// Of values, perhaps with a time to live.
-    Write(Action, Option<Nanos>),
+    Write(Invocation, Option<Nanos>),
     /// Of a counter.
     Add,
     /// Gives what is there another time to live, or all time.
@@ -167,7 +167,7 @@ impl AtWork {
     fn first_deed(&mut self, key: u32) -> Deed {
         match self.worker.load.kind(key) {
             Kind::Counter => Deed::Add,
-            _ => Deed::Write(Action::Put(self.new_value(load::SHORT)), None),
+            _ => Deed::Write(Invocation::Put(self.new_value(load::SHORT)), None),
         }
     }
 
@@ -194,10 +194,10 @@ impl AtWork {
         }
         let seen = self.seen[key as usize][usize::from(load.outdated)];
         let action = match (chance.below(6), seen) {
-            (0..3, _) => Action::Put(new),
-            (3, _) => Action::Delete,
-            (4, Some((expected, _))) if !expires => Action::Replace { expected, new },
-            _ => Action::PutIfAbsent(new),
+            (0..3, _) => Invocation::Put(new),
+            (3, _) => Invocation::Delete,
+            (4, Some((expected, _))) if !expires => Invocation::Replace { expected, new },
+            _ => Invocation::PutIfAbsent(new),
         };
         Deed::Write(action, ttl)
     }
@@ -224,20 +224,21 @@ impl AtWork {
         }
     }
 
-    fn submit(&mut self, Asked { key, deed, .. }: Asked) -> Result<Ticket, Error> {
+    fn submit(&mut self, Asked { key, deed, .. }: Asked) -> Result<RequestId, Error> {
         let name = self.worker.load.name(key);
         let value = match deed {
-            Deed::Write(Action::Put(new) | Action::PutIfAbsent(new) | Action::Replace { new, .. }, _) => {
-                values::bytes(new)
-            }
+            Deed::Write(
+                Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. },
+                _,
+            ) => values::bytes(new),
             _ => Vec::new(),
         };
         let write = match deed {
             Deed::Add => Write::increment(&name, 1),
             Deed::Touch(_) => Write::touch(&name),
-            Deed::Write(Action::Delete, _) => Write::delete(&name),
-            Deed::Write(Action::PutIfAbsent(_), _) => Write::put(&name, &value).if_absent(),
-            Deed::Write(Action::Replace { expected, .. }, _) => {
+            Deed::Write(Invocation::Delete, _) => Write::delete(&name),
+            Deed::Write(Invocation::PutIfAbsent(_), _) => Write::put(&name, &value).if_absent(),
+            Deed::Write(Invocation::Replace { expected, .. }, _) => {
                 let seen = self.seen[key as usize].into_iter().flatten();
                 let version = seen.filter(|seen| seen.0 == expected).map(|seen| seen.1).next();
                 Write::put(&name, &value).if_version(version.expect("replaced is what was seen"))
@@ -254,15 +255,15 @@ impl AtWork {
     fn note(&mut self, asked: Asked, answer: Result<Reply, Error>) {
         let Asked { key, deed, call } = asked;
         let (outcome, version) = match answer {
-            Ok(Reply::Done(version)) => (Outcome::Done, Some(version)),
-            Ok(Reply::Number(_, version)) => (Outcome::Done, Some(version)),
-            Ok(Reply::NotFound) => (Outcome::Absent, None),
-            Ok(Reply::Mismatch(_)) => (Outcome::Refused, None),
+            Ok(Reply::Done(version)) => (OperationOutcome::Done, Some(version)),
+            Ok(Reply::Number(_, version)) => (OperationOutcome::Done, Some(version)),
+            Ok(Reply::NotFound) => (OperationOutcome::Absent, None),
+            Ok(Reply::Mismatch(_)) => (OperationOutcome::Refused, None),
             Ok(other) => panic!("client {}: {deed:?} is answered {other:?}", self.worker.number),
-            Err(Error::InDoubt(_)) => (Outcome::InDoubt, None),
+            Err(Error::InDoubt(_)) => (OperationOutcome::InDoubt, None),
             Err(error) => return self.forgive(error),
         };
-        let end = if outcome == Outcome::InDoubt { NEVER } else { time() };
+        let end = if outcome == OperationOutcome::InDoubt { NEVER } else { time() };
         let client = self.worker.number;
         let mut noted = self.worker.noted.borrow_mut();
         match deed {
@@ -274,22 +275,22 @@ impl AtWork {
                 noted.counts.push(Count { client, key, adds: true, told, call, end });
             }
             Deed::Touch(ttl) => {
-                if outcome != Outcome::Absent {
+                if outcome != OperationOutcome::Absent {
                     noted.lives.push(Life { key, value: None, ttl, call, end });
                 }
-                let (action, version) = (Action::Get, None);
-                if outcome == Outcome::Absent {
+                let (action, version) = (Invocation::Get, None);
+                if outcome == OperationOutcome::Absent {
                     noted.expiring.push(Operation { client, key, action, outcome, call, end, version });
                 }
             }
             Deed::Write(action, ttl) => {
                 // Nothing was there to be replaced.
                 let outcome = match (action, outcome) {
-                    (Action::Replace { .. }, Outcome::Absent) => Outcome::Refused,
+                    (Invocation::Replace { .. }, OperationOutcome::Absent) => OperationOutcome::Refused,
                     _ => outcome,
                 };
                 // A removal's version is of nothing that is there.
-                let version = version.filter(|_| action != Action::Delete);
+                let version = version.filter(|_| action != Invocation::Delete);
                 let operation = Operation { client, key, action, outcome, call, end, version };
                 if self.worker.load.kind(key) == Kind::Plain {
                     remember(&mut self.seen[key as usize], &operation);
@@ -341,8 +342,8 @@ impl AtWork {
         };
         let Worker { number: client, ref load, .. } = self.worker;
         let (action, outcome) = match there {
-            true => (Action::PutIfAbsent(Value(u64::MAX)), Outcome::Refused),
-            false => (Action::Get, Outcome::Absent),
+            true => (Invocation::PutIfAbsent(Value(u64::MAX)), OperationOutcome::Refused),
+            false => (Invocation::Get, OperationOutcome::Absent),
         };
         let operation = Operation { client, key, action, outcome, call, end: time(), version: None };
         let mut noted = self.worker.noted.borrow_mut();
@@ -395,9 +396,10 @@ impl Seen {
             noted.counts.push(Count { client, key, adds: false, told, call, end });
             return None;
         }
-        let outcome = found.map_or(Outcome::Absent, |(bytes, _)| Outcome::Found(values::read(bytes)));
+        let outcome =
+            found.map_or(OperationOutcome::Absent, |(bytes, _)| OperationOutcome::Found(values::read(bytes)));
         let version = found.map(|found| found.1);
-        let operation = Operation { client, key, action: Action::Get, outcome, call, end, version };
+        let operation = Operation { client, key, action: Invocation::Get, outcome, call, end, version };
         if load.kind(key) == Kind::Expiring {
             noted.expiring.push(Operation { version: None, ..operation });
             return None;

@@ -3,7 +3,7 @@
 use longarm_base::Nanos;
 use longarm_history::NEVER;
 use longarm_history::counters::{self, Count};
-use longarm_history::{Action, Evidence, History, Operation, Outcome, Value, sweep, zones};
+use longarm_history::{Evidence, History, Invocation, Operation, OperationOutcome, Value, sweep, zones};
 
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
 const SEARCH: u64 = 20_000;
@@ -113,13 +113,13 @@ impl Noted {
 /// A removal that may have been at any time since.
 fn expiry(life: &Life, early: Nanos) -> Option<Operation> {
     let soonest = (life.call + life.ttl?).since(AROUND + early);
-    let (client, key, action, outcome) = (NOBODY, life.key, Action::Delete, Outcome::InDoubt);
+    let (client, key, action, outcome) = (NOBODY, life.key, Invocation::Delete, OperationOutcome::InDoubt);
     Some(Operation { client, key, action, outcome, call: soonest, end: NEVER, version: None })
 }
 
 /// Whether a value is found that was to be gone by then, and nobody gave it more time.
 fn overstays(found: &Operation, lives: &[&Life]) -> Option<&'static str> {
-    let Outcome::Found(value) = found.outcome else { return None };
+    let OperationOutcome::Found(value) = found.outcome else { return None };
     let written = lives.iter().find(|life| life.value == Some(value) && life.end != NEVER)?;
     let more = |life: &&&Life| life.value.is_none() && life.end > written.call && life.call < found.end;
     let gone = written.end + written.ttl? + AROUND;

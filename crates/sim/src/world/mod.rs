@@ -20,7 +20,7 @@ use std::rc::Rc;
 use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, UnixMillis};
 use longarm_host::World as Host;
-use longarm_host::observe::Event;
+use longarm_host::observe::Observation;
 
 pub use machine::{Drift, Machine};
 use task::{Ended, Task, Way};
@@ -133,7 +133,7 @@ struct State {
 
 /// Who is told what happens: when, and on which machine. If it says so, the world stops before anything else
 /// happens: somebody decides what becomes of the machine.
-pub type Witness = Rc<dyn Fn(Nanos, u32, &Event) -> bool>;
+pub type Witness = Rc<dyn Fn(Nanos, u32, &Observation) -> bool>;
 
 /// A world. It ends when this is dropped, and everything in it.
 pub struct World(Rc<RefCell<State>>);
@@ -529,19 +529,19 @@ impl Host for Inside {
         self.0.borrow_mut().push(time, What::Event(event));
     }
 
-    fn observe(&self, event: Event) {
+    fn observe(&self, event: Observation) {
         let state = self.0.borrow();
         let Some(witness) = state.witness.clone() else { return };
         let running = || state.running.map(|running| state.of(running).machine);
         let machine = match event {
-            Event::Landed { into, .. } => Some(into),
+            Observation::Landed { into, .. } => Some(into),
             // What a crashed machine's tasks leave behind tells nothing any more.
             _ => running(),
         };
         let time = state.time;
         drop(state);
         let halts = machine.filter(|&machine| witness(time, machine, &event));
-        let Some(machine) = halts.filter(|_| !matches!(event, Event::Landed { .. })) else { return };
+        let Some(machine) = halts.filter(|_| !matches!(event, Observation::Landed { .. })) else { return };
         {
             let mut state = self.0.borrow_mut();
             let Some(running) = state.running else { return };

@@ -91,7 +91,7 @@ const _: () = {
 /// The kind of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum EntryKind {
     /// The key has this value.
     Put = 1,
     /// The key does not exist (LoLKV 3.3.5). A moved tombstone stays one, with the MOVED flag.
@@ -102,27 +102,27 @@ pub enum Kind {
     Noop = 4,
 }
 
-impl Kind {
+impl EntryKind {
     /// The kind of these bits.
-    pub const fn from_bits(bits: u64) -> Option<Kind> {
+    pub const fn from_bits(bits: u64) -> Option<EntryKind> {
         Some(match bits {
-            1 => Kind::Put,
-            2 => Kind::Tombstone,
-            3 => Kind::Move,
-            4 => Kind::Noop,
+            1 => EntryKind::Put,
+            2 => EntryKind::Tombstone,
+            3 => EntryKind::Move,
+            4 => EntryKind::Noop,
             _ => return None,
         })
     }
 
     /// Whether the key has the entry's value.
     pub const fn is_value(self) -> bool {
-        matches!(self, Kind::Put | Kind::Move)
+        matches!(self, EntryKind::Put | EntryKind::Move)
     }
 }
 
 /// The client operation that made an entry, so that a retry is recognised (L17).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub struct Session {
+pub struct OperationId {
     /// The client's session.
     pub id: u64,
     /// Number of the operation in it.
@@ -142,7 +142,7 @@ pub const fn split_mark(word: u64) -> (Term, u32) {
 }
 
 /// Packs the version word.
-pub const fn version_word(csn: Csn, kind: Kind, flags: u64) -> u64 {
+pub const fn version_word(csn: Csn, kind: EntryKind, flags: u64) -> u64 {
     debug_assert!(csn.0 <= CSN_MAX && flags < 1 << FLAG_BITS);
     csn.0 | (kind as u64) << CSN_BITS | flags << (CSN_BITS + KIND_BITS)
 }

@@ -11,11 +11,11 @@ mod verify;
 mod tests;
 
 pub use follower::{Age, age_at, set_superseded};
-pub use layout::{Kind, Session};
+pub use layout::{EntryKind, OperationId};
 pub use owner::{Draft, EntryMeta};
 pub use reader::{Entry, EntryError, read, total_len};
 pub use stored::Stored;
 
-pub(crate) use owner::{Returns, Room, begin, fill, finish, supersede};
+pub(crate) use owner::{NewEntry, Returns, Room, begin, fill, finish, supersede};
 pub(crate) use stored::own;
 pub(crate) use verify::{RoomState, check_room};

@@ -11,11 +11,10 @@
 
 use std::sync::Arc;
 
-use longarm_base::{Csn, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, Term, UnixMillis};
 use longarm_memory::{OwnedWords, SumKey};
 
-use super::layout::{self, FIXED, HEADER_MAX, Kind, Session, VALUE_PIECE, ValueSum};
-use crate::EntryPlace;
+use super::layout::{self, EntryKind, FIXED, HEADER_MAX, OperationId, VALUE_PIECE, ValueSum};
 use crate::options::FillError;
 use crate::segment::Lane;
 use crate::sync::{Counter, Mutex};
@@ -24,22 +23,22 @@ use crate::sync::{Counter, Mutex};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryMeta {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// When the item is gone, or [`UnixMillis::NEVER`].
     pub expiry: UnixMillis,
     /// The client operation, where the client numbers them.
-    pub session: Option<Session>,
+    pub session: Option<OperationId>,
     pub(crate) moved: bool,
 }
 
 impl EntryMeta {
     /// A put that never expires.
-    pub const PUT: EntryMeta = EntryMeta::of(Kind::Put);
+    pub const PUT: EntryMeta = EntryMeta::of(EntryKind::Put);
     /// A delete.
-    pub const TOMBSTONE: EntryMeta = EntryMeta::of(Kind::Tombstone);
+    pub const TOMBSTONE: EntryMeta = EntryMeta::of(EntryKind::Tombstone);
 
     /// An entry of this kind with no other property.
-    pub const fn of(kind: Kind) -> EntryMeta {
+    pub const fn of(kind: EntryKind) -> EntryMeta {
         EntryMeta { kind, expiry: UnixMillis::NEVER, session: None, moved: false }
     }
 
@@ -49,7 +48,7 @@ impl EntryMeta {
     }
 
     /// The same with a session.
-    pub const fn by(self, session: Session) -> EntryMeta {
+    pub const fn by(self, session: OperationId) -> EntryMeta {
         EntryMeta { session: Some(session), ..self }
     }
 
@@ -123,15 +122,24 @@ impl Drop for Draft {
     }
 }
 
+/// What is known of an entry before its room is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewEntry<'a> {
+    pub key: &'a [u8],
+    pub value_len: usize,
+    pub meta: EntryMeta,
+}
+
 /// Begins an entry in `room`: writes the key, and all words that are known by now.
 pub(crate) fn begin<M: OwnedWords>(
     memory: &M,
     sums: &SumKey,
     room: Room,
-    (stream, returns): (u16, &Arc<Returns>),
-    (key, value_len): (&[u8], usize),
-    meta: EntryMeta,
+    stream: u16,
+    returns: &Arc<Returns>,
+    entry: NewEntry<'_>,
 ) -> Draft {
+    let NewEntry { key, value_len, meta } = entry;
     let draft = Draft {
         room,
         meta,
@@ -222,14 +230,14 @@ pub(crate) fn finish<M: OwnedWords>(
     mut draft: Draft,
     csn: Csn,
     position: u64,
-) -> EntryPlace {
+) -> EntryRef {
     assert!(csn.is_valid(), "csn {} cannot name an entry", csn.0);
     assert_eq!(draft.missing(), 0, "a draft was finished before its value was complete");
     let (at, flags) = (draft.room.offset, draft.meta.flags());
     let mark = layout::mark_word(draft.room.term, draft.room.generation);
     let version = layout::version_word(csn, draft.meta.kind, flags);
     let lengths = layout::lengths_word(draft.key_len as usize, draft.value_len as usize, draft.stream);
-    let session = draft.meta.session.unwrap_or(Session { id: 0, operation: 0 });
+    let session = draft.meta.session.unwrap_or(OperationId { id: 0, operation: 0 });
     let mut words = [0; HEADER_MAX - layout::VERSION as usize];
     let mut used = 0;
     let mut push = |there: bool, word: u64| {
@@ -249,17 +257,17 @@ pub(crate) fn finish<M: OwnedWords>(
     memory.store(at + layout::POSITION, position);
     memory.store(at + layout::SUM, sum);
     draft.returns = None;
-    EntryPlace { offset: at, len: draft.entry_len() }
+    EntryRef { offset: at, len: draft.entry_len() }
 }
 
 /// Sets the superseded bit of the entry of version `csn`. The one caller that did gets the entry's length in
 /// whole cache lines, every later caller gets `None`.
-pub(crate) fn supersede<M: OwnedWords>(memory: &M, place: EntryPlace, csn: Csn) -> Option<u32> {
+pub(crate) fn supersede<M: OwnedWords>(memory: &M, place: EntryRef, csn: Csn) -> Option<u32> {
     let (found, _, flags) = layout::split_version(memory.load(place.offset + layout::VERSION));
     assert_eq!(found, csn, "the index names version {csn:?} at {place:?}, which holds {found:?}");
     let lengths = layout::split_lengths(memory.load(place.offset + layout::LENGTHS));
     let (key, value, _) = lengths.expect("lengths of an entry of ours");
-    let entry = EntryPlace { offset: place.offset, len: layout::entry_len(flags, key, value) as u32 };
+    let entry = EntryRef { offset: place.offset, len: layout::entry_len(flags, key, value) as u32 };
     assert_eq!(entry.units(), place.units(), "the index names {place:?}, the entry is {entry:?}");
     let mark = memory.load(place.offset + layout::MARK);
     if mark & layout::SUPERSEDED != 0 {

@@ -9,7 +9,7 @@ use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 use longarm_base::{Csn, Term, UnixMillis};
 use longarm_memory::SumKey;
 
-use super::layout::{self, FIXED, Kind, Session, ValueSum};
+use super::layout::{self, EntryKind, FIXED, OperationId, ValueSum};
 
 /// A verified entry, borrowed from the bytes it was read into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ pub struct Entry<'a> {
     /// Its version.
     pub csn: Csn,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: EntryKind,
     /// The key; empty only in a no-op.
     pub key: &'a [u8],
     /// The value.
@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     /// When the item is gone; [`UnixMillis::NEVER`] if it has no expiry.
     pub expiry: UnixMillis,
     /// The client operation that wrote it, if the client numbered it.
-    pub session: Option<Session>,
+    pub session: Option<OperationId>,
     /// Its position in the stream.
     pub position: u64,
     /// The stream that wrote it.
@@ -79,9 +79,9 @@ pub(super) fn word(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// The fixed words of a room that is not empty, range-checked but not verified.
-pub(super) struct Claimed {
+pub(super) struct UnverifiedHeader {
     pub csn: Csn,
-    pub kind: Kind,
+    pub kind: EntryKind,
     pub flags: u64,
     pub key_len: usize,
     pub value_len: usize,
@@ -89,7 +89,7 @@ pub(super) struct Claimed {
 }
 
 #[inline]
-pub(super) fn claimed(bytes: &[u8]) -> Result<Claimed, EntryError> {
+pub(super) fn claimed(bytes: &[u8]) -> Result<UnverifiedHeader, EntryError> {
     if bytes.len() < FIXED {
         return Err(EntryError::Short { need: FIXED as u32, have: bytes.len() as u32 });
     }
@@ -97,13 +97,13 @@ pub(super) fn claimed(bytes: &[u8]) -> Result<Claimed, EntryError> {
         return Err(EntryError::Empty);
     }
     let (csn, kind, flags) = layout::split_version(word(bytes, layout::VERSION as usize));
-    let kind = Kind::from_bits(kind).ok_or(EntryError::Malformed("kind"))?;
+    let kind = EntryKind::from_bits(kind).ok_or(EntryError::Malformed("kind"))?;
     if flags & !layout::FLAGS_KNOWN != 0 {
         return Err(EntryError::Malformed("flags"));
     }
     let (key_len, value_len, stream) = layout::split_lengths(word(bytes, layout::LENGTHS as usize))
         .ok_or(EntryError::Malformed("word of lengths"))?;
-    if key_len > KEY_MAX || (key_len == 0 && kind != Kind::Noop) {
+    if key_len > KEY_MAX || (key_len == 0 && kind != EntryKind::Noop) {
         return Err(EntryError::Malformed("key length"));
     }
     if value_len > VALUE_MAX {
@@ -112,7 +112,7 @@ pub(super) fn claimed(bytes: &[u8]) -> Result<Claimed, EntryError> {
     if !csn.is_valid() {
         return Err(EntryError::Malformed("csn"));
     }
-    Ok(Claimed { csn, kind, flags, key_len, value_len, stream })
+    Ok(UnverifiedHeader { csn, kind, flags, key_len, value_len, stream })
 }
 
 /// The length of the entry that starts with these bytes (its first cache line is enough): unverified, but
@@ -126,7 +126,7 @@ pub fn total_len(first_line: &[u8]) -> Result<u32, EntryError> {
 /// the entry has.
 #[inline]
 pub fn read<'a>(bytes: &'a [u8], offset: u64, sums: &SumKey) -> Result<Entry<'a>, EntryError> {
-    let Claimed { csn, kind, flags, key_len, value_len, stream } = claimed(bytes)?;
+    let UnverifiedHeader { csn, kind, flags, key_len, value_len, stream } = claimed(bytes)?;
     let need = layout::entry_len(flags, key_len, value_len);
     if need > bytes.len() {
         return Err(EntryError::Short { need: need as u32, have: bytes.len().min(u32::MAX as usize) as u32 });
@@ -162,7 +162,7 @@ pub fn read<'a>(bytes: &'a [u8], offset: u64, sums: &SumKey) -> Result<Entry<'a>
         key,
         value,
         expiry,
-        session: id.zip(operation).map(|(id, operation)| Session { id, operation }),
+        session: id.zip(operation).map(|(id, operation)| OperationId { id, operation }),
         position: word(bytes, layout::POSITION as usize),
         stream,
         term,

@@ -41,7 +41,8 @@ pub(crate) fn own<'a>(
     memory: &dyn Words,
     offset: u64,
     csn: Csn,
-    (bytes, longest): (&'a mut Vec<u8>, usize),
+    bytes: &'a mut Vec<u8>,
+    longest: usize,
 ) -> Stored<'a> {
     bytes.resize(layout::HEADER_MAX, 0);
     memory.copy_out(offset, bytes);

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use longarm_base::limits::{KEY_MAX, VALUE_MAX};
-use longarm_base::{Csn, NodeId, Term, UnixMillis};
+use longarm_base::{Csn, EntryRef, NodeId, Term, UnixMillis};
 use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
-use super::layout::{self, Kind, Session};
+use super::layout::{self, EntryKind, OperationId};
 use super::*;
-use crate::EntryPlace;
 use crate::segment::Lane;
 
 const AT: u64 = 128;
@@ -31,7 +30,7 @@ fn write<M: OwnedWords>(
     key: &[u8],
     value: &[u8],
     meta: EntryMeta,
-) -> EntryPlace {
+) -> EntryRef {
     write_in(memory, room(TERM, generation), csn, key, value, meta)
 }
 
@@ -42,8 +41,9 @@ fn write_in<M: OwnedWords>(
     key: &[u8],
     value: &[u8],
     meta: EntryMeta,
-) -> EntryPlace {
-    let mut draft = begin(memory, &sums(), room, (3, &Arc::default()), (key, value.len()), meta);
+) -> EntryRef {
+    let new = NewEntry { key, value_len: value.len(), meta };
+    let mut draft = begin(memory, &sums(), room, 3, &Arc::default(), new);
     fill(memory, &sums(), &mut draft, 0, value, &mut Vec::new()).expect("fits");
     finish(memory, &sums(), draft, Csn(csn), csn * 10)
 }
@@ -53,7 +53,7 @@ fn wipe<M: OwnedWords>(memory: &M) {
     memory.store(AT + layout::SUM, 0);
 }
 
-fn look(memory: &Journal, place: EntryPlace) -> Vec<u8> {
+fn look(memory: &Journal, place: EntryRef) -> Vec<u8> {
     let mut bytes = vec![0; place.len as usize];
     memory.copy_out(place.offset, &mut bytes);
     bytes
@@ -68,14 +68,14 @@ proptest! {
         term in (any::<u32>(), 0..=NodeId::MAX.0).prop_map(|(count, node)| Term::new(count, NodeId(node))),
         expiry in prop_oneof![Just(0u64), any::<u64>()],
         session in proptest::option::of((any::<u64>(), any::<u64>())),
-        kind in prop_oneof![Just(Kind::Put), Just(Kind::Tombstone), Just(Kind::Noop)],
+        kind in prop_oneof![Just(EntryKind::Put), Just(EntryKind::Tombstone), Just(EntryKind::Noop)],
         cuts in proptest::collection::vec(0usize..3000, 0..4),
     ) {
         let journal = Journal::new(8192);
-        let session = session.map(|(id, operation)| Session { id, operation });
+        let session = session.map(|(id, operation)| OperationId { id, operation });
         let meta = EntryMeta { session, ..EntryMeta::of(kind) }.expiring(UnixMillis(expiry));
-        let mut draft = begin(&journal, &sums(), room(term, generation), (7, &Arc::default()), (&key,
-            value.len()), meta);
+        let new = NewEntry { key: &key, value_len: value.len(), meta };
+        let mut draft = begin(&journal, &sums(), room(term, generation), 7, &Arc::default(), new);
         // The value comes in pieces of any length; the bytes are the same as in one piece.
         let mut ends: Vec<usize> = cuts.iter().map(|c| c % (value.len() + 1)).chain([value.len()]).collect();
         ends.sort();
@@ -96,7 +96,7 @@ proptest! {
         prop_assert_eq!(entry, wanted);
         // The entry's writer reads the same, except a value that is longer than it wants.
         let mut own_bytes = Vec::new();
-        let stored = own(&journal, AT, Csn(csn), (&mut own_bytes, 48));
+        let stored = own(&journal, AT, Csn(csn), &mut own_bytes, 48);
         let short = (value.len() <= 48).then_some(&value[..]);
         prop_assert_eq!(stored, Stored { value: short, ..Stored::from(&wanted) });
         // At another place, under another key, or with any bit flipped it is no entry.
@@ -116,9 +116,10 @@ proptest! {
         session in proptest::option::of((any::<u64>(), any::<u64>())),
     ) {
         let journal = Journal::new(8192);
-        let session = session.map(|(id, operation)| Session { id, operation });
-        let meta = EntryMeta { session, ..EntryMeta::of(Kind::Noop) }.expiring(UnixMillis(expiry));
-        let draft = begin(&journal, &sums(), room(Term::ZERO, 1), (7, &Arc::default()), (&[], 0), meta);
+        let session = session.map(|(id, operation)| OperationId { id, operation });
+        let meta = EntryMeta { session, ..EntryMeta::of(EntryKind::Noop) }.expiring(UnixMillis(expiry));
+        let new = NewEntry { key: &[], value_len: 0, meta };
+        let draft = begin(&journal, &sums(), room(Term::ZERO, 1), 7, &Arc::default(), new);
         let place = finish(&journal, &sums(), draft, Csn(5), 99);
         let bytes = look(&journal, place);
         let entry = read(&bytes, AT, &sums()).expect("verifies");
@@ -193,7 +194,8 @@ fn lengths_at_their_limits() {
 #[test]
 fn pieces_come_in_order_and_within_the_length() {
     let journal = Journal::new(4096);
-    let mut draft = begin(&journal, &sums(), room(TERM, 1), (0, &Arc::default()), (b"k", 10), EntryMeta::PUT);
+    let new = NewEntry { key: b"k", value_len: 10, meta: EntryMeta::PUT };
+    let mut draft = begin(&journal, &sums(), room(TERM, 1), 0, &Arc::default(), new);
     let mut put = |at, bytes: &[u8]| fill(&journal, &sums(), &mut draft, at, bytes, &mut Vec::new());
     assert_eq!(put(0, b"abc"), Ok(()));
     assert_eq!(put(4, b"x"), Err(crate::FillError::Order { expected: 3, got: 4 }));
@@ -215,7 +217,7 @@ struct Story<'a> {
 
 /// Checks that every cut of a READ of `len` bytes is refused, or is one whole entry that was there within the
 /// READ's interval. A cut that says "not superseded" must reach to a moment before that bit was stored.
-fn judge(journal: &Journal, len: usize, (from, to): (usize, usize), stories: &[Story<'_>]) -> (usize, usize) {
+fn judge(journal: &Journal, len: usize, from: usize, to: usize, stories: &[Story<'_>]) -> (usize, usize) {
     let (mut accepted, mut refused) = (0, 0);
     for cut in journal.cuts(AT, len, from, to) {
         let Ok(entry) = read(&cut.bytes, AT, &sums()) else {
@@ -243,7 +245,7 @@ fn all_cuts_of_a_finish_in_a_fresh_room() {
     let place = write(&journal, 1, 5, b"the same key", &value, EntryMeta::PUT);
     let end = journal.now();
     let story = Story { csn: 5, value: &value, valid: (end, usize::MAX), superseded_at: usize::MAX };
-    let (accepted, refused) = judge(&journal, place.len as usize, (0, end), &[story]);
+    let (accepted, refused) = judge(&journal, place.len as usize, 0, end, &[story]);
     assert!(accepted > 0 && refused > 100, "{accepted} {refused}");
 }
 
@@ -256,7 +258,7 @@ fn every_moment_of_a_draft_is_empty_or_whole() {
         wipe(&journal);
         let begin = journal.now();
         let value = vec![csn as u8; len];
-        let meta = EntryMeta::PUT.expiring(UnixMillis(csn)).by(Session { id: csn, operation: 1 });
+        let meta = EntryMeta::PUT.expiring(UnixMillis(csn)).by(OperationId { id: csn, operation: 1 });
         let place = write(&journal, csn as u32, csn, b"the same key", &value, meta);
         let end = journal.now();
         for moment in begin..end {
@@ -293,7 +295,7 @@ fn all_cuts_of_supersede_and_reuse_by_an_entry_of_the_same_shape() {
             Story { csn: 5, value: &values[0], valid: (begin, wiped - 1), superseded_at },
             Story { csn: 6, value: &second, valid: (written, end), superseded_at: end },
         ];
-        let (accepted, refused) = judge(&journal, place.len as usize, (begin, end), &stories);
+        let (accepted, refused) = judge(&journal, place.len as usize, begin, end, &stories);
         assert!(accepted > 3 && refused > 5, "{accepted} {refused}");
     }
 }
@@ -316,7 +318,7 @@ fn all_cuts_of_reuse_by_entries_of_other_lengths() {
                 Story { csn: 5, value: &old, valid: (begin, wiped - 1), superseded_at },
                 Story { csn: 6, value: &new, valid: (end, end), superseded_at: usize::MAX },
             ];
-            assert!(judge(&journal, len as usize, (begin, end), &stories).0 > 0);
+            assert!(judge(&journal, len as usize, begin, end, &stories).0 > 0);
         }
     }
 }
@@ -336,7 +338,7 @@ fn the_judgement_finds_an_entry_without_a_wipe() {
     let end = journal.now();
     let story = || Story { csn: 5, value: &value, valid: (begin, end), superseded_at: begin };
     let judged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        judge(&journal, place.len as usize, (begin, end), &[story()])
+        judge(&journal, place.len as usize, begin, end, &[story()])
     }));
     assert!(judged.is_err());
 }
@@ -401,6 +403,7 @@ fn superseding_another_version_is_a_crash() {
 #[should_panic(expected = "before its value was complete")]
 fn finishing_early_is_a_crash() {
     let journal = Journal::new(1024);
-    let draft = begin(&journal, &sums(), room(TERM, 1), (0, &Arc::default()), (b"k", 3), EntryMeta::PUT);
+    let new = NewEntry { key: b"k", value_len: 3, meta: EntryMeta::PUT };
+    let draft = begin(&journal, &sums(), room(TERM, 1), 0, &Arc::default(), new);
     finish(&journal, &sums(), draft, Csn(1), 0);
 }

@@ -21,7 +21,8 @@ pub(crate) enum RoomState<'a> {
 pub(crate) fn check_room<'a>(
     memory: &dyn Words,
     sums: &SumKey,
-    (offset, room): (u64, u64),
+    offset: u64,
+    room: u64,
     bytes: &'a mut Vec<u8>,
 ) -> RoomState<'a> {
     // This load comes first: all of an entry was stored before its checksum (pairs with `owner.rs: finish`).

@@ -7,9 +7,9 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, Term};
 use longarm_memory::{SumKey, Words};
 
-use super::known::{Phase, Segment};
-use super::layout::State;
-use super::reader::{Geometry, Line, read_words};
+use super::known::{LedgerSegment, Phase};
+use super::layout::SegmentState;
+use super::reader::{ArenaGeometry, Line, read_words};
 use crate::object::layout::{ENTRY_MAX, GENERATION_MAX};
 
 /// Segments of the longest run.
@@ -19,7 +19,7 @@ pub(crate) const RUN_MAX: u32 = (ENTRY_MAX as u64).div_ceil(SEGMENT_BYTES) as u3
 pub(crate) fn extent(
     memory: &dyn Words,
     sums: &SumKey,
-    geometry: Geometry,
+    geometry: ArenaGeometry,
     segment: u32,
     line: &Line,
 ) -> Option<u32> {
@@ -38,9 +38,9 @@ pub(crate) fn extent(
 
 /// The content of the table.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct FoundSegments {
     /// Every segment as a ledger knows it.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<LedgerSegment>,
     /// Segments and heads of runs that may hold entries.
     pub adopted: Vec<u32>,
     /// Segments that are free although their line says something else.
@@ -56,9 +56,9 @@ pub(crate) struct Found {
 }
 
 /// Reads the whole table.
-pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: Geometry) -> Found {
-    let fresh = Segment::fresh();
-    let mut found = Found {
+pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: ArenaGeometry) -> FoundSegments {
+    let fresh = LedgerSegment::fresh();
+    let mut found = FoundSegments {
         segments: vec![fresh; geometry.segments as usize],
         adopted: Vec::new(),
         freed: Vec::new(),
@@ -81,10 +81,10 @@ pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: Geometry) 
                 Some(run) => {
                     body_until = segment + run;
                     found.adopted.push(segment);
-                    let state = if line.stride == 0 { State::RunHead } else { State::Sealed };
+                    let state = if line.stride == 0 { SegmentState::RunHead } else { SegmentState::Sealed };
                     (Phase::Adopted, Line { state, tail: 0, ..*line })
                 }
-                None if line.state == State::Free => (Phase::Free, *line),
+                None if line.state == SegmentState::Free => (Phase::Free, *line),
                 None => (Phase::Free, line.freed(Csn::NONE)),
             },
             // The use that it was about to have is unknown; the next use differs by its term in any case.
@@ -99,7 +99,7 @@ pub(crate) fn read_table(memory: &dyn Words, sums: &SumKey, geometry: Geometry) 
             found.freed.push(segment);
         }
         // Dirty even if there never was a claim: a WRITE may have landed whose line has not.
-        found.segments[segment as usize] = Segment { phase, line: known, dirty: true, ..fresh };
+        found.segments[segment as usize] = LedgerSegment { phase, line: known, dirty: true, ..fresh };
     }
     found
 }

@@ -24,7 +24,7 @@ pub(crate) enum Phase {
 
 /// One segment in the ledger.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct LedgerSegment {
     pub phase: Phase,
     pub line: Line,
     /// Whether it holds bytes of an earlier use.
@@ -38,10 +38,10 @@ pub(crate) struct Segment {
     pub starved: Option<u64>,
 }
 
-impl Segment {
+impl LedgerSegment {
     /// A segment that was never claimed.
-    pub(crate) fn fresh() -> Segment {
-        Segment {
+    pub(crate) fn fresh() -> LedgerSegment {
+        LedgerSegment {
             phase: Phase::Free,
             line: Line::FREE,
             dirty: false,

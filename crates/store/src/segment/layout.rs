@@ -50,7 +50,7 @@ const _: () = {
 /// The use of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
-pub enum State {
+pub enum SegmentState {
     /// None: it may be claimed.
     Free = 0,
     /// Its stream adds entries.
@@ -65,16 +65,16 @@ pub enum State {
     Quarantined = 5,
 }
 
-impl State {
+impl SegmentState {
     /// The state of these bits.
-    pub const fn from_bits(bits: u64) -> Option<State> {
+    pub const fn from_bits(bits: u64) -> Option<SegmentState> {
         Some(match bits {
-            0 => State::Free,
-            1 => State::Active,
-            2 => State::Sealed,
-            3 => State::RunHead,
-            4 => State::RunBody,
-            5 => State::Quarantined,
+            0 => SegmentState::Free,
+            1 => SegmentState::Active,
+            2 => SegmentState::Sealed,
+            3 => SegmentState::RunHead,
+            4 => SegmentState::RunBody,
+            5 => SegmentState::Quarantined,
             _ => return None,
         })
     }

@@ -13,12 +13,12 @@ mod verify;
 #[cfg(test)]
 mod tests;
 
-pub use layout::{Lane, State};
+pub use layout::{Lane, SegmentState};
 pub use owner::{forget, freed_line};
-pub use reader::{Geometry, Line, LineError, claim_number, line_bytes, run_length, whole_line};
-pub use verify::{Report, SegmentReport, verify, verify_with};
+pub use reader::{ArenaGeometry, Line, LineError, claim_number, line_bytes, run_length, whole_line};
+pub use verify::{ArenaReport, SegmentReport, verify, verify_with};
 
 pub(crate) use found::{extent, read_table};
 pub(crate) use known::Phase;
-pub(crate) use owner::{Claimed, Ledger, Want, write_header, write_line, write_tail};
+pub(crate) use owner::{Claim, ClaimKind, Claimed, Ledger, write_header, write_line, write_tail};
 pub(crate) use tally::Tally;

@@ -12,21 +12,31 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_base::{Csn, Nanos, Term};
 use longarm_memory::{Budget, OwnedWords, SumKey};
 
-use super::found::Found;
+use super::found::FoundSegments;
 use super::free::FreeMap;
-use super::known::{Phase, Segment};
-use super::layout::{self, Lane, State};
+use super::known::{LedgerSegment, Phase};
+use super::layout::{self, Lane, SegmentState};
 use super::reader::{Line, line_sum};
 use crate::object::layout::GENERATION_MAX;
 use crate::options::StoreFull;
 
 /// A writer's request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Want {
+pub(crate) enum ClaimKind {
     /// One segment for rooms of so many bytes.
     Shared { stride: u32 },
     /// So many neighbouring segments for one entry.
     Run { segments: u32 },
+}
+
+/// In whose name segments are claimed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim {
+    pub lane: Lane,
+    pub stream: u16,
+    pub term: Term,
+    /// The stable point.
+    pub csn: Csn,
 }
 
 /// The segments that a writer got.
@@ -40,7 +50,7 @@ pub(crate) struct Claimed {
 
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    pub segments: Vec<Segment>,
+    pub segments: Vec<LedgerSegment>,
     pub free: FreeMap,
     /// Segments of the reserve that are free: paid for in advance, and kept for moves.
     pub credit: u32,
@@ -64,13 +74,13 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     pub(crate) fn new(table: u32, segments: u32, reserve: u32) -> Ledger {
-        let segments_known = vec![Segment::fresh(); segments as usize];
-        Ledger::with(segments_known, FreeMap::new(table, segments - table), (reserve, reserve))
+        let segments_known = vec![LedgerSegment::fresh(); segments as usize];
+        Ledger::with(segments_known, FreeMap::new(table, segments - table), reserve, reserve)
     }
 
     /// A ledger that continues from the table found. The reserve is taken beyond the limit, if it must:
     /// without it no segment might ever be freed.
-    pub(crate) fn adopt(found: Found, table: u32, reserve: u32, budget: &Budget) -> Ledger {
+    pub(crate) fn adopt(found: FoundSegments, table: u32, reserve: u32, budget: &Budget) -> Ledger {
         let mut free = FreeMap::default();
         let known = || (table..).zip(&found.segments[table as usize..]);
         for (segment, known) in known().filter(|(_, known)| known.phase == Phase::Free) {
@@ -82,10 +92,10 @@ impl Ledger {
         let credit = reserve.min(free.total());
         budget.take_anyway(u64::from(credit) * SEGMENT_BYTES);
         let claims = found.claims;
-        Ledger { claims, ages, guarded: true, ..Ledger::with(found.segments, free, (credit, reserve)) }
+        Ledger { claims, ages, guarded: true, ..Ledger::with(found.segments, free, credit, reserve) }
     }
 
-    fn with(segments: Vec<Segment>, free: FreeMap, (credit, reserve): (u32, u32)) -> Ledger {
+    fn with(segments: Vec<LedgerSegment>, free: FreeMap, credit: u32, reserve: u32) -> Ledger {
         Ledger {
             segments,
             free,
@@ -111,7 +121,7 @@ impl Ledger {
     pub(crate) fn watermark(&self, aside: Option<u32>) -> Option<Csn> {
         let aside = aside.map(|segment| {
             let known = &self.segments[segment as usize];
-            if known.line.state == State::RunBody { segment - known.line.run } else { segment }
+            if known.line.state == SegmentState::RunBody { segment - known.line.run } else { segment }
         });
         self.ages.iter().find(|&&(_, head)| Some(head) != aside).map(|&(csn, _)| csn)
     }
@@ -121,13 +131,13 @@ impl Ledger {
     pub(crate) fn claim(
         &mut self,
         budget: &Budget,
-        (lane, stream): (Lane, u16),
-        (term, claim_csn): (Term, Csn),
-        want: Want,
+        claim: Claim,
+        want: ClaimKind,
     ) -> Result<Claimed, StoreFull> {
+        let Claim { lane, stream, term, csn: claim_csn } = claim;
         let claimed = self.choose(budget, lane, want);
         let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
-        let run = if let Want::Run { segments } = want { segments } else { 1 };
+        let run = if let ClaimKind::Run { segments } = want { segments } else { 1 };
         self.claims += 1;
         self.ages.insert((claim_csn, first));
         let mut dirty = false;
@@ -135,9 +145,9 @@ impl Ledger {
             let segment = &mut self.segments[(first + i) as usize];
             assert_eq!(segment.phase, Phase::Free, "segment {} was free and claimed at once", first + i);
             let (state, phase) = match want {
-                Want::Shared { .. } => (State::Active, Phase::Active),
-                Want::Run { .. } if i == 0 => (State::RunHead, Phase::Run),
-                Want::Run { .. } => (State::RunBody, Phase::Body),
+                ClaimKind::Shared { .. } => (SegmentState::Active, Phase::Active),
+                ClaimKind::Run { .. } if i == 0 => (SegmentState::RunHead, Phase::Run),
+                ClaimKind::Run { .. } => (SegmentState::RunBody, Phase::Body),
             };
             dirty |= segment.dirty;
             segment.phase = phase;
@@ -153,7 +163,7 @@ impl Ledger {
                 term,
                 stream,
                 lane,
-                stride: if let Want::Shared { stride } = want { stride } else { 0 },
+                stride: if let ClaimKind::Shared { stride } = want { stride } else { 0 },
                 run: if i == 0 { run } else { i },
                 claim_csn,
                 claim: self.claims,
@@ -163,8 +173,8 @@ impl Ledger {
         Ok(Claimed { segment: first, line: self.segments[first as usize].line, dirty })
     }
 
-    fn choose(&mut self, budget: &Budget, lane: Lane, want: Want) -> Result<u32, StoreFull> {
-        let run = if let Want::Run { segments } = want { segments } else { 1 };
+    fn choose(&mut self, budget: &Budget, lane: Lane, want: ClaimKind) -> Result<u32, StoreFull> {
+        let run = if let ClaimKind::Run { segments } = want { segments } else { 1 };
         let total = self.segments.len() as u32;
         let from_reserve = match lane {
             Lane::Write if self.claimable() < run => return Err(StoreFull::Segments { total }),
@@ -215,7 +225,7 @@ impl Ledger {
 
     /// Gives back the segments that [`begin_release`](Self::begin_release) began with; the reserve is filled
     /// up first.
-    pub(crate) fn release(&mut self, budget: &Budget, (first, run): (u32, u32), stable: Csn, kept: bool) {
+    pub(crate) fn release(&mut self, budget: &Budget, first: u32, run: u32, stable: Csn, kept: bool) {
         self.ages.remove(&(self.segments[first as usize].line.claim_csn, first));
         for segment in &mut self.segments[first as usize..(first + run) as usize] {
             segment.phase = Phase::Free;

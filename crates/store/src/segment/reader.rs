@@ -1,11 +1,10 @@
 //! Reading the segment table from bytes that may be torn, stale, or never have been an arena.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES, SEGMENTS_MAX};
-use longarm_base::{Csn, Term};
+use longarm_base::{Csn, EntryRef, Term};
 use longarm_memory::{OwnedWords, SumKey, Words};
 
-use super::layout::{self, Lane, State};
-use crate::EntryPlace;
+use super::layout::{self, Lane, SegmentState};
 use crate::class::is_stride;
 use crate::object::layout::{GENERATION_MAX, mark_word};
 use crate::object::{self, Entry, RoomState, check_room};
@@ -29,16 +28,16 @@ pub enum LineError {
 
 /// The shape of an arena.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Geometry {
+pub struct ArenaGeometry {
     /// All segments, the table's included.
     pub segments: u32,
     /// Segments that hold the table.
     pub table: u32,
 }
 
-impl Geometry {
+impl ArenaGeometry {
     /// The shape that line 0 of an arena names.
-    pub fn read(memory: &dyn Words, sums: &SumKey) -> Result<Geometry, LineError> {
+    pub fn read(memory: &dyn Words, sums: &SumKey) -> Result<ArenaGeometry, LineError> {
         if memory.bytes() < SEGMENT_BYTES {
             return Err(LineError::Arena("the region is smaller than a segment"));
         }
@@ -57,7 +56,7 @@ impl Geometry {
         if !whole || table == 0 || table >= segments || table != layout::table_segments(segments) {
             return Err(LineError::Arena("the region is shorter than the arena"));
         }
-        Ok(Geometry { segments: segments as u32, table: table as u32 })
+        Ok(ArenaGeometry { segments: segments as u32, table: table as u32 })
     }
 }
 
@@ -65,7 +64,7 @@ impl Geometry {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Line {
     /// Its use.
-    pub state: State,
+    pub state: SegmentState,
     /// How often it was claimed; 24 bits, without zero.
     pub generation: u32,
     /// The term in which it was claimed.
@@ -89,7 +88,7 @@ pub struct Line {
 impl Line {
     /// A segment that was never claimed.
     pub const FREE: Line = Line {
-        state: State::Free,
+        state: SegmentState::Free,
         generation: 0,
         term: Term::ZERO,
         stream: 0,
@@ -114,7 +113,7 @@ impl Line {
 
     /// Whether entries begin in the segment: it is claimed, and no later part of a run.
     pub fn has_entries(&self) -> bool {
-        !matches!(self.state, State::Free | State::RunBody)
+        !matches!(self.state, SegmentState::Free | SegmentState::RunBody)
     }
 
     /// Whether the segment still has this use, by its line in the memory.
@@ -143,20 +142,21 @@ impl Line {
         &self,
         memory: &dyn Words,
         sums: &SumKey,
-        (offset, room): (u64, u64),
+        offset: u64,
+        room: u64,
         bytes: &'b mut Vec<u8>,
-    ) -> Option<(EntryPlace, Entry<'b>)> {
-        let RoomState::Entry(entry, len) = check_room(memory, sums, (offset, room), bytes) else {
+    ) -> Option<(EntryRef, Entry<'b>)> {
+        let RoomState::Entry(entry, len) = check_room(memory, sums, offset, room, bytes) else {
             return None;
         };
         let used = (entry.stream, entry.term, entry.generation);
         let ours = used == (self.stream, self.term, self.generation);
-        ours.then_some((EntryPlace { offset, len }, entry))
+        ours.then_some((EntryRef { offset, len }, entry))
     }
 
     /// Whether this is the line of body number `distance` of the run with this head.
     pub(crate) fn is_body(&self, distance: u32, head: &Line) -> bool {
-        self.state == State::RunBody
+        self.state == SegmentState::RunBody
             && (self.run, self.claim, self.term) == (distance, head.claim, head.term)
             && (self.stride, head.stride) == (0, 0)
     }
@@ -196,7 +196,7 @@ impl Line {
         if words[0] != line_sum(sums, segment, words) {
             return Err(LineError::Torn);
         }
-        let state = State::from_bits(words[1] & 0xFF).ok_or(LineError::Malformed("state"))?;
+        let state = SegmentState::from_bits(words[1] & 0xFF).ok_or(LineError::Malformed("state"))?;
         let lane = match words[1] >> 8 & 0xFF {
             0 => Lane::Write,
             1 => Lane::Move,
@@ -218,8 +218,8 @@ impl Line {
         if shared && !is_stride(line.stride) {
             return Err(LineError::Malformed("stride"));
         }
-        let alone = matches!(state, State::RunHead | State::RunBody);
-        if alone == shared && state != State::Free && state != State::Quarantined {
+        let alone = matches!(state, SegmentState::RunHead | SegmentState::RunBody);
+        if alone == shared && state != SegmentState::Free && state != SegmentState::Quarantined {
             return Err(LineError::Malformed("stride for its state"));
         }
         if line.run == 0 || (shared && line.run != 1) {

@@ -4,7 +4,7 @@ use longarm_base::{Csn, NodeId, Term};
 use longarm_memory::{Journal, OwnedWords, SumKey, Words};
 use proptest::prelude::*;
 
-use super::layout::{Lane, State, line_at};
+use super::layout::{Lane, SegmentState, line_at};
 use super::*;
 
 fn sums() -> SumKey {
@@ -15,7 +15,7 @@ fn words(bytes: &[u8]) -> [u64; 8] {
     std::array::from_fn(|i| u64::from_le_bytes(bytes[i * 8..i * 8 + 8].try_into().expect("eight bytes")))
 }
 
-fn line(state: State, stride: u32, tail: u32) -> Line {
+fn line(state: SegmentState, stride: u32, tail: u32) -> Line {
     Line {
         state,
         generation: 7,
@@ -77,11 +77,11 @@ proptest! {
 fn every_cut_of_a_changing_line_is_one_of_its_versions() {
     let journal = Journal::new(4096);
     let versions = [
-        line(State::Active, 128, 0),
-        Line { generation: 8, ..line(State::Sealed, 128, 1 << 20) },
-        line(State::Quarantined, 192, 192),
+        line(SegmentState::Active, 128, 0),
+        Line { generation: 8, ..line(SegmentState::Sealed, 128, 1 << 20) },
+        line(SegmentState::Quarantined, 192, 192),
         Line { claim: 5, ..Line { generation: 7, ..Line::FREE } },
-        Line { run: 4, generation: 9, ..line(State::RunHead, 0, 0) },
+        Line { run: 4, generation: 9, ..line(SegmentState::RunHead, 0, 0) },
     ];
     for version in &versions {
         write_line(&journal, &sums(), 2, version);
@@ -113,9 +113,9 @@ fn every_cut_of_a_changing_line_is_one_of_its_versions() {
 fn a_line_that_is_being_changed_is_not_copied() {
     let memory = Journal::new(1 << 20);
     let (at, segment) = (line_at(3), 3);
-    write_line(&memory, &sums(), segment, &line(State::Active, 64, 0));
+    write_line(&memory, &sums(), segment, &line(SegmentState::Active, 64, 0));
     let open = whole_line(&memory, &sums(), segment).expect("nobody changes it");
-    write_line(&memory, &sums(), segment, &line(State::Sealed, 64, 0));
+    write_line(&memory, &sums(), segment, &line(SegmentState::Sealed, 64, 0));
     let sealed = whole_line(&memory, &sums(), segment).expect("nobody changes it");
     assert_ne!(open, sealed);
     // The state is stored, and its checksum not yet.

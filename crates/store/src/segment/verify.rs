@@ -3,13 +3,13 @@
 //! On a live arena the walk races with its owner. Every entry verifies itself, and a problem of a segment
 //! counts only if the segment's line is the same before and after. So a live arena yields no false problem.
 
+use longarm_base::EntryRef;
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 use longarm_memory::{SumKey, Words};
 
 use super::found::RUN_MAX;
-use super::layout::{self, State};
-use super::reader::{Geometry, Line};
-use crate::EntryPlace;
+use super::layout::{self, SegmentState};
+use super::reader::{ArenaGeometry, Line};
 use crate::object::{Entry, RoomState, check_room};
 
 /// Problems kept in words; the others are counted.
@@ -32,12 +32,12 @@ pub struct SegmentReport {
 
 /// The findings of [`verify`].
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct ArenaReport {
     /// All segments, the table's included.
     pub segments: u32,
     /// Segments that hold the table.
     pub table: u32,
-    /// Segments in each [`State`], by its number.
+    /// Segments in each [`SegmentState`], by its number.
     pub states: [u32; 6],
     /// Sums over all segments.
     pub total: SegmentReport,
@@ -49,7 +49,7 @@ pub struct Report {
     pub problem_count: u64,
 }
 
-impl Report {
+impl ArenaReport {
     /// Whether nothing is wrong.
     pub fn is_sound(&self) -> bool {
         self.problem_count == 0
@@ -63,8 +63,8 @@ impl Report {
     }
 }
 
-/// Checks an arena; see [`Report`].
-pub fn verify(memory: &dyn Words, sums: &SumKey) -> Report {
+/// Checks an arena; see [`ArenaReport`].
+pub fn verify(memory: &dyn Words, sums: &SumKey) -> ArenaReport {
     verify_with(memory, sums, &mut |_, _| {})
 }
 
@@ -72,10 +72,10 @@ pub fn verify(memory: &dyn Words, sums: &SumKey) -> Report {
 pub fn verify_with(
     memory: &dyn Words,
     sums: &SumKey,
-    visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
-) -> Report {
-    let mut report = Report::default();
-    let geometry = match Geometry::read(memory, sums) {
+    visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
+) -> ArenaReport {
+    let mut report = ArenaReport::default();
+    let geometry = match ArenaGeometry::read(memory, sums) {
         Ok(geometry) => geometry,
         Err(error) => {
             report.problem(error.to_string());
@@ -85,7 +85,7 @@ pub fn verify_with(
     report.segments = geometry.segments;
     report.table = geometry.table;
     report.by_segment = vec![SegmentReport::default(); geometry.segments as usize];
-    let mut walk = Walk { memory, sums, geometry, bytes: Vec::new(), found: Vec::new() };
+    let mut walk = ArenaWalk { memory, sums, geometry, bytes: Vec::new(), found: Vec::new() };
     let mut segment = geometry.table;
     while segment < geometry.segments {
         segment += walk.segment(segment, &mut report, visit);
@@ -93,22 +93,22 @@ pub fn verify_with(
     report
 }
 
-struct Walk<'a> {
+struct ArenaWalk<'a> {
     memory: &'a dyn Words,
     sums: &'a SumKey,
-    geometry: Geometry,
+    geometry: ArenaGeometry,
     bytes: Vec<u8>,
     /// Problems of the segment at hand.
     found: Vec<String>,
 }
 
-impl Walk<'_> {
+impl ArenaWalk<'_> {
     /// Checks a segment or a run; returns how many segments that were.
     fn segment(
         &mut self,
         segment: u32,
-        report: &mut Report,
-        visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+        report: &mut ArenaReport,
+        visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
     ) -> u32 {
         let line = match Line::read(self.memory, self.sums, segment) {
             Ok(line) => line,
@@ -119,24 +119,24 @@ impl Walk<'_> {
         };
         self.found.clear();
         let mut sums = SegmentReport::default();
-        let run = line.stride == 0 && !matches!(line.state, State::Free);
+        let run = line.stride == 0 && !matches!(line.state, SegmentState::Free);
         let length = if run { self.run(segment, &line) } else { 1 };
         match line.state {
-            State::Free => {}
-            State::RunBody => self.body_alone(segment),
+            SegmentState::Free => {}
+            SegmentState::RunBody => self.body_alone(segment),
             _ if run => self.rooms(segment, &line, line.run as u64 * SEGMENT_BYTES, &mut sums, visit),
             _ => self.rooms(segment, &line, line.stride as u64, &mut sums, visit),
         }
-        if matches!(line.state, State::Quarantined) {
+        if matches!(line.state, SegmentState::Quarantined) {
             // Its pages may be on their way back to the system, so the bytes in its rooms mean nothing any
             // more.
             self.found.clear();
         }
-        if matches!(line.state, State::Quarantined) && sums.live_entries > 0 {
+        if matches!(line.state, SegmentState::Quarantined) && sums.live_entries > 0 {
             self.found.push(format!("{} live entries in quarantine", sums.live_entries));
         }
         report.states[line.state as usize] += 1;
-        report.states[State::RunBody as usize] += length - 1;
+        report.states[SegmentState::RunBody as usize] += length - 1;
         let unchanged = Line::read(self.memory, self.sums, segment)
             .is_ok_and(|after| (after.mark(), after.state) == (line.mark(), line.state));
         if unchanged {
@@ -154,7 +154,7 @@ impl Walk<'_> {
 
     /// Checks the bodies of a run; returns how many segments of it fit together.
     fn run(&mut self, head: u32, line: &Line) -> u32 {
-        if matches!(line.state, State::RunBody) {
+        if matches!(line.state, SegmentState::RunBody) {
             return 1;
         }
         if line.run > RUN_MAX || line.run > self.geometry.segments - head {
@@ -176,7 +176,7 @@ impl Walk<'_> {
     fn body_alone(&mut self, segment: u32) {
         let settles = |line: Line| {
             let head = segment.checked_sub(line.run).map(|head| Line::read(self.memory, self.sums, head));
-            line.state != State::RunBody
+            line.state != SegmentState::RunBody
                 || matches!(head, Some(Ok(head)) if head.claim == line.claim && head.stride == 0)
         };
         let alone = (0..LOOKS).all(|_| !Line::read(self.memory, self.sums, segment).is_ok_and(settles));
@@ -191,7 +191,7 @@ impl Walk<'_> {
         line: &Line,
         stride: u64,
         sums: &mut SegmentReport,
-        visit: &mut dyn FnMut(EntryPlace, &Entry<'_>),
+        visit: &mut dyn FnMut(EntryRef, &Entry<'_>),
     ) {
         let base = layout::segment_at(segment);
         if base + stride > self.memory.bytes() {
@@ -202,7 +202,7 @@ impl Walk<'_> {
         let mut bytes = std::mem::take(&mut self.bytes);
         for room in 0..rooms {
             let offset = base + room * stride;
-            match check_room(self.memory, self.sums, (offset, stride), &mut bytes) {
+            match check_room(self.memory, self.sums, offset, stride, &mut bytes) {
                 RoomState::Empty => sums.unfinished += u64::from(room < used),
                 RoomState::Broken(error) => self.found.push(format!("room at {offset:#x}: {error}")),
                 // The tail may have moved since the line was read: look again before it is a problem.
@@ -211,7 +211,7 @@ impl Walk<'_> {
                 }
                 RoomState::Entry(entry, len) => {
                     check_entry(&entry, line, offset, &mut self.found);
-                    let place = EntryPlace { offset, len };
+                    let place = EntryRef { offset, len };
                     if entry.superseded {
                         sums.superseded += 1;
                     } else {

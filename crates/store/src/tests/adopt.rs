@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::object::layout;
 use crate::segment::layout::{line_at, segment_of};
-use crate::segment::{Line, State, line_bytes, write_line};
+use crate::segment::{Line, SegmentState, line_bytes, write_line};
 
 const SEGMENTS: u64 = 16;
 const LENGTHS: [usize; 10] = [0, 3, 100, 700, 3_000, 40_000, 200_000, 600_000, 1_100_000, 2_200_000];
@@ -203,7 +203,7 @@ impl World {
         let mut index: BTreeMap<u8, Item> = BTreeMap::new();
         let mut scratch = Scratch::default();
         for segment in order {
-            store.replay(segment, &mut scratch, &mut |place: EntryPlace, entry: &Entry<'_>| {
+            store.replay(segment, &mut scratch, &mut |place: EntryRef, entry: &Entry<'_>| {
                 assert!(!entry.superseded && entry.term < term(counter));
                 let item = ((place, entry.csn), entry.kind.is_value().then(|| entry.value.to_vec()));
                 let lost = match index.get(&entry.key[1]) {
@@ -290,11 +290,11 @@ proptest! {
         let arena = memory(9);
         format(&arena, &sums()).expect("fresh");
         for (i, (state, generation, run, claim, shared)) in lines.into_iter().enumerate() {
-            let state = State::from_bits(state).expect("a state");
+            let state = SegmentState::from_bits(state).expect("a state");
             let shared = match state {
-                State::Active | State::Sealed => true,
-                State::RunHead | State::RunBody => false,
-                State::Free | State::Quarantined => shared,
+                SegmentState::Active | SegmentState::Sealed => true,
+                SegmentState::RunHead | SegmentState::RunBody => false,
+                SegmentState::Free | SegmentState::Quarantined => shared,
             };
             let (stride, run) = if shared { (128 << 8, 1) } else { (0, run) };
             let (claim_csn, term) = (Csn(claim), term(1));
@@ -319,7 +319,7 @@ proptest! {
 }
 
 /// An arena with two rooms that share a segment, a run of four segments, and segments in quarantine and free.
-fn some_arena() -> (Mapped, [EntryPlace; 3]) {
+fn some_arena() -> (Mapped, [EntryRef; 3]) {
     let store = store(SEGMENTS, StoreOptions { term: term(1), ..StoreOptions::default() });
     let mut writer = store.writer(0);
     let free = put(&mut writer, 1, b"free", &vec![1; 600_000]).expect("room");
@@ -341,7 +341,7 @@ fn some_arena() -> (Mapped, [EntryPlace; 3]) {
     (memory, places)
 }
 
-fn adopt(memory: &Mapped, counter: u32) -> Result<Store<Mapped>, CreateError> {
+fn adopt(memory: &Mapped, counter: u32) -> Result<Store<Mapped>, CreateStoreError> {
     let options = StoreOptions { term: term(counter), ..StoreOptions::default() };
     Store::adopt(memory.clone(), Arc::new(Budget::new(u64::MAX)), options, sums())
 }
@@ -350,7 +350,7 @@ fn adopt(memory: &Mapped, counter: u32) -> Result<Store<Mapped>, CreateError> {
 fn keys(store: &Store<Mapped>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for &segment in store.adopted() {
-        store.replay(segment, &mut Scratch::default(), &mut |_: EntryPlace, entry: &Entry<'_>| {
+        store.replay(segment, &mut Scratch::default(), &mut |_: EntryRef, entry: &Entry<'_>| {
             keys.push(entry.key.to_vec())
         });
     }
@@ -360,10 +360,10 @@ fn keys(store: &Store<Mapped>) -> Vec<Vec<u8>> {
 
 #[test]
 fn what_no_leader_can_take_over_is_refused_with_a_reason() {
-    assert!(matches!(adopt(&memory(SEGMENTS), 2), Err(CreateError::Arena(_))));
+    assert!(matches!(adopt(&memory(SEGMENTS), 2), Err(CreateStoreError::Arena(_))));
     let (arena, _) = some_arena();
     let early = adopt(&arena, 1).unwrap_err();
-    assert!(matches!(early, CreateError::Term { .. }), "{early}");
+    assert!(matches!(early, CreateStoreError::Term { .. }), "{early}");
     let options = StoreOptions { term: term(2), ..StoreOptions::default() };
     // Segments in use are there, and without the reserve none of them might ever be freed.
     let budget = Arc::new(Budget::new(5 * SEGMENT_BYTES));
@@ -372,10 +372,10 @@ fn what_no_leader_can_take_over_is_refused_with_a_reason() {
     let reserve = StoreOptions { reserve: 15, ..options };
     let fresh = memory(SEGMENTS);
     format(&fresh, &sums()).expect("fresh");
-    assert_eq!(format(&fresh, &sums()), Err(CreateError::NotEmpty));
+    assert_eq!(format(&fresh, &sums()), Err(CreateStoreError::NotEmpty));
     let budget = Arc::new(Budget::new(u64::MAX));
-    assert!(matches!(Store::adopt(fresh, budget, reserve, sums()), Err(CreateError::Size { .. })));
-    assert!(matches!(format(&memory(1), &sums()), Err(CreateError::Size { least: 2, .. })));
+    assert!(matches!(Store::adopt(fresh, budget, reserve, sums()), Err(CreateStoreError::Size { .. })));
+    assert!(matches!(format(&memory(1), &sums()), Err(CreateStoreError::Size { least: 2, .. })));
 }
 
 #[test]
@@ -434,7 +434,7 @@ fn lines_that_landed_half_are_free() {
                 s if s >= large && s < large + 4 => Some(b"large"),
                 _ => None,
             };
-            assert_eq!(gone.is_none(), state == State::Free, "{state:?}");
+            assert_eq!(gone.is_none(), state == SegmentState::Free, "{state:?}");
             let left: Vec<&[u8]> =
                 all.into_iter().filter(|key| gone.is_none_or(|gone| key != gone)).collect();
             assert_eq!(keys(&store), left, "word {word} of segment {segment}");
@@ -491,7 +491,7 @@ fn what_is_no_entry_of_this_use_is_voided() {
         assert_eq!(arena.load(first.offset + room * 64), 0);
     }
     let line = Line::read(&arena, &sums(), segment_of(first.offset)).expect("sound");
-    assert_eq!((line.state, line.tail), (State::Sealed, 64));
+    assert_eq!((line.state, line.tail), (SegmentState::Sealed, 64));
     assert_sound(&store);
 }
 
@@ -520,7 +520,7 @@ fn segments_are_replayed_by_several_threads() {
                 while let Some(&segment) =
                     store.adopted().get(next.fetch_add(1, std::sync::atomic::Ordering::Relaxed))
                 {
-                    store.replay(segment, &mut scratch, &mut |place: EntryPlace, entry: &Entry<'_>| {
+                    store.replay(segment, &mut scratch, &mut |place: EntryRef, entry: &Entry<'_>| {
                         let mut newest = newest.lock().expect("no thread fails");
                         let slot = newest.entry(entry.key[0]).or_insert((place, entry.csn));
                         let lost = match slot.1.cmp(&entry.csn) {

@@ -8,7 +8,7 @@ use longarm_memory::{OwnedWords, Words};
 
 use super::*;
 use crate::object::layout;
-use crate::segment::State;
+use crate::segment::SegmentState;
 
 const QUARANTINE: Nanos = Nanos::from_millis(50);
 
@@ -18,13 +18,16 @@ fn an_arena_that_cannot_be_is_refused_with_a_reason() {
         Store::create(memory, Arc::new(Budget::new(limit)), options, sums()).map(|_| ()).unwrap_err()
     };
     let options = StoreOptions::default();
-    assert!(matches!(create(memory(3), u64::MAX, options), CreateError::Size { least: 4, .. }));
+    assert!(matches!(create(memory(3), u64::MAX, options), CreateStoreError::Size { least: 4, .. }));
     let small = create(memory(8), SEGMENT_BYTES, options);
     assert!(small.to_string().contains("raise the limit"), "{small}");
-    assert_eq!(create(memory(8), u64::MAX, StoreOptions { streams: 0, ..options }), CreateError::Streams);
+    assert_eq!(
+        create(memory(8), u64::MAX, StoreOptions { streams: 0, ..options }),
+        CreateStoreError::Streams
+    );
     let used = memory(8);
     used.store(8, 1);
-    assert_eq!(create(used, u64::MAX, options), CreateError::NotEmpty);
+    assert_eq!(create(used, u64::MAX, options), CreateStoreError::NotEmpty);
 }
 
 #[test]
@@ -40,7 +43,7 @@ fn what_no_entry_can_be_is_refused() {
     for (offset, len) in
         [(u64::MAX - 63, 64), (0, 64), (SEGMENT_BYTES + 8, 64), (8 * SEGMENT_BYTES - 64, 128)]
     {
-        let place = EntryPlace { offset, len };
+        let place = EntryRef { offset, len };
         assert_eq!(store.read(place, Csn(1), &mut bytes), Err(EntryError::Outside { offset, len }));
     }
 }
@@ -62,7 +65,7 @@ fn the_largest_value_arrives_in_pieces_and_goes_again() {
     assert_eq!(store.counters().used_bytes, 65 * SEGMENT_BYTES);
     let full = writer.draft(b"k", &vec![0; 3 << 20], EntryMeta::PUT).unwrap_err();
     assert!(full.to_string().contains("out of memory"), "{full}");
-    assert_eq!(assert_sound(&store).states[State::RunBody as usize], 64);
+    assert_eq!(assert_sound(&store).states[SegmentState::RunBody as usize], 64);
     // The dead segment waits for the readers, and then all of it is free.
     assert!(store.supersede(place, Csn(1)) && !store.supersede(place, Csn(1)));
     let mut collector = Collector::new(store.clone());
@@ -241,8 +244,8 @@ fn rooms_of_dropped_drafts_are_used_again() {
 fn a_move_keeps_everything_but_its_position() {
     let store = store(8, StoreOptions::default());
     let mut writer = store.writer(0);
-    let session = Session { id: 3, operation: 4 };
-    let meta = EntryMeta::of(Kind::Tombstone).expiring(UnixMillis(77)).by(session);
+    let session = OperationId { id: 3, operation: 4 };
+    let meta = EntryMeta::of(EntryKind::Tombstone).expiring(UnixMillis(77)).by(session);
     for meta in [meta, EntryMeta::PUT.expiring(UnixMillis(9))] {
         let draft = writer.draft(b"k", b"value", meta).expect("room");
         let place = writer.finish(draft, Csn(1));
@@ -252,10 +255,10 @@ fn a_move_keeps_everything_but_its_position() {
         let copy = writer.finish(draft, Csn(1));
         let mut copied = Vec::new();
         let found = store.read(copy, Csn(1), &mut copied).expect("whole");
-        let kind = if meta.kind == Kind::Put { Kind::Move } else { Kind::Tombstone };
+        let kind = if meta.kind == EntryKind::Put { EntryKind::Move } else { EntryKind::Tombstone };
         let wanted = Entry { kind, moved: true, position: entry.position + 1, ..entry };
         assert_eq!(found, Entry { generation: found.generation, ..wanted });
-        assert_eq!(found.kind.is_value(), meta.kind == Kind::Put);
+        assert_eq!(found.kind.is_value(), meta.kind == EntryKind::Put);
         // A moved entry that is moved again stays one.
         let draft = writer.draft_move(&found).expect("room");
         let again = writer.finish(draft, Csn(1));
@@ -292,7 +295,7 @@ fn verify_names_what_is_wrong() {
     assert_sound(&store);
     let words = store.memory().clone();
     let line = |segment: u64| segment * LINE;
-    let segment = |place: EntryPlace| place.offset / SEGMENT_BYTES;
+    let segment = |place: EntryRef| place.offset / SEGMENT_BYTES;
     let cases = [
         (small.offset + 48, "checksum does not hold"),
         (small.offset + layout::MARK, "checksum does not hold"),

@@ -11,13 +11,13 @@ mod survey;
 use std::sync::Arc;
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
-use longarm_base::{Csn, Nanos};
+use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_memory::{Backing, Budget, Mapped, Region, RegionOptions, SumKey};
 
 use crate::*;
 
 /// The slot of a key in a server's index.
-type Slot = (EntryPlace, Csn);
+type Slot = (EntryRef, Csn);
 
 fn sums() -> SumKey {
     SumKey::new(0x5EED)
@@ -72,7 +72,7 @@ fn collect(
     panic!("collection does not end");
 }
 
-fn assert_sound(store: &Store<Mapped>) -> Report {
+fn assert_sound(store: &Store<Mapped>) -> ArenaReport {
     let report = store.check();
     assert!(report.is_sound(), "{:#?}", report.problems);
     assert_eq!(report.total.live_bytes % LINE, 0);

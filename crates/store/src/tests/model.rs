@@ -7,7 +7,7 @@ use longarm_base::limits::LINE;
 use proptest::prelude::*;
 
 use super::*;
-use crate::segment::{Line, State};
+use crate::segment::{Line, SegmentState};
 
 const LENGTHS: [usize; 12] =
     [0, 3, 40, 100, 700, 3_000, 40_000, 200_000, 300_000, 600_000, 1_100_000, 2_200_000];
@@ -38,13 +38,21 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// A draft that is not finished yet.
+struct Pending {
+    key: u8,
+    draft: Draft,
+    value: Vec<u8>,
+    writer: usize,
+}
+
 struct Twin {
     store: Arc<Store<Mapped>>,
     budget: Arc<Budget>,
     writers: [Writer<Mapped>; 2],
     collector: Collector<Mapped>,
     live: BTreeMap<u8, (Slot, Vec<u8>)>,
-    drafts: Vec<(u8, Draft, Vec<u8>, usize)>,
+    drafts: Vec<Pending>,
     csn: u64,
     finished: [u64; 2],
     now: Nanos,
@@ -68,16 +76,17 @@ impl Twin {
         }
     }
 
-    fn draft(&mut self, key: u8, len: usize, writer: usize) -> Option<(u8, Draft, Vec<u8>, usize)> {
+    fn draft(&mut self, key: u8, len: usize, writer: usize) -> Option<Pending> {
         let value: Vec<u8> = (0..len).map(|i| (i as u64 * 31 + self.csn) as u8).collect();
         match self.writers[writer].draft(&[b'k', key], &value, EntryMeta::PUT) {
-            Ok(draft) => Some((key, draft, value, writer)),
+            Ok(draft) => Some(Pending { key, draft, value, writer }),
             Err(DraftError::Full(_)) => None,
             Err(error) => panic!("{error}"),
         }
     }
 
-    fn finish(&mut self, (key, draft, value, writer): (u8, Draft, Vec<u8>, usize)) {
+    fn finish(&mut self, pending: Pending) {
+        let Pending { key, draft, value, writer } = pending;
         self.csn += 1;
         self.finished[writer] += 1;
         let csn = Csn(self.csn);
@@ -105,7 +114,7 @@ impl Twin {
                 self.finish(draft);
             }
             Op::Abandon(pick) if !self.drafts.is_empty() => {
-                let (_, draft, _, writer) = self.drafts.swap_remove(pick % self.drafts.len());
+                let Pending { draft, writer, .. } = self.drafts.swap_remove(pick % self.drafts.len());
                 self.writers[writer].abandon(draft);
             }
             Op::Delete(key) => {
@@ -151,7 +160,7 @@ impl Twin {
         assert_eq!(counters.drafts as usize, self.drafts.len());
         let parts = counters.free + counters.active + counters.sealed + counters.quarantined;
         assert_eq!(parts, counters.segments);
-        assert_eq!(counters.active, report.states[State::Active as usize]);
+        assert_eq!(counters.active, report.states[SegmentState::Active as usize]);
         self.check_watermarks();
         let mut positions = [BTreeSet::new(), BTreeSet::new()];
         verify_with(self.store.memory(), &sums(), &mut |_, entry| {
@@ -166,14 +175,14 @@ impl Twin {
     fn check_watermarks(&self) {
         let line = |segment| Line::read(self.store.memory(), &sums(), segment).expect("sound");
         let of = |segment| {
-            if line(segment).state == State::RunBody { segment - line(segment).run } else { segment }
+            if line(segment).state == SegmentState::RunBody { segment - line(segment).run } else { segment }
         };
         for aside in 1..16 {
-            let used = (1..16).filter(|&s| line(s).state != State::Free && of(s) != of(aside));
+            let used = (1..16).filter(|&s| line(s).state != SegmentState::Free && of(s) != of(aside));
             let least = used.map(|segment| line(segment).claim_csn).min();
             assert_eq!(self.store.watermark_without(aside), least, "without {aside}");
         }
-        let used = (1..16).filter(|&segment| line(segment).state != State::Free);
+        let used = (1..16).filter(|&segment| line(segment).state != SegmentState::Free);
         assert_eq!(self.store.watermark(), used.map(|segment| line(segment).claim_csn).min());
     }
 

@@ -39,7 +39,7 @@ fn crafted_leftovers_never_become_entries() {
     assert_eq!(slot.0.offset, base);
     recycle(&store, &mut writer, &[slot]);
     let mut bytes = Vec::new();
-    let forged = EntryPlace { offset: base + 640, len: 64 };
+    let forged = EntryRef { offset: base + 640, len: 64 };
     let entry = store.read(forged, Csn(110), &mut bytes);
     assert_eq!(entry.expect("verifies while nobody claims the segment").key, b"forged");
     // One entry has the forged stride: its segment is the old one, and holds no other entry.

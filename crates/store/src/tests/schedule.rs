@@ -287,21 +287,17 @@ fn replaying() {
         let (store, newest) = (store.clone(), newest.clone());
         shuttle::thread::spawn(move || {
             for &segment in store.adopted().iter().skip(odd).step_by(2) {
-                store.replay(
-                    segment,
-                    &mut Scratch::default(),
-                    &mut |place: EntryPlace, entry: &Entry<'_>| {
-                        let mut slot = newest[entry.key[0] as usize].lock();
-                        let this = (place, entry.csn);
-                        let lost = match *slot {
-                            Some(other) if other.1 > this.1 => Some(this),
-                            _ => slot.replace(this),
-                        };
-                        if let Some((place, csn)) = lost {
-                            assert!(store.supersede(place, csn));
-                        }
-                    },
-                );
+                store.replay(segment, &mut Scratch::default(), &mut |place: EntryRef, entry: &Entry<'_>| {
+                    let mut slot = newest[entry.key[0] as usize].lock();
+                    let this = (place, entry.csn);
+                    let lost = match *slot {
+                        Some(other) if other.1 > this.1 => Some(this),
+                        _ => slot.replace(this),
+                    };
+                    if let Some((place, csn)) = lost {
+                        assert!(store.supersede(place, csn));
+                    }
+                });
             }
         })
     };

@@ -8,9 +8,9 @@ use longarm_memory::{OwnedWords, Words};
 use proptest::prelude::*;
 
 use super::*;
-use crate::object::layout;
+use crate::object::{NewEntry, layout};
 use crate::segment::layout::{line_at, segment_of};
-use crate::segment::{Geometry, Line, LineError, line_bytes};
+use crate::segment::{ArenaGeometry, Line, LineError, SegmentState, line_bytes};
 
 const SEGMENTS: u64 = 16;
 const OLD: Term = Term::new(6, NodeId(1));
@@ -19,7 +19,7 @@ const TERM: Term = Term::new(7, NodeId(2));
 /// An entry that the leader wrote.
 #[derive(Clone, Copy, Debug)]
 struct Written {
-    place: EntryPlace,
+    place: EntryRef,
     csn: Csn,
     stream: u16,
     position: u64,
@@ -70,10 +70,9 @@ fn lens() -> impl Strategy<Value = Vec<usize>> {
 }
 
 /// The entries that are there, each checked alone.
-fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryPlace> {
+fn alone(memory: &Mapped, written: &[Written]) -> BTreeSet<EntryRef> {
     let look = |of: &Written| {
-        let at = (segment_of(of.place.offset), of.place.offset);
-        let found = whole_entry(memory, &sums(), at)?;
+        let found = whole_entry(memory, &sums(), segment_of(of.place.offset), of.place.offset)?;
         assert_eq!(found, (of.position, of.place));
         Some(of.place)
     };
@@ -123,21 +122,21 @@ proptest! {
             let (known, at) = (Line::read(&arena, &sums(), segment), line_at(segment) + word * 8);
             memory.store(at, memory.load(at) ^ 0x0100_0001);
             let known = known.expect("sound");
-            let head = if known.state == segment::State::RunBody { segment - known.run } else { segment };
+            let head = if known.state == SegmentState::RunBody { segment - known.run } else { segment };
             whole.retain(|entry| segment_of(entry.place.offset) != head);
         }
         let floors = [floors.0, floors.1];
         let found = survey(&memory, &sums(), TERM, &floors, &Settled::default()).expect("a header");
         let wanted = [expected(&whole, 0, floors[0]), expected(&whole, 1, floors[1])];
         prop_assert_eq!(&found.streams[..], &wanted[..]);
-        let tails: BTreeSet<EntryPlace> =
+        let tails: BTreeSet<EntryRef> =
             wanted.iter().flat_map(|stream| stream.tail.iter().map(|(_, place)| *place)).collect();
         // A look entry by entry finds the same.
         prop_assert_eq!(alone(&memory, &written), whole.iter().map(|entry| entry.place).collect());
         // A look segment by segment finds the same.
-        let geometry = Geometry::read(&memory, &sums()).expect("a header");
+        let geometry = ArenaGeometry::read(&memory, &sums()).expect("a header");
         let apart: Vec<_> = (geometry.table..geometry.segments)
-            .flat_map(|segment| segment_entries(&memory, &sums(), (geometry, segment), TERM, &floors))
+            .flat_map(|segment| segment_entries(&memory, &sums(), geometry, segment, TERM, &floors))
             .collect();
         let all = wanted.iter().flat_map(|stream| stream.tail.iter().chain(&stream.beyond));
         let all: BTreeSet<_> = all.map(|(_, place)| *place).collect();
@@ -158,7 +157,7 @@ proptest! {
         let store = Store::adopt(memory, budget, options, sums()).expect("an arena");
         let mut seen = BTreeSet::new();
         for &segment in store.adopted() {
-            store.replay(segment, &mut Scratch::default(), &mut |place: EntryPlace, entry: &Entry<'_>| {
+            store.replay(segment, &mut Scratch::default(), &mut |place: EntryRef, entry: &Entry<'_>| {
                 assert_eq!(entry.term, TERM);
                 if entry.position >= floors[entry.stream as usize] {
                     seen.insert(place);
@@ -185,10 +184,10 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     let none = survey(&memory(SEGMENTS), &sums(), TERM, &[0], &Settled::default());
     assert!(matches!(none, Err(LineError::Arena(_))), "{none:?}");
     // A look segment by segment shows all entries of streams without a floor.
-    let geometry = Geometry::read(&arena, &sums()).expect("a header");
+    let geometry = ArenaGeometry::read(&arena, &sums()).expect("a header");
     let shown = |term, floors: &[u64]| -> usize {
         let all = geometry.table..geometry.segments;
-        all.map(|segment| segment_entries(&arena, &sums(), (geometry, segment), term, floors).len()).sum()
+        all.map(|segment| segment_entries(&arena, &sums(), geometry, segment, term, floors).len()).sum()
     };
     assert_eq!((shown(TERM, &[7]), shown(TERM, &[7, 4]), shown(OLD, &[])), (3 + 10, 3 + 6, 0));
 }
@@ -240,7 +239,7 @@ impl Words for Counted {
 #[test]
 fn entries_below_the_floor_are_not_read() {
     let (arena, _) = leader(TERM, &[100; 60]);
-    assert_eq!(Geometry::read(&arena, &sums()).expect("a header").table, 1);
+    assert_eq!(ArenaGeometry::read(&arena, &sums()).expect("a header").table, 1);
     let counted = Counted(arena, AtomicU64::new(0), AtomicU64::new(0));
     for (floors, copies) in [([30, 30], 0), ([30, 29], 2), ([0, 30], 60)] {
         // Relaxed: as above.
@@ -268,7 +267,8 @@ fn a_position_that_is_there_twice_counts_once() {
     let line = Line::read(&arena, &sums(), from).expect("sound");
     segment::write_line(&arena, &sums(), to, &Line { claim: 99, ..line });
     let returns = Arc::default();
-    let draft = object::begin(&arena, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
+    let new = NewEntry { key: b"k", value_len: 0, meta: EntryMeta::PUT };
+    let draft = object::begin(&arena, &sums(), room, 0, &returns, new);
     let place = object::finish(&arena, &sums(), draft, Csn(50), 2);
     let found = survey(&arena, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header");
     assert_eq!((found.streams[0].len, &found.streams[0].beyond), (4, &vec![(2, place)]));
@@ -303,7 +303,7 @@ proptest! {
                 let at = entry.place.offset + word * 8;
                 memory.store(at, arena.load(at));
             }
-            settled.look((&memory, &sums()), (TERM, &floors), look, &mut ());
+            settled.look(ArenaView { memory: &memory, sums: &sums() }, TERM, &floors, look, &mut ());
             copy(&arena, &memory, entry.place.offset, entry.place.len);
             whole.push(entry);
             for floors in [floors, floors.map(|floor| floor / 2)] {
@@ -329,7 +329,7 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
     let mut settled = Settled::default();
     let floors = [30, 25];
     for _ in 0..200 {
-        settled.look((&counted, &sums()), (TERM, &floors), 2_000, &mut ());
+        settled.look(ArenaView { memory: &counted, sums: &sums() }, TERM, &floors, 2_000, &mut ());
     }
     let (blind, sighted) = (loads(&floors, &Settled::default()), loads(&floors, &settled));
     assert_eq!((blind.0, sighted.0), (30, 30));
@@ -349,12 +349,13 @@ fn settled_rooms_are_passed_over_and_found_again_when_the_segment_is_claimed_ane
         class: None,
     };
     let returns = Arc::default();
-    let draft = object::begin(&counted.0, &sums(), room, (0, &returns), (b"k", 0), EntryMeta::PUT);
+    let new = NewEntry { key: b"k", value_len: 0, meta: EntryMeta::PUT };
+    let draft = object::begin(&counted.0, &sums(), room, 0, &returns, new);
     let place = object::finish(&counted.0, &sums(), draft, Csn(70), 30);
     let found = survey(&counted, &sums(), TERM, &floors, &settled).expect("a header");
     assert_eq!(found.streams[0].tail, [(30, place)]);
     let another = Term::new(8, NodeId(2));
-    settled.look((&counted, &sums()), (another, &floors), 1 << 20, &mut ());
+    settled.look(ArenaView { memory: &counted, sums: &sums() }, another, &floors, 1 << 20, &mut ());
     let of_no_use = survey(&counted, &sums(), TERM, &[0, 0], &settled).expect("a header");
     assert_eq!(of_no_use, survey(&counted, &sums(), TERM, &[0, 0], &Settled::default()).expect("a header"));
 }
@@ -382,7 +383,7 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
     let store = store.expect("an arena");
     let mut seen = 0;
     for &segment in store.adopted() {
-        store.replay(segment, &mut Scratch::default(), &mut |_: EntryPlace, _: &Entry<'_>| seen += 1);
+        store.replay(segment, &mut Scratch::default(), &mut |_: EntryRef, _: &Entry<'_>| seen += 1);
     }
     assert!(is_sparse() && seen == 1);
     store.visit(segment, 0, &mut |_, _| {
@@ -404,8 +405,8 @@ fn neither_a_survey_nor_a_store_takes_memory_for_rooms_that_nobody_wrote() {
 #[test]
 fn a_look_waits_for_a_room_that_is_filled_out_of_turn() {
     struct Told(Vec<u64>);
-    impl Watch for Told {
-        fn entry(&mut self, _: u32, _: &Line, _: EntryPlace, entry: &Entry<'_>) -> bool {
+    impl SettledWatcher for Told {
+        fn entry(&mut self, _: u32, _: &Line, _: EntryRef, entry: &Entry<'_>) -> bool {
             self.0.push(entry.position);
             true
         }
@@ -428,8 +429,8 @@ fn a_look_waits_for_a_room_that_is_filled_out_of_turn() {
     let (mut settled, mut told) = (Settled::default(), Told(Vec::new()));
     for (place, floor) in places.iter().zip(1u64..) {
         copy(store.memory(), &memory, place.offset, place.len);
-        settled.look((&memory, &sums()), (TERM, &[floor]), 1 << 20, &mut told);
+        settled.look(ArenaView { memory: &memory, sums: &sums() }, TERM, &[floor], 1 << 20, &mut told);
     }
-    settled.look((&memory, &sums()), (TERM, &[3]), 1 << 20, &mut told);
+    settled.look(ArenaView { memory: &memory, sums: &sums() }, TERM, &[3], 1 << 20, &mut told);
     assert_eq!(told.0, [0, 2, 1], "in the order of their rooms");
 }

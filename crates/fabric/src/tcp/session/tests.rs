@@ -6,7 +6,7 @@ use longarm_base::{Place, RegionId};
 use longarm_memory::{Backing, OwnedWords, Region, RegionOptions, Words};
 use proptest::prelude::*;
 
-use super::super::inbox::{ARRIVALS_MAX, Inbox};
+use super::super::inbox::{ARRIVALS_MAX, TcpInbox};
 use super::*;
 use crate::{Completions, Rights};
 
@@ -14,8 +14,8 @@ const LANDING: usize = 64 << 10;
 const LENT: RegionId = RegionId(1);
 
 struct End {
-    session: Session,
-    inbox: Inbox,
+    session: TcpSession,
+    inbox: TcpInbox,
     region: Arc<Region>,
     /// Received and not yet taken.
     raw: Vec<u8>,
@@ -26,8 +26,8 @@ impl End {
         let options = RegionOptions { name: "lent".into(), bytes: 256 << 10, backing: Backing::Memory };
         let region = Arc::new(Region::create(&options).expect("memfd"));
         let rights = Rights::READ.and(Rights::WRITE).and(Rights::ATOMIC);
-        let session = Session::new(vec![Grant { id: LENT, region: region.clone(), rights }]);
-        End { session, inbox: Inbox::new(LANDING as u32), region, raw: Vec::new() }
+        let session = TcpSession::new(vec![Grant { id: LENT, region: region.clone(), rights }]);
+        End { session, inbox: TcpInbox::new(LANDING as u32), region, raw: Vec::new() }
     }
 
     fn post(&mut self, op: Op<'_>, ticket: Ticket) -> Result<(), PostError> {

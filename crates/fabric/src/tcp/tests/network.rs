@@ -10,7 +10,7 @@ use longarm_memory::{Backing, Region, RegionOptions, Words};
 
 use super::super::frame::{self, Frame};
 use super::*;
-use crate::deadline::Deadline;
+use crate::deadline::DeadlineSocket;
 use crate::handshake::{self, Offer};
 use crate::{
     Broken, Channel, Completion, Completions, Grant, Incoming, Listener, Login, Op, QueuePair, Rights, Ticket,
@@ -49,7 +49,7 @@ impl Server {
 
     /// A peer that is past the handshake and has nothing but its socket.
     fn raw(&mut self) -> (TcpQp, TcpStream) {
-        let mut stream = Deadline::new(self.socket(), TIME);
+        let mut stream = DeadlineSocket::new(self.socket(), TIME);
         std::thread::scope(|scope| {
             let ours = scope.spawn(|| self.accept());
             handshake::connect(&mut stream, "server", &Login::None, &Offer::default()).expect("handshake");

@@ -58,7 +58,7 @@ impl Incoming for Slow {
         &[]
     }
     fn peer(&self) -> PeerInfo {
-        PeerInfo { role: Role::Client, name: "one who is slow".into(), pid: None, uid: None }
+        PeerInfo { role: PeerRole::Client, name: "one who is slow".into(), pid: None, uid: None }
     }
     fn accept(self, _: &[u8], _: Vec<Grant>, _: u32, _: &Channel) -> Result<Stubborn, SetupError> {
         self.begun.send(()).expect("the test waits");
@@ -81,7 +81,7 @@ fn meanwhile(
     ends: bool,
     end_all: impl Fn(&Inbound<Stubborn>) -> Result<(), SetupError> + Sync,
 ) -> (bool, Result<(), SetupError>, Result<(), SetupError>) {
-    let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)), Role::Client);
+    let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)), PeerRole::Client);
     let term = TERM;
     inbound.fence(term).expect("nobody is there yet");
     let (begun, has_begun) = channel();

@@ -1,5 +1,6 @@
 //! What a candidate fetches from the memory of another replica.
 
+use longarm_base::EntryRef;
 use longarm_base::limits::READ_MAX;
 use longarm_index::hash::SlotKind;
 use longarm_memory::OwnedWords;
@@ -23,13 +24,13 @@ fn what_does_not_verify_is_not_fetched() {
     let listener = sim.listen(&address, ListenOptions::default()).expect("listen");
     let arenas = (region(LIMIT + (1 << 20)), region(PAGE_BYTES));
     let theirs = arenas.0.memory().clone();
-    let inbound = inbound_of(arenas.clone(), Role::Client);
+    let inbound = inbound_of(arenas.clone(), PeerRole::Client);
     let group = inbound.group();
     let house = House::<Sim> { inbound, arena: arenas.0, page: arenas.1, address, group };
     // What a leader wrote there.
     let base = Term::new(1, NodeId(1));
     format(&theirs, &sums()).expect("an arena");
-    let engine = engine_of((base, 0), SlotKind::Inline64, LIMIT, &theirs);
+    let engine = engine_of(base, 0, SlotKind::Inline64, LIMIT, &theirs);
     for key in [b"one", b"two"] {
         let put = Request { key, value: b"value", ..Request::new(RequestKind::Put, 0) };
         assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
@@ -37,7 +38,7 @@ fn what_does_not_verify_is_not_fetched() {
     let found = places((&theirs, &sums()), (base, 1), (0, 0));
     let [one, two] = &found[..] else { panic!("two entries: {found:?}") };
     let ours = arena(LIMIT);
-    let whole = |entry: &EntryAt| whole_entry(&ours, &sums(), (segment_of(entry.offset), entry.offset));
+    let whole = |entry: &EntryAt| whole_entry(&ours, &sums(), segment_of(entry.offset), entry.offset);
     house.open(listener, |term| {
         let address = house.address(&Arc::new(sim.clone()), term.node());
         let mut bulk = Bulk::new(address.memory(term, READ_MAX).expect("its term is open"), &|| true);
@@ -52,7 +53,7 @@ fn what_does_not_verify_is_not_fetched() {
         assert_eq!(whole(one).map(|(position, _)| position), Some(0));
         let named = EntryAt { position: 1, ..*one };
         refused(take(base, &named), "the entry at");
-        void(&theirs, longarm_store::EntryPlace { offset: two.offset, len: two.len });
+        void(&theirs, EntryRef { offset: two.offset, len: two.len });
         refused(take(base, two), "the entry at");
         assert!(whole(two).is_none());
         let line = line_at(segment_of(two.offset));

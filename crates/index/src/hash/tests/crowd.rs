@@ -39,7 +39,7 @@ fn keys_that_growth_would_not_part_are_refused_and_do_not_make_it_grow() {
         let before = bed.owner.geometry();
         let crowd = crowd(&bed, 12, 40);
         let fits = crowd.iter().take_while(|key| bed.try_put(key, b"v").is_ok()).count();
-        let shape = Shape::of(slots);
+        let shape = PairShape::of(slots);
         assert_eq!(fits, shape.bucket + shape.shared + 16, "as many as a pair takes");
         for key in &crowd[fits..] {
             assert_eq!(bed.try_put(key, b"v"), Err(NoRoom::Pair));
@@ -144,7 +144,7 @@ fn a_move_always_finds_room() {
 #[test]
 fn deletes_make_room_where_the_table_cannot_grow() {
     let bed = bed(mapped(1 << 20), SlotKind::Inline64, Discipline::InPlace, 6_000);
-    let slots = bed.owner.newest().pairs * Shape::INLINE.base_slots() as u64;
+    let slots = bed.owner.newest().pairs * PairShape::INLINE.base_slots() as u64;
     let key = |i: u64| i.to_le_bytes();
     let mut next = 0;
     let mut fill = || {

@@ -28,21 +28,19 @@ struct Outcome {
 }
 
 /// Runs a search over the memory of a window; forks wherever a READ has several outcomes.
-fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -> Vec<Outcome> {
+fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, from: usize, to: usize) -> Vec<Outcome> {
     let geometry = bed.published.lock().expect("published").expect("geometry");
     let (search, step) = Search::start(bed.hash(key), &geometry, look);
-    let start = Cut { bytes: Vec::new(), since: window.0, until: window.1 };
+    let start = Cut { bytes: Vec::new(), since: from, until: to };
     let mut open = vec![(search, step, start, 0)];
     let mut answers = Vec::new();
     while let Some((mut search, step, evidence, depth)) = open.pop() {
         let mut remembered = None;
         let answer = match step {
-            Step::Read(_) if depth > 8 => Again,
-            Step::Read(place) => {
+            SearchStep::Read(_) if depth > 8 => Again,
+            SearchStep::Read(place) => {
                 let cuts = match place.region {
-                    INDEX_REGION => {
-                        bed.memory.cuts(place.offset, place.len as usize, evidence.since, window.1)
-                    }
+                    INDEX_REGION => bed.memory.cuts(place.offset, place.len as usize, evidence.since, to),
                     _ => vec![Cut { bytes: bed.heartbeat().to_vec(), ..evidence.clone() }],
                 };
                 for cut in cuts {
@@ -53,20 +51,20 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -
                 }
                 continue;
             }
-            Step::Found { csn, slot, .. } => {
+            SearchStep::Found { csn, slot, .. } => {
                 remembered = Some((search.table(&geometry).id, slot));
                 Version(csn)
             }
-            Step::Entry { entry, csn } if bed.book.is_of(entry, csn, key) => Version(csn),
-            Step::Entry { entry, csn } if !bed.book.is_there(entry, csn) => Again,
-            Step::Entry { csn, .. } => {
+            SearchStep::Entry { entry, csn } if bed.book.is_of(entry, csn, key) => Version(csn),
+            SearchStep::Entry { entry, csn } if !bed.book.is_there(entry, csn) => Again,
+            SearchStep::Entry { csn, .. } => {
                 let next = search.not_it(csn, &geometry);
                 open.push((search, next, evidence, depth + 1));
                 continue;
             }
-            Step::Absent => Absent,
-            Step::Ask => Asked,
-            Step::Torn | Step::Stale => Again,
+            SearchStep::Absent => Absent,
+            SearchStep::Ask => Asked,
+            SearchStep::Torn | SearchStep::Stale => Again,
         };
         answers.push(Outcome { answer, evidence, slot: remembered });
     }
@@ -75,7 +73,7 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, window: (usize, usize)) -
 
 /// How a search ends whose READs all happen at one moment.
 fn atomic(bed: &Bed<Journal>, key: &[u8], look: Look, moment: usize) -> Outcome {
-    let mut outcomes = explore(bed, key, look, (moment, moment));
+    let mut outcomes = explore(bed, key, look, moment, moment);
     assert_eq!(outcomes.len(), 1, "one moment, one outcome");
     outcomes.pop().expect("one")
 }
@@ -94,21 +92,22 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
             slots.extend(slot.filter(|slot| !slots.contains(slot)));
         }
         check_history(&truth, &history);
-        let outcomes = explore(bed, key, look, (from, to));
+        let outcomes = explore(bed, key, look, from, to);
         assert!(outcomes.len() > to - from, "the change is seen in parts: {}", outcomes.len());
         // The server can always be asked.
         let accepts = |outcome: &Outcome| !matches!(outcome.answer, Asked | Again);
         let accepted: Vec<_> = outcomes.into_iter().filter(accepts).collect();
         assert!(!accepted.is_empty());
         for Outcome { answer, evidence, .. } in accepted {
-            check_allowed((answer, &evidence), &truth, from);
+            check_allowed(answer, &evidence, &truth, from);
         }
         for (table, slot) in slots {
             for cut in bed.memory.cuts(slot.offset, 64, from, to) {
                 let bytes = cut.bytes.first_chunk().expect("64 bytes");
-                if let Some(Step::Found { csn, .. }) = Search::check_slot(table, slot, key, bytes, &bed.sums)
+                if let Some(SearchStep::Found { csn, .. }) =
+                    Search::check_slot(table, slot, key, bytes, &bed.sums)
                 {
-                    check_allowed((Version(csn), &cut), &truth, from);
+                    check_allowed(Version(csn), &cut, &truth, from);
                 }
             }
         }
@@ -116,7 +115,7 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
 }
 
 /// What was accepted, an atomic look in the same interval would have given.
-fn check_allowed((answer, evidence): (Answer, &Cut), truth: &[Answer], from: usize) {
+fn check_allowed(answer: Answer, evidence: &Cut, truth: &[Answer], from: usize) {
     let (lo, hi) = evidence.interval();
     let allowed = &truth[lo - from..=hi - from];
     assert!(allowed.contains(&answer), "accepted {answer:?} between {lo} and {hi}: {allowed:?}");
@@ -285,7 +284,7 @@ fn move_within_the_pair() {
 fn move_beside_the_table() {
     for (slots, discipline) in KINDS {
         let bed = journal_bed(slots, discipline);
-        let (table, shape) = (bed.owner.newest(), Shape::of(slots));
+        let (table, shape) = (bed.owner.newest(), PairShape::of(slots));
         let keys = |pair, count| {
             let names = (0u32..).map(|i| format!("key{i}").into_bytes());
             names.filter(|key| table.home(bed.hash(key)).0 == pair).take(count).collect::<Vec<_>>()

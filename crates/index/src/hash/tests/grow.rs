@@ -247,9 +247,9 @@ fn a_table_that_was_given_back_is_not_one_that_was_never_used() {
         assert_eq!(bed.reclaim(1_000, 0), 0);
         for look in [Look::Segment, Look::Lines] {
             let mut step = bed.search(b"k", look, &before);
-            assert_eq!(step, Step::Stale);
+            assert_eq!(step, SearchStep::Stale);
             step = bed.search(b"other", look, &bed.owner.geometry());
-            assert_eq!(step, Step::Absent);
+            assert_eq!(step, SearchStep::Absent);
         }
     }
 }

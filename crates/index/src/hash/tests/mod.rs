@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longarm_base::{Csn, Nanos, Place, UnixMillis};
+use longarm_base::{Csn, EntryRef, Nanos, Place, UnixMillis};
 use longarm_memory::{Budget, Hash, HashKey, Journal, OwnedWords, SumKey, Words};
 
 use super::layout::INDEX_REGION;
@@ -193,35 +193,35 @@ impl<M: OwnedWords> Bed<M> {
         let (mut search, mut step) = Search::start(self.hash(key), &geometry, look);
         for reads in 0..100 {
             step = match step {
-                Step::Read(place) => search.feed(key, &self.read(place), &geometry, &self.sums),
-                Step::Found { csn, .. } => return (Some(csn), reads),
-                Step::Entry { entry, csn } if self.book.clone().is_of(entry, csn, key) => {
+                SearchStep::Read(place) => search.feed(key, &self.read(place), &geometry, &self.sums),
+                SearchStep::Found { csn, .. } => return (Some(csn), reads),
+                SearchStep::Entry { entry, csn } if self.book.clone().is_of(entry, csn, key) => {
                     return (Some(csn), reads);
                 }
-                Step::Entry { csn, .. } => search.not_it(csn, &geometry),
-                Step::Absent => return (None, reads),
-                Step::Ask => {
+                SearchStep::Entry { csn, .. } => search.not_it(csn, &geometry),
+                SearchStep::Absent => return (None, reads),
+                SearchStep::Ask => {
                     return (
                         self.owner.lock(self.hash(key)).find(key).map(|found| found.record().csn()),
                         reads,
                     );
                 }
-                Step::Torn | Step::Stale => panic!("{step:?} with nobody writing"),
+                SearchStep::Torn | SearchStep::Stale => panic!("{step:?} with nobody writing"),
             };
         }
         panic!("a search that does not end");
     }
 
     /// How a search that knows this geometry ends, short of looking at entries.
-    pub fn search(&self, key: &[u8], look: Look, geometry: &Geometry) -> Step {
+    pub fn search(&self, key: &[u8], look: Look, geometry: &Geometry) -> SearchStep {
         let (mut search, mut step) = Search::start(self.hash(key), geometry, look);
-        while let Step::Read(place) = step {
+        while let SearchStep::Read(place) = step {
             step = search.feed(key, &self.read(place), geometry, &self.sums);
         }
         step
     }
 
-    pub fn check(&self) -> Report {
+    pub fn check(&self) -> IndexReport {
         let geometry = self.owner.geometry();
         let report = verify(&*self.memory, &geometry, &self.sums, |record| match record {
             Record::Entry { csn, entry, .. } => {

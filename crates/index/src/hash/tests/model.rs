@@ -94,14 +94,14 @@ proptest! {
                 let (mut search, mut step) = Search::start(bed.hash(&key), &geometry, look);
                 for _ in 0..40 {
                     step = match step {
-                        Step::Read(place) => {
+                        SearchStep::Read(place) => {
                             prop_assert!(place.end().is_some_and(|end| end <= bed.memory.bytes()),
                                 "{:?}", place);
                             search.feed(&key, &bed.read(place), &geometry, &bed.sums)
                         }
-                        Step::Entry { csn, .. } => search.not_it(csn, &geometry),
-                        Step::Found { .. } => return Err(TestCaseError::fail("garbage verified")),
-                        Step::Absent | Step::Ask | Step::Torn | Step::Stale => break,
+                        SearchStep::Entry { csn, .. } => search.not_it(csn, &geometry),
+                        SearchStep::Found { .. } => return Err(TestCaseError::fail("garbage verified")),
+                        SearchStep::Absent | SearchStep::Ask | SearchStep::Torn | SearchStep::Stale => break,
                     };
                 }
             }

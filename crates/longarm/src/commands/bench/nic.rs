@@ -9,7 +9,7 @@ use longarm_bench::raw::nic::{Nic, NicPlan, NicReport};
 use longarm_fabric::Address;
 use longarm_fabric::verbs::{BARE_MAX, way};
 use longarm_index::hash::Record;
-use longarm_index::hash::layout::Shape;
+use longarm_index::hash::layout::PairShape;
 use longarm_store::object::layout::{SESSION, entry_len};
 use longarm_wire::{Request, RequestKind};
 
@@ -88,15 +88,15 @@ pub struct Sizes {
 
 /// Without a workload: small items.
 const USUAL: Sizes =
-    Sizes { inline: true, pair: Shape::INLINE.segment_bytes(), entry: 256, request: (128, 64) };
+    Sizes { inline: true, pair: PairShape::INLINE.segment_bytes(), entry: 256, request: (128, 64) };
 /// Header of a message in a ring, and what a message is padded to.
 const FRAME: usize = 16;
 
 /// Of the plan's keys and values in a table of such slots, as far as bare devices are measured.
 pub fn sizes(workload: &Plan, slot: Slot) -> Sizes {
     let shape = match slot {
-        Slot::Inline64 => Shape::INLINE,
-        Slot::Pointer16 => Shape::POINTER,
+        Slot::Inline64 => PairShape::INLINE,
+        Slot::Pointer16 => PairShape::POINTER,
     };
     let (key, value) = (workload.key.key(0).bytes().len(), workload.value_bytes);
     let bounded = |bytes: usize| bytes.min(BARE_MAX as usize) as u32;

@@ -2,7 +2,7 @@
 
 use longarm_bench::raw::{RawPlan, RawReport, on_fresh_region};
 use longarm_bench::report::{Machine, nic_table, raw_table};
-use longarm_index::hash::layout::Shape;
+use longarm_index::hash::layout::PairShape;
 
 use super::args::Args;
 use super::nic;
@@ -14,7 +14,7 @@ use crate::output::{Exit, Failure, Output};
 const KEYS: [u64; 4] = [1_000_000, 4_000_000, 10_000_000, 40_000_000];
 /// Share of the slots that are taken halfway between two doublings.
 const FILLED: f64 = 0.53;
-const SHAPE: Shape = Shape::INLINE;
+const SHAPE: PairShape = PairShape::INLINE;
 
 /// Measures and prints.
 pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {

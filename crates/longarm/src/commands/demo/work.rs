@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use longarm_base::random::SplitMix64;
-use longarm_client::{ClusterClient, Csn, Error, Reply, Ticket, Write};
+use longarm_client::{ClusterClient, Csn, Error, Reply, RequestId, Write};
 
 use crate::config::Config;
 use crate::connect;
@@ -304,7 +304,7 @@ impl Thread {
     fn write(mut self, at: u64, of: u64) -> Result<(), Trouble> {
         let mut numbers = SplitMix64::new(at + 1);
         let mut version = 0u64;
-        let mut open: std::collections::VecDeque<Ticket> = std::collections::VecDeque::new();
+        let mut open: std::collections::VecDeque<RequestId> = std::collections::VecDeque::new();
         let mut value = Vec::new();
         while !self.ended() {
             version += 1;
@@ -327,7 +327,7 @@ impl Thread {
         Ok(())
     }
 
-    fn acknowledged(&mut self, open: &mut std::collections::VecDeque<Ticket>) -> Result<(), Trouble> {
+    fn acknowledged(&mut self, open: &mut std::collections::VecDeque<RequestId>) -> Result<(), Trouble> {
         let Some(oldest) = open.pop_front() else { return Ok(()) };
         match self.client.wait(oldest)? {
             Reply::Done(_) => {

@@ -1,6 +1,6 @@
 //! Where one key is: table, pair, slot, entry.
 
-use longarm_index::hash::{Geometry, Look, Record, Search, SlotKind, Step, items};
+use longarm_index::hash::{Geometry, Look, Record, Search, SearchStep, SlotKind, items};
 use longarm_memory::HashKey;
 use serde_json::{Value, json};
 
@@ -65,12 +65,12 @@ fn slot(key: &[u8], geometry: &Geometry, view: View<'_>) -> Option<u64> {
     let mut bytes = Vec::new();
     for _ in 0..LOOKS {
         match step {
-            Step::Read(place) if inline => {
+            SearchStep::Read(place) if inline => {
                 bytes.resize(place.len as usize, 0);
                 view.index.copy_out(place.offset, &mut bytes);
                 step = search.feed(key, &bytes, geometry, view.sums);
             }
-            Step::Found { slot, .. } => return Some(slot.offset),
+            SearchStep::Found { slot, .. } => return Some(slot.offset),
             _ => return None,
         }
     }

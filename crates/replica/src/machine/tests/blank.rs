@@ -5,7 +5,7 @@ use longarm_wire::{Answer, Ask, Members};
 
 use super::members;
 use crate::page::Beat;
-use crate::{Action, Event, Machine, RoleKind, Timing};
+use crate::{Action, Event, Machine, PersistentState, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -26,7 +26,8 @@ const LIFE: u64 = 10;
 impl Blank {
     fn new(members: Members) -> Blank {
         let now = Nanos::from_millis(1_000);
-        let machine = Machine::new((NodeId(0), members), TIMING, Term::ZERO, None, 7, now);
+        let state = PersistentState { members, promised: Term::ZERO, sync: None };
+        let machine = Machine::new(NodeId(0), state, TIMING, 7, now);
         Blank { machine: machine.blank(LIFE, Nanos(0)), now }
     }
 
@@ -43,20 +44,17 @@ impl Blank {
 
     /// Hears the answer of another replica that is in its `own` life.
     fn hears(&mut self, from: u8, round: u64, own: u64, promised: Term) -> Vec<Action> {
-        self.hears_of(from, round, (own, promised), (LIFE, vec![]))
+        self.hears_of(from, known(LIFE, round, promised, own, &[]))
     }
 
-    fn hears_of(
-        &mut self,
-        from: u8,
-        round: u64,
-        (own, promised): (u64, Term),
-        (life, founders): (u64, Vec<(NodeId, u64)>),
-    ) -> Vec<Action> {
-        let members = members(&[0, 1, 2]);
-        let known = Answer::Known { life, round, promised, own, founders, members };
+    fn hears_of(&mut self, from: u8, known: Answer) -> Vec<Action> {
         self.tell(Event::Answered(NodeId(from), known))
     }
+}
+
+fn known(life: u64, round: u64, promised: Term, own: u64, founders: &[(NodeId, u64)]) -> Answer {
+    let (founders, members) = (founders.to_vec(), members(&[0, 1, 2]));
+    Answer::Known { life, round, promised, own, founders, members }
 }
 
 fn asks(round: u64, whom: &[u8]) -> Vec<Action> {
@@ -68,7 +66,7 @@ fn it_founds_when_all_have_twice_promised_nothing() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
     assert_eq!(blank.tick(), asks(1, &[1, 2]));
     assert_eq!(blank.hears(1, 1, 21, Term::ZERO), []);
-    assert_eq!(blank.hears_of(2, 1, (22, Term::ZERO), (9, vec![])), [], "for a life that is over");
+    assert_eq!(blank.hears_of(2, known(9, 1, Term::ZERO, 22, &[])), [], "for a life that is over");
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), asks(2, &[1, 2]));
     // One of the others was started anew meanwhile, so its earlier answer does not count.
     assert_eq!(blank.hears(1, 2, 21, Term::ZERO), []);
@@ -92,7 +90,7 @@ fn it_is_no_founder_for_what_it_was_before() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
     blank.tick();
     let (term, founders) = (Term::new(1, NodeId(1)), [(NodeId(0), 9), (NodeId(1), 21), (NodeId(2), 22)]);
-    assert_eq!(blank.hears_of(1, 1, (21, term), (LIFE, founders.to_vec())), []);
+    assert_eq!(blank.hears_of(1, known(LIFE, 1, term, 21, &founders)), []);
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), asks(2, &[1, 2]), "one may have founded since it answered");
     assert_eq!(blank.hears(2, 2, 22, Term::ZERO), []);
     assert_eq!(blank.hears(1, 2, 21, term), [Action::Promise(term)]);
@@ -103,7 +101,7 @@ fn it_takes_the_word_of_one_that_has_founded() {
     let mut blank = Blank::new(members(&[0, 1, 2]));
     blank.tick();
     let founders = [(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 22)];
-    blank.hears_of(1, 1, (21, Term::new(1, NodeId(1))), (LIFE, founders.to_vec()));
+    blank.hears_of(1, known(LIFE, 1, Term::new(1, NodeId(1)), 21, &founders));
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
 
@@ -116,7 +114,7 @@ fn it_asks_again_when_somebody_has_promised_since() {
     assert_eq!(blank.hears(2, 1, 22, Term::ZERO), []);
     assert_eq!(blank.hears(1, 1, 0, Term::new(1, NodeId(1))), asks(2, &[1, 2]));
     let founders = [(NodeId(0), LIFE), (NodeId(1), 21), (NodeId(2), 22)];
-    blank.hears_of(2, 2, (22, Term::ZERO), (LIFE, founders.to_vec()));
+    blank.hears_of(2, known(LIFE, 2, Term::ZERO, 22, &founders));
     assert_eq!(blank.machine.kind(), RoleKind::Follower);
 }
 
@@ -134,8 +132,8 @@ fn it_helps_nobody_before_it_has_heard_from_all() {
     assert_eq!(blank.tell(Event::Asked(NodeId(1), sync())), refused(Term::ZERO));
     let promise = Ask::Promise { term, members: three() };
     assert_eq!(blank.tell(Event::Asked(NodeId(1), promise)), refused(Term::ZERO));
-    let canvass = blank.tell(Event::Asked(NodeId(1), Ask::Canvass { term, members: three() }));
-    assert_eq!(canvass, [Action::Answer(NodeId(1), Answer::Canvassed { term, yes: false })]);
+    let pre_vote = blank.tell(Event::Asked(NodeId(1), Ask::PreVote { term, members: three() }));
+    assert_eq!(pre_vote, [Action::Answer(NodeId(1), Answer::PreVote { term, yes: false })]);
     blank.now = blank.now + TIMING.suspect;
     assert_eq!(blank.tick(), asks(1, &[2]), "the one that it has not heard from");
     // A candidate of a later term may have this replica's report.

@@ -1,11 +1,11 @@
 //! Another set of replicas, one more or one less at a time.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Deny, Members, Report};
+use longarm_wire::{Answer, Ask, Deny, Members, ReplicaReport};
 
 use super::{member, members};
 use crate::page::Beat;
-use crate::{Action, Event, Machine, RoleKind, Stage, Timing, Wish};
+use crate::{Action, ChangeRequest, ChangeStage, Event, Machine, PersistentState, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -46,17 +46,17 @@ fn kept(changed: bool) -> Answer {
 
 /// Node 0, which leads term 1.0 of `nodes`; those in `synced` are synced.
 fn leader(nodes: &[u8], synced: &[u8]) -> Machine {
-    let mut machine =
-        Machine::new((NodeId(0), members(nodes)), TIMING, Term::ZERO, Some(Term::ZERO), 3, ms(0));
+    let state = PersistentState { members: members(nodes), promised: Term::ZERO, sync: Some(Term::ZERO) };
+    let mut machine = Machine::new(NodeId(0), state, TIMING, 3, ms(0));
     tell(&mut machine, ms(100), Event::Tick(Beat::default()));
     for &node in &nodes[1..] {
-        answered(&mut machine, node, Answer::Canvassed { term: TERM, yes: true });
+        answered(&mut machine, node, Answer::PreVote { term: TERM, yes: true });
     }
     tell(&mut machine, ms(100), Event::Promised(TERM));
     tell(&mut machine, ms(100), Event::Tick(Beat::default()));
-    tell(&mut machine, ms(100), Event::Surveyed(Report::default()));
+    tell(&mut machine, ms(100), Event::Surveyed(ReplicaReport::default()));
     for &node in &nodes[1..] {
-        answered(&mut machine, node, Answer::Report { term: TERM, report: Report::default() });
+        answered(&mut machine, node, Answer::Report { term: TERM, report: ReplicaReport::default() });
     }
     tell(&mut machine, ms(100), Event::Installed(TERM));
     for &node in synced {
@@ -66,8 +66,8 @@ fn leader(nodes: &[u8], synced: &[u8]) -> Machine {
     machine
 }
 
-fn denied(machine: &mut Machine, wish: Wish) -> Option<Deny> {
-    match tell(machine, ms(101), Event::Wish(wish))[..] {
+fn denied(machine: &mut Machine, request: ChangeRequest) -> Option<Deny> {
+    match tell(machine, ms(101), Event::ChangeMembers(request))[..] {
         [Action::Deny(why)] => Some(why),
         _ => None,
     }
@@ -76,8 +76,8 @@ fn denied(machine: &mut Machine, wish: Wish) -> Option<Deny> {
 #[test]
 fn one_more_is_synced_agreed_on_and_in_the_next_term() {
     let mut machine = leader(&[0, 1, 2], &[1, 2]);
-    let wish = Event::Wish(Wish::Add(member(3)));
-    assert_eq!(tell(&mut machine, ms(101), wish), [Action::Enlist(member(3))]);
+    let request = Event::ChangeMembers(ChangeRequest::Add(member(3)));
+    assert_eq!(tell(&mut machine, ms(101), request), [Action::Enlist(member(3))]);
     let own = set(TERM, false, &[0, 1, 2]);
     let next = set(TERM, true, &[0, 1, 2, 3]);
     let first = answered(&mut machine, 3, Answer::Synced { term: TERM });
@@ -100,8 +100,8 @@ fn one_more_is_synced_agreed_on_and_in_the_next_term() {
     );
 
     tell(&mut machine, ms(103), Event::Drained(TERM));
-    let parted = tell(&mut machine, ms(104), Event::Parted(TERM));
-    assert_eq!(parted, [Action::StepDown(TERM), Action::Ask(NodeId(1), Ask::Stand { term: TERM })]);
+    let done = tell(&mut machine, ms(104), Event::ReleaseDone(TERM));
+    assert_eq!(done, [Action::StepDown(TERM), Action::Ask(NodeId(1), Ask::Stand { term: TERM })]);
     assert_eq!((machine.group().majority(), machine.change()), (3, None));
 }
 
@@ -109,7 +109,7 @@ fn one_more_is_synced_agreed_on_and_in_the_next_term() {
 #[test]
 fn who_led_alone_leads_the_next_term() {
     let mut machine = leader(&[0], &[]);
-    tell(&mut machine, ms(101), Event::Wish(Wish::Add(member(1))));
+    tell(&mut machine, ms(101), Event::ChangeMembers(ChangeRequest::Add(member(1))));
     answered(&mut machine, 1, Answer::Synced { term: TERM });
     tell(&mut machine, ms(101), Event::Kept(set(TERM, false, &[0])));
     let next = set(TERM, true, &[0, 1]);
@@ -118,8 +118,8 @@ fn who_led_alone_leads_the_next_term() {
     assert_eq!(agreed, [Action::Agreed(next.clone()), Action::Drain(TERM, NodeId(0))]);
     tell(&mut machine, ms(103), Event::Drained(TERM));
     let term = Term::new(2, NodeId(0));
-    let parted = tell(&mut machine, ms(104), Event::Parted(TERM));
-    assert_eq!(parted, [Action::StepDown(TERM), Action::Promise(term)]);
+    let done = tell(&mut machine, ms(104), Event::ReleaseDone(TERM));
+    assert_eq!(done, [Action::StepDown(TERM), Action::Promise(term)]);
     let asked = tell(&mut machine, ms(104), Event::Promised(term));
     assert_eq!(asked, [Action::Ask(NodeId(1), Ask::Promise { term, members: next })]);
     assert_eq!((machine.group().majority(), machine.change()), (2, None));
@@ -128,7 +128,7 @@ fn who_led_alone_leads_the_next_term() {
 #[test]
 fn who_removes_itself_lets_another_lead_the_next_term() {
     let mut machine = leader(&[0, 1, 2], &[1, 2]);
-    tell(&mut machine, ms(101), Event::Wish(Wish::Remove(NodeId(0))));
+    tell(&mut machine, ms(101), Event::ChangeMembers(ChangeRequest::Remove(NodeId(0))));
     tell(&mut machine, ms(101), Event::Kept(set(TERM, false, &[0, 1, 2])));
     answered(&mut machine, 1, kept(false));
     tell(&mut machine, ms(101), Event::Kept(set(TERM, true, &[1, 2])));
@@ -136,8 +136,8 @@ fn who_removes_itself_lets_another_lead_the_next_term() {
     let agreed = answered(&mut machine, 1, kept(true));
     assert_eq!(agreed.last(), Some(&Action::Drain(TERM, NodeId(1))));
     tell(&mut machine, ms(102), Event::Drained(TERM));
-    let parted = tell(&mut machine, ms(103), Event::Parted(TERM));
-    assert_eq!(parted, [Action::StepDown(TERM), Action::Ask(NodeId(1), Ask::Stand { term: TERM })]);
+    let done = tell(&mut machine, ms(103), Event::ReleaseDone(TERM));
+    assert_eq!(done, [Action::StepDown(TERM), Action::Ask(NodeId(1), Ask::Stand { term: TERM })]);
     assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it stands no more");
     assert_eq!(machine.kind(), RoleKind::Follower);
 }
@@ -145,26 +145,30 @@ fn who_removes_itself_lets_another_lead_the_next_term() {
 #[test]
 fn what_makes_no_sense_is_denied() {
     let mut machine = leader(&[0, 1, 2], &[1]);
-    assert_eq!(denied(&mut machine, Wish::Add(member(1))), Some(Deny::Member));
-    assert_eq!(denied(&mut machine, Wish::Remove(NodeId(7))), Some(Deny::Stranger));
-    assert_eq!(denied(&mut machine, Wish::Remove(NodeId(1))), Some(Deny::Behind), "2 is not in sync");
-    assert_eq!(denied(&mut machine, Wish::Remove(NodeId(2))), None, "it is to go");
-    assert_eq!(denied(&mut machine, Wish::Add(member(4))), Some(Deny::Busy));
+    assert_eq!(denied(&mut machine, ChangeRequest::Add(member(1))), Some(Deny::Member));
+    assert_eq!(denied(&mut machine, ChangeRequest::Remove(NodeId(7))), Some(Deny::Stranger));
+    assert_eq!(
+        denied(&mut machine, ChangeRequest::Remove(NodeId(1))),
+        Some(Deny::Behind),
+        "2 is not in sync"
+    );
+    assert_eq!(denied(&mut machine, ChangeRequest::Remove(NodeId(2))), None, "it is to go");
+    assert_eq!(denied(&mut machine, ChangeRequest::Add(member(4))), Some(Deny::Busy));
     let mut alone = leader(&[0], &[]);
-    assert_eq!(denied(&mut alone, Wish::Remove(NodeId(0))), Some(Deny::Last));
+    assert_eq!(denied(&mut alone, ChangeRequest::Remove(NodeId(0))), Some(Deny::Last));
     let mut most = leader(&[0, 1, 2, 3, 4, 5, 6, 7, 8], &[1, 2, 3, 4]);
-    assert_eq!(denied(&mut most, Wish::Add(member(9))), Some(Deny::Full));
+    assert_eq!(denied(&mut most, ChangeRequest::Add(member(9))), Some(Deny::Full));
 }
 
 #[test]
 fn it_is_given_up_in_time_and_not_once_others_may_have_kept_it() {
     let mut machine = leader(&[0, 1, 2], &[1, 2]);
-    tell(&mut machine, ms(101), Event::Wish(Wish::Add(member(3))));
+    tell(&mut machine, ms(101), Event::ChangeMembers(ChangeRequest::Add(member(3))));
     tell(&mut machine, ms(150), Event::Pushed(ms(150)));
     assert_eq!(tell(&mut machine, ms(200), Event::Tick(Beat::default())), [], "it is being given something");
     let late = tell(&mut machine, ms(230), Event::Tick(Beat::default()));
     assert_eq!(late, [Action::Dismiss(NodeId(3)), Action::Deny(Deny::Late)]);
-    tell(&mut machine, ms(231), Event::Wish(Wish::Remove(NodeId(2))));
+    tell(&mut machine, ms(231), Event::ChangeMembers(ChangeRequest::Remove(NodeId(2))));
     assert_eq!(tell(&mut machine, ms(231), Event::Unkept), []);
     let own = set(TERM, false, &[0, 1, 2]);
     let again = [&asks(&[1, 2], &own)[..], &[Action::Keep(own)]].concat();
@@ -172,7 +176,7 @@ fn it_is_given_up_in_time_and_not_once_others_may_have_kept_it() {
     answered(&mut machine, 1, kept(false));
     answered(&mut machine, 2, kept(false));
     let stage = machine.change().expect("under way").stage;
-    assert!(matches!(stage, Stage::Proposing(_)), "{stage:?}");
+    assert!(matches!(stage, ChangeStage::Proposing(_)), "{stage:?}");
     let next = set(TERM, true, &[0, 1]);
     let again = [&asks(&[1, 2], &next)[..], &[Action::Keep(next)]].concat();
     assert_eq!(tell(&mut machine, ms(9_000), Event::Tick(Beat::default())), again, "and again");
@@ -187,8 +191,8 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
     let confirmed = set(second, false, &[0, 1, 2, 3]);
     assert!(confirmed.is_newer(&unheard) && unheard.is_newer(&members(&[0, 1, 2, 3])));
     let third = Term::new(3, NodeId(2));
-    let who = (NodeId(3), confirmed.clone());
-    let mut machine = Machine::new(who, TIMING, second, Some(second), 3, ms(0));
+    let state = PersistentState { members: confirmed.clone(), promised: second, sync: Some(second) };
+    let mut machine = Machine::new(NodeId(3), state, TIMING, 3, ms(0));
     let ask = Ask::Promise { term: third, members: unheard };
     let said = tell(&mut machine, ms(100), Event::Asked(NodeId(2), ask));
     assert_eq!(said, [Action::Answer(NodeId(2), Answer::Members { members: confirmed })]);
@@ -202,7 +206,8 @@ fn what_an_older_leader_wanted_is_older_than_what_a_younger_one_had() {
 fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
     let (own, old) = (Term::new(4, NodeId(1)), members(&[0, 1, 2, 3, 4]));
     let newer = set(own, true, &[0, 1, 2, 3]);
-    let mut machine = Machine::new((NodeId(1), newer.clone()), TIMING, own, Some(own), 3, ms(0));
+    let state = PersistentState { members: newer.clone(), promised: own, sync: Some(own) };
+    let mut machine = Machine::new(NodeId(1), state, TIMING, 3, ms(0));
     let term = Term::new(6, NodeId(4));
     let promise = Ask::Promise { term, members: old.clone() };
     let said = tell(&mut machine, ms(100), Event::Asked(NodeId(4), promise));
@@ -221,10 +226,11 @@ fn one_whose_newer_set_does_not_have_the_leader_is_synced_by_it() {
 #[test]
 fn a_replica_that_was_removed_hears_so_and_is_quiet() {
     let newer = set(Term::new(5, NodeId(1)), true, &[1, 2]);
-    let mut machine =
-        Machine::new((NodeId(0), members(&[0, 1, 2])), TIMING, Term::ZERO, Some(Term::ZERO), 3, ms(0));
+    let state =
+        PersistentState { members: members(&[0, 1, 2]), promised: Term::ZERO, sync: Some(Term::ZERO) };
+    let mut machine = Machine::new(NodeId(0), state, TIMING, 3, ms(0));
     let asked = tell(&mut machine, ms(100), Event::Tick(Beat::default()));
-    assert_eq!(asked.len(), 2, "it canvasses");
+    assert_eq!(asked.len(), 2, "it asks for pre-votes");
     tell(&mut machine, ms(100), Event::Answered(NodeId(1), Answer::Members { members: newer.clone() }));
     assert_eq!((machine.kind(), machine.members()), (RoleKind::Follower, &newer));
     for at in [101, 1_000, 10_000] {
@@ -234,7 +240,8 @@ fn a_replica_that_was_removed_hears_so_and_is_quiet() {
 
 #[test]
 fn one_that_was_told_of_no_replicas_is_synced_and_then_one_of_them() {
-    let mut machine = Machine::new((NodeId(3), Members::default()), TIMING, Term::ZERO, None, 3, ms(0));
+    let state = PersistentState { members: Members::default(), promised: Term::ZERO, sync: None };
+    let mut machine = Machine::new(NodeId(3), state, TIMING, 3, ms(0));
     assert_eq!(tell(&mut machine, ms(900), Event::Tick(Beat::default())), [], "it stands not");
     let own = members(&[0, 1, 2]);
     let ask = Ask::Sync { term: TERM, base: Term::ZERO, cuts: vec![], streams: 1, members: own.clone() };

@@ -1,12 +1,12 @@
 //! Faults that the twin (`twin.rs`) found in the machine, each as a test that is as short as possible.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Members, Report};
+use longarm_wire::{Answer, Ask, Members, ReplicaReport};
 
 use super::members;
 
 use crate::page::Beat;
-use crate::{Action, Event, Kept, Machine, Prepare, Role, RoleKind, Timing};
+use crate::{Action, Event, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -32,7 +32,8 @@ fn ms(ms: u64) -> Nanos {
 
 /// Replica 0 of three, which promised `promised` and holds the start set of `sync`.
 fn machine(promised: Term, sync: Term) -> Machine {
-    Machine::new((NodeId(0), three()), TIMING, promised, Some(sync), 7, ms(0))
+    let state = PersistentState { members: three(), promised, sync: Some(sync) };
+    Machine::new(NodeId(0), state, TIMING, 7, ms(0))
 }
 
 fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
@@ -71,7 +72,7 @@ fn no_own_report_before_a_look_at_the_page_after_the_fence() {
     let old = term(1, LEADER);
     let mut machine = machine(old, old);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
-    let yes = Answer::Canvassed { term: term(2, NodeId(0)), yes: true };
+    let yes = Answer::PreVote { term: term(2, NodeId(0)), yes: true };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, yes)),
         [Action::Promise(term(2, NodeId(0)))]
@@ -91,7 +92,7 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     tell(&mut machine, ms(100), Event::Asked(LEADER, Ask::Promise { term: new, members: three() }));
     tell(&mut machine, ms(100), Event::Promised(new));
     tell(&mut machine, ms(101), Event::Tick(Beat::default()));
-    tell(&mut machine, ms(102), Event::Surveyed(Report::default()));
+    tell(&mut machine, ms(102), Event::Surveyed(ReplicaReport::default()));
     let sync = Ask::Sync { term: new, base: old, cuts: vec![0], streams: 1, members: three() };
     tell(&mut machine, ms(103), Event::Asked(LEADER, sync));
     tell(
@@ -102,7 +103,7 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
     assert_eq!(tell(&mut machine, ms(104) + TIMING.suspect, Event::Tick(Beat::default())), []);
     assert_eq!(machine.kind(), RoleKind::Follower);
     tell(&mut machine, ms(105) + TIMING.suspect, Event::Tick(Beat::default()));
-    assert_eq!(machine.kind(), RoleKind::Canvassing, "it does not rest for an election that is over");
+    assert_eq!(machine.kind(), RoleKind::PreCandidate, "it does not rest for an election that is over");
 }
 
 /// Found by cutting off processes on a busy machine: the start set took longer to build than an election
@@ -115,10 +116,10 @@ fn a_candidate_has_longer_after_elections_that_came_to_nothing() {
         tell(&mut machine, ms(at), Event::Asked(LEADER, Ask::Promise { term: new, members: three() }));
         tell(&mut machine, ms(at), Event::Promised(new));
         tell(&mut machine, ms(at + 60), Event::Tick(Beat::default()));
-        tell(&mut machine, ms(at + 60), Event::Surveyed(Report::default()));
+        tell(&mut machine, ms(at + 60), Event::Surveyed(ReplicaReport::default()));
         let stands = |late: &u64| {
             tell(&mut machine, ms(at + 60 + late), Event::Tick(Beat::default()));
-            machine.kind() == RoleKind::Canvassing
+            machine.kind() == RoleKind::PreCandidate
         };
         (0..5_000).find(stands).expect("it stands some time")
     };
@@ -138,12 +139,12 @@ fn a_candidate_waits_longer_after_it_waited_in_vain() {
     let mut machine = machine(term(1, LEADER), term(1, LEADER));
     let (mut at, mut waited) = (500, Vec::new());
     for _ in 0..3 {
-        while machine.kind() != RoleKind::Canvassing {
+        while machine.kind() != RoleKind::PreCandidate {
             at += 1;
             tell(&mut machine, ms(at), Event::Tick(Beat::default()));
         }
-        let Role::Canvassing { term: own, .. } = *machine.role() else { unreachable!("just seen") };
-        let yes = Event::Answered(OTHER, Answer::Canvassed { term: own, yes: true });
+        let Role::PreCandidate { term: own, .. } = *machine.role() else { unreachable!("just seen") };
+        let yes = Event::Answered(OTHER, Answer::PreVote { term: own, yes: true });
         let stood = tell(&mut machine, ms(at), yes);
         let [Action::Promise(own)] = stood[..] else { panic!("{stood:?}") };
         tell(&mut machine, ms(at), Event::Promised(own));
@@ -168,15 +169,15 @@ fn two_that_ask_at_once_do_not_cancel_each_other() {
     let old = term(1, LEADER);
     let mut machine = machine(old, old);
     let own = term(2, NodeId(0));
-    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::Canvass { term: own, members: three() }));
+    let asks = [LEADER, OTHER].map(|node| Action::Ask(node, Ask::PreVote { term: own, members: three() }));
     assert_eq!(tell(&mut machine, ms(500), Event::Tick(Beat::default())), asks);
     let other = term(2, OTHER);
-    let yes = Answer::Canvassed { term: other, yes: true };
-    let asked = Event::Asked(OTHER, Ask::Canvass { term: other, members: three() });
+    let yes = Answer::PreVote { term: other, yes: true };
+    let asked = Event::Asked(OTHER, Ask::PreVote { term: other, members: three() });
     assert_eq!(tell(&mut machine, ms(501), asked), [Action::Answer(OTHER, yes)]);
-    let late = Event::Answered(OTHER, Answer::Canvassed { term: term(1, NodeId(0)), yes: true });
-    assert_eq!(tell(&mut machine, ms(501), late), [], "that was of another canvass");
-    let yes = Event::Answered(OTHER, Answer::Canvassed { term: own, yes: true });
+    let late = Event::Answered(OTHER, Answer::PreVote { term: term(1, NodeId(0)), yes: true });
+    assert_eq!(tell(&mut machine, ms(501), late), [], "that was of another pre-vote");
+    let yes = Event::Answered(OTHER, Answer::PreVote { term: own, yes: true });
     let above = term(3, NodeId(0));
     assert_eq!(tell(&mut machine, ms(502), yes), [Action::Promise(above)], "above all it has heard of");
 }
@@ -188,11 +189,11 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     let mut machine = machine(term(1, LEADER), Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
     let mine = term(2, NodeId(0));
-    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-    tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
-    let report = Report { sync: term(1, LEADER), reclaimed: 0, unix: 0, streams: Vec::new() };
+    tell(&mut machine, ms(501), Event::Surveyed(ReplicaReport::default()));
+    let report = ReplicaReport { sync: term(1, LEADER), reclaimed: 0, unix: 0, streams: Vec::new() };
     assert_eq!(
         tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report })),
         [Action::Ask(OTHER, Ask::Stand { term: mine })]
@@ -201,7 +202,7 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
     assert_eq!(tell(&mut machine, rested, Event::Tick(Beat::default())), [], "the other may stand before");
     let later = rested + TIMING.suspect;
     let asks = [LEADER, OTHER]
-        .map(|node| Action::Ask(node, Ask::Canvass { term: term(3, NodeId(0)), members: three() }));
+        .map(|node| Action::Ask(node, Ask::PreVote { term: term(3, NodeId(0)), members: three() }));
     assert_eq!(tell(&mut machine, later, Event::Tick(Beat::default())), asks);
 }
 
@@ -210,13 +211,14 @@ fn one_that_may_not_lead_rests_longer_than_those_who_may() {
 #[test]
 fn one_that_may_not_lead_asks_who_has_what_it_lacks() {
     let (mine, sync) = (term(2, NodeId(0)), term(1, LEADER));
-    let report = |reclaimed| Report { sync, reclaimed, unix: 0, streams: Vec::new() };
+    let report = |reclaimed| ReplicaReport { sync, reclaimed, unix: 0, streams: Vec::new() };
     for [first, second] in [[LEADER, OTHER], [OTHER, LEADER]] {
-        let four = (NodeId(0), members(&[0, 1, 2, 3]));
-        let mut machine = Machine::new(four, TIMING, sync, Some(sync), 7, ms(0));
+        let four = members(&[0, 1, 2, 3]);
+        let state = PersistentState { members: four, promised: sync, sync: Some(sync) };
+        let mut machine = Machine::new(NodeId(0), state, TIMING, 7, ms(0));
         tell(&mut machine, ms(500), Event::Tick(Beat::default()));
         for node in [LEADER, OTHER] {
-            tell(&mut machine, ms(500), Event::Answered(node, Answer::Canvassed { term: mine, yes: true }));
+            tell(&mut machine, ms(500), Event::Answered(node, Answer::PreVote { term: mine, yes: true }));
         }
         tell(&mut machine, ms(500), Event::Promised(mine));
         tell(&mut machine, ms(501), Event::Tick(Beat::default()));
@@ -243,7 +245,7 @@ fn one_that_has_more_than_the_candidate_stands_when_it_is_asked() {
     tell(
         &mut machine,
         ms(501),
-        Event::Surveyed(Report { sync: term(1, OTHER), reclaimed: 0, unix: 0, streams: Vec::new() }),
+        Event::Surveyed(ReplicaReport { sync: term(1, OTHER), reclaimed: 0, unix: 0, streams: Vec::new() }),
     );
     let stand = Event::Asked(LEADER, Ask::Stand { term: asker });
     assert_eq!(tell(&mut machine, ms(502), stand), [Action::Promise(term(3, NodeId(0)))]);
@@ -257,7 +259,7 @@ fn overwritten(sync: Term, base: Term) -> Machine {
     tell(&mut machine, ms(1), Event::Asked(LEADER, ask));
     let prepared = tell(&mut machine, ms(1), Event::Promised(young));
     let [Action::Prepare(prepare)] = &prepared[..] else { panic!("{prepared:?}") };
-    assert_eq!(prepare.kept, Kept::Other);
+    assert_eq!(prepare.kept, KeptMemory::Other);
     machine
 }
 
@@ -273,7 +275,7 @@ fn one_that_is_overwritten_reports_what_it_held() {
         tell(&mut machine, ms(500), Event::Asked(LEADER, Ask::Promise { term: again, members: three() }));
         tell(&mut machine, ms(500), Event::Promised(again));
         assert_eq!(tell(&mut machine, ms(501), Event::Tick(Beat::default())), [Action::Survey]);
-        let report = Report { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
+        let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
         let answer = Action::Answer(LEADER, Answer::Report { term: again, report: report.clone() });
         assert_eq!(tell(&mut machine, ms(501), Event::Surveyed(report)), [answer]);
     }
@@ -290,7 +292,7 @@ fn a_mixture_is_not_taken_for_the_base() {
     tell(&mut machine, ms(2), Event::Asked(OTHER, ask));
     let prepared = tell(&mut machine, ms(2), Event::Promised(next));
     assert!(
-        matches!(&prepared[..], [Action::Prepare(Prepare { kept: Kept::Other, .. })]),
+        matches!(&prepared[..], [Action::Prepare(Prepare { kept: KeptMemory::Other, .. })]),
         "not {prepared:?}"
     );
     tell(
@@ -309,10 +311,10 @@ fn one_that_leads_from_a_mixture_has_no_base_in_common_with_others() {
     let mut machine = overwritten(old, Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
     let mine = term(4, NodeId(0));
-    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
-    let report = Report { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
+    let report = ReplicaReport { sync: old, reclaimed: 0, unix: 0, streams: Vec::new() };
     tell(&mut machine, ms(501), Event::Surveyed(report.clone()));
     let todo = tell(&mut machine, ms(501), Event::Answered(OTHER, Answer::Report { term: mine, report }));
     let [Action::Install(start)] = &todo[..] else { panic!("{todo:?}") };
@@ -327,11 +329,11 @@ fn one_that_forms_without_progress_gives_up() {
     let mut machine = machine(Term::ZERO, Term::ZERO);
     tell(&mut machine, ms(500), Event::Tick(Beat::default()));
     let mine = term(1, NodeId(0));
-    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::Canvassed { term: mine, yes: true }));
+    tell(&mut machine, ms(500), Event::Answered(OTHER, Answer::PreVote { term: mine, yes: true }));
     tell(&mut machine, ms(500), Event::Promised(mine));
     tell(&mut machine, ms(501), Event::Tick(Beat::default()));
-    tell(&mut machine, ms(501), Event::Surveyed(Report::default()));
-    let answer = Answer::Report { term: mine, report: Report::default() };
+    tell(&mut machine, ms(501), Event::Surveyed(ReplicaReport::default()));
+    let answer = Answer::Report { term: mine, report: ReplicaReport::default() };
     tell(&mut machine, ms(501), Event::Answered(OTHER, answer));
     tell(&mut machine, ms(501), Event::Installed(mine));
     assert_eq!(machine.kind(), RoleKind::Forming);
@@ -358,7 +360,7 @@ fn a_report_is_made_the_moment_that_its_promise_is_over() {
         } else {
             tell(&mut machine, ms(20), beat.clone());
             let term = term(2, NodeId(0));
-            tell(&mut machine, ms(20), Event::Answered(OTHER, Answer::Canvassed { term, yes: true }));
+            tell(&mut machine, ms(20), Event::Answered(OTHER, Answer::PreVote { term, yes: true }));
             term
         };
         tell(&mut machine, ms(21), Event::Promised(own));
@@ -366,7 +368,7 @@ fn a_report_is_made_the_moment_that_its_promise_is_over() {
         assert_eq!(at, ms(51) + Nanos(1), "D after the heartbeat, and not before");
         assert_eq!(tell(&mut machine, Nanos(at.0 - 1), beat.clone()), []);
         assert_eq!(tell(&mut machine, at, beat), [Action::Survey]);
-        tell(&mut machine, at, Event::Surveyed(Report { sync: old, ..Report::default() }));
+        tell(&mut machine, at, Event::Surveyed(ReplicaReport { sync: old, ..ReplicaReport::default() }));
         assert_eq!(machine.reports_at(), None, "it has reported");
     }
 }

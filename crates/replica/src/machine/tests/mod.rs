@@ -2,10 +2,10 @@
 //! rests (`rest.rs`), a replica whose disk holds no promise (`blank.rs`), another set of replicas
 //! (`change.rs`), and groups of machines in a hostile world (`twin.rs`).
 
+mod backoff;
 mod blank;
 mod change;
 mod found;
-mod rest;
 mod table;
 mod twin;
 

@@ -2,12 +2,12 @@
 //! table, and the test says when it is no longer true.
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Extent, Held, Members, Report};
+use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport, SyncState};
 
 use super::{member, members};
 
 use crate::page::Beat;
-use crate::{Action, Event, Kept, Machine, Role, Stage, Timing, Wish};
+use crate::{Action, ChangeRequest, ChangeStage, Event, KeptMemory, Machine, PersistentState, Role, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -34,7 +34,8 @@ struct Life {
 impl Life {
     fn new(sync: Option<Term>) -> Life {
         let now = Nanos::from_millis(1_000);
-        Life { machine: Machine::new((ME, three()), TIMING, BASE, sync, 3, now), now }
+        let state = PersistentState { members: three(), promised: BASE, sync };
+        Life { machine: Machine::new(ME, state, TIMING, 3, now), now }
     }
 
     fn tell(&mut self, event: Event) -> Vec<Action> {
@@ -69,14 +70,14 @@ fn asked(ask: Ask) -> Event {
     Event::Asked(ask.term().node(), ask)
 }
 
-fn report(sync: Term) -> Report {
-    Report { sync, reclaimed: 0, unix: 0, streams: vec![Extent { floor: 0, len: 8 }] }
+fn report(sync: Term) -> ReplicaReport {
+    ReplicaReport { sync, reclaimed: 0, unix: 0, streams: vec![Extent { floor: 0, len: 8 }] }
 }
 
 /// Each state: its name, how it comes about, and the events that it waits for before it handles any other.
 fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let tick = || Event::Tick(Beat::default());
-    let yes = Event::Answered(NodeId(0), Answer::Canvassed { term: MINE, yes: true });
+    let yes = Event::Answered(NodeId(0), Answer::PreVote { term: MINE, yes: true });
     let candidate = Term::new(6, NodeId(2));
     let follower = || Life::new(Some(BASE));
     let learner = || Life::new(None);
@@ -85,8 +86,8 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
     let synced_by = |base| [asked(sync(young, base)), Event::Promised(young)];
     let overwritten = || follower().after(1, synced_by(OLD));
     let owes = || follower().after(1, [promise(), Event::Promised(candidate)]);
-    let canvassing = || follower().after(16, [tick()]);
-    let standing = || canvassing().after(0, [yes.clone()]);
+    let pre_candidate = || follower().after(16, [tick()]);
+    let standing = || pre_candidate().after(0, [yes.clone()]);
     let gathering = || standing().after(0, [Event::Promised(MINE)]);
     let own = || gathering().after(40, [tick(), Event::Surveyed(report(BASE))]);
     let theirs = Event::Answered(NodeId(0), Answer::Report { term: MINE, report: report(BASE) });
@@ -112,7 +113,7 @@ fn states() -> Vec<(&'static str, Life, Vec<Event>)> {
         ("learner", learner(), vec![]),
         ("learner, promises a leader's term", learner().after(1, [asked(sync(young, BASE))]), disk(young)),
         ("learner, ready to be synced", learner().after(1, synced_by(BASE)), vec![]),
-        ("canvassing", canvassing(), vec![]),
+        ("canvassing", pre_candidate(), vec![]),
         ("candidate, promises its own term", standing(), disk(MINE)),
         ("candidate, without its own report", gathering(), vec![]),
         ("candidate, surveys", gathering().after(40, [tick()]), vec![Event::Surveyed(report(BASE))]),
@@ -144,7 +145,7 @@ fn changes(leading: Life) -> Vec<(&'static str, Life, Vec<Event>)> {
     let keep = asked(Ask::Members { members: told(young, true) });
     let told_to_keep = [asked(sync(young, BASE)), Event::Promised(young), keep];
     let kept = |members: Members| vec![Event::Kept(members), Event::Unkept];
-    let joining = || leading.clone().after(1, [Event::Wish(Wish::Add(member(3)))]);
+    let joining = || leading.clone().after(1, [Event::ChangeMembers(ChangeRequest::Add(member(3)))]);
     let confirms = || joining().after(0, [Event::Answered(NodeId(3), Answer::Synced { term: MINE })]);
     let own_kept = || confirms().after(0, [Event::Kept(told(MINE, false))]);
     let agreed = |changed| Event::Answered(NodeId(0), Answer::Kept { term: MINE, changed });
@@ -183,7 +184,7 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
     let promised_too = (promised.node() != ME).then_some(("promised", promised, promised.node()));
     for (which, term, from) in whose.into_iter().chain(promised_too) {
         for (what, ask) in [
-            ("canvass", Ask::Canvass { term, members: three() }),
+            ("pre-vote", Ask::PreVote { term, members: three() }),
             ("promise", Ask::Promise { term, members: three() }),
             ("fetch", Ask::Fetch { term, stream: 0, from: 0 }),
             ("sync", sync(term, BASE)),
@@ -198,14 +199,14 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
         }
     }
     for (what, answer) in [
-        ("yes", Answer::Canvassed { term: MINE, yes: true }),
-        ("yes (older)", Answer::Canvassed { term: OLD, yes: true }),
-        ("no", Answer::Canvassed { term: MINE, yes: false }),
+        ("yes", Answer::PreVote { term: MINE, yes: true }),
+        ("yes (older)", Answer::PreVote { term: OLD, yes: true }),
+        ("no", Answer::PreVote { term: MINE, yes: false }),
         ("report", Answer::Report { term: promised, report: report(BASE) }),
         ("report of a higher sync term", Answer::Report { term: promised, report: report(HIGH) }),
         ("report (older)", Answer::Report { term: OLD, report: report(BASE) }),
         ("places", Answer::Places { entries: vec![] }),
-        ("ready", Answer::Ready { term: promised, held: Held::Nothing }),
+        ("ready", Answer::Ready { term: promised, held: SyncState::Nothing }),
         ("synced", Answer::Synced { term: promised }),
         ("synced (older)", Answer::Synced { term: OLD }),
         ("its replicas kept", Answer::Kept { term: promised, changed: false }),
@@ -223,21 +224,20 @@ fn events(promised: Term) -> Vec<(String, u64, Event)> {
     }
     add("lost".into(), Event::Lost(NodeId(0)));
     [0, 2].into_iter().for_each(|node| add(format!("{node} is gone"), Event::Gone(NodeId(node))));
-    for to in 0..4 {
-        add(format!("to {to} (hand over)"), Event::HandOver(NodeId(to)));
-    }
-    for (what, event) in [("drained", Event::Drained as fn(Term) -> Event), ("parted", Event::Parted)] {
+    (0..4).for_each(|to| add(format!("to {to} (hand over)"), Event::HandOver(NodeId(to))));
+    let ends = [("drained", Event::Drained as fn(Term) -> Event), ("release done", Event::ReleaseDone)];
+    for (what, event) in ends {
         add(what.into(), event(promised));
         add(format!("{what} (older)"), event(OLD));
     }
-    for (who, wish) in [
-        ("0 less", Wish::Remove(NodeId(0))),
-        ("1 less", Wish::Remove(ME)),
-        ("3 less", Wish::Remove(NodeId(3))),
-        ("0 more", Wish::Add(member(0))),
-        ("3 more", Wish::Add(member(3))),
+    for (who, request) in [
+        ("0 less", ChangeRequest::Remove(NodeId(0))),
+        ("1 less", ChangeRequest::Remove(ME)),
+        ("3 less", ChangeRequest::Remove(NodeId(3))),
+        ("0 more", ChangeRequest::Add(member(0))),
+        ("3 more", ChangeRequest::Add(member(3))),
     ] {
-        add(format!("{who} (wish)"), Event::Wish(wish));
+        add(format!("{who} (request)"), Event::ChangeMembers(request));
     }
     all
 }
@@ -246,15 +246,15 @@ fn role(machine: &Machine) -> String {
     let kind = machine.kind();
     match machine.role() {
         Role::Following { owes: true, .. } => format!("{kind}, owes"),
-        Role::Canvassing { yes, .. } => format!("{kind} {yes:?}"),
+        Role::PreCandidate { yes, .. } => format!("{kind} {yes:?}"),
         Role::Gathering { own, reports, .. } => {
             let own = own.iter().map(|_| ME.0);
             let all: Vec<u8> = own.chain(reports.iter().map(|(node, _)| node.0)).collect();
             format!("{kind} {all:?}")
         }
-        Role::Leading { synced, leaving: Some(leaving) } => {
-            let how = if leaving.released { "has released" } else { "drains for" };
-            format!("{kind} {synced:?}, {how} {}", leaving.to)
+        Role::Leading { synced, transfer: Some(transfer) } => {
+            let how = if transfer.released { "has released" } else { "drains for" };
+            format!("{kind} {synced:?}, {how} {}", transfer.to)
         }
         Role::Forming { synced, .. } | Role::Leading { synced, .. } => format!("{kind} {synced:?}"),
         Role::Following { .. } | Role::Installing { .. } => kind.to_string(),
@@ -290,10 +290,10 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
     let stage = |machine: &Machine| machine.change.as_ref().map(|change| change.stage);
     if let Some(is) = stage(after).filter(|is| stage(before) != Some(*is)) {
         words.push(match is {
-            Stage::Joining => "joining".into(),
-            Stage::Confirming(by) => format!("its own kept by {by:?}"),
-            Stage::Proposing(by) => format!("the next kept by {by:?}"),
-            Stage::Agreed(_) => "agreed".into(),
+            ChangeStage::Joining => "joining".into(),
+            ChangeStage::Confirming(by) => format!("its own kept by {by:?}"),
+            ChangeStage::Proposing(by) => format!("the next kept by {by:?}"),
+            ChangeStage::Agreed(_) => "agreed".into(),
         });
     }
     if before.heard != after.heard && after.heard != after.promised {
@@ -310,11 +310,11 @@ fn becomes(before: &Machine, after: &Machine, now: Nanos) -> String {
         (true, false) => words.push("promises anew".into()),
         (false, _) => {}
     }
-    if let Role::Following { rest, .. } = after.role
+    if let Role::Following { backoff_until, .. } = after.role
         && before.role != after.role
-        && rest > now
+        && backoff_until > now
     {
-        words.push("rests".into());
+        words.push("backs off".into());
     }
     words.join("; ")
 }
@@ -329,11 +329,11 @@ fn does(action: &Action) -> String {
     match action {
         Action::Promise(term) => format!("promise {term}"),
         Action::Survey => "survey".into(),
-        Action::Ask(to, Ask::Canvass { term, .. }) => format!("ask {to} to be canvassed for {term}"),
+        Action::Ask(to, Ask::PreVote { term, .. }) => format!("ask {to} for a pre-vote for {term}"),
         Action::Ask(to, Ask::Promise { term, .. }) => format!("ask {to} to promise {term}"),
         Action::Ask(to, Ask::Members { members }) => format!("ask {to} to keep {}", list(members)),
         Action::Ask(to, ask) => format!("ask {to}: {ask:?}"),
-        Action::Answer(_, Answer::Canvassed { yes, .. }) => if *yes { "yes" } else { "no" }.into(),
+        Action::Answer(_, Answer::PreVote { yes, .. }) => if *yes { "yes" } else { "no" }.into(),
         Action::Answer(_, Answer::Report { report, .. }) => format!("report: {}", report.sync),
         Action::Answer(_, Answer::Refused { .. }) => "refuse".into(),
         Action::Answer(_, Answer::Synced { .. }) => "say synced".into(),
@@ -341,10 +341,10 @@ fn does(action: &Action) -> String {
         Action::Answer(_, Answer::Members { members }) => format!("say {}", list(members)),
         Action::Answer(to, answer) => format!("answer {to}: {answer:?}"),
         Action::Prepare(prepare) => match prepare.kept {
-            Kept::Term => "prepare: the term is here",
-            Kept::Base => "prepare: the base is here",
-            Kept::Other => "prepare to be overwritten",
-            Kept::Nothing => "prepare: nothing is here",
+            KeptMemory::Term => "prepare: the term is here",
+            KeptMemory::Base => "prepare: the base is here",
+            KeptMemory::Other => "prepare to be overwritten",
+            KeptMemory::Nothing => "prepare: nothing is here",
         }
         .into(),
         Action::Adopt { term, .. } => format!("adopt {term}"),

@@ -3,18 +3,18 @@
 //! are done here, and the rules that can be switched off are those of [`Rules`].
 
 mod copies;
-mod leave;
+mod transfer;
 
 use std::collections::BTreeMap;
 
 use longarm_base::{Nanos, NodeId, Term};
-use longarm_wire::{Answer, Ask, Extent, Members, Report};
+use longarm_wire::{Answer, Ask, Extent, Members, ReplicaReport};
 
 use super::Rules;
 use super::memory::STREAMS;
 use super::world::{Event as Happening, MS, Saved, TIMING, World};
 use crate::page::Beat;
-use crate::{Action, Event, Gate, Lease, RoleKind, StartSet, Timing};
+use crate::{Action, Event, Gate, LeaderLease, RoleKind, StartSet, Timing};
 
 /// The queue pairs: one for each stream, one for copies and one for heartbeats. Each is in order by itself.
 const COPIES: usize = STREAMS;
@@ -65,18 +65,18 @@ pub enum Write {
 }
 
 /// The state of a leader that forms and leads.
-pub struct Reign {
+pub struct LeaderTerm {
     term: Term,
     start: StartSet,
     pub serves: bool,
     gates: Vec<Gate>,
-    lease: Lease,
+    lease: LeaderLease,
     attached: BTreeMap<usize, Attached>,
     beats: u64,
     next_beat: Nanos,
     /// The moment that clients were last vouched for.
     vouched: Nanos,
-    drain: Option<leave::Drain>,
+    drain: Option<transfer::Drain>,
 }
 
 struct Attached {
@@ -119,7 +119,7 @@ impl World {
         if self.nodes[node].released != Term::ZERO {
             self.tell(node, Event::Released(self.nodes[node].released));
         }
-        self.reign(node);
+        self.lead_on(node);
         self.drain(node);
     }
 
@@ -160,7 +160,7 @@ impl World {
                 self.after(delay, Happening::Fetched { node, life, start });
             }
             Action::Form(_) => {
-                self.reign(node);
+                self.lead_on(node);
                 if !self.rules.serve_synced {
                     let term = self.nodes[node].machine.promised();
                     let others: Vec<NodeId> = self.nodes[node].machine.group().others().collect();
@@ -171,9 +171,9 @@ impl World {
             }
             Action::Serve(term) => {
                 let own = self.nodes[node].machine.own().clone();
-                self.judge.serves((id(node), &own), term, self.now);
-                if let Some(reign) = &mut self.nodes[node].reign {
-                    reign.serves = true;
+                self.judge.serves(id(node), &own, term, self.now);
+                if let Some(leader_term) = &mut self.nodes[node].leader_term {
+                    leader_term.serves = true;
                 }
             }
             Action::Drain(_, to) => self.begin_drain(node, to),
@@ -181,7 +181,7 @@ impl World {
             Action::Resume(_) => self.end_drain(node),
             Action::Release(term, to) => self.release(node, term, to),
             Action::StepDown(_) => {
-                self.nodes[node].reign = None;
+                self.nodes[node].leader_term = None;
                 self.nodes[node].installing = None;
             }
         }
@@ -214,12 +214,12 @@ impl World {
         }
     }
 
-    fn survey(&self, node: usize) -> Report {
+    fn survey(&self, node: usize) -> ReplicaReport {
         let node = &self.nodes[node];
         let sync = node.machine.sync().unwrap_or_default();
         let extent = |stream| Extent { floor: 0, len: node.memory.len(sync, stream) };
         let streams = if sync == Term::ZERO { 0 } else { STREAMS };
-        Report { sync, reclaimed: 0, unix: 0, streams: (0..streams).map(extent).collect() }
+        ReplicaReport { sync, reclaimed: 0, unix: 0, streams: (0..streams).map(extent).collect() }
     }
 
     fn answer(&mut self, node: usize, to: NodeId, answer: Answer) {
@@ -286,12 +286,12 @@ impl World {
         if !self.rules.sync_gate {
             gates.iter_mut().for_each(|gate| group.others().for_each(|other| gate.set_synced(other, true)));
         }
-        self.nodes[node].reign = Some(Reign {
+        self.nodes[node].leader_term = Some(LeaderTerm {
             term,
             start,
             serves: false,
             gates,
-            lease: Lease::new(group, &self.rules.lease_timing()),
+            lease: LeaderLease::new(group, &self.rules.lease_timing()),
             attached: BTreeMap::new(),
             beats: 0,
             next_beat: Nanos(0),
@@ -304,26 +304,26 @@ impl World {
     // The duties of a leader.
 
     /// Sends heartbeats, and takes care of followers that are not attached, or stuck.
-    fn reign(&mut self, node: usize) {
+    fn lead_on(&mut self, node: usize) {
         let now = self.local(node);
         let machine = &self.nodes[node].machine;
         let joins = machine.change().and_then(|change| change.joins);
         let others: Vec<usize> = machine.group().others().chain(joins).map(|it| usize::from(it.0)).collect();
         let others: Vec<usize> = others.into_iter().filter(|&other| other < self.nodes.len()).collect();
-        let Some(reign) = &mut self.nodes[node].reign else { return };
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
         let (real, mut beat) = (self.now, None);
-        if now >= reign.next_beat {
-            reign.next_beat = now + TIMING.heartbeat;
-            reign.beats += 1;
-            beat = Some(Beat::new(reign.term, reign.beats));
+        if now >= leader_term.next_beat {
+            leader_term.next_beat = now + TIMING.heartbeat;
+            leader_term.beats += 1;
+            beat = Some(Beat::new(leader_term.term, leader_term.beats));
         }
         let stuck = |attached: &Attached| {
             matches!(attached.stage, Stage::Asked | Stage::Adopting) && real > attached.since + 80 * MS
         };
-        let slow = reign.attached.iter().filter(|(_, attached)| stuck(attached));
+        let slow = leader_term.attached.iter().filter(|(_, attached)| stuck(attached));
         let slow: Vec<usize> = slow.map(|(&other, _)| other).collect();
         let open = |attached: &Attached| !matches!(attached.stage, Stage::Asked);
-        let conns = reign.attached.values().filter(|&attached| open(attached));
+        let conns = leader_term.attached.values().filter(|&attached| open(attached));
         let conns: Vec<usize> = conns.map(|attached| attached.conn).collect();
         if let Some(beat) = beat {
             if self.rules.leader_promises {
@@ -333,8 +333,8 @@ impl World {
         }
         slow.into_iter().for_each(|other| self.detach(node, other));
         for other in others {
-            let Some(reign) = &self.nodes[node].reign else { return };
-            if !reign.attached.contains_key(&other) {
+            let Some(leader_term) = &self.nodes[node].leader_term else { return };
+            if !leader_term.attached.contains_key(&other) {
                 self.attach(node, other);
             }
         }
@@ -344,12 +344,12 @@ impl World {
         let conn = self.conns.len();
         let (leader_life, follower_life) = (self.nodes[node].life, self.nodes[other].life);
         let since = self.now;
-        let Some(reign) = &mut self.nodes[node].reign else { return };
-        let (term, queues) = (reign.term, [Queue::default(); STREAMS + 2]);
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let (term, queues) = (leader_term.term, [Queue::default(); STREAMS + 2]);
         self.conns.push(Conn { leader: node, follower: other, leader_life, follower_life, term, queues });
-        reign.attached.insert(other, Attached { conn, since, stage: Stage::Asked, given: Vec::new() });
-        let cuts = reign.start.cuts.iter().map(|cut| cut.len).collect();
-        let base = reign.start.common();
+        leader_term.attached.insert(other, Attached { conn, since, stage: Stage::Asked, given: Vec::new() });
+        let cuts = leader_term.start.cuts.iter().map(|cut| cut.len).collect();
+        let base = leader_term.start.common();
         let members = self.nodes[node].machine.own().clone();
         let ask = Ask::Sync { term, base, cuts, streams: STREAMS as u16, members };
         self.send(Happening::Ask { from: node, to: other, ask, conn: Some(conn) });
@@ -357,10 +357,10 @@ impl World {
 
     fn detach(&mut self, node: usize, other: usize) {
         let gated = self.rules.sync_gate;
-        let Some(reign) = &mut self.nodes[node].reign else { return };
-        reign.attached.remove(&other);
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        leader_term.attached.remove(&other);
         if gated {
-            reign.gates.iter_mut().for_each(|gate| gate.set_synced(id(other), false));
+            leader_term.gates.iter_mut().for_each(|gate| gate.set_synced(id(other), false));
         }
         self.tell(node, Event::Lost(id(other)));
     }
@@ -369,7 +369,8 @@ impl World {
         if let Some(conn) = conn
             && self.rules.own_connection
         {
-            let attached = self.nodes[node].reign.as_ref().and_then(|reign| reign.attached.get(&from));
+            let attached =
+                self.nodes[node].leader_term.as_ref().and_then(|leader_term| leader_term.attached.get(&from));
             if attached.is_none_or(|attached| attached.conn != conn) {
                 return;
             }
@@ -382,11 +383,11 @@ impl World {
         if let Some((term, held)) = ready {
             self.begin_copy(node, from, term, &held);
         }
-        let Some(reign) = &mut self.nodes[node].reign else { return };
-        let Some(attached) = reign.attached.get_mut(&from) else { return };
-        if synced == Some(reign.term) && matches!(attached.stage, Stage::Adopting) {
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let Some(attached) = leader_term.attached.get_mut(&from) else { return };
+        if synced == Some(leader_term.term) && matches!(attached.stage, Stage::Adopting) {
             attached.stage = Stage::Synced;
-            for (gate, given) in reign.gates.iter_mut().zip(&attached.given) {
+            for (gate, given) in leader_term.gates.iter_mut().zip(&attached.given) {
                 gate.ack(id(from), *given);
                 gate.set_synced(id(from), true);
             }
@@ -402,8 +403,8 @@ impl World {
             Ask::Promise { term, members } if !self.rules.newest => {
                 Ask::Promise { term, members: same(members) }
             }
-            Ask::Canvass { term, members } if !self.rules.newest => {
-                Ask::Canvass { term, members: same(members) }
+            Ask::PreVote { term, members } if !self.rules.newest => {
+                Ask::PreVote { term, members: same(members) }
             }
             ask => ask,
         }
@@ -415,7 +416,7 @@ impl World {
             Answer::Report { term, report } if !self.rules.base_only => {
                 let sync = self.nodes[node].machine.sync().unwrap_or_default();
                 let streams = if sync == report.sync { report.streams } else { Vec::new() };
-                Answer::Report { term, report: Report { sync, reclaimed: 0, unix: 0, streams } }
+                Answer::Report { term, report: ReplicaReport { sync, reclaimed: 0, unix: 0, streams } }
             }
             other => other,
         }
@@ -477,20 +478,24 @@ impl World {
     fn completed(&mut self, node: usize, conn: usize, write: Write, ok: bool) {
         let Conn { follower, term, .. } = self.conns[conn];
         let (now, clock, real) = (self.local(node), self.nodes[node].clock, self.now);
-        let Some(reign) = self.nodes[node].reign.as_mut().filter(|reign| reign.term == term) else { return };
-        let current = reign.attached.get(&follower).is_some_and(|attached| attached.conn == conn);
+        let Some(leader_term) =
+            self.nodes[node].leader_term.as_mut().filter(|leader_term| leader_term.term == term)
+        else {
+            return;
+        };
+        let current = leader_term.attached.get(&follower).is_some_and(|attached| attached.conn == conn);
         match write {
             Write::Release => self.released(node, follower),
             _ if !ok && current => self.detach(node, follower),
             _ if !ok => {}
             Write::Entry { stream, position } => {
-                reign.gates[stream].ack(id(follower), position + 1);
+                leader_term.gates[stream].ack(id(follower), position + 1);
                 self.count(node);
             }
             Write::Beat { sent, .. } => {
-                reign.lease.renew(id(follower), sent);
-                if reign.keeps_lease(&self.rules) {
-                    self.judge.leases(term, clock.real(reign.lease.end(now)), real);
+                leader_term.lease.renew(id(follower), sent);
+                if leader_term.keeps_lease(&self.rules) {
+                    self.judge.leases(term, clock.real(leader_term.lease.end(now)), real);
                 }
                 self.vouch(node);
             }
@@ -505,13 +510,13 @@ impl World {
     /// Counts what is committed by now.
     fn count(&mut self, node: usize) {
         let memory = &self.nodes[node].memory;
-        let written: Vec<u64> = match &self.nodes[node].reign {
-            Some(reign) => (0..STREAMS).map(|stream| memory.len(reign.term, stream)).collect(),
+        let written: Vec<u64> = match &self.nodes[node].leader_term {
+            Some(leader_term) => (0..STREAMS).map(|stream| memory.len(leader_term.term, stream)).collect(),
             None => return,
         };
-        let Some(reign) = &mut self.nodes[node].reign else { return };
-        for (stream, gate) in reign.gates.iter_mut().enumerate() {
-            self.judge.commits(reign.term, stream, gate.committed(written[stream]));
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        for (stream, gate) in leader_term.gates.iter_mut().enumerate() {
+            self.judge.commits(leader_term.term, stream, gate.committed(written[stream]));
         }
     }
 
@@ -521,7 +526,7 @@ impl World {
         let node = self
             .nodes
             .iter()
-            .position(|n| n.reign.is_some())
+            .position(|n| n.leader_term.is_some())
             .filter(|_| self.dice.hundred(60))
             .unwrap_or(node);
         if !self.acts(node) || self.nodes[node].machine.kind() != RoleKind::Leader {
@@ -529,15 +534,15 @@ impl World {
         }
         let now = self.local(node);
         let stream = self.dice.pick(STREAMS);
-        let Some(reign) = &self.nodes[node].reign else { return };
-        let term = reign.term;
-        if now < reign.lease.end(now) && reign.keeps_lease(&self.rules) {
+        let Some(leader_term) = &self.nodes[node].leader_term else { return };
+        let term = leader_term.term;
+        if now < leader_term.lease.end(now) && leader_term.keeps_lease(&self.rules) {
             self.judge.reads(term);
         }
-        if reign.holds_writes() {
+        if leader_term.holds_writes() {
             return;
         }
-        let open = reign.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
+        let open = leader_term.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
         let conns: Vec<usize> = open.map(|attached| attached.conn).collect();
         let position = self.nodes[node].memory.len(term, stream);
         self.nodes[node].memory.put(term, stream, position);

@@ -28,7 +28,7 @@ pub struct Judge {
     pub commits: u64,
     /// The number of leaders that handed over, and whose transferee served next.
     pub handed: u64,
-    heirs: BTreeMap<Term, NodeId>,
+    transferees: BTreeMap<Term, NodeId>,
     /// The sets that majorities kept as the next replicas, and how often a term served with one of them.
     agreed: Vec<Members>,
     pub changed: u64,
@@ -74,7 +74,7 @@ impl Judge {
         self.agreed.push(members.clone());
     }
 
-    pub fn serves(&mut self, (node, own): (NodeId, &Members), term: Term, now: u64) {
+    pub fn serves(&mut self, node: NodeId, own: &Members, term: Term, now: u64) {
         self.changed += u64::from(self.agreed.last() == Some(own));
         let older = self.agreed.iter().find(|agreed| agreed.term < term && agreed.is_newer(own));
         if let Some(agreed) = older {
@@ -95,8 +95,9 @@ impl Judge {
             let text = format!("Complete: {term} serves without {of}/{stream} up to {committed}");
             self.wrong(text);
         }
-        let before = self.heirs.range(..term).next_back();
-        if before.is_some_and(|(&old, &heir)| heir == node && old.counter() + 1 == term.counter()) {
+        let before = self.transferees.range(..term).next_back();
+        if before.is_some_and(|(&old, &transferee)| transferee == node && old.counter() + 1 == term.counter())
+        {
             self.handed += 1;
         }
         let mut held = self.leases.range(..term).chain(self.readers.range(..term));
@@ -151,11 +152,11 @@ impl Judge {
     }
 
     /// The leader of a term ends its lease, and wants another to lead.
-    pub fn releases(&mut self, term: Term, heir: NodeId, ended: bool) {
+    pub fn releases(&mut self, term: Term, transferee: NodeId, ended: bool) {
         if ended {
             self.leases.insert(term, 0);
         }
-        self.heirs.insert(term, heir);
+        self.transferees.insert(term, transferee);
     }
 
     pub fn reads(&mut self, term: Term) {

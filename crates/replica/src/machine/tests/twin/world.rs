@@ -10,12 +10,12 @@ use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Answer, Ask, Members};
 
 use super::Rules;
-use super::driver::{Conn, Reign, Write};
+use super::driver::{Conn, LeaderTerm, Write};
 use super::judge::Judge;
 use super::memory::Memory;
 use crate::machine::tests::members;
 use crate::page::Beat;
-use crate::{Machine, StartSet, Timing};
+use crate::{Machine, PersistentState, StartSet, Timing};
 
 pub const MS: u64 = 1_000_000;
 pub const US: u64 = 1_000;
@@ -139,7 +139,7 @@ pub struct Node {
     /// The connection on which each of the others last asked, and how far it came.
     pub heard_on: BTreeMap<usize, (usize, u8)>,
     pub installing: Option<Term>,
-    pub reign: Option<Reign>,
+    pub leader_term: Option<LeaderTerm>,
 }
 
 pub struct World {
@@ -366,7 +366,7 @@ impl World {
 
     fn fault(&mut self) {
         let size = self.nodes.len();
-        let leader = self.nodes.iter().position(|node| node.reign.is_some());
+        let leader = self.nodes.iter().position(|node| node.leader_term.is_some());
         let victim = leader.filter(|_| self.dice.hundred(50)).unwrap_or_else(|| self.dice.pick(size));
         let other = (victim + 1 + self.dice.pick(size - 1)) % size;
         let long = if self.dice.hundred(30) { 30 } else { 1_200 };
@@ -429,7 +429,7 @@ impl World {
         node.life += 1;
         node.inbox.clear();
         node.heard_on.clear();
-        (node.fence, node.reign, node.installing) = (None, None, None);
+        (node.fence, node.leader_term, node.installing) = (None, None, None);
         if !memory {
             (node.lost, node.blended) = (true, false);
             node.memory.clear();
@@ -442,8 +442,8 @@ impl World {
                 self.judge.forgot(node.machine.group().me());
             }
             // From now on it is counted as one without memory.
-            let who = (node.machine.group().me(), node.kept.clone());
-            node.machine = Machine::new(who, TIMING, node.disk, None, seed, Nanos(0));
+            let state = PersistentState { members: node.kept.clone(), promised: node.disk, sync: None };
+            node.machine = Machine::new(node.machine.group().me(), state, TIMING, seed, Nanos(0));
         }
     }
 
@@ -455,8 +455,8 @@ impl World {
         let starts = &mut self.nodes[node];
         let held = if votes { Some(Term::ZERO) } else { starts.machine.sync() };
         let mixed = starts.machine.mixed;
-        let who = (starts.machine.group().me(), starts.kept.clone());
-        starts.machine = Machine::new(who, timing, starts.disk, held, seed, now);
+        let state = PersistentState { members: starts.kept.clone(), promised: starts.disk, sync: held };
+        starts.machine = Machine::new(starts.machine.group().me(), state, timing, seed, now);
         starts.machine.mixed = mixed;
         let asks = self.rules.blank_asks && self.rules.persist_promise;
         if starts.disk == Term::ZERO && held.is_none() && asks {
@@ -509,7 +509,7 @@ impl World {
 
     /// Whether a leader serves, all others are synced, and something was committed since.
     fn is_whole(&self) -> bool {
-        let Some(leader) = self.nodes.iter().find(|node| node.reign.as_ref().is_some_and(|r| r.serves))
+        let Some(leader) = self.nodes.iter().find(|node| node.leader_term.as_ref().is_some_and(|r| r.serves))
         else {
             return false;
         };
@@ -537,9 +537,9 @@ fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node 
         _ => dice.within(0, 20_001) as i64 - 10_000,
     };
     let clock = Clock { offset: dice.within(100_000 * MS, 200_000 * MS), ppm };
-    let who = (me, kept.clone());
+    let state = PersistentState { members: kept.clone(), promised: Term::ZERO, sync: None };
     let life = dice.next();
-    let machine = Machine::new(who, rules.timing(), Term::ZERO, None, life, clock.read(0));
+    let machine = Machine::new(me, state, rules.timing(), life, clock.read(0));
     let machine = machine.blank(life, Nanos(0));
     Node {
         machine,
@@ -561,6 +561,6 @@ fn node(me: NodeId, founders: &Members, rules: &Rules, dice: &mut Dice) -> Node 
         fence: None,
         heard_on: BTreeMap::new(),
         installing: None,
-        reign: None,
+        leader_term: None,
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use longarm_base::Term;
-use longarm_wire::{Answer, Ask, Held};
+use longarm_wire::{Answer, Ask, SyncState};
 
 use super::{Attached, Happening, Stage, World, Write, id};
-use crate::{Kept, Prepare};
+use crate::{KeptMemory, Prepare};
 
 /// The most positions of one WRITE of a copy.
 const CHUNK: u64 = 8;
@@ -23,8 +23,8 @@ impl World {
             _ => !self.rules.laggards_kept,
         };
         let answer = match prepare.kept {
-            Kept::Term => Held::Term,
-            Kept::Base => {
+            KeptMemory::Term => SyncState::Term,
+            KeptMemory::Base => {
                 if self.rules.cut {
                     for (stream, &cut) in prepare.cuts.iter().enumerate() {
                         held.memory.cut(prepare.base, stream, cut);
@@ -32,20 +32,20 @@ impl World {
                 }
                 held.memory.forget_after(prepare.base);
                 let lens = (0..prepare.cuts.len()).map(|stream| held.memory.len(prepare.base, stream));
-                Held::Base(lens.collect())
+                SyncState::Base(lens.collect())
             }
-            Kept::Other => {
+            KeptMemory::Other => {
                 if wipes {
                     held.memory.clear();
                     (held.machine.sync, held.machine.mixed) = (None, false);
                 }
                 held.blended = true;
                 held.machine.mixed &= self.rules.mixture_known;
-                Held::Nothing
+                SyncState::Nothing
             }
-            Kept::Nothing => {
+            KeptMemory::Nothing => {
                 held.memory.clear();
-                Held::Nothing
+                SyncState::Nothing
             }
         };
         self.answer(node, prepare.leader, Answer::Ready { term: prepare.term, held: answer });
@@ -53,17 +53,17 @@ impl World {
 
     /// Begins to copy what the follower does not have: the start set, and all of this term (rule ResyncAll).
     /// New entries are written to it, too.
-    pub(super) fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &Held) {
+    pub(super) fn begin_copy(&mut self, node: usize, other: usize, term: Term, held: &SyncState) {
         let (rules, memory) = (self.rules, &self.nodes[node].memory);
-        let Some(reign) = &self.nodes[node].reign else { return };
-        let Some(attached) = reign.attached.get(&other) else { return };
-        if reign.term != term || !matches!(attached.stage, Stage::Asked) {
+        let Some(leader_term) = &self.nodes[node].leader_term else { return };
+        let Some(attached) = leader_term.attached.get(&other) else { return };
+        if leader_term.term != term || !matches!(attached.stage, Stage::Asked) {
             return;
         }
         let mut parts = Vec::new();
         let mut chunks: Vec<Write> = Vec::new();
         match held {
-            Held::Nothing => {
+            SyncState::Nothing => {
                 // Whole segments: what the leader has is copied, and everything else there is voided.
                 let theirs = &self.nodes[other].memory;
                 let places: BTreeSet<_> = memory.all_before(term).chain(theirs.all_before(term)).collect();
@@ -74,17 +74,22 @@ impl World {
                     there: memory.has(of, stream, position),
                 }));
             }
-            Held::Base(lens) => {
+            SyncState::Base(lens) => {
                 for (stream, &from) in lens.iter().enumerate() {
-                    parts.push((reign.start.base, stream, from, memory.len(reign.start.base, stream)));
+                    parts.push((
+                        leader_term.start.base,
+                        stream,
+                        from,
+                        memory.len(leader_term.start.base, stream),
+                    ));
                 }
             }
-            Held::Term => {}
+            SyncState::Term => {}
         }
-        let given = (0..reign.gates.len()).map(|stream| memory.len(term, stream)).collect();
-        for (stream, gate) in reign.gates.iter().enumerate() {
+        let given = (0..leader_term.gates.len()).map(|stream| memory.len(term, stream)).collect();
+        for (stream, gate) in leader_term.gates.iter().enumerate() {
             let trusted =
-                if matches!(held, Held::Term) { !rules.resync_from_zero } else { !rules.resync_all };
+                if matches!(held, SyncState::Term) { !rules.resync_from_zero } else { !rules.resync_all };
             let from = if trusted { gate.acked(id(other)) } else { 0 };
             parts.push((term, stream, from, memory.len(term, stream)));
         }
@@ -105,7 +110,7 @@ impl World {
     }
 
     fn attached(&mut self, node: usize, other: usize) -> Option<&mut Attached> {
-        self.nodes[node].reign.as_mut()?.attached.get_mut(&other)
+        self.nodes[node].leader_term.as_mut()?.attached.get_mut(&other)
     }
 
     /// Posts the next part of a copy; after the last one the follower counts itself synced.

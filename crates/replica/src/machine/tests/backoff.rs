@@ -5,7 +5,7 @@ use longarm_wire::{Answer, Ask};
 
 use super::members;
 use crate::page::Beat;
-use crate::{Action, Event, Machine, RoleKind, Timing};
+use crate::{Action, Event, Machine, PersistentState, RoleKind, Timing};
 
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
@@ -16,9 +16,9 @@ const TIMING: Timing = Timing {
 
 #[test]
 fn it_stands_later_and_does_all_else_at_once() {
-    let who = (NodeId(0), members(&[0, 1, 2]));
+    let state = PersistentState { members: members(&[0, 1, 2]), promised: Term::ZERO, sync: None };
     let ms = Nanos::from_millis;
-    let mut machine = Machine::new(who, TIMING, Term::ZERO, None, 7, ms(0)).blank(5, ms(140));
+    let mut machine = Machine::new(NodeId(0), state, TIMING, 7, ms(0)).blank(5, ms(140));
     let known = |round| Answer::Known {
         life: 5,
         round,
@@ -41,7 +41,7 @@ fn it_stands_later_and_does_all_else_at_once() {
     assert_eq!(tick(&mut machine, ms(140)), (RoleKind::Follower, 0));
     let mut resting = machine.clone();
     let latest = ms(142) + TIMING.suspect;
-    assert_eq!(tick(&mut machine, latest), (RoleKind::Canvassing, 2), "it asks the two others");
+    assert_eq!(tick(&mut machine, latest), (RoleKind::PreCandidate, 2), "it asks the two others");
 
     let term = Term::new(1, NodeId(1));
     let mut todo = Vec::new();

@@ -7,11 +7,11 @@ use crate::timing::DOUBLINGS_MAX;
 
 impl Machine {
     pub(super) fn follow(&mut self, owes: bool, now: Nanos) {
-        let rest = match self.role {
-            Role::Following { rest, .. } => rest,
+        let backoff_until = match self.role {
+            Role::Following { backoff_until, .. } => backoff_until,
             _ => now,
         };
-        self.role = Role::Following { owes, rest };
+        self.role = Role::Following { owes, backoff_until };
         self.take_newest();
     }
 
@@ -19,38 +19,38 @@ impl Machine {
     /// for the candidate to lead. The next tick does the rest.
     pub(super) fn gone(&mut self, node: NodeId, now: Nanos) {
         self.watch.lose(node);
-        if let Role::Following { owes: false, rest } = &mut self.role
+        if let Role::Following { owes: false, backoff_until } = &mut self.role
             && self.promised.node() == node
         {
-            *rest = (*rest).min(now);
+            *backoff_until = (*backoff_until).min(now);
         }
     }
 
     /// Lets others try before it stands again.
-    pub(super) fn rest(&mut self, more: Nanos, now: Nanos) {
-        let rest = now + more + self.timing.suspect + self.spread();
-        self.role = Role::Following { owes: false, rest };
+    pub(super) fn back_off(&mut self, more: Nanos, now: Nanos) {
+        let backoff_until = now + more + self.timing.suspect + self.jitter();
+        self.role = Role::Following { owes: false, backoff_until };
         self.take_newest();
     }
 
     pub(super) fn give_up(&mut self, now: Nanos, todo: &mut Vec<Action>) {
         if !matches!(self.role, Role::Leading { .. }) {
-            self.vain = (self.vain + 1).min(DOUBLINGS_MAX);
+            self.failed_elections = (self.failed_elections + 1).min(DOUBLINGS_MAX);
         }
-        self.end_reign(todo);
-        self.rest(Nanos(0), now);
+        self.end_leader_term(todo);
+        self.back_off(Nanos(0), now);
     }
 
     /// The time that this election may take.
     pub(super) fn election(&self) -> Nanos {
-        Nanos(self.timing.election.0.saturating_mul(1 << self.vain))
+        Nanos(self.timing.election.0.saturating_mul(1 << self.failed_elections))
     }
 
     /// A random time, so that replicas do not stand in step.
-    pub(super) fn spread(&mut self) -> Nanos {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        Nanos(self.chance % (self.timing.suspect.0 + 1))
+    pub(super) fn jitter(&mut self) -> Nanos {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        Nanos(self.rng % (self.timing.suspect.0 + 1))
     }
 }

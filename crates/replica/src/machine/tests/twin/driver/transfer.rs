@@ -3,10 +3,10 @@
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::MemberAt;
 
-use super::{Reign, Rules, Stage, Write, id};
+use super::{LeaderTerm, Rules, Stage, Write, id};
 use crate::machine::tests::member;
 use crate::machine::tests::twin::world::{Node, TIMING, World};
-use crate::{Event, RoleKind, Wish};
+use crate::{ChangeRequest, Event, RoleKind};
 
 /// The state of a hand-over.
 pub struct Drain {
@@ -19,7 +19,7 @@ pub struct Drain {
     left: usize,
 }
 
-impl Reign {
+impl LeaderTerm {
     /// Whether it may show what it sees, as far as its lease goes.
     pub fn keeps_lease(&self, rules: &Rules) -> bool {
         !rules.own_lease_ended || self.drain.as_ref().is_none_or(|drain| !drain.released)
@@ -46,40 +46,42 @@ impl World {
     fn want(&mut self, node: usize, other: usize) {
         let own = self.nodes[node].machine.own();
         let lost = |member: &MemberAt| self.nodes[usize::from(member.node.0)].lost;
-        let wish = match own.has(id(other)) {
-            true => Wish::Remove(id(other)),
-            false => Wish::Add(member(other as u8)),
+        let request = match own.has(id(other)) {
+            true => ChangeRequest::Remove(id(other)),
+            false => ChangeRequest::Add(member(other as u8)),
         };
         let left: Vec<_> = own.list.iter().filter(|it| it.node != id(other)).cloned().collect();
         if left.iter().filter(|it| lost(it)).count() <= left.len().saturating_sub(1) / 2
             && other < self.nodes.len()
         {
-            self.tell(node, Event::Wish(wish));
+            self.tell(node, Event::ChangeMembers(request));
         }
     }
 
     /// Vouches to clients by the moment that the lease rests on; their clocks may be slow.
     pub fn vouch(&mut self, node: usize) {
         let (now, clock) = (self.local(node), self.nodes[node].clock);
-        let Some(reign) = self.nodes[node].reign.as_mut().filter(|reign| reign.drain.is_none()) else {
+        let Some(leader_term) =
+            self.nodes[node].leader_term.as_mut().filter(|leader_term| leader_term.drain.is_none())
+        else {
             return;
         };
-        let renewed = reign.lease.renewed(now);
-        if renewed > Nanos(0) && reign.serves {
-            reign.vouched = renewed;
+        let renewed = leader_term.lease.renewed(now);
+        if renewed > Nanos(0) && leader_term.serves {
+            leader_term.vouched = renewed;
             let length = self.rules.lease_timing().lease().0;
-            self.judge.vouches(reign.term, clock.real(renewed) + length / 99 * 100);
+            self.judge.vouches(leader_term.term, clock.real(renewed) + length / 99 * 100);
         }
     }
 
     pub fn begin_drain(&mut self, node: usize, to: NodeId) {
-        let Some(reign) = &mut self.nodes[node].reign else { return };
-        reign.drain = Some(Drain { to: usize::from(to.0), holds: false, released: false, left: 0 });
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        leader_term.drain = Some(Drain { to: usize::from(to.0), holds: false, released: false, left: 0 });
     }
 
     pub fn end_drain(&mut self, node: usize) {
-        if let Some(reign) = &mut self.nodes[node].reign {
-            reign.drain = None;
+        if let Some(leader_term) = &mut self.nodes[node].leader_term {
+            leader_term.drain = None;
         }
     }
 
@@ -88,18 +90,20 @@ impl World {
         let now = self.local(node);
         let awaited = self.rules.readers_awaited;
         let memory = &self.nodes[node].memory;
-        let Some(reign) = &self.nodes[node].reign else { return };
-        let Some(drain) = reign.drain.as_ref().filter(|drain| !drain.released) else { return };
-        let (term, to) = (reign.term, drain.to);
-        let synced = reign.attached.get(&to).is_some_and(|other| matches!(other.stage, Stage::Synced));
+        let Some(leader_term) = &self.nodes[node].leader_term else { return };
+        let Some(drain) = leader_term.drain.as_ref().filter(|drain| !drain.released) else { return };
+        let (term, to) = (leader_term.term, drain.to);
+        let synced = leader_term.attached.get(&to).is_some_and(|other| matches!(other.stage, Stage::Synced));
         let itself = to == node;
-        let has = reign.gates.iter().enumerate().all(|(stream, gate)| {
+        let has = leader_term.gates.iter().enumerate().all(|(stream, gate)| {
             let written = memory.len(term, stream);
             gate.clone().committed(written) == written && (itself || gate.acked(id(to)) == written)
         });
-        let over = now >= reign.vouched + TIMING.promise || !awaited;
+        let over = now >= leader_term.vouched + TIMING.promise || !awaited;
         let drained = drain.holds && (synced || itself) && has;
-        if let Some(drain) = self.nodes[node].reign.as_mut().and_then(|reign| reign.drain.as_mut()) {
+        if let Some(drain) =
+            self.nodes[node].leader_term.as_mut().and_then(|leader_term| leader_term.drain.as_mut())
+        {
             drain.holds |= over;
         }
         if drained {
@@ -109,28 +113,28 @@ impl World {
 
     pub fn release(&mut self, node: usize, term: Term, to: NodeId) {
         let ended = self.rules.own_lease_ended;
-        let Some(reign) = &mut self.nodes[node].reign else { return };
-        let Some(drain) = &mut reign.drain else { return };
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let Some(drain) = &mut leader_term.drain else { return };
         drain.released = true;
-        reign.next_beat = Nanos(u64::MAX);
-        let open = reign.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
+        leader_term.next_beat = Nanos(u64::MAX);
+        let open = leader_term.attached.values().filter(|attached| !matches!(attached.stage, Stage::Asked));
         let conns: Vec<usize> = open.map(|attached| attached.conn).collect();
         drain.left = conns.len();
         self.judge.releases(term, to, ended);
         if conns.is_empty() {
-            self.tell(node, Event::Parted(term));
+            self.tell(node, Event::ReleaseDone(term));
         }
         conns.into_iter().for_each(|conn| self.post(conn, Write::Release));
     }
 
     /// Notes that the release landed on a follower, or cannot.
     pub fn released(&mut self, node: usize, follower: usize) {
-        let Some(reign) = &mut self.nodes[node].reign else { return };
-        let Some(drain) = &mut reign.drain else { return };
+        let Some(leader_term) = &mut self.nodes[node].leader_term else { return };
+        let Some(drain) = &mut leader_term.drain else { return };
         drain.left = drain.left.saturating_sub(1);
         if drain.to == follower || drain.to == node && drain.left == 0 {
-            let term = reign.term;
-            self.tell(node, Event::Parted(term));
+            let term = leader_term.term;
+            self.tell(node, Event::ReleaseDone(term));
         }
     }
 }

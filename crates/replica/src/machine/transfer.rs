@@ -25,14 +25,14 @@
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_wire::{Ask, Stay};
 
-use super::{Action, Leaving, Machine, Role};
+use super::{Action, LeadershipTransfer, Machine, Role};
 
 impl Machine {
     /// Begins a hand-over to the replica that an operator, or the node itself, names.
-    pub(super) fn leave(&mut self, to: NodeId, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn begin_transfer(&mut self, to: NodeId, now: Nanos, todo: &mut Vec<Action>) {
         let (me, member) = (self.group.me(), self.group.members().has(to));
-        let Role::Leading { synced, leaving } = &mut self.role else { return };
-        let why = match leaving {
+        let Role::Leading { synced, transfer } = &mut self.role else { return };
+        let why = match transfer {
             _ if self.change.is_some() => Stay::Busy,
             Some(_) => Stay::Busy,
             None if to == me => Stay::Leads,
@@ -40,7 +40,7 @@ impl Machine {
             None if !synced.has(to) => Stay::Behind,
             None => {
                 let until = now + self.timing.promise + self.timing.election;
-                *leaving = Some(Leaving { to, until, released: false });
+                *transfer = Some(LeadershipTransfer { to, until, released: false });
                 return todo.push(Action::Drain(self.promised, to));
             }
         };
@@ -49,8 +49,9 @@ impl Machine {
 
     /// Ends a hand-over that is late or has lost its transferee. Called as time passes, and when a follower
     /// is lost.
-    pub(super) fn go_on_leaving(&mut self, now: Nanos, todo: &mut Vec<Action>) {
-        let Role::Leading { synced, leaving: Some(Leaving { to, until, released }) } = self.role else {
+    pub(super) fn tick_transfer(&mut self, now: Nanos, todo: &mut Vec<Action>) {
+        let Role::Leading { synced, transfer: Some(LeadershipTransfer { to, until, released }) } = self.role
+        else {
             return;
         };
         let why = match (released, synced.has(to), now >= until) {
@@ -59,7 +60,7 @@ impl Machine {
             (false, true, true) => Stay::Late,
             _ => return,
         };
-        self.role = Role::Leading { synced, leaving: None };
+        self.role = Role::Leading { synced, transfer: None };
         todo.push(Action::Resume(why));
     }
 
@@ -67,9 +68,9 @@ impl Machine {
     pub(super) fn drained(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
         let until = now + self.timing.suspect;
         match &mut self.role {
-            Role::Leading { leaving: Some(leaving), .. } if !leaving.released && term == self.promised => {
-                (leaving.until, leaving.released) = (until, true);
-                todo.push(Action::Release(term, leaving.to));
+            Role::Leading { transfer: Some(transfer), .. } if !transfer.released && term == self.promised => {
+                (transfer.until, transfer.released) = (until, true);
+                todo.push(Action::Release(term, transfer.to));
             }
             _ => {}
         }
@@ -77,27 +78,27 @@ impl Machine {
 
     /// Notes that the leader of that term took promises back; another replica was asked to stand.
     pub(super) fn released(&mut self, term: Term, now: Nanos) {
-        let idle = matches!(self.role, Role::Following { owes: false, .. } | Role::Canvassing { .. });
+        let idle = matches!(self.role, Role::Following { owes: false, .. } | Role::PreCandidate { .. });
         if self.watch.release(term) && idle {
-            self.rest(self.timing.election, now);
+            self.back_off(self.timing.election, now);
         }
     }
 
     /// Ends the term, once promises are taken back.
-    pub(super) fn parted(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
+    pub(super) fn release_done(&mut self, term: Term, now: Nanos, todo: &mut Vec<Action>) {
         match self.role {
-            Role::Leading { leaving: Some(Leaving { to, released: true, .. }), .. }
+            Role::Leading { transfer: Some(LeadershipTransfer { to, released: true, .. }), .. }
                 if term == self.promised =>
             {
                 // First the term ends, so that no fence finds a connection of it.
-                self.end_reign(todo);
+                self.end_leader_term(todo);
                 // It takes its own promise back, too: its lease is over.
                 self.watch.release(term);
                 if to == self.group.me() {
                     return self.stand(now, todo);
                 }
                 todo.push(Action::Ask(to, Ask::Stand { term }));
-                self.rest(self.timing.election, now);
+                self.back_off(self.timing.election, now);
             }
             _ => {}
         }
