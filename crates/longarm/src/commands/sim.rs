@@ -70,7 +70,7 @@ pub fn run(args: Args, _: &Config, output: &mut Output) -> Result<Exit, Failure>
             "violation": report.violation,
         }))?;
     } else {
-        output.line(&timeline::plan(args.scenario, args.seed, &plan))?;
+        output.line(&timeline::drawn(args.scenario, args.seed, &plan))?;
         for line in &lines {
             output.line(&format!("{:>14}  {}", timeline::millis(line.time), line.text))?;
         }
