@@ -24,7 +24,8 @@ cargo x ci [--without STEP]...  run every check, with times
 cargo x compare [OPTION]...     measure a group of three beside Redis with replicas and three etcd; options
                                 as of `longarm bench`; needs both (scripts/setup.sh peers group)
 cargo x sim [--scenario S] [--seeds A..B]
-                                run seeds of the simulator, and judge what its clients saw
+                                run seeds of the simulator, and judge what its clients saw; --timeline
+                                shows one run
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
 cargo x spec [NAME | --all]     model-check the TLA+ specifications of docs/spec: what CI has of them, one,
                                 or all; needs Java

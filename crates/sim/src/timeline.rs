@@ -31,7 +31,7 @@ pub fn show((scenario, seed): (&Scenario, u64), plan: &Plan, every: Nanos) -> (S
 }
 
 /// What a seed drew, in a sentence.
-pub fn drawn(scenario: &Scenario, seed: u64, plan: &Plan) -> String {
+fn drawn(scenario: &Scenario, seed: u64, plan: &Plan) -> String {
     let servers = match plan.servers {
         1 => "one server".to_string(),
         count => format!("{count} replicas"),
@@ -87,7 +87,7 @@ fn gap(time: Nanos, ends: &[Nanos]) -> String {
 }
 
 /// A time in milliseconds.
-pub fn millis(time: Nanos) -> String {
+fn millis(time: Nanos) -> String {
     format!("{:.3} ms", time.0 as f64 / 1e6)
 }
 
