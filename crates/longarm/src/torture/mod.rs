@@ -45,7 +45,7 @@ use longarm_server::Timing;
 use crate::config::Config;
 use crate::connect;
 use crate::output::{Exit, Failure};
-use crate::processes::{Plan, Replicas};
+use crate::processes::{Plan, Replicas, this_program};
 use crate::standing::{self, Standing};
 use client::{Notes, Role, Way, Worker};
 use fault::{Cables, Fault};
@@ -173,6 +173,7 @@ impl Torture {
     /// Groups that are in sync, and nobody asks anything of them yet.
     pub fn begin(options: Options, config: &Config) -> Result<Torture, Failure> {
         let plan = Plan {
+            program: this_program()?,
             name: "torture",
             timing: options.timing,
             listen: None,
