@@ -31,7 +31,7 @@ cargo x spec [NAME | --all]     model-check the TLA+ specifications of docs/spec
                                 or all; needs Java
 cargo x torture [--transport shm|tcp|verbs] [--seconds N] [OPTION]...
                                 kill, stop and cut off the replicas of a group, and judge what its
-                                clients saw (see longarm torture --help); over verbs, in such a machine
+                                clients saw (see longarm-chaos --help); over verbs, in such a machine
                                 as cargo x vm makes
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]

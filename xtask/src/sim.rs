@@ -234,7 +234,7 @@ fn what_ships_has_nothing_of_the_lab() {
         tree.lines().find(|line| line.split(' ').next() == Some(package)).map(str::to_string)
     };
     let program = features("longarm");
-    for package in ["longarm-sim", "corosensei"] {
+    for package in ["longarm-sim", "corosensei", "longarm-chaos", "longarm-history"] {
         assert_eq!(line(&program, package), None, "{program}");
     }
     let without = |package, feature| line(&program, package).is_some_and(|line| !line.contains(feature));

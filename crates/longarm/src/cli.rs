@@ -60,8 +60,6 @@ pub enum Command {
     Bench(Box<commands::bench::Args>),
     #[command(about = commands::demo::ABOUT)]
     Demo(commands::demo::Args),
-    #[command(about = commands::torture::ABOUT)]
-    Torture(commands::torture::Args),
     #[command(about = commands::completions::ABOUT)]
     Completions(commands::completions::Args),
     #[command(about = commands::man::ABOUT)]
@@ -94,7 +92,6 @@ impl Command {
             Command::Doctor(args) => commands::doctor::run(args, config, output),
             Command::Bench(args) => commands::bench::run(*args, config, output),
             Command::Demo(args) => commands::demo::run(args, config, output),
-            Command::Torture(args) => commands::torture::run(args, config, output),
             Command::Completions(args) => commands::completions::run(args, Cli::command(), output),
             Command::Man(args) => commands::man::run(args, Cli::command(), output),
         }

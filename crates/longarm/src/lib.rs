@@ -22,7 +22,6 @@ mod replaced;
 pub mod standing;
 pub mod structures;
 pub mod times;
-pub mod torture;
 
 use std::ffi::OsString;
 

@@ -17,7 +17,6 @@ pub mod man;
 pub mod put;
 pub mod server;
 pub mod stats;
-pub mod torture;
 
 use clap::{Args, Command};
 
@@ -41,7 +40,6 @@ pub fn all() -> Vec<(&'static str, &'static str, Command)> {
         one::<doctor::Args>("doctor", doctor::ABOUT),
         one::<bench::Args>("bench", bench::ABOUT),
         one::<demo::Args>("demo", demo::ABOUT),
-        one::<torture::Args>("torture", torture::ABOUT),
         one::<completions::Args>("completions", completions::ABOUT),
         one::<man::Args>("man", man::ABOUT),
     ]

@@ -412,5 +412,5 @@ impl Act<'_> {
 }
 
 const NEXT: &str = "
-Next: `longarm cluster init` makes a group of your own, `longarm torture` kills, stops and cuts off one for as
-      long as you like and judges every answer.";
+Next: `longarm cluster init` makes a group of your own; where the sources are, `cargo x torture` kills, stops
+      and cuts off one for as long as you like and judges every answer.";
