@@ -31,15 +31,21 @@ pub fn status(cargo: &mut Command) -> Result<bool, String> {
     Ok(cargo.status().map_err(|error| format!("cannot run cargo: {error}"))?.success())
 }
 
-/// Builds the program, optimised, with these variables; where it is, if it builds.
-pub fn longarm(root: &Path, env: &[(&str, &str)]) -> Result<Option<PathBuf>, String> {
+/// Builds the program, optimised; where it is, if it builds.
+pub fn longarm(root: &Path) -> Result<Option<PathBuf>, String> {
+    Ok(programs(root, &["longarm"], &[])?.map(|folder| folder.join("longarm")))
+}
+
+/// Builds the programs of these packages, optimised, with these variables; the folder where they are, if they
+/// build.
+pub fn programs(root: &Path, packages: &[&str], env: &[(&str, &str)]) -> Result<Option<PathBuf>, String> {
     let mut build = cargo();
-    build.args(["build", "--release", "-p", "longarm"]).envs(env.iter().copied()).current_dir(root);
-    if !status(&mut build)? {
+    build.args(["build", "--release"]).args(packages.iter().flat_map(|package| ["-p", package]));
+    if !status(build.envs(env.iter().copied()).current_dir(root))? {
         return Ok(None);
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(Some(target.join("release/longarm")))
+    Ok(Some(target.join("release")))
 }
 
 #[cfg(test)]

@@ -24,13 +24,14 @@ cargo x ci [--without STEP]...  run every check, with times
 cargo x compare [OPTION]...     measure a group of three beside Redis with replicas and three etcd; options
                                 as of `longarm bench`; needs both (scripts/setup.sh peers group)
 cargo x sim [--scenario S] [--seeds A..B]
-                                run seeds of the simulator, and judge what its clients saw
+                                run seeds of the simulator, and judge what its clients saw; --timeline
+                                shows one run
 cargo x soak [--seconds N]      kill reader and writer processes at random, then inspect the server
 cargo x spec [NAME | --all]     model-check the TLA+ specifications of docs/spec: what CI has of them, one,
                                 or all; needs Java
 cargo x torture [--transport shm|tcp|verbs] [--seconds N] [OPTION]...
                                 kill, stop and cut off the replicas of a group, and judge what its
-                                clients saw (see longarm torture --help); over verbs, in such a machine
+                                clients saw (see longarm-chaos --help); over verbs, in such a machine
                                 as cargo x vm makes
 cargo x tidy                    check the house rules (also part of `cargo test -p xtask`)
 cargo x fuzz [TARGET]... [--seconds N]

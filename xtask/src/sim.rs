@@ -227,7 +227,7 @@ fn every_mutant_has_a_scenario_that_finds_it() {
 
 /// Features of the whole workspace are unified where all of it is built at once; what ships is built alone.
 #[test]
-fn the_program_that_ships_has_no_faults_and_tells_no_world_anything() {
+fn what_ships_has_nothing_of_the_lab() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask stands in the workspace");
     let features = |package: &str| {
         let mut cargo = Command::new(env!("CARGO"));
@@ -237,10 +237,18 @@ fn the_program_that_ships_has_no_faults_and_tells_no_world_anything() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).expect("text")
     };
-    let host = |tree: &str| tree.lines().find(|line| line.starts_with("longarm-host ")).map(str::to_string);
+    let line = |tree: &str, package: &str| {
+        tree.lines().find(|line| line.split(' ').next() == Some(package)).map(str::to_string)
+    };
     let program = features("longarm");
-    assert!(host(&program).is_some_and(|line| !line.contains("observe")), "{program}");
+    for package in ["longarm-sim", "corosensei", "longarm-chaos", "longarm-history"] {
+        assert_eq!(line(&program, package), None, "{program}");
+    }
+    let without = |package, feature| line(&program, package).is_some_and(|line| !line.contains(feature));
+    assert!(without("longarm-host", "observe") && without("longarm-memory", "recycle"), "{program}");
     assert!(!program.contains("mutants"), "{program}");
     let simulator = features("longarm-sim");
-    assert!(host(&simulator).is_some_and(|line| line.contains("observe")), "{simulator}");
+    let with = |package, feature| line(&simulator, package).is_some_and(|line| line.contains(feature));
+    assert!(with("longarm-host", "observe") && with("longarm-memory", "recycle"), "{simulator}");
+    assert!(line(&simulator, "corosensei").is_some(), "{simulator}");
 }

@@ -43,7 +43,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
         ["--seconds", n] => n.parse::<u64>().map_err(|_| format!("{n} is no number of seconds"))?,
         _ => return Err("usage: cargo x soak [--seconds N]".into()),
     };
-    let Some(program) = builds::longarm(root, &[])? else { return Ok(false) };
+    let Some(program) = builds::longarm(root)? else { return Ok(false) };
     soak(&program, Duration::from_secs(seconds.max(20)))
 }
 

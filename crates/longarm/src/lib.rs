@@ -12,6 +12,7 @@ pub mod config;
 pub mod connect;
 pub mod doctor;
 pub mod flags;
+pub mod front;
 pub mod human;
 pub mod items;
 pub mod operator;
@@ -21,22 +22,12 @@ mod replaced;
 pub mod standing;
 pub mod structures;
 pub mod times;
-pub mod torture;
 
 use std::ffi::OsString;
 
-use output::{Exit, Output};
+use output::Exit;
 
 /// Parses `args` (the program's name first), runs the command, and reports its failure on stderr.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
-    let cli = match cli::parse(args) {
-        Ok(cli) => cli,
-        Err(exit) => return exit,
-    };
-    let mut output = Output::new(cli.json);
-    let result = cli::execute(cli, &mut output);
-    match result {
-        Ok(exit) => exit,
-        Err(failure) => output.fail(&failure),
-    }
+    front::run::<cli::Cli>(args)
 }

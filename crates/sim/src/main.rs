@@ -1,4 +1,5 @@
 //! `longarm-sim --scenario S --seeds A..B`: runs seeds, reduces what fails, and says how to run it again.
+//! With `--timeline` it shows one run.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -11,9 +12,14 @@ use longarm_sim::failover::{Failover, Lost, measure};
 use longarm_sim::reduce::{Reduction, describe, reduce};
 use longarm_sim::run::play;
 use longarm_sim::scenario::{Plan, SCENARIOS, Scenario};
+use longarm_sim::timeline;
+
+/// What a timeline shows if nothing else is named.
+const SHOWN: &str = "group-crashes";
 
 /// Runs seeds of a simulated world.
 #[derive(Parser)]
+#[command(after_help = scenarios())]
 struct Args {
     /// Which seeds: `7`, or `0..100` (without 100).
     #[arg(long, default_value = "0..100", value_parser = seeds)]
@@ -34,6 +40,16 @@ struct Args {
     /// Runs spent on making the first violation of a scenario smaller; 0: none.
     #[arg(long, default_value_t = 200)]
     reduce: u32,
+
+    /// Instead: show the run of the first of these seeds, in the world's time; of group-crashes if no
+    /// scenario is named.
+    #[arg(long, conflicts_with = "failovers")]
+    timeline: bool,
+
+    /// Milliseconds of the world's time between two sums of what clients did.
+    #[arg(long, default_value_t = 50, requires = "timeline")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    every: u64,
 
     /// Instead: how often the leader of a group crashes, to measure how long nobody is served.
     #[arg(long, value_name = "TIMES")]
@@ -63,6 +79,11 @@ fn seeds(text: &str) -> Result<std::ops::Range<u64>, String> {
 
 fn scenario(text: &str) -> Result<&'static Scenario, String> {
     Scenario::named(text).ok_or_else(|| format!("there are {}", Scenario::names().join(", ")))
+}
+
+fn scenarios() -> String {
+    let line = |scenario: &Scenario| format!("\n  {:14} {}", scenario.name, scenario.about);
+    format!("Scenarios:{}", SCENARIOS.iter().map(line).collect::<String>())
 }
 
 /// Sums over seeds.
@@ -133,6 +154,17 @@ fn show_again(args: &Args, scenario: &Scenario, seed: u64, first: bool) {
     }
 }
 
+/// Shows a run, and what it came to.
+#[expect(clippy::print_stdout, reason = "a program's results")]
+fn show(args: &Args) -> ExitCode {
+    let scenario = args.scenario.or_else(|| Scenario::named(SHOWN)).expect("it is one of the scenarios");
+    let seed = args.seeds.start;
+    let plan = args.only.of(&Plan::of(scenario, seed));
+    let (text, sound) = timeline::show((scenario, seed), &plan, Nanos::from_millis(args.every));
+    print!("{text}");
+    if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// The median, the 99th percentile and the greatest of sorted times, by nearest rank, in milliseconds.
 fn spread(sorted: &[Nanos]) -> [f64; 3] {
     let rank = |percent: usize| (sorted.len() * percent).div_ceil(100).max(1);
@@ -168,6 +200,9 @@ fn fail_over(args: &Args, times: u32) -> ExitCode {
 #[expect(clippy::print_stdout, reason = "a program's results")]
 fn main() -> ExitCode {
     let args = Args::parse();
+    if args.timeline {
+        return show(&args);
+    }
     if let Some(times) = args.failovers {
         return fail_over(&args, times);
     }
@@ -202,4 +237,35 @@ fn main() -> ExitCode {
         println!("VIOLATION {violation}");
     }
     if found.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parsed(words: &[&str]) -> Result<Args, String> {
+        Args::try_parse_from(std::iter::once(&"longarm-sim").chain(words)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_scenario_that_is_none_is_answered_with_those_there_are() {
+        let error = parsed(&["--scenario", "nope"]).err().expect("there is no such");
+        assert!(error.contains("there are calm, weather") && error.contains("group-all"), "{error}");
+        let error = parsed(&["--only", "faults=x"]).err().expect("no number");
+        assert!(error.contains("\"x\" is no number"), "{error}");
+        let help = Args::command().term_width(110).render_help().to_string();
+        assert!(SCENARIOS.iter().all(|one| help.contains(one.name) && help.contains(one.about)), "{help}");
+    }
+
+    #[test]
+    fn a_timeline_is_of_one_seed_and_its_sums_are_as_dense_as_wished() {
+        let args = parsed(&["--timeline", "--scenario", "cuts", "--seeds", "7", "--every", "5"]);
+        let args = args.unwrap_or_else(|error| panic!("good words: {error}"));
+        let name = args.scenario.map(|scenario| scenario.name);
+        assert_eq!((name, args.seeds, args.every, args.timeline), (Some("cuts"), 7..8, 5, true));
+        assert!(Scenario::named(SHOWN).is_some());
+        assert!(parsed(&["--every", "5"]).is_err() && parsed(&["--timeline", "--failovers", "1"]).is_err());
+    }
 }

@@ -256,7 +256,7 @@ fn a_watched_run_tells_the_same_each_time() {
     };
     let first = told();
     assert_eq!(first.2.violation, None);
-    assert!(first.2.events > 1000 || !cfg!(feature = "observe"), "{} events", first.2.events);
+    assert!(first.2.events > 1000, "{} events", first.2.events);
     assert!(first.1.iter().any(|line| line.text.contains(" leads in term ")), "{:?}", first.1);
     assert!(first.1.iter().any(|line| line.text.starts_with("fault: ")), "{:?}", first.1);
     assert_eq!(first, told());

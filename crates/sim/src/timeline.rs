@@ -5,7 +5,7 @@ use longarm_history::{Invocation, Operation};
 use longarm_server::Notice;
 
 use crate::notes::Note;
-use crate::run::Report;
+use crate::run::{Report, watch};
 use crate::scenario::{Plan, Scenario};
 
 /// A line of a timeline.
@@ -17,8 +17,21 @@ pub struct Line {
     pub text: String,
 }
 
+/// Runs the plan that a seed drew, or a part of it: what was drawn, what happened, and what it came to, for
+/// people; and whether nothing was violated.
+pub fn show((scenario, seed): (&Scenario, u64), plan: &Plan, every: Nanos) -> (String, bool) {
+    let (report, notes, operations) = watch(plan);
+    let mut text = drawn(scenario, seed, plan) + "\n";
+    for Line { time, text: what } in lines(&notes, &operations, every) {
+        text.push_str(&format!("{:>14}  {what}\n", millis(time)));
+    }
+    text.push_str(&verdict(&report, &notes, &operations));
+    text.push('\n');
+    (text, report.violation.is_none())
+}
+
 /// What a seed drew, in a sentence.
-pub fn plan(scenario: &Scenario, seed: u64, plan: &Plan) -> String {
+fn drawn(scenario: &Scenario, seed: u64, plan: &Plan) -> String {
     let servers = match plan.servers {
         1 => "one server".to_string(),
         count => format!("{count} replicas"),
@@ -74,7 +87,7 @@ fn gap(time: Nanos, ends: &[Nanos]) -> String {
 }
 
 /// A time in milliseconds.
-pub fn millis(time: Nanos) -> String {
+fn millis(time: Nanos) -> String {
     format!("{:.3} ms", time.0 as f64 / 1e6)
 }
 
@@ -135,6 +148,17 @@ mod tests {
     fn put(call: u64, end: u64, outcome: OperationOutcome) -> Operation {
         let (client, key, action) = (1, 0, Invocation::Put(Value(call)));
         Operation { client, key, action, outcome, call: Nanos(call), end: Nanos(end), version: None }
+    }
+
+    #[test]
+    fn a_run_is_shown_from_what_was_drawn_to_what_it_came_to() {
+        let scenario = Scenario::named("calm").expect("there is one");
+        let (text, sound) = show((scenario, 1), &Plan::of(scenario, 1), Nanos::from_millis(50));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(sound && text.ends_with(": nothing was violated\n"), "{text}");
+        assert!(lines[0].starts_with("calm (seed 1): one server of "), "{text}");
+        assert!(lines[1].starts_with("     20.000 ms  no faults from now on"), "{text}");
+        assert!(lines[2].starts_with("     50.000 ms  ") && lines[2].contains(" gets and "), "{text}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host and
 //! history over base; engine < group < server, the engine without the fabric; ibverbs under fabric and
-//! bench; the client uses readers alone; nothing depends on bench or program; only transports know TLS.
+//! bench; the client uses readers alone; only the program depends on bench, only chaos on the program and,
+//! with the simulator, on history, and nothing on those two; only transports know TLS.
 
 use super::finding::Finding;
 use super::source::code_only;
@@ -26,10 +27,8 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-server", &[BASE, PARTS, &["longarm-engine", "longarm-group", "longarm-replica"]]),
     ("longarm-bench", &[BASE, PARTS, ENDS]),
     ("longarm-sim", &[BASE, PARTS, ENDS, &["longarm-history"]]),
-    (
-        "longarm",
-        &[BASE, PARTS, ENDS, &["longarm-bench", "longarm-cluster", "longarm-history", "longarm-sim"]],
-    ),
+    ("longarm", &[BASE, PARTS, ENDS, &["longarm-bench", "longarm-cluster"]]),
+    ("longarm-chaos", &[BASE, ENDS, &["longarm", "longarm-fabric", "longarm-history", "longarm-host"]]),
     ("xtask", &[]),
 ];
 const BASE: &[&str] = &["longarm-base"];
@@ -39,6 +38,8 @@ const PARTS: &[&str] =
 /// What executes requests: no fabric, no queue pair.
 const ENGINE: &[&str] = &["longarm-host", "longarm-memory", "longarm-wire", "longarm-store", "longarm-index"];
 const ENDS: &[&str] = &["longarm-client", "longarm-server"];
+/// On these nobody depends whom the law does not name, not even in tests.
+const TOPS: [&str; 3] = ["longarm", "longarm-sim", "longarm-chaos"];
 /// Crates that one crate alone may link.
 const ONLY: &[(&str, &str)] = &[("rustls", "longarm-fabric"), ("longarm-ibverbs", "longarm-fabric")];
 /// Folders whose packages may use the product, and which nothing uses.
@@ -82,8 +83,8 @@ fn manifest(file: &File, findings: &mut Vec<Finding>) {
         let ours = dependency == "longarm" || dependency.starts_with("longarm-");
         let below =
             |upper: &str, lower: &str| LAW.iter().any(|(name, list)| *name == upper && has(list, lower));
-        let legal =
-            has(allowed, &dependency) || (is_test && dependency != "longarm" && !below(&dependency, package));
+        let is_top = TOPS.contains(&dependency.as_str());
+        let legal = has(allowed, &dependency) || (is_test && !is_top && !below(&dependency, package));
         if ours && !legal {
             findings.push(Finding::new(&file.path, 1, format!("{package} may not depend on {dependency}")));
         }
@@ -166,6 +167,15 @@ mod tests {
                 "[dev-dependencies]\nlongarm = {}\n",
                 "longarm-bench may not depend on longarm",
             ),
+            ("longarm", "[dependencies]\nlongarm-sim = {}\n", "longarm may not depend on longarm-sim"),
+            (
+                "longarm",
+                "[dependencies]\nlongarm-history = {}\n",
+                "longarm may not depend on longarm-history",
+            ),
+            ("longarm", "[dependencies]\nlongarm-chaos = {}\n", "longarm may not depend on longarm-chaos"),
+            ("longarm-sim", "[dev-dependencies]\nlongarm-chaos = {}\n", "may not depend on longarm-chaos"),
+            ("longarm-bench", "[dev-dependencies]\nlongarm-sim = {}\n", "may not depend on longarm-sim"),
             ("longarm-memory", "[dev-dependencies]\nlongarm-store = {}\n", "may not depend on longarm-store"),
             (
                 "longarm-client",

@@ -24,6 +24,7 @@ const CORES: &[&str] = &[
 /// Who lives in real time. Protocol code takes time as an argument.
 const CLOCK: &[&str] = &[
     "crates/bench/src/",
+    "crates/chaos/src/",
     "crates/fabric/src/",
     "crates/host/src/",
     "crates/longarm/src/",
@@ -34,6 +35,7 @@ const CLOCK_WORDS: [&str; 4] = ["Instant::now", "SystemTime::now", "thread::slee
 /// can stand in.
 const THREADS: &[&str] = &[
     "crates/bench/src/",
+    "crates/chaos/src/",
     "crates/fabric/src/",
     "crates/host/src/",
     "crates/longarm/src/",

@@ -1,8 +1,11 @@
+use std::ffi::OsString;
+
 use clap::{Args, FromArgMatches};
 
 use super::*;
 use crate::config::Origin;
-use crate::config::flags::ServerSettings;
+use crate::config::flags::{AllSettings, ServerSettings};
+use crate::front::usage_failure;
 
 fn parsed(words: &[&str]) -> Cli {
     Cli::try_parse_from(std::iter::once(&"longarm").chain(words)).expect("good words")
@@ -97,10 +100,10 @@ fn settings_are_taken_before_and_after_the_command() {
     for words in [["--timeout", "5s", "doctor"], ["doctor", "--timeout", "5s"]] {
         let cli = parsed(&words);
         let origin = Origin::Flag("--timeout".into());
-        assert_eq!(cli.settings.given, [Given { key: "timeout", values: vec!["5s".into()], origin }]);
+        assert_eq!(cli.front.settings.given, [Given { key: "timeout", values: vec!["5s".into()], origin }]);
     }
     let cli = parsed(&["--address", "shm:/a", "--address", "tcp://h:1", "doctor"]);
-    assert_eq!(cli.settings.given[0].values, ["shm:/a", "tcp://h:1"]);
+    assert_eq!(cli.front.settings.given[0].values, ["shm:/a", "tcp://h:1"]);
 }
 
 #[test]
@@ -115,9 +118,10 @@ fn a_server_takes_the_server_settings() {
 #[test]
 fn a_mistake_has_a_form_for_scripts() {
     let error = Cli::try_parse_from(["longarm", "--json", "nonsense"]).expect_err("no such command");
-    let failure = usage_failure(&error);
+    let failure = usage_failure::<Cli>(&error);
     assert_eq!(failure.exit, Exit::Usage);
     assert_eq!(failure.message, "unrecognized subcommand 'nonsense'");
+    assert_eq!(failure.hint, "`longarm --help` lists commands and flags");
 }
 
 /// Runs the program's whole way in this process.

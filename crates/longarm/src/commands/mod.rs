@@ -16,9 +16,7 @@ pub mod load;
 pub mod man;
 pub mod put;
 pub mod server;
-pub mod sim;
 pub mod stats;
-pub mod torture;
 
 use clap::{Args, Command};
 
@@ -42,8 +40,6 @@ pub fn all() -> Vec<(&'static str, &'static str, Command)> {
         one::<doctor::Args>("doctor", doctor::ABOUT),
         one::<bench::Args>("bench", bench::ABOUT),
         one::<demo::Args>("demo", demo::ABOUT),
-        one::<sim::Args>("sim", sim::ABOUT),
-        one::<torture::Args>("torture", torture::ABOUT),
         one::<completions::Args>("completions", completions::ABOUT),
         one::<man::Args>("man", man::ABOUT),
     ]

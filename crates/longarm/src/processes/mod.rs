@@ -57,10 +57,15 @@ impl Drop for Directory {
     }
 }
 
-/// `longarm server`, to be told the rest by flags: settings of the user's own server do not belong here.
-pub fn server() -> Result<Command, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(Exit::System, format!("cannot find this program: {error}")))?;
+/// Where the program is that runs here.
+pub fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|error| Failure::new(Exit::System, format!("cannot find this program: {error}")))
+}
+
+/// The server of `program`, which is `longarm`, to be told the rest by flags: settings of the user's own
+/// server do not belong here.
+pub fn server(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(|name| name.starts_with("LONGARM_")) {
@@ -68,7 +73,7 @@ pub fn server() -> Result<Command, Failure> {
         }
     }
     command.args(["server", "--stop-with-stdin"]).stdin(Stdio::piped()).stdout(Stdio::null());
-    Ok(command)
+    command
 }
 
 /// Ends a server: the end of its stdin asks it to stop; one that does not is killed.

@@ -16,6 +16,8 @@ use crate::output::{Exit, Failure};
 
 /// What they are to be.
 pub struct Plan {
+    /// The program `longarm`, whose servers they are.
+    pub program: PathBuf,
     /// Names its directory.
     pub name: &'static str,
     /// Its times.
@@ -172,9 +174,9 @@ impl Replicas {
         let (memory, workers) = (self.plan.memory.to_string(), self.plan.workers.to_string());
         let data = self.directory.path().join(format!("node-{node}"));
         let device = self.plan.devices.get(usize::from(node.0) - 1).cloned();
+        let mut command = server(&self.plan.program);
         let (journal, one) = (self.journal.clone(), self.node(node));
         assert!(one.child.is_none(), "node {node} runs already");
-        let mut command = server()?;
         command.arg("--cluster").arg(&one.file).arg("--data").arg(data);
         command.args(["--node", &node.to_string(), "--memory", &memory, "--workers", &workers]);
         command.args(one.joins.then_some("--join"));

@@ -5,10 +5,9 @@ use std::time::Instant;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::group::{Group, TIMES, in_sync};
-use crate::harness::{PATIENCE, finish, program, text};
+use crate::harness::PATIENCE;
 
 /// On sockets of the group's directory.
 fn group(options: &[&str]) -> Group {
@@ -134,38 +133,6 @@ fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
     assert!(code == 3 && err.contains("group 3: no node leads: 0 of 1 answer"), "{code} {err}");
     let (out, err, code) = group.run(&["stats", "--cluster", "g.toml", "--timeout", "2s"]);
     assert!(code == 3 && out.contains("group 2 of 3, ") && err.contains("group 3 of 3, "), "{out} {err}");
-}
-
-#[test]
-fn groups_that_are_tortured_answer_for_all() {
-    let directory = TempDir::new().expect("a directory");
-    let run = |args: &[&str]| {
-        let mut command = program();
-        command.arg("torture").args(args).env("TMPDIR", directory.path());
-        let output = finish(command, b"");
-        (text(&output.stdout), text(&output.stderr), output.status.code().expect("not killed"))
-    };
-    let (_, err, code) = run(&["--only", "cut-leader"]);
-    assert!(code == 2 && err.contains("no network to cut") && err.contains("--transport tcp"), "{err}");
-    for (args, hint) in [
-        (["--only", "kill-two", "--nodes", "3"], "--nodes 5"),
-        (["--only", "add-node", "--groups", "2"], "--groups"),
-    ] {
-        let (_, err, code) = run(&args);
-        assert!(code == 2 && err.contains(hint), "{err}");
-    }
-    let times = ["--suspect", "500ms", "--election", "2s"];
-    let (_, err, code) = run(&["--groups", "16", "--replica-workers", "5"]);
-    assert!(code == 2 && err.contains("a node has 64"), "{err}");
-    for (transport, groups) in [("shm", "2"), ("tcp", "1")] {
-        let kinds = ["--only", "kill-leader", "--only", "stop-follower", "--clients", "2"];
-        let (out, err, code) =
-            run(&[&["--transport", transport, "--groups", groups, "--time", "3s"], &kinds[..], &times]
-                .concat());
-        assert_eq!(code, 0, "{out} {err}");
-        assert!(out.contains("PASSED: every answer is explained"), "{out}");
-    }
-    assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0, "nothing is left");
 }
 
 #[test]

@@ -19,7 +19,7 @@ use crate::connect;
 use crate::human;
 use crate::items::described::{SMALL, fill, judge, small_key};
 use crate::output::{Exit, Failure, Output};
-use crate::processes::{PAUSE, Plan, Replicas};
+use crate::processes::{PAUSE, Plan, Replicas, this_program};
 use crate::standing;
 use crate::times::Times;
 
@@ -129,6 +129,7 @@ fn check(item: u64, found: Option<&[u8]>, expected: &mut Vec<u8>) -> Result<(), 
 pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Result<Exit, Failure> {
     let times = Times::usual();
     let replicas = Replicas::draw(Plan {
+        program: this_program()?,
         name: "demo-group",
         timing: times.timing(),
         listen: None,
@@ -411,5 +412,5 @@ impl Act<'_> {
 }
 
 const NEXT: &str = "
-Next: `longarm cluster init` makes a group of your own, `longarm torture` kills, stops and cuts off one for as
-      long as you like and judges every answer.";
+Next: `longarm cluster init` makes a group of your own; where the sources are, `cargo x torture` kills, stops
+      and cuts off one for as long as you like and judges every answer.";

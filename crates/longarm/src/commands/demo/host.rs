@@ -11,7 +11,7 @@ use longarm_fabric::Address;
 use crate::config::Config;
 use crate::connect;
 use crate::output::{Exit, Failure};
-use crate::processes::{Directory, PAUSE, end, server};
+use crate::processes::{Directory, PAUSE, end, server, this_program};
 
 /// How long the server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -40,7 +40,7 @@ impl Host {
             Failure::new(Exit::System, format!("cannot start the demo's server: {what}: {error}"))
         };
         let log = std::fs::File::create(directory.path().join("log"));
-        let mut command = server()?;
+        let mut command = server(&this_program()?);
         command
             .args(["--log", "warn", "--address", &address.to_string()])
             .args(["--memory", &memory.to_string(), "--workers", "1"])

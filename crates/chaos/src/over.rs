@@ -2,16 +2,16 @@
 
 use std::net::SocketAddr;
 
+use longarm::cluster::Cluster;
+use longarm::output::Failure;
+use longarm::processes::{Plan, Replicas};
 use longarm_client::Topology;
 use longarm_fabric::Address;
 use longarm_server::Member;
 
-use super::bridge::Bridge;
-use super::fault::Cables;
-use super::relay::{Network, free_ports};
-use crate::cluster::Cluster;
-use crate::output::Failure;
-use crate::processes::{Plan, Replicas};
+use crate::bridge::Bridge;
+use crate::fault::Cables;
+use crate::relay::{Network, free_ports};
 
 /// How processes reach each other.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! The network between processes on one machine, with cables that can be pulled.
 //!
 //! Everybody reaches a node through a listener that hands on what comes, byte for byte, once the kernel has
-//! said who connected ([`super::who`]). So each direction between two parties can be cut for itself. What is
+//! said who connected ([`crate::who`]). So each direction between two parties can be cut for itself. What is
 //! cut is held, and goes on when the cut is mended, as TCP's retransmission would have it; a reset drops it.
 
 use std::collections::BTreeMap;
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
+use longarm::output::{Exit, Failure};
 use longarm_host::Mutex;
 
-use super::who::{Party, Sockets};
-use crate::output::{Exit, Failure};
+use crate::who::{Party, Sockets};
 
 /// Bytes handed on at once.
 const PIECE: usize = 64 << 10;

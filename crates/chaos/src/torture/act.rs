@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
+use longarm::output::{Exit, Failure};
 use longarm_base::{Nanos, NodeId};
 use longarm_host::{now, sleep};
 use rustix::process::Signal;
 
-use super::fault::{Fault, Step};
 use super::orders::{Given, Order};
 use super::{LOOK, Torture};
-use crate::output::{Exit, Failure};
+use crate::fault::{Fault, Step};
 
 /// A process that is to be started again is within this, whatever else the machine does.
 const START_MAX: Nanos = Nanos::from_millis(30_000);

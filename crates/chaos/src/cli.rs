@@ -1,34 +1,63 @@
-//! `longarm torture`: a group of its own, killed, stopped and cut off, and a judgement of what its clients
-//! saw.
+//! `longarm-chaos`: a group of its own, killed, stopped and cut off, and a judgement of what its clients saw.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use clap::value_parser;
+use clap::{Parser, value_parser};
+use longarm::config::Config;
+use longarm::config::check::WORKERS_MAX;
+use longarm::config::units::show_duration;
+use longarm::flags::{duration, size};
+use longarm::front::{Front, Program};
+use longarm::human;
+use longarm::items::described::small_item;
+use longarm::items::send::{Sender, Sending};
+use longarm::output::{Exit, Failure, Output};
+use longarm::times::Times;
 use longarm_fabric::{Address, verbs};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::config::Config;
-use crate::config::check::WORKERS_MAX;
-use crate::config::units::show_duration;
-use crate::flags::{duration, size};
-use crate::human;
-use crate::items::described::small_item;
-use crate::items::send::{Sender, Sending};
-use crate::output::{Exit, Failure, Output};
-use crate::times::Times;
-use crate::torture::{Bounds, Kind, Options, Over, RESTING, Shape, Torture, Ways};
+use crate::kind::{Kind, Shape, Ways};
+use crate::over::Over;
+use crate::program;
+use crate::torture::{Bounds, Options, RESTING, Torture};
 
-/// What it does.
-pub const ABOUT: &str = "Start groups, kill, stop and cut off their replicas, and judge what clients saw";
+/// What the user typed.
+#[derive(Parser, Debug)]
+#[command(
+    name = "longarm-chaos",
+    version,
+    about = "Start groups, kill, stop and cut off their replicas, and judge what clients saw",
+    after_help = "Ends with 6 if an answer cannot be explained, a write is lost or service does not come \
+                  back; then the log of the run is kept. Gaps are the longest time without an answer to a \
+                  client that does nothing but PUT (GET), from a fault until all replicas are in sync; of \
+                  several groups, that of the one that waited longest.",
+    max_term_width = 110
+)]
+pub struct Cli {
+    /// What is to be done
+    #[command(flatten)]
+    pub args: Args,
 
-/// Its arguments.
+    /// Flags as of `longarm`
+    #[command(flatten)]
+    pub front: Front,
+}
+
+impl Program for Cli {
+    fn front(&self) -> &Front {
+        &self.front
+    }
+
+    fn run(self, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+        run(&self.args, config, output)
+    }
+}
+
+/// What is to be done.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Ends with 6 if an answer cannot be explained, a write is lost or service does not \
-                  come back; then the log of the run is kept. Gaps are the longest time without an answer to \
-                  a client that does nothing but PUT (GET), from a fault until all replicas are in sync; of \
-                  several groups, that of the one that waited longest.")]
 pub struct Args {
     /// Over shared memory, over TCP (through relays if something is to be cut), or over RDMA
     #[arg(long, value_enum, default_value_t = Transport::Shm)]
@@ -83,6 +112,10 @@ pub struct Args {
     #[arg(long)]
     pub keep: bool,
 
+    /// The program `longarm`, whose servers the nodes are; the one beside this one if none is named
+    #[arg(long, value_name = "PATH")]
+    pub program: Option<PathBuf>,
+
     /// Times of the group
     #[command(flatten)]
     pub times: Times,
@@ -103,15 +136,15 @@ pub enum Transport {
 }
 
 /// Runs it.
-pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
+fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())
             .map_err(|error| Failure::new(Exit::System, format!("cannot watch for signals: {error}")))?;
     }
-    let options = options(&args, stop)?;
+    let options = options(args, stop)?;
     if !output.json() {
-        output.line(&head(&args, options.over.name()))?;
+        output.line(&head(args, options.over.name()))?;
     }
     let mut torture = Torture::begin(options, config)?;
     if args.keep {
@@ -120,7 +153,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     }
     let json = output.json();
     let ended =
-        load(&args, &torture.config(), output)
+        load(args, &torture.config(), output)
             .and_then(|()| {
                 torture.run(|struck| {
                     if json { output.value(&struck.to_json()) } else { output.line(&struck.to_text()) }
@@ -182,6 +215,7 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
         return Err(Failure::new(Exit::Usage, text).hint("name fewer of the one or of the other"));
     }
     Ok(Options {
+        program: program::find(args.program.as_deref())?,
         over,
         time: args.time,
         replicas: args.replicas,
@@ -255,3 +289,6 @@ fn load(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure
     let (items, time) = (human::count(args.items), human::time(began.elapsed()));
     output.line(&format!("loaded {items} items in {time}"))
 }
+
+#[cfg(test)]
+mod tests;

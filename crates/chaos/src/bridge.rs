@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::output::{Exit, Failure};
+use longarm::output::{Exit, Failure};
 
 /// The ports, by number of the replica, from 1 on.
 pub struct Bridge {

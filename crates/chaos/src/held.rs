@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::human;
+use longarm::human;
 
 /// What one process holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -1,10 +1,9 @@
 //! The kinds of faults, and which of them a run can have.
 
-use crate::cluster::REPLICAS_MAX;
+use longarm::cluster::REPLICAS_MAX;
 
-/// A kind of fault.
+/// A kind of fault: `what` says what each does.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
-#[expect(missing_docs, reason = "each says what it does in `what`")]
 pub enum Kind {
     Nothing,
     KillLeader,

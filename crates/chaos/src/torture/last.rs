@@ -1,20 +1,20 @@
 //! The last look: every key is read at every replica while it leads. What was acknowledged must be there,
 //! whoever leads; what a replica lacks that does not lead shows at no other time.
 
+use longarm::connect;
+use longarm::output::{Exit, Failure};
 use longarm_base::{Nanos, NodeId};
 use longarm_host::now;
 
 use super::Torture;
-use super::client::{Way, look_at_all};
-use super::looks::{LOOKER, Looks};
 use super::orders::Order;
-use crate::connect;
-use crate::output::{Exit, Failure};
+use crate::client::{Way, look_at_all};
+use crate::looks::{LOOKER, Looks};
 
 impl Torture {
     /// Looks at each replica, the one that leads now first. Nobody else does anything.
     pub(super) fn look_everywhere(&mut self) -> Result<Looks, Failure> {
-        let options = connect::options(&self.config(), "longarm torture: last look")?;
+        let options = connect::options(&self.config(), "longarm-chaos: last look")?;
         let way = Way { options, ..self.way.clone() };
         let (leader, _) = self.recover(now())?[0].leader.clone().expect("recovered");
         let mut nodes: Vec<NodeId> = self.replicas.cluster().nodes.iter().map(|one| one.node).collect();

@@ -3,11 +3,10 @@
 
 use std::collections::HashMap;
 
+use longarm::items::described::{fill, judge};
 use longarm_base::random::SplitMix64;
 use longarm_history::Value;
 use longarm_host::Mutex;
-
-use crate::items::described::{fill, judge};
 
 /// Bytes that say which write a value is of.
 const HEAD: usize = 16;

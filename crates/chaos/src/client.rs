@@ -11,10 +11,10 @@ use longarm_history::counters::Count;
 use longarm_history::{History, Invocation, Operation, OperationOutcome, Value};
 use longarm_host::{now, sleep};
 
-use super::map::Map;
-use super::names::{COUNTERS, KEPT, Names, Warmth};
-use super::stage::{Probe, Stage};
-use super::values::{self, Values};
+use crate::map::Map;
+use crate::names::{COUNTERS, KEPT, Names, Warmth};
+use crate::stage::{Probe, Stage};
+use crate::values::{self, Values};
 
 /// Longest pause of a client between two operations: many clients share few cores, and the history is to fit
 /// into memory.

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use longarm::output::Failure;
 use longarm_base::NodeId;
 use longarm_base::random::SplitMix64;
 
-use super::bridge::Bridge;
-use super::kind::Kind;
-use super::relay::Network;
-use crate::output::Failure;
+use crate::bridge::Bridge;
+use crate::kind::Kind;
+use crate::relay::Network;
 
 /// What can be cut between processes.
 pub enum Cables {
@@ -278,8 +278,8 @@ impl Cables {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::super::kind::{Shape, Ways};
     use super::*;
+    use crate::kind::{Shape, Ways};
 
     fn drawn(nodes: u8, kind: Kind, seed: u64) -> Fault {
         let followers: Vec<NodeId> = (2..=nodes).map(NodeId).collect();

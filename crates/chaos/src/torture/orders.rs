@@ -4,14 +4,14 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longarm::operator::{operator, patience};
+use longarm::output::{Exit, Failure};
 use longarm_base::{Nanos, NodeId};
 use longarm_fabric::Any;
 use longarm_host::{now, sleep};
 use longarm_server::{Deny, Member, Operator, OrderError, Stay};
 
 use super::{LOOK, Torture};
-use crate::operator::{operator, patience};
-use crate::output::{Exit, Failure};
 
 /// Between two tries.
 const RETRY: Duration = Duration::from_millis(20);

@@ -1,33 +1,13 @@
-//! Groups of replicas as processes, struck by one fault after the other, while clients note what they see.
-//!
-//! [`kind`] is what can happen, [`fault`] the steps of it, [`act`] takes them, [`orders`] gives those to the
-//! groups; [`over`] is how processes reach each other: [`relay`] a network whose cables can be pulled,
-//! [`bridge`] one of RDMA devices; [`who`] made a connection the kernel says. [`client`] is who notes,
-//! [`names`] of which keys, [`values`] what is in them, [`map`] where they are, [`last`] looks at them at the
-//! end, and [`looks`] is what it saw; [`stage`] is what the threads share, [`held`] what processes hold,
-//! [`report`] what came of it. Every process has a replica of every group.
+//! A run: groups are started, faults strike, and everything that was seen is judged. [`act`] takes the steps
+//! of a fault, [`orders`] gives those to the groups, [`last`] looks at all keys at the end.
 //!
 //! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
 //! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
 //! started again.
 
 mod act;
-mod bridge;
-mod client;
-mod fault;
-mod held;
-mod kind;
 mod last;
-mod looks;
-mod map;
-mod names;
 mod orders;
-mod over;
-mod relay;
-mod report;
-mod stage;
-mod values;
-mod who;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -36,30 +16,28 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use longarm::config::Config;
+use longarm::connect;
+use longarm::output::{Exit, Failure};
+use longarm::processes::{Plan, Replicas};
+use longarm::standing::{self, Standing};
 use longarm_base::random::SplitMix64;
 use longarm_base::{Nanos, NodeId};
 use longarm_history::counters::Count;
 use longarm_host::{now, sleep};
 use longarm_server::Timing;
 
-use crate::config::Config;
-use crate::connect;
-use crate::output::{Exit, Failure};
-use crate::processes::{Plan, Replicas};
-use crate::standing::{self, Standing};
-use client::{Notes, Role, Way, Worker};
-use fault::{Cables, Fault};
-use held::{Held, Watch};
-pub use kind::{Kind, Shape, Ways};
-use looks::Looks;
-use map::Map;
-use names::Names;
-pub use over::Over;
-use over::connected;
-use report::Takeover;
-pub use report::{Report, Struck};
-use stage::{Probe, Stage};
-use values::Values;
+use crate::client::{Notes, Role, Way, Worker};
+use crate::fault::{Cables, Fault};
+use crate::held::{Held, Watch};
+use crate::kind::Kind;
+use crate::looks::Looks;
+use crate::map::Map;
+use crate::names::Names;
+use crate::over::{Over, connected};
+use crate::report::{self, Report, Struck, Takeover};
+use crate::stage::{Probe, Stage};
+use crate::values::Values;
 
 /// Between two looks at the processes, and at how the group stands.
 const LOOK: Duration = Duration::from_millis(10);
@@ -107,6 +85,8 @@ impl Bounds {
 
 /// What a run is to be.
 pub struct Options {
+    /// The program whose servers the nodes are.
+    pub program: PathBuf,
     /// How processes reach each other.
     pub over: Over,
     /// How long faults strike.
@@ -173,7 +153,8 @@ impl Torture {
     /// Groups that are in sync, and nobody asks anything of them yet.
     pub fn begin(options: Options, config: &Config) -> Result<Torture, Failure> {
         let plan = Plan {
-            name: "torture",
+            program: options.program.clone(),
+            name: "chaos",
             timing: options.timing,
             listen: None,
             devices: Vec::new(),
@@ -192,7 +173,7 @@ impl Torture {
             names: Names::new(topology.clone()),
             map: Arc::new(Map::new(topology)),
             values: Arc::new(Values::default()),
-            options: connect::options(&config, "longarm torture")?,
+            options: connect::options(&config, "longarm-chaos")?,
         };
         let stage = Arc::new(Stage::new(options.groups.into()));
         let (chance, round, next_node) = (SplitMix64::new(options.seed), now(), options.replicas + 1);

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use longarm::human;
 use longarm_base::{Nanos, NodeId};
 use longarm_history::counters::{self, Count};
 use longarm_history::{Evidence, History, Operation};
 use serde_json::{Value, json};
 
-use super::fault::Fault;
-use super::kind::Kind;
-use super::looks::LOOKER;
-use crate::human;
+use crate::fault::Fault;
+use crate::kind::Kind;
+use crate::looks::LOOKER;
 
 /// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
 const SEARCH: u64 = 100_000;
