@@ -17,6 +17,8 @@
 #![forbid(unsafe_code)]
 
 mod catch_up;
+#[cfg(test)]
+mod followers_twin;
 mod gate;
 mod gather;
 mod group;

@@ -1,0 +1,478 @@
+//! A leader's arena, and followers whose connections deliver when they like: all that counts of a follower is
+//! there, whatever is written, reclaimed, lost and caught up meanwhile. The values of this crate decide; the
+//! world around them moves bytes, as the threads of a replica do.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use longarm_base::NodeId;
+use longarm_base::limits::SEGMENT_BYTES;
+use longarm_wire::SyncState;
+use proptest::prelude::*;
+
+use crate::{
+    CatchUp, CatchUpStep, FollowerProgress, Gate, Group, Releases, Run, Send, Sender, StreamProgress,
+};
+
+const SEGMENTS: usize = 6;
+const CELLS: usize = 3;
+const CELL: u64 = 64;
+const STREAMS: usize = 2;
+const KEYS: u64 = 3;
+/// Longest WRITE: two cells.
+const MOST: u64 = 2 * CELL;
+
+/// Stream, position and key.
+type Entry = (usize, u64, u64);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Line {
+    #[default]
+    Free,
+    Claimed(u64),
+    Freed(u64),
+}
+
+#[derive(Clone, Debug)]
+enum Write {
+    Line(usize, Line),
+    Cells(usize, usize, Vec<Option<Entry>>),
+    Floors(Vec<u64>),
+}
+
+/// What the completion of a WRITE tells the leader.
+#[derive(Clone, Debug)]
+enum Tells {
+    Nothing,
+    Claim(usize),
+    Acked(usize, u64),
+    Floors(Vec<u64>),
+}
+
+/// A follower's memory.
+#[derive(Clone, Debug, Default)]
+struct Memory {
+    lines: [Line; SEGMENTS],
+    cells: [[Option<Entry>; CELLS]; SEGMENTS],
+    floors: Vec<u64>,
+}
+
+/// A follower that the leader attends to. Connections: bulk, heart, then one a stream.
+struct Attended {
+    machine: CatchUp,
+    progress: FollowerProgress,
+    senders: [Option<Sender>; STREAMS],
+    attached: bool,
+    queues: [VecDeque<(Write, Tells)>; 2 + STREAMS],
+    /// The segment that is pushed next.
+    cursor: usize,
+    floors: Vec<u64>,
+    /// The floors of this step were written.
+    told: bool,
+    /// Segments and claims that are being let go of, and what was written by then.
+    leaving: Option<(Vec<(u32, u64)>, Vec<u64>)>,
+}
+
+struct World {
+    lines: [Line; SEGMENTS],
+    cells: [[Option<Entry>; CELLS]; SEGMENTS],
+    /// By stream: segment, and cells used.
+    open: [Option<(usize, usize)>; STREAMS],
+    claims: u64,
+    /// By stream: where the entry at each position stood, and the claim there.
+    streams: [Vec<(usize, usize, u64, u64)>; STREAMS],
+    applied: [u64; STREAMS],
+    gates: [Gate; STREAMS],
+    index: BTreeMap<u64, (usize, u64)>,
+    asked: BTreeSet<u64>,
+    releases: Releases,
+    left: BTreeMap<usize, Vec<u64>>,
+    memory: [Memory; 2],
+    /// Whether the memory holds the start set of this term.
+    holds: [bool; 2],
+    attended: [Option<Attended>; 2],
+}
+
+fn node(follower: usize) -> NodeId {
+    NodeId(follower as u8 + 2)
+}
+
+impl World {
+    fn new() -> World {
+        let group = Group::new(NodeId(1), &[1, 2, 3].map(NodeId)).expect("a group");
+        World {
+            lines: Default::default(),
+            cells: Default::default(),
+            open: Default::default(),
+            claims: 0,
+            streams: Default::default(),
+            applied: Default::default(),
+            gates: [Gate::new(group), Gate::new(group)],
+            index: BTreeMap::new(),
+            asked: BTreeSet::new(),
+            releases: Releases::default(),
+            left: BTreeMap::new(),
+            memory: Default::default(),
+            holds: [false; 2],
+            attended: [None, None],
+        }
+    }
+
+    fn written(&self) -> Vec<u64> {
+        self.streams.iter().map(|stream| stream.len() as u64).collect()
+    }
+
+    /// A worker writes an entry, if it has a segment to write it to.
+    fn write(&mut self, stream: usize, key: u64) {
+        if self.open[stream].is_none_or(|(_, used)| used == CELLS) {
+            let free = |line: &Line| matches!(line, Line::Free | Line::Freed(_));
+            let Some(segment) = self.lines.iter().position(free) else { return };
+            self.claims += 1;
+            self.lines[segment] = Line::Claimed(self.claims);
+            self.cells[segment] = Default::default();
+            self.open[stream] = Some((segment, 0));
+        }
+        let Some((segment, used)) = &mut self.open[stream] else { unreachable!("it was opened") };
+        let Line::Claimed(claim) = self.lines[*segment] else { unreachable!("it was claimed") };
+        let position = self.streams[stream].len() as u64;
+        self.cells[*segment][*used] = Some((stream, position, key));
+        self.streams[stream].push((*segment, *used, claim, key));
+        *used += 1;
+    }
+
+    /// A worker takes followers up, sends, and applies what is committed.
+    fn pump(&mut self, stream: usize) {
+        let written = self.streams[stream].len() as u64;
+        for follower in 0..2 {
+            let Some(attended) = &mut self.attended[follower] else { continue };
+            if attended.attached && attended.senders[stream].is_none() {
+                attended.progress.streams[stream].start = Some(written);
+                attended.senders[stream] = Some(Sender::new(written, SEGMENTS, MOST));
+            }
+            let entries = &self.streams[stream];
+            let place = |position: u64| {
+                let (segment, cell, ..) = *entries.get(position as usize)?;
+                Some((segment as u64 * SEGMENT_BYTES + cell as u64 * CELL, CELL as u32))
+            };
+            let Some(sender) = &mut attended.senders[stream] else { continue };
+            if let Some(run) = Run::at(sender.sent(), MOST, place).filter(|_| !sender.awaits_claim()) {
+                let (segment, cell) = (run.segment() as usize, (run.from % SEGMENT_BYTES / CELL) as usize);
+                let Line::Claimed(claim) = self.lines[segment] else { unreachable!("it has what is sent") };
+                let send = sender.next(&run, claim);
+                let write = match send {
+                    Send::Claim { claim, .. } => {
+                        (Write::Line(segment, Line::Claimed(claim)), Tells::Claim(stream))
+                    }
+                    Send::Run { until } => {
+                        let cells = self.cells[segment][cell..cell + (run.bytes() / CELL) as usize].to_vec();
+                        (Write::Cells(segment, cell, cells), Tells::Acked(stream, until))
+                    }
+                    Send::Piece { .. } => unreachable!("an entry is shorter than a WRITE"),
+                };
+                attended.queues[2 + stream].push_back(write);
+                sender.posted(send);
+            }
+            self.gates[stream].set_synced(node(follower), attended.progress.synced);
+            self.gates[stream].ack(node(follower), attended.progress.streams[stream].acked);
+        }
+        let committed = self.gates[stream].committed(written);
+        for position in self.applied[stream]..committed {
+            let key = self.streams[stream][position as usize].3;
+            self.index.insert(key, (stream, position));
+        }
+        self.applied[stream] = committed;
+    }
+
+    /// The maintenance thread asks for a segment that nothing is needed of, and frees those that all
+    /// followers have let go of.
+    fn reclaim(&mut self, segment: usize) {
+        let (Line::Claimed(claim), written) = (self.lines[segment], self.written()) else { return };
+        let is_open = self.open.iter().flatten().any(|(open, used)| *open == segment && *used < CELLS);
+        let is_dead = |(stream, position, key): &Entry| {
+            *position < self.applied[*stream] && self.index.get(key) != Some(&(*stream, *position))
+        };
+        if !is_open && self.cells[segment].iter().flatten().all(is_dead) && self.asked.insert(claim) {
+            self.releases.ask(segment as u32, written);
+        }
+        let lines = &mut self.lines;
+        self.releases.free(|segment| {
+            if let Line::Claimed(claim) = lines[segment as usize] {
+                lines[segment as usize] = Line::Freed(claim);
+            }
+        });
+        for open in &mut self.open {
+            *open = open.filter(|(segment, _)| matches!(self.lines[*segment], Line::Claimed(_)));
+        }
+    }
+
+    /// The leader begins to attend to a follower.
+    fn attend(&mut self, follower: usize) {
+        if self.attended[follower].is_some() {
+            return;
+        }
+        let held = if self.holds[follower] { SyncState::Term } else { SyncState::Nothing };
+        self.releases.join(node(follower));
+        self.attended[follower] = Some(Attended {
+            machine: CatchUp::new(held, self.left.get(&follower).cloned(), STREAMS),
+            progress: FollowerProgress { synced: false, streams: vec![StreamProgress::default(); STREAMS] },
+            senders: [None, None],
+            attached: false,
+            queues: Default::default(),
+            cursor: 0,
+            floors: Vec::new(),
+            told: false,
+            leaving: None,
+        });
+    }
+
+    /// The connections to a follower break: what is on its way is lost. Perhaps its memory is, too.
+    fn lose(&mut self, follower: usize, memory: bool) {
+        if let Some(attended) = self.attended[follower].take() {
+            self.releases.leave(node(follower));
+            self.gates.iter_mut().for_each(|gate| gate.set_synced(node(follower), false));
+            if attended.progress.synced {
+                self.left.insert(follower, attended.progress.next_floors());
+            }
+        }
+        // No more than one of three loses its memory.
+        if memory && follower == 0 {
+            self.memory[follower] = Memory::default();
+            self.holds[follower] = false;
+            self.left.remove(&follower);
+        }
+    }
+
+    /// The WRITE that was posted first on one of a follower's connections lands.
+    fn deliver(&mut self, follower: usize, queue: usize) {
+        let Some(attended) = &mut self.attended[follower] else { return };
+        let Some((write, tells)) = attended.queues[queue].pop_front() else { return };
+        let memory = &mut self.memory[follower];
+        match write {
+            Write::Line(segment, line) => memory.lines[segment] = line,
+            Write::Cells(segment, first, cells) => {
+                for (cell, entry) in (first..).zip(cells) {
+                    memory.cells[segment][cell] = entry;
+                }
+            }
+            Write::Floors(floors) => memory.floors = floors,
+        }
+        match tells {
+            Tells::Nothing => {}
+            Tells::Claim(stream) => attended.senders[stream].as_mut().expect("it sent it").claimed(),
+            Tells::Acked(stream, until) => {
+                let acked = &mut attended.progress.streams[stream].acked;
+                *acked = (*acked).max(until);
+            }
+            Tells::Floors(floors) => attended.set_floors(&floors),
+        }
+    }
+
+    fn heartbeat(&mut self, follower: usize) {
+        let Some(attended) = &mut self.attended[follower] else { return };
+        let floors = attended.progress.told_floors();
+        if !floors.is_empty() {
+            attended.queues[1].push_back((Write::Floors(floors.clone()), Tells::Floors(floors)));
+        }
+    }
+
+    /// The thread that catches a follower up takes one turn.
+    fn catch_up(&mut self, follower: usize) {
+        let Some(mut attended) = self.attended[follower].take() else { return };
+        self.turn(follower, &mut attended);
+        self.attended[follower] = Some(attended);
+    }
+
+    fn turn(&mut self, follower: usize, attended: &mut Attended) {
+        let landed = attended.queues[0].is_empty();
+        if let Some((segments, written)) = attended.leaving.take() {
+            if !landed {
+                attended.leaving = Some((segments, written));
+                return;
+            }
+            let names: Vec<u32> = segments.iter().map(|(segment, _)| *segment).collect();
+            attended.machine.let_go(segments, &written);
+            self.releases.let_go(node(follower), &names);
+        }
+        let progress = &attended.progress;
+        match attended.machine.step() {
+            CatchUpStep::KeepFloors if !attended.told => {
+                return attended.tell_floors(attended.machine.left().to_vec());
+            }
+            CatchUpStep::TellFloors if !attended.told => {
+                return attended.tell_floors(attended.floors.clone());
+            }
+            CatchUpStep::KeepFloors | CatchUpStep::TellFloors if !landed => return,
+            CatchUpStep::KeepFloors => attended.set_floors(&attended.machine.left().to_vec()),
+            CatchUpStep::Table => {
+                let lines = self.lines.iter().copied().enumerate();
+                let writes = lines.map(|(segment, line)| (Write::Line(segment, line), Tells::Nothing));
+                attended.queues[0].extend(writes);
+            }
+            CatchUpStep::Land | CatchUpStep::LandPushed if !landed => return,
+            CatchUpStep::Attach => attended.attached = true,
+            CatchUpStep::AwaitStarts if progress.streams.iter().any(|at| at.start.is_none()) => return,
+            CatchUpStep::Push if attended.cursor < SEGMENTS => {
+                self.push(attended);
+                return self.serve_releases(follower, attended);
+            }
+            CatchUpStep::Release => self.serve_releases(follower, attended),
+            CatchUpStep::AwaitNeeded => {
+                for at in &mut attended.progress.streams {
+                    at.acked = at.acked.max(at.start.unwrap_or(0));
+                }
+                let Some(floors) = attended.progress.first_floors(attended.machine.needed()) else { return };
+                attended.floors = floors;
+            }
+            CatchUpStep::Adopt if !self.holds[follower] => {
+                self.memory[follower].floors = attended.floors.clone();
+                self.holds[follower] = true;
+            }
+            CatchUpStep::Count => {
+                attended.set_floors(&attended.floors.clone());
+                attended.progress.synced = true;
+            }
+            CatchUpStep::Keep => return self.serve_releases(follower, attended),
+            _ => {}
+        }
+        attended.told = false;
+        attended.machine.done();
+    }
+
+    /// Pushes what the next segment has of this term.
+    fn push(&self, attended: &mut Attended) {
+        let segment = attended.cursor;
+        attended.cursor += 1;
+        let Line::Claimed(claim) = self.lines[segment] else { return };
+        let from = attended.machine.from();
+        let wanted = |entry: &Option<Entry>| entry.is_some_and(|(stream, at, _)| at >= from[stream]);
+        if attended.machine.is_over(segment as u32, claim) || !self.cells[segment].iter().any(wanted) {
+            return;
+        }
+        attended.queues[0].push_back((Write::Line(segment, Line::Claimed(claim)), Tells::Nothing));
+        for (cell, entry) in self.cells[segment].iter().enumerate().filter(|(_, entry)| wanted(entry)) {
+            attended.queues[0].push_back((Write::Cells(segment, cell, vec![*entry]), Tells::Nothing));
+        }
+    }
+
+    fn serve_releases(&self, follower: usize, attended: &mut Attended) {
+        if !attended.machine.may_release() {
+            return;
+        }
+        let let_go = self.releases.asked(node(follower), |written| attended.progress.may_let_go(written));
+        if let_go.segments.is_empty() {
+            return;
+        }
+        let claim = |segment: u32| match self.lines[segment as usize] {
+            Line::Claimed(claim) | Line::Freed(claim) => claim,
+            Line::Free => unreachable!("it was asked for"),
+        };
+        let segments: Vec<_> = let_go.segments.iter().map(|&segment| (segment, claim(segment))).collect();
+        for &(segment, claim) in &segments {
+            attended.queues[0].push_back((Write::Line(segment as usize, Line::Freed(claim)), Tells::Nothing));
+        }
+        attended.leaving = Some((segments, let_go.written));
+    }
+
+    /// A follower is attended to, and everything that is sent to it lands.
+    fn calm(&mut self, follower: usize) -> Result<(), TestCaseError> {
+        self.attend(follower);
+        for _ in 0..30 {
+            self.catch_up(follower);
+            (0..STREAMS).for_each(|stream| self.pump(stream));
+            (0..2 + STREAMS).for_each(|queue| self.deliver(follower, queue));
+            self.heartbeat(follower);
+            self.check(follower)?;
+        }
+        Ok(())
+    }
+
+    /// All that a follower counts for is there, or below its floors and needless.
+    fn check(&self, follower: usize) -> Result<(), TestCaseError> {
+        let Some(attended) = self.attended[follower].as_ref().filter(|it| it.progress.synced) else {
+            return Ok(());
+        };
+        let memory = &self.memory[follower];
+        for (stream, at) in attended.progress.streams.iter().enumerate() {
+            let floor = memory.floors.get(stream).copied().unwrap_or(0);
+            for position in 0..at.acked {
+                let (segment, cell, claim, key) = self.streams[stream][position as usize];
+                let is_here = memory.lines[segment] == Line::Claimed(claim)
+                    && memory.cells[segment][cell] == Some((stream, position, key));
+                let is_needed = self.index.get(&key) == Some(&(stream, position));
+                prop_assert!(
+                    is_here || (position < floor && !is_needed),
+                    "follower {follower} lacks {stream}:{position} in segment {segment}, floor {floor}, \
+                     needed {is_needed}: {memory:?}"
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Attended {
+    fn set_floors(&mut self, floors: &[u64]) {
+        self.progress.streams.iter_mut().zip(floors).for_each(|(at, floor)| at.floor = *floor);
+    }
+
+    fn tell_floors(&mut self, floors: Vec<u64>) {
+        self.told = true;
+        self.queues[0].push_back((Write::Floors(floors), Tells::Nothing));
+    }
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug)]
+enum Happens {
+    Write(usize, u64),
+    Pump(usize),
+    Reclaim,
+    Attend(usize),
+    CatchUp(usize),
+    Deliver(usize, usize),
+    Heartbeat(usize),
+    Lose(usize, bool),
+    /// All goes well for a while.
+    Calm(usize),
+}
+
+fn happens() -> impl Strategy<Value = Happens> {
+    prop_oneof![
+        6 => (0..STREAMS, 0..KEYS).prop_map(|(stream, key)| Happens::Write(stream, key)),
+        8 => (0..STREAMS).prop_map(Happens::Pump),
+        3 => Just(Happens::Reclaim),
+        1 => (0..2usize).prop_map(Happens::Attend),
+        10 => (0..2usize).prop_map(Happens::CatchUp),
+        14 => (0..2usize, 0..2 + STREAMS).prop_map(|(follower, queue)| Happens::Deliver(follower, queue)),
+        2 => (0..2usize).prop_map(Happens::Heartbeat),
+        1 => (0..2usize, any::<bool>()).prop_map(|(follower, memory)| Happens::Lose(follower, memory)),
+        1 => (0..2usize).prop_map(Happens::Calm),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn all_that_a_follower_counts_for_is_there(
+        seldom in 1usize..40,
+        steps in proptest::collection::vec(happens(), 50..800),
+    ) {
+        let mut world = World::new();
+        for (i, step) in steps.into_iter().enumerate() {
+            match step {
+                Happens::Write(stream, key) => world.write(stream, key),
+                Happens::Pump(stream) => world.pump(stream),
+                Happens::Reclaim => (0..SEGMENTS).for_each(|segment| world.reclaim(segment)),
+                Happens::Attend(follower) => world.attend(follower),
+                Happens::CatchUp(follower) => world.catch_up(follower),
+                Happens::Deliver(follower, queue) => world.deliver(follower, queue),
+                Happens::Heartbeat(follower) => world.heartbeat(follower),
+                Happens::Lose(follower, memory) if i % seldom == 0 => world.lose(follower, memory),
+                Happens::Lose(..) => {}
+                Happens::Calm(follower) => world.calm(follower)?,
+            }
+            world.check(0)?;
+            world.check(1)?;
+        }
+    }
+}
