@@ -12,8 +12,8 @@ use longarm_base::{Csn, EntryRef, UnixMillis};
 use longarm_index::control::layout::{GEOMETRY, GEOMETRY_WORDS, MAGIC, beat};
 use longarm_index::control::{HEARTBEAT_PLACE, geometry};
 use longarm_index::hash::{
-    Discipline, Entries, Geometry, Look, Moved, Options, Owner, Record, Search, SearchStep, SlotKind, Table,
-    items, verify,
+    Discipline, Entries, Geometry, Moved, Options, Owner, ReadGranularity, Record, Search, SearchStep,
+    SlotKind, Table, items, verify,
 };
 use longarm_memory::{Budget, Hash, HashKey, OwnedWords, SumKey, Words};
 
@@ -78,8 +78,8 @@ fn arbitrary(how: u8, mut input: Input<'_>) {
         let Some(table) = geometry.live().nth(input.below(4) as usize) else { continue };
         change(&mut input, table, &memory, hash, &mut sealed, &sums);
     }
-    for look in [Look::Segment, Look::Lines] {
-        search(&mut input, &memory, &geometry, look, (&key, hash), |at, table, csn, bytes| {
+    for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
+        search(&mut input, &memory, &geometry, granularity, (&key, hash), |at, table, csn, bytes| {
             let known = sealed.get(&(at, table)).expect("found in a slot that nobody sealed");
             assert!(known == bytes && Csn(Input(&bytes[8..]).u64() & ((1 << 51) - 1)) == csn);
         });
@@ -145,11 +145,11 @@ fn search(
     input: &mut Input<'_>,
     memory: &Flat,
     geometry: &Geometry,
-    look: Look,
+    granularity: ReadGranularity,
     (key, hash): (&[u8], Hash),
     mut found: impl FnMut(u64, u32, Csn, &[u8; 64]),
 ) -> SearchStep {
-    let (mut search, mut step) = Search::start(hash, geometry, look);
+    let (mut search, mut step) = Search::start(hash, geometry, granularity);
     let mut bytes = Vec::new();
     let mut read_at = 0;
     for _ in 0..READS_MAX {
@@ -378,7 +378,7 @@ fn changed(bed: &Bed, how: u8, mut input: Input<'_>) {
 
 fn look_for(bed: &Bed, item: &Item, damaged: bool) {
     let hash = HashKey::new(bed.geometry.hash_key).hash(&item.key);
-    for look in [Look::Segment, Look::Lines] {
+    for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
         let known = |csn| item.states.iter().find(|(c, ..)| *c == csn).expect("a version it never had");
         let whole = |at: u64, _, csn, slot: &[u8; 64]| {
             let written = &bed.image[at as usize..][..64];
@@ -386,7 +386,7 @@ fn look_for(bed: &Bed, item: &Item, damaged: bool) {
             let value = &known(csn).1;
             assert_eq!(slot[16 + item.key.len()..][..value.len()], value[..]);
         };
-        let step = search(&mut Input(&[]), &bed.memory, &bed.geometry, look, (&item.key, hash), whole);
+        let step = search(&mut Input(&[]), &bed.memory, &bed.geometry, granularity, (&item.key, hash), whole);
         judge(bed, item, &step, damaged);
     }
 }

@@ -95,7 +95,7 @@ impl<T: Transport> Client<T> {
         let hash = link.hasher.hash(key);
         let located = cache.find(hash);
         let into = Link::<T::Qp>::slot(0);
-        let (mut lookup, mut want) = Lookup::start(hash, link.look, located, &link.view());
+        let (mut lookup, mut want) = Lookup::start(hash, link.granularity, located, &link.view());
         let mut whole = false;
         loop {
             match want {

@@ -14,7 +14,7 @@ use longarm_host::now;
 use longarm_host::observe::{Observation, observe};
 use longarm_index::control::{self, GEOMETRY_PLACE, HEARTBEAT_PLACE, Heartbeat, ServerState};
 use longarm_index::hash::layout::INDEX_REGION;
-use longarm_index::hash::{Geometry, Look};
+use longarm_index::hash::{Geometry, ReadGranularity};
 use longarm_memory::{Backing, HashKey, Region, RegionOptions, SumKey};
 use longarm_wire::{ARENA_REGION, Hello, MESSAGE_MAX, RING_REGION, Response, Status, Welcome};
 
@@ -121,7 +121,7 @@ pub(crate) struct Link<Q> {
     pub(crate) sums: SumKey,
     pub(crate) hasher: HashKey,
     pub(crate) geometry: Geometry,
-    pub(crate) look: Look,
+    pub(crate) granularity: ReadGranularity,
     lease: ClientLease,
     index_bytes: u64,
     arena_bytes: u64,
@@ -210,7 +210,7 @@ impl<Q: QueuePair> Link<Q> {
             sums,
             hasher: HashKey::new(0),
             geometry: Geometry { epoch: 0, tables: [None; limits::TABLES_MAX], hash_key: 0 },
-            look: if local { Look::Lines } else { Look::Segment },
+            granularity: if local { ReadGranularity::Lines } else { ReadGranularity::Window },
             lease,
             index_bytes,
             arena_bytes,

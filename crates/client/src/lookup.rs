@@ -6,7 +6,7 @@
 //! inline.
 
 use longarm_base::{Csn, EntryRef, Mutant, Place, UnixMillis, limits};
-use longarm_index::hash::{Geometry, Look, Search, SearchStep};
+use longarm_index::hash::{Geometry, ReadGranularity, Search, SearchStep};
 use longarm_memory::{Hash, SumKey};
 use longarm_store::object;
 use longarm_wire::ARENA_REGION;
@@ -77,11 +77,11 @@ impl Lookup {
     #[inline(always)]
     pub(crate) fn start(
         hash: Hash,
-        look: Look,
+        granularity: ReadGranularity,
         located: Option<Located>,
         view: &View<'_>,
     ) -> (Lookup, LookupStep) {
-        let (search, step) = Search::start(hash, view.geometry, look);
+        let (search, step) = Search::start(hash, view.geometry, granularity);
         let SearchStep::Read(first) = step else { unreachable!("a search begins with a READ") };
         let mut lookup = Lookup { search, stage: LookupStage::Search, slot: first };
         let want = match located {

@@ -140,7 +140,7 @@ impl<T: Transport> Client<T> {
         let view = link.view();
         flights.extend(rest.iter().map(|&key| {
             let hash = link.hasher.hash(keys[key].as_ref());
-            let (lookup, want) = Lookup::start(hash, link.look, cache.find(hash), &view);
+            let (lookup, want) = Lookup::start(hash, link.granularity, cache.find(hash), &view);
             BatchLookup { key, lookup, want, posted: false }
         }));
         batch.open = 0;

@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 
 use longarm_base::{Csn, EntryRef, Nanos, NodeId, Place, Term};
-use longarm_index::hash::{Geometry, Look, Search, SearchStep, SlotKind};
+use longarm_index::hash::{Geometry, ReadGranularity, Search, SearchStep, SlotKind};
 use longarm_memory::{Cut, Journal, JournalPart};
 use longarm_store::object;
 use longarm_wire::{ARENA_REGION, Request, RequestKind};
@@ -92,9 +92,9 @@ impl Bed {
     }
 
     /// Every end of a search whose READs are within the window, except searches that begin again.
-    fn search(&self, look: Look, from: usize, to: usize) -> Vec<Seen> {
+    fn search(&self, granularity: ReadGranularity, from: usize, to: usize) -> Vec<Seen> {
         let geometry: Geometry = self.engine.index.geometry();
-        let (search, step) = Search::start(self.engine.hash(KEY), &geometry, look);
+        let (search, step) = Search::start(self.engine.hash(KEY), &geometry, granularity);
         let start = Cut { bytes: Vec::new(), since: from, until: to };
         let mut open = vec![(search, step, start, 0)];
         let mut seen = Vec::new();
@@ -165,8 +165,9 @@ impl Bed {
         let from = self.journal.now();
         let history = change();
         let to = self.journal.now();
-        let looks = [Look::Segment, Look::Lines];
-        let found: Vec<Seen> = looks.iter().flat_map(|look| self.search(*look, from, to)).collect();
+        let looks = [ReadGranularity::Window, ReadGranularity::Lines];
+        let found: Vec<Seen> =
+            looks.iter().flat_map(|granularity| self.search(*granularity, from, to)).collect();
         let mut places: Vec<Located> = Vec::new();
         for place in found.iter().filter_map(|seen| seen.located) {
             if !places.contains(&place) {
@@ -197,7 +198,7 @@ impl Bed {
     /// Checks that a reader before all stores sees the first answer, and a reader after them the last.
     fn check_ends(&self, history: &[Answer], from: usize, to: usize) {
         for (times, answer) in [(from, history.first()), (to, history.last())] {
-            let seen = self.search(Look::Segment, times, times);
+            let seen = self.search(ReadGranularity::Window, times, times);
             assert_eq!(seen.iter().map(|seen| &seen.answer).collect::<Vec<_>>(), Vec::from_iter(answer));
         }
     }

@@ -145,8 +145,8 @@ impl PairShape {
         self.bucket as u64 * self.slot_bytes()
     }
 
-    /// Bytes of the READ that fetches a home bucket, the header and the shared buckets.
-    pub const fn segment_bytes(&self) -> u32 {
+    /// Bytes of a window: a home bucket, the header and the shared buckets.
+    pub const fn window_bytes(&self) -> u32 {
         ((self.bucket + self.shared) as u64 * self.slot_bytes() + header::BYTES) as u32
     }
 
@@ -236,11 +236,11 @@ impl Table {
         Place::new(INDEX_REGION, self.header_at(pair), header::BYTES as u32)
     }
 
-    /// Home bucket, header and shared buckets of a key of this parity.
+    /// The window of a key of this parity: home bucket, header and shared buckets.
     #[inline(always)]
-    pub fn segment_place(&self, pair: u64, odd: bool) -> Place {
+    pub fn window_place(&self, pair: u64, odd: bool) -> Place {
         let from = if odd { self.shape.header_at() } else { 0 };
-        Place::new(INDEX_REGION, self.pair_at(pair) + from, self.shape.segment_bytes())
+        Place::new(INDEX_REGION, self.pair_at(pair) + from, self.shape.window_bytes())
     }
 
     /// First byte of a slot of a pair whose header names these groups; `None` if the header names no such

@@ -31,9 +31,9 @@ use crate::control::{HEARTBEAT_PLACE, Heartbeat};
 
 /// How much one READ fetches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
-    /// The whole segment: one round trip (networks).
-    Segment,
+pub enum ReadGranularity {
+    /// The window of the key, which the paper calls a segment: one round trip (networks).
+    Window,
     /// The header line, then the line of each matching slot (shared memory, where a line costs a cache miss).
     Lines,
 }
@@ -77,7 +77,7 @@ pub enum SearchStep {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum SearchStage {
-    /// Waiting for header (or segment).
+    /// Waiting for header (or window).
     Header,
     /// Waiting for one slot's line.
     Slot(u8),
@@ -97,7 +97,7 @@ pub struct Search {
     groups: [u32; GROUPS_MAX],
     /// Slots still to be looked at in this look.
     candidates: u32,
-    look: Look,
+    granularity: ReadGranularity,
     stage: SearchStage,
     table_at: u8,
     odd: bool,
@@ -129,7 +129,7 @@ const OTHERS_MAX: usize = 4;
 impl Search {
     /// Starts a search; the first step is always a READ.
     #[inline(always)]
-    pub fn start(hash: Hash, geometry: &Geometry, look: Look) -> (Search, SearchStep) {
+    pub fn start(hash: Hash, geometry: &Geometry, granularity: ReadGranularity) -> (Search, SearchStep) {
         let table = geometry.tables[0].as_ref().expect("a geometry has a table");
         let (pair, odd) = table.home(hash);
         let search = Search {
@@ -138,7 +138,7 @@ impl Search {
             indicator: 0,
             groups: [0; GROUPS_MAX],
             candidates: 0,
-            look,
+            granularity,
             stage: SearchStage::Header,
             table_at: 0,
             odd,
@@ -170,9 +170,9 @@ impl Search {
 
     #[inline(always)]
     fn first_place(&self, table: &Table) -> Place {
-        match self.look {
-            Look::Segment => table.segment_place(self.pair, self.odd),
-            Look::Lines => table.header_place(self.pair),
+        match self.granularity {
+            ReadGranularity::Window => table.window_place(self.pair, self.odd),
+            ReadGranularity::Lines => table.header_place(self.pair),
         }
     }
 
@@ -238,7 +238,11 @@ impl Search {
 
     #[inline(always)]
     fn header_in_first(&self, table: &Table) -> usize {
-        if self.look == Look::Segment && !self.odd { table.shape.header_at() as usize } else { 0 }
+        if self.granularity == ReadGranularity::Window && !self.odd {
+            table.shape.header_at() as usize
+        } else {
+            0
+        }
     }
 
     fn next_table(&mut self, geometry: &Geometry) -> SearchStep {
@@ -258,7 +262,7 @@ impl Search {
             let slot = self.candidates.trailing_zeros() as usize;
             self.candidates &= self.candidates - 1;
             let Some(at) = table.slot_at(self.pair, slot, &self.groups) else { return SearchStep::Torn };
-            if let Some(within) = self.in_segment(slot, bytes, table) {
+            if let Some(within) = self.in_window(slot, bytes, table) {
                 let there = SlotBytes { slot, at, bytes, within };
                 if let Some(step) = self.look_at(key, there, table, sums) {
                     return step;
@@ -271,16 +275,16 @@ impl Search {
         self.look_over(table)
     }
 
-    /// Where a slot stands in the bytes of a segment READ, if it is in there.
+    /// Where a slot stands in the bytes of a window, if it is in there.
     #[inline(always)]
-    fn in_segment(&self, slot: usize, bytes: &[u8], table: &Table) -> Option<usize> {
-        if self.look == Look::Lines || slot >= table.shape.base_slots() {
+    fn in_window(&self, slot: usize, bytes: &[u8], table: &Table) -> Option<usize> {
+        if self.granularity == ReadGranularity::Lines || slot >= table.shape.base_slots() {
             return None;
         }
         let from = if self.odd { table.shape.header_at() } else { 0 };
         let at = table.shape.slot_at(slot).checked_sub(from)? as usize;
         let len = table.shape.slot_bytes() as usize;
-        (bytes.len() == table.shape.segment_bytes() as usize && at + len <= bytes.len()).then_some(at)
+        (bytes.len() == table.shape.window_bytes() as usize && at + len <= bytes.len()).then_some(at)
     }
 
     #[inline(always)]

@@ -73,15 +73,15 @@ fn what_was_accepted_stands_beside_the_table_and_moves_with_its_pair() {
             if i % 3 == 0 {
                 versions[i] = bed.put(key, b"two");
             }
-            for look in [Look::Segment, Look::Lines] {
-                assert_eq!(bed.get(key, look).0, Some(versions[i]), "key {i}");
+            for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
+                assert_eq!(bed.get(key, granularity).0, Some(versions[i]), "key {i}");
             }
         }
         let table = *bed.owner.geometry().live().last().expect("table");
         let (pair, _) = table.home(bed.hash(&crowd[0]));
         let all = bed.owner.lock_nth(0, pair).expect("there is one table").all();
         assert!(versions.iter().all(|csn| all.iter().any(|found| found.record().csn() == *csn)));
-        assert_eq!(bed.get(b"nobody", Look::Lines).0, None);
+        assert_eq!(bed.get(b"nobody", ReadGranularity::Lines).0, None);
         assert!(crowd.iter().all(|key| bed.remove(key)));
         bed.check();
         assert_eq!(bed.owner.items(), 2_000);
@@ -136,7 +136,7 @@ fn a_move_always_finds_room() {
     while bed.owner.move_some(5) == Moved::More {}
     assert_eq!(bed.owner.geometry().live().count(), 1);
     assert!(bed.owner.spilled() > 0);
-    assert!(keys.iter().all(|key| bed.get(key, Look::Segment).0.is_some()));
+    assert!(keys.iter().all(|key| bed.get(key, ReadGranularity::Window).0.is_some()));
     bed.check();
 }
 
@@ -182,7 +182,7 @@ fn deletes_of_the_oldest_make_room_where_the_table_cannot_grow() {
             let again = fill(next) - next;
             assert!(again * 10 > gone * 8, "round {round}: {again} of {gone}: {:?}", bed.check());
             next += again;
-            let seen = |i: u64| bed.get(&key(i), Look::Segment).0.is_some();
+            let seen = |i: u64| bed.get(&key(i), ReadGranularity::Window).0.is_some();
             assert!((first..next).all(seen) && !seen(next));
         }
     }

@@ -28,9 +28,15 @@ struct Outcome {
 }
 
 /// Runs a search over the memory of a window; forks wherever a READ has several outcomes.
-fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, from: usize, to: usize) -> Vec<Outcome> {
+fn explore(
+    bed: &Bed<Journal>,
+    key: &[u8],
+    granularity: ReadGranularity,
+    from: usize,
+    to: usize,
+) -> Vec<Outcome> {
     let geometry = bed.published.lock().expect("published").expect("geometry");
-    let (search, step) = Search::start(bed.hash(key), &geometry, look);
+    let (search, step) = Search::start(bed.hash(key), &geometry, granularity);
     let start = Cut { bytes: Vec::new(), since: from, until: to };
     let mut open = vec![(search, step, start, 0)];
     let mut answers = Vec::new();
@@ -72,8 +78,8 @@ fn explore(bed: &Bed<Journal>, key: &[u8], look: Look, from: usize, to: usize) -
 }
 
 /// How a search ends whose READs all happen at one moment.
-fn atomic(bed: &Bed<Journal>, key: &[u8], look: Look, moment: usize) -> Outcome {
-    let mut outcomes = explore(bed, key, look, moment, moment);
+fn atomic(bed: &Bed<Journal>, key: &[u8], granularity: ReadGranularity, moment: usize) -> Outcome {
+    let mut outcomes = explore(bed, key, granularity, moment, moment);
     assert_eq!(outcomes.len(), 1, "one moment, one outcome");
     outcomes.pop().expect("one")
 }
@@ -84,15 +90,15 @@ fn check(bed: &Bed<Journal>, key: &[u8], change: impl FnOnce() -> Vec<Answer>) {
     let from = bed.memory.now();
     let history = change();
     let to = bed.memory.now();
-    for look in [Look::Segment, Look::Lines] {
+    for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
         let (mut truth, mut slots) = (Vec::new(), Vec::new());
         for moment in from..=to {
-            let Outcome { answer, slot, .. } = atomic(bed, key, look, moment);
+            let Outcome { answer, slot, .. } = atomic(bed, key, granularity, moment);
             truth.push(answer);
             slots.extend(slot.filter(|slot| !slots.contains(slot)));
         }
         check_history(&truth, &history);
-        let outcomes = explore(bed, key, look, from, to);
+        let outcomes = explore(bed, key, granularity, from, to);
         assert!(outcomes.len() > to - from, "the change is seen in parts: {}", outcomes.len());
         // The server can always be asked.
         let accepts = |outcome: &Outcome| !matches!(outcome.answer, Asked | Again);

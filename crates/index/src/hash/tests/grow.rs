@@ -67,7 +67,7 @@ fn writers_and_readers_while_the_table_grows() {
     let report = bed.check();
     assert!(report.items > 15_000 && report.tables == 1, "{report:?}");
     for w in 0..3 {
-        assert!(bed.get(format!("w{w}-6999").as_bytes(), Look::Lines).0.is_some());
+        assert!(bed.get(format!("w{w}-6999").as_bytes(), ReadGranularity::Lines).0.is_some());
     }
 }
 
@@ -209,7 +209,7 @@ fn out_of_memory_is_said_and_nothing_is_lost() {
     assert!(stored.len() > 1000, "{}", stored.len());
     assert_eq!(bed.check().items, stored.len() as u64);
     for key in &stored {
-        assert!(bed.get(key, Look::Segment).0.is_some());
+        assert!(bed.get(key, ReadGranularity::Window).0.is_some());
         assert!(bed.remove(key), "deletes go on");
     }
     assert_eq!(bed.check().items, 0);
@@ -245,10 +245,10 @@ fn a_table_that_was_given_back_is_not_one_that_was_never_used() {
         bed.owner.grow().expect("memory");
         while bed.owner.move_some(100) == Moved::More {}
         assert_eq!(bed.reclaim(1_000, 0), 0);
-        for look in [Look::Segment, Look::Lines] {
-            let mut step = bed.search(b"k", look, &before);
+        for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
+            let mut step = bed.search(b"k", granularity, &before);
             assert_eq!(step, SearchStep::Stale);
-            step = bed.search(b"other", look, &bed.owner.geometry());
+            step = bed.search(b"other", granularity, &bed.owner.geometry());
             assert_eq!(step, SearchStep::Absent);
         }
     }

@@ -188,9 +188,9 @@ impl<M: OwnedWords> Bed<M> {
     }
 
     /// A GET with atomic READs; returns the version and the number of READs.
-    pub fn get(&self, key: &[u8], look: Look) -> (Option<Csn>, usize) {
+    pub fn get(&self, key: &[u8], granularity: ReadGranularity) -> (Option<Csn>, usize) {
         let geometry = self.published.lock().expect("published").expect("a geometry was published");
-        let (mut search, mut step) = Search::start(self.hash(key), &geometry, look);
+        let (mut search, mut step) = Search::start(self.hash(key), &geometry, granularity);
         for reads in 0..100 {
             step = match step {
                 SearchStep::Read(place) => search.feed(key, &self.read(place), &geometry, &self.sums),
@@ -213,8 +213,8 @@ impl<M: OwnedWords> Bed<M> {
     }
 
     /// How a search that knows this geometry ends, short of looking at entries.
-    pub fn search(&self, key: &[u8], look: Look, geometry: &Geometry) -> SearchStep {
-        let (mut search, mut step) = Search::start(self.hash(key), geometry, look);
+    pub fn search(&self, key: &[u8], granularity: ReadGranularity, geometry: &Geometry) -> SearchStep {
+        let (mut search, mut step) = Search::start(self.hash(key), geometry, granularity);
         while let SearchStep::Read(place) = step {
             step = search.feed(key, &self.read(place), geometry, &self.sums);
         }

@@ -55,8 +55,8 @@ proptest! {
                 Action::Remove(k) => prop_assert_eq!(bed.remove(&name(k)), model.remove(&name(k)).is_some()),
                 Action::Get(k) => {
                     let want = model.get(&name(k)).copied();
-                    prop_assert_eq!(bed.get(&name(k), Look::Segment).0, want);
-                    prop_assert_eq!(bed.get(&name(k), Look::Lines).0, want);
+                    prop_assert_eq!(bed.get(&name(k), ReadGranularity::Window).0, want);
+                    prop_assert_eq!(bed.get(&name(k), ReadGranularity::Lines).0, want);
                 }
                 // Fails only when too many tables are live: then there is something to move first.
                 Action::Grow => _ = bed.owner.grow(),
@@ -65,7 +65,7 @@ proptest! {
             }
         }
         for (key, csn) in &model {
-            prop_assert_eq!(bed.get(key, Look::Segment).0, Some(*csn));
+            prop_assert_eq!(bed.get(key, ReadGranularity::Window).0, Some(*csn));
         }
         bed.check();
         prop_assert_eq!(bed.owner.items(), model.len() as u64);
@@ -89,9 +89,9 @@ proptest! {
                 bed.memory.store(table.header_at(pair) + 8, id);
             }
             let geometry = bed.owner.geometry();
-            for look in [Look::Segment, Look::Lines] {
+            for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
                 let key = seed.to_le_bytes();
-                let (mut search, mut step) = Search::start(bed.hash(&key), &geometry, look);
+                let (mut search, mut step) = Search::start(bed.hash(&key), &geometry, granularity);
                 for _ in 0..40 {
                     step = match step {
                         SearchStep::Read(place) => {
@@ -115,10 +115,10 @@ fn reads_per_get() {
         let bed = journal_bed(slots, discipline);
         bed.put(b"k", b"v");
         let looks = if discipline == Discipline::InPlace { 1 } else { 2 };
-        assert_eq!(bed.get(b"k", Look::Segment).1, looks, "one READ of the segment finds the slot");
-        assert_eq!(bed.get(b"absent", Look::Segment).1, 2, "a miss looks twice");
+        assert_eq!(bed.get(b"k", ReadGranularity::Window).1, looks, "one READ of the window finds the slot");
+        assert_eq!(bed.get(b"absent", ReadGranularity::Window).1, 2, "a miss looks twice");
         if discipline == Discipline::InPlace {
-            assert_eq!(bed.get(b"k", Look::Lines).1, 2, "header line, slot line");
+            assert_eq!(bed.get(b"k", ReadGranularity::Lines).1, 2, "header line, slot line");
         }
     }
 }

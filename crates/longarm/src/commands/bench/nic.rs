@@ -88,7 +88,7 @@ pub struct Sizes {
 
 /// Without a workload: small items.
 const USUAL: Sizes =
-    Sizes { inline: true, pair: PairShape::INLINE.segment_bytes(), entry: 256, request: (128, 64) };
+    Sizes { inline: true, pair: PairShape::INLINE.window_bytes(), entry: 256, request: (128, 64) };
 /// Header of a message in a ring, and what a message is padded to.
 const FRAME: usize = 16;
 
@@ -104,7 +104,7 @@ pub fn sizes(workload: &Plan, slot: Slot) -> Sizes {
     let request = Request::new(RequestKind::Put, 0).header().len() + key + value;
     Sizes {
         inline: Record::fits_inline(shape.kind, key, value, UnixMillis::NEVER),
-        pair: shape.segment_bytes(),
+        pair: shape.window_bytes(),
         entry: bounded(entry_len(SESSION, key, value)),
         request: (frame(request), USUAL.request.1),
     }

@@ -1,6 +1,6 @@
 //! Where one key is: table, pair, slot, entry.
 
-use longarm_index::hash::{Geometry, Look, Record, Search, SearchStep, SlotKind, items};
+use longarm_index::hash::{Geometry, ReadGranularity, Record, Search, SearchStep, SlotKind, items};
 use longarm_memory::HashKey;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
 fn slot(key: &[u8], geometry: &Geometry, view: View<'_>) -> Option<u64> {
     let inline = geometry.live().all(|table| table.shape.kind == SlotKind::Inline64);
     let hash = HashKey::new(geometry.hash_key).hash(key);
-    let (mut search, mut step) = Search::start(hash, geometry, Look::Lines);
+    let (mut search, mut step) = Search::start(hash, geometry, ReadGranularity::Lines);
     let mut bytes = Vec::new();
     for _ in 0..LOOKS {
         match step {
