@@ -1,5 +1,5 @@
 //! The thread that catches a follower up, and keeps it caught up: it does what
-//! [`CatchUp`](longarm_replica::CatchUp) says, in that order and for those reasons, and serves releases.
+//! [`CatchUp`] says, in that order and for those reasons, and serves releases.
 
 mod content;
 

@@ -54,7 +54,7 @@ pub enum CatchUpStep {
     /// Have it let go of all that is asked of it. It lost its memory: what it had let go of before, it lets
     /// go of again.
     Release,
-    /// Wait until it has acknowledged all that it [needs](CatchUp::floors) of what is sent.
+    /// Wait until it has acknowledged all that it [needs](CatchUp::needed) of what is sent.
     AwaitNeeded,
     /// WRITE of how many reclaimed segments it was told: it is in sync by name, and would not take this from
     /// the question.

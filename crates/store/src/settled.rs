@@ -5,8 +5,8 @@
 //! that holds a whole entry below the floor holds it until its segment is claimed anew, and so does every
 //! room of an older term, once the follower is in sync. So a follower looks ahead, a little at a time, and
 //! keeps for each segment how many of its first rooms need no other look, and the highest position in them. A
-//! look also has the pages mapped that a survey and a restore will need. A [`Watch`] is told what the rooms
-//! hold.
+//! look also has the pages mapped that a survey and a restore will need. A [`SettledWatcher`] is told what
+//! the rooms hold.
 //!
 //! Here every entry is verified whole, unlike below the floor of a survey: WRITEs continue meanwhile, and a
 //! half-landed header may still bear the position of an older use.
