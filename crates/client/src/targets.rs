@@ -10,8 +10,9 @@ use crate::error::refusal;
 
 /// The number of named leaders in a row that do not lead, after which all addresses are tried in turn.
 const HINTS_MAX: u32 = 3;
-/// The most addresses that are tried, including those that replicas named.
-const TARGETS_MAX: usize = 32;
+/// The most addresses that are tried beside those that were given: the leaders that were reached last. All
+/// nodes of a group may have been replaced since the client connected.
+const LEARNED_MAX: usize = 16;
 /// The least bound on one try, if there are other addresses: a server that is stopped or cut off takes
 /// connections and says nothing.
 const TRY_MIN: Duration = Duration::from_millis(250);
@@ -19,7 +20,9 @@ const TRY_MIN: Duration = Duration::from_millis(250);
 /// The addresses of a server or a group, and which to try next.
 #[derive(Clone, Debug)]
 pub(crate) struct Targets {
+    /// Those that were given, then those that were learned, the oldest first.
     all: Vec<Address>,
+    given: usize,
     at: usize,
     hinted: Option<Address>,
     hints: u32,
@@ -35,7 +38,7 @@ impl Targets {
     pub(crate) fn new(all: &[Address], most: Duration) -> Targets {
         assert!(!all.is_empty(), "a client needs an address");
         let limit = if all.len() > 1 { TRY_MIN.min(most) } else { most };
-        Targets { all: all.to_vec(), at: 0, hinted: None, hints: 0, limit, most }
+        Targets { all: all.to_vec(), given: all.len(), at: 0, hinted: None, hints: 0, limit, most }
     }
 
     /// The bound on the next try.
@@ -82,10 +85,16 @@ impl Targets {
     /// Notes that a try succeeded, and how long it took.
     pub(crate) fn reached(&mut self, took: Nanos) {
         // A replica that the group did not have before is one of the addresses to try, from now on.
-        if let Some(named) = self.hinted.as_ref().filter(|named| !self.all.contains(named))
-            && self.all.len() < TARGETS_MAX
-        {
-            self.all.push(named.clone());
+        if let Some(named) = self.hinted.clone() {
+            let learned = self.all.iter().skip(self.given).position(|known| *known == named);
+            let is_full = self.all.len() == self.given + LEARNED_MAX;
+            if let Some(older) = learned.or(is_full.then_some(0)) {
+                self.all.remove(self.given + older);
+                self.at %= self.all.len();
+            }
+            if !self.all.contains(&named) {
+                self.all.push(named);
+            }
         }
         self.hints = 0;
         if self.all.len() > 1 {
@@ -160,5 +169,26 @@ mod tests {
         assert_eq!(many.limit(), Duration::from_millis(400));
         many.reached(Nanos(1));
         assert_eq!(many.limit(), TRY_MIN);
+    }
+
+    /// A client that lives for long sees nodes come and go: it knows the last ones, not the first.
+    #[test]
+    fn the_leaders_that_were_reached_last_are_known_however_many_there_were() {
+        let address = |n: u32| format!("tcp://h:{n}").parse::<Address>().expect("an address");
+        let mut targets = Targets::new(&[address(1), address(2)], Duration::from_secs(5));
+        for leader in 3..100 {
+            targets.failed(&elsewhere(&format!("tcp://h:{leader}")));
+            assert_eq!(*targets.current(), address(leader));
+            targets.reached(Nanos(1));
+            targets.leave();
+            let tried: Vec<_> = (0..2 + LEARNED_MAX)
+                .map(|_| {
+                    targets.failed(&SetupError::Timeout("it".into()));
+                    targets.current().clone()
+                })
+                .collect();
+            assert!((leader.saturating_sub(5).max(1)..=leader).all(|last| tried.contains(&address(last))));
+            assert!(tried.contains(&address(1)) && tried.contains(&address(2)));
+        }
     }
 }
