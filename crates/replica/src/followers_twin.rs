@@ -56,6 +56,9 @@ struct Memory {
     floors: Vec<u64>,
 }
 
+/// Segments and claims that are being let go of, and what the streams had written by then.
+type Leaving = (Vec<(u32, u64)>, Vec<u64>);
+
 /// A follower that the leader attends to. Connections: bulk, heart, then one a stream.
 struct Attended {
     machine: CatchUp,
@@ -68,8 +71,7 @@ struct Attended {
     floors: Vec<u64>,
     /// The floors of this step were written.
     told: bool,
-    /// Segments and claims that are being let go of, and what was written by then.
-    leaving: Option<(Vec<(u32, u64)>, Vec<u64>)>,
+    leaving: Option<Leaving>,
 }
 
 struct World {
@@ -301,7 +303,10 @@ impl World {
                 return attended.tell_floors(attended.floors.clone());
             }
             CatchUpStep::KeepFloors | CatchUpStep::TellFloors if !landed => return,
-            CatchUpStep::KeepFloors => attended.set_floors(&attended.machine.left().to_vec()),
+            CatchUpStep::KeepFloors => {
+                let left = attended.machine.left().to_vec();
+                attended.set_floors(&left);
+            }
             CatchUpStep::Table => {
                 let lines = self.lines.iter().copied().enumerate();
                 let writes = lines.map(|(segment, line)| (Write::Line(segment, line), Tells::Nothing));
