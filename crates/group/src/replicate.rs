@@ -49,6 +49,8 @@ struct Ranges {
     run: Option<Run>,
     /// Of the run, unless it is longer than one WRITE.
     bytes: Vec<u8>,
+    /// Of lines, and of a piece of a longer one: kept for its memory alone.
+    scratch: Vec<u8>,
 }
 
 /// What a turn came to.
@@ -248,18 +250,18 @@ impl<Q: QueuePair> Outgoing<Q> {
         let send = self.sender.next(&run, claim_number(memory, run.segment()));
         match send {
             Send::Claim { segment, .. } => {
-                let mut lines = Vec::new();
+                ranges.scratch.clear();
                 for line in segment..segment + run_length(memory, segment) {
                     let Some(line) = whole_line(memory, sums, line) else { return Ok(false) };
-                    lines.extend_from_slice(&line);
+                    ranges.scratch.extend_from_slice(&line);
                 }
-                self.post(line_at(segment), &lines, Ticket(CLAIM))?;
+                self.post(line_at(segment), &ranges.scratch, Ticket(CLAIM))?;
             }
             Send::Run { until } => self.post(run.from, ranges.bytes(memory, &run), Ticket(until))?,
             Send::Piece { from, len, last } => {
-                let mut piece = vec![0; len as usize];
-                memory.copy_out(from, &mut piece);
-                self.post(from, &piece, if last { Ticket(run.first + 1) } else { Ticket::SILENT })?;
+                ranges.scratch.resize(len as usize, 0);
+                memory.copy_out(from, &mut ranges.scratch);
+                self.post(from, &ranges.scratch, if last { Ticket(run.first + 1) } else { Ticket::SILENT })?;
             }
         }
         self.sender.posted(send);

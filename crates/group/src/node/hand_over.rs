@@ -1,5 +1,5 @@
 //! A leader hands over on an operator's word, or because it is to end (`leave.rs`): what `longarm_replica`'s
-//! machine wants done (`leave.rs` there), and what the operator is told.
+//! machine wants done (`machine/transfer.rs` there), and what the operator is told.
 //!
 //! While clients' leases run out, which the heart sees to, all is served as ever, by requests where a lease
 //! is missing. What nobody is served in is the gap: from when writes are held until the other serves.
