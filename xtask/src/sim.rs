@@ -40,6 +40,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("KeepGone", Sim("group-all", "0..60")),
     ("ForgetPromise", Sim("group-crashes", "0..20")),
     ("ReportInside", Sim("group-pauses", "0..50")),
+    ("BlameOwnAbsence", Test("longarm-replica", "watch::tests::own_absence_is_not_the_leaders_silence")),
     ("NoDrift", Sim("group-pauses", "0..100")),
     ("OldMembers", Test("longarm-replica", "machine::tests::twin::a_group_loses_nothing_and_comes_back")),
     ("AgreeAlone", Sim("group-landing", "0..20")),

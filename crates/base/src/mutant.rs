@@ -40,6 +40,8 @@ pub enum Mutant {
     ForgetPromise,
     /// A replica reports inside its promise to the leader (L8).
     ReportInside,
+    /// A follower that was kept from its core takes that for its leader's silence (decision 20).
+    BlameOwnAbsence,
     /// A client takes its clock to go exactly as the server's does (X4).
     NoDrift,
     /// A replica helps one that knows of an older set of replicas than itself to lead (M14).

@@ -9,6 +9,8 @@ pub(crate) const DOUBLINGS_MAX: u32 = 4;
 
 /// The most times the configured silence after which a leader is suspected, whatever was learnt.
 const PATIENCE: u64 = 5;
+/// A follower looks so many times at least before it suspects its leader: so much longer that may take.
+const LOOKS_A_SUSPICION: u64 = 16;
 
 /// Times of a group; all of its replicas have the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,6 +36,11 @@ impl Timing {
     /// The silence after which any leader is suspected, however long leaders were silent before.
     pub fn patience(&self) -> Nanos {
         Nanos(self.suspect.0.saturating_mul(PATIENCE)).min(self.election)
+    }
+
+    /// How often a follower looks whether its leader lives, at the least.
+    pub fn looks(&self) -> Nanos {
+        self.heartbeat.max(Nanos(self.suspect.0 / LOOKS_A_SUSPICION))
     }
 
     /// The promise in milliseconds, the unit of calendars, rounded up.

@@ -14,6 +14,9 @@
 //!     how long leaders that lived on were silent: on a busy machine that is longer than any configured time.
 //!     A leader whose process is gone is suspected at once: its connections broke. Heartbeats that land after
 //!     that were on their way.
+//! (6) *Own absence* is not the leader's silence. A replica that was kept from its core could not have seen a
+//!     heartbeat; if its whole machine stood still, there may have been none to see. It waits for so much
+//!     longer, within the bound that any silence has.
 
 use longarm_base::{Mutant, Nanos, NodeId, Term};
 
@@ -25,11 +28,18 @@ const SILENCES: u64 = 2;
 /// Half of the longest silence is forgotten in this time.
 const FADES: Nanos = Nanos::from_millis(30_000);
 
+/// A look may be late by as long as it takes between two: only what is beyond counts as absence.
+const USUAL_LOOKS: u64 = 2;
+
 /// What a replica saw of its leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaderWatch {
     beat: Beat,
     changed: Nanos,
+    /// When the replica last looked.
+    looked: Nanos,
+    /// For how long, since it last heard of the leader, it should have looked and did not.
+    absent: Nanos,
     /// The highest term whose leader may hold a promise of this replica.
     to: Term,
     /// Whether that leader took the promise back.
@@ -47,6 +57,8 @@ impl LeaderWatch {
         LeaderWatch {
             beat,
             changed: now,
+            looked: now,
+            absent: Nanos(0),
             to: promised,
             released: false,
             silence: (Nanos(0), now),
@@ -56,6 +68,8 @@ impl LeaderWatch {
 
     /// Looks at the heartbeat word at `now`.
     pub fn observe(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
+        self.absent = self.absence(timing, now);
+        self.looked = self.looked.max(now);
         if beat != self.beat {
             self.learn(beat, timing, now);
             self.beat = beat;
@@ -66,6 +80,7 @@ impl LeaderWatch {
     /// Notes another sign of the leader of `term`; for a leader, that it sent a heartbeat itself.
     pub fn touch(&mut self, term: Term, now: Nanos) {
         self.changed = self.changed.max(now);
+        (self.looked, self.absent) = (self.looked.max(now), Nanos(0));
         self.to = self.to.max(term);
         self.released = false;
     }
@@ -80,6 +95,12 @@ impl LeaderWatch {
     /// Notes that the replica says something.
     pub fn find(&mut self, node: NodeId) {
         self.gone = self.gone.filter(|gone| *gone != node);
+    }
+
+    /// The heartbeat that was seen last.
+    #[cfg(test)]
+    pub fn beat(&self) -> Beat {
+        self.beat
     }
 
     /// When the leader was last heard of.
@@ -104,8 +125,17 @@ impl LeaderWatch {
 
     /// How long the leader may be silent before it is suspected.
     fn patience(&self, timing: &Timing, now: Nanos) -> Nanos {
-        let learnt = Nanos(self.longest(now).0.saturating_mul(SILENCES));
-        learnt.min(timing.patience()).max(timing.suspect)
+        let learnt = Nanos(self.longest(now).0.saturating_mul(SILENCES)).max(timing.suspect);
+        (learnt + self.absence(timing, now)).min(timing.patience()).max(timing.suspect)
+    }
+
+    /// For how long the replica did not look although it should have, since it last heard of the leader.
+    fn absence(&self, timing: &Timing, now: Nanos) -> Nanos {
+        if Mutant::BlameOwnAbsence.is_on() {
+            return Nanos(0);
+        }
+        let usual = timing.looks().0.saturating_mul(USUAL_LOOKS);
+        self.absent + Nanos(now.since(self.looked).0.saturating_sub(usual))
     }
 
     /// The longest recent silence.
@@ -119,7 +149,7 @@ impl LeaderWatch {
     /// which this replica made late: their times are not the leader's silence.
     fn learn(&mut self, beat: Beat, timing: &Timing, now: Nanos) {
         let Some(beats) = beat.since(self.beat) else { return };
-        let unseen = timing.heartbeat.0.saturating_mul(beats - 1);
+        let unseen = timing.heartbeat.0.saturating_mul(beats - 1).max(self.absent.0);
         let silence = Nanos(now.since(self.changed).0.saturating_sub(unseen));
         if silence >= self.longest(now) {
             self.silence = (silence, now);
@@ -160,7 +190,41 @@ mod tests {
         watch.touch(term(4), Nanos(104));
         watch.release(term(3));
         assert!(!watch.is_free(&timing, Nanos(105)), "a younger leader was heard of");
-        assert!(watch.suspects(&timing, Nanos(109)) && watch.is_free(&timing, Nanos(115)));
+        assert_eq!(patience(&watch, &timing, (Nanos(104), Nanos(1))), Nanos(5));
+        assert!(watch.is_free(&timing, Nanos(115)));
+    }
+
+    /// Looks every `every` from `from` on, and says after which silence `watch` suspects its leader.
+    fn patience(watch: &LeaderWatch, timing: &Timing, (from, every): (Nanos, Nanos)) -> Nanos {
+        let (mut watch, mut now) = (*watch, from);
+        while !watch.suspects(timing, now) {
+            assert!(now < from + timing.election, "no leader is waited for without a bound");
+            now = now + every;
+            watch.observe(watch.beat(), timing, now);
+        }
+        now.since(watch.changed)
+    }
+
+    #[test]
+    fn own_absence_is_not_the_leaders_silence() {
+        let ms = Nanos::from_millis;
+        let timing = Timing { heartbeat: ms(5), suspect: ms(30), promise: ms(40), election: ms(1_000) };
+        let beat = |number| Beat::new(Term::new(3, NodeId(1)), number);
+        let mut watch = LeaderWatch::new(Term::new(3, NodeId(1)), ms(0));
+        watch.observe(beat(1), &timing, ms(1_000));
+        assert_eq!(patience(&watch, &timing, (ms(1_000), ms(5))), ms(35), "one look after the time");
+        // All stood still; the leader speaks when it can.
+        let mut late = watch;
+        assert!(!late.suspects(&timing, ms(1_100)), "asked by another replica before it looked itself");
+        late.observe(beat(1), &timing, ms(1_100));
+        assert!(!late.suspects(&timing, ms(1_100)));
+        assert_eq!(patience(&late, &timing, (ms(1_100), ms(5))), ms(125), "90 ms of absence and 30");
+        late.observe(beat(2), &timing, ms(1_110));
+        assert_eq!(late.longest(ms(1_110)), ms(20), "nothing is learnt of the 90");
+        assert_eq!(patience(&late, &timing, (ms(1_110), ms(5))), ms(45), "twice of that");
+        // A replica that is late at each look still finds a lost leader.
+        assert_eq!(patience(&watch, &timing, (ms(1_000), ms(50))), ms(200), "one look after five times");
+        assert_eq!(patience(&watch, &timing, (ms(1_000), ms(13))), ms(52), "12 of absence and 30");
     }
 
     #[test]
@@ -188,7 +252,7 @@ mod tests {
         assert!(!restarted.suspects(&timing, Nanos(103)), "it is there again");
         beat(&mut watch, 2, 103);
         assert!(!watch.suspects(&timing, Nanos(104)), "another one leads");
-        assert!(watch.suspects(&timing, Nanos(134)), "and is silent");
+        assert_eq!(patience(&watch, &timing, (Nanos(103), Nanos(1))), Nanos(31), "and is silent");
     }
 
     #[test]
@@ -198,15 +262,17 @@ mod tests {
         let term = Term::new(3, NodeId(1));
         let (mut watch, mut number, mut now) = (LeaderWatch::new(term, ms(0)), 1, ms(0));
         let mut beats = |watch: &mut LeaderWatch, more: u64, silence: u64| {
-            now = now + ms(silence);
+            // A replica that was late did not look meanwhile.
+            for _ in (1..silence).filter(|_| more == 1) {
+                now = now + ms(1);
+                watch.observe(watch.beat(), &timing, now);
+            }
+            now = now + ms(if more == 1 { 1 } else { silence });
             number += more;
             watch.observe(Beat::new(term, number), &timing, now);
             now
         };
-        let patience = |watch: &LeaderWatch, now: Nanos| {
-            let is_late = |silence: &u64| watch.suspects(&timing, now + ms(*silence));
-            (0..10_000).find(is_late).expect("no leader is waited for without a bound") - 1
-        };
+        let patience = |watch: &LeaderWatch, now| patience(watch, &timing, (now, ms(1))).0 / 1_000_000 - 1;
         beats(&mut watch, 1, 5);
         let mut seen = beats(&mut watch, 1, 5);
         assert_eq!(patience(&watch, seen), 30);

@@ -4,23 +4,21 @@ use std::time::Duration;
 
 use longarm_fabric::Transport;
 use longarm_host::now;
-use longarm_replica::{LeaderState, RoleKind, Timing};
+use longarm_replica::{LeaderState, RoleKind};
 
 use super::Node;
 
-/// Who follows looks so many times at least before it suspects its leader: so much longer that may take.
-const LOOKS_A_SUSPICION: u32 = 16;
 /// While writes are held it looks so many times in a heartbeat whether the last ones have ended.
 const LOOKS_A_HEARTBEAT: u32 = 16;
 
 impl<T: Transport> Node<T> {
     /// How long to sleep at most.
     pub(super) fn nap(&self) -> Duration {
-        let Timing { heartbeat, suspect, .. } = self.group_options.timing;
-        let (every, suspect) = (Duration::from_nanos(heartbeat.0), Duration::from_nanos(suspect.0));
+        let timing = self.group_options.timing;
+        let [every, looks] = [timing.heartbeat, timing.looks()].map(|time| Duration::from_nanos(time.0));
         if self.transfer.is_none() {
             let follows = self.machine.kind() == RoleKind::Follower;
-            let usual = if follows { every.max(suspect / LOOKS_A_SUSPICION) } else { every };
+            let usual = if follows { looks } else { every };
             let report = self.machine.reports_at();
             return report.map_or(usual, |at| usual.min(Duration::from_nanos(at.since(now()).0)));
         }

@@ -42,6 +42,12 @@ fn tell(machine: &mut Machine, at: Nanos, event: Event) -> Vec<Action> {
     todo
 }
 
+/// Looks at the page until then, and finds nothing new there.
+fn look(machine: &mut Machine, times: std::ops::Range<u64>) {
+    let looks = times.map(ms);
+    looks.for_each(|at| _ = tell(machine, at, Event::Looked(machine.watch.beat())));
+}
+
 /// A replica was paused for long, while its leader went on writing heartbeats. If it then handled a
 /// candidate's question before any other event, it reported at once: its last look at the page was old.
 #[test]
@@ -100,6 +106,7 @@ fn one_that_adopted_stands_as_soon_as_it_suspects() {
         ms(104),
         Event::Asked(LEADER, Ask::Adopt { term: new, reclaimed: 0, floors: Vec::new() }),
     );
+    look(&mut machine, 105..104 + TIMING.suspect.0 / 1_000_000);
     assert_eq!(tell(&mut machine, ms(104) + TIMING.suspect, Event::Tick(Beat::default())), []);
     assert_eq!(machine.kind(), RoleKind::Follower);
     tell(&mut machine, ms(105) + TIMING.suspect, Event::Tick(Beat::default()));
@@ -354,6 +361,7 @@ fn a_report_is_made_the_moment_that_its_promise_is_over() {
         tell(&mut machine, ms(1), Event::Tick(Beat::new(old, 1)));
         assert_eq!(machine.reports_at(), None, "nobody asked");
         let beat = Event::Tick(Beat::new(old, 1));
+        look(&mut machine, 2..20);
         let own = if asked {
             tell(&mut machine, ms(20), Event::Asked(OTHER, Ask::Promise { term: new, members: three() }));
             new

@@ -44,8 +44,12 @@ impl Life {
         todo
     }
 
+    /// Looks for so long, and is told then.
     fn after(mut self, ms: u64, events: impl IntoIterator<Item = Event>) -> Life {
-        self.now = self.now + Nanos::from_millis(ms);
+        for _ in 0..ms {
+            self.now = self.now + Nanos::from_millis(1);
+            self.machine.handle(Event::Looked(self.machine.watch.beat()), self.now, &mut Vec::new());
+        }
         for event in events {
             self.tell(event);
         }
@@ -374,9 +378,10 @@ fn rows(life: &Life, awaited: Vec<Event>) -> Vec<(Vec<String>, String, String)> 
     };
     let mut rows: Vec<(Vec<String>, String, String)> = Vec::new();
     for (name, ms, event) in events {
-        let mut after = life.clone().after(ms, []);
+        let before = life.clone().after(ms, []);
+        let mut after = before.clone();
         let todo: Vec<String> = after.tell(event).iter().map(does).collect();
-        let (state, todo) = (becomes(&life.machine, &after.machine, after.now), todo.join("; "));
+        let (state, todo) = (becomes(&before.machine, &after.machine, after.now), todo.join("; "));
         match rows.iter_mut().find(|(_, other, does)| (other, does) == (&state, &todo)) {
             Some((names, ..)) => names.push(name),
             None => rows.push((vec![name], state, todo)),
