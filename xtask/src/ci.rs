@@ -7,7 +7,6 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::builds::{QUICKLY_BUILT, as_from_shell};
-use crate::rdma;
 
 /// One named check.
 struct Step {
@@ -50,8 +49,6 @@ const STEPS: &[Step] = &[
     xtask("spec", &["spec"]),
     xtask("sim", &["sim", "--ci"]),
     xtask("torture", &["torture", "--ci"]),
-    // What the program that ships does not have: its comparisons with etcd.
-    Step { more: rdma::CHOICE, ..cargo("etcd", &["test", "--lib", "etcd"]) },
     xtask("rdma", &["rdma"]),
 ];
 

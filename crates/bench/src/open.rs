@@ -54,7 +54,11 @@ pub fn open(text: &str, options: &TargetOptions) -> Result<Box<dyn TargetFactory
 
 /// Whether this program was built with what speaks a protocol.
 fn spoken(protocol: Protocol) -> Result<(), String> {
-    if protocol == Protocol::Etcd && cfg!(not(feature = "etcd")) {
+    spoken_by(cfg!(feature = "etcd"), protocol)
+}
+
+fn spoken_by(has_etcd: bool, protocol: Protocol) -> Result<(), String> {
+    if protocol == Protocol::Etcd && !has_etcd {
         return Err("this program was built without what speaks to etcd: build it with \
                     `cargo build --release --features etcd`"
             .into());
@@ -94,5 +98,17 @@ impl TargetFactory for Started {
     }
     fn clear(&self) -> Result<bool, TargetError> {
         self.connection.clear()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_without_etcd_says_how_to_have_it() {
+        assert!(spoken_by(false, Protocol::Etcd).expect_err("no etcd").contains("--features etcd"));
+        spoken_by(false, Protocol::Redis).expect("Redis is always spoken");
+        spoken_by(true, Protocol::Etcd).expect("this one has it");
     }
 }

@@ -137,6 +137,7 @@ fn pair(kind: Kind) -> (End, End) {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn devices_say_what_they_are() {
     let (one, _) = names();
     assert!(devices().expect("a list").contains(&one));
@@ -150,6 +151,7 @@ fn devices_say_what_they_are() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_reliable_connection_does_everything() {
     let (mut ours, theirs) = pair(Kind::Rc);
     theirs.fill(0, b"what the other side has");
@@ -190,6 +192,7 @@ fn a_reliable_connection_does_everything() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_batch_is_one_doorbell_and_silence_is_kept() {
     let (mut ours, theirs) = pair(Kind::Rc);
     let inline = Flags { inline: true, ..Flags::default() };
@@ -221,6 +224,7 @@ fn a_batch_is_one_doorbell_and_silence_is_kept() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn an_armed_queue_tells_its_channel() {
     let (mut ours, theirs) = pair(Kind::Rc);
     ours.queue.arm().expect("arm");
@@ -234,6 +238,7 @@ fn an_armed_queue_tells_its_channel() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn what_is_not_allowed_fails_at_both_ends() {
     let (mut ours, theirs) = pair(Kind::Rc);
     theirs.receive(9, 0);
@@ -246,6 +251,7 @@ fn what_is_not_allowed_fails_at_both_ends() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn failing_flushes_receives_and_requests() {
     let (mut ours, theirs) = pair(Kind::Rc);
     (0..3).for_each(|id| ours.receive(id, 0));
@@ -259,6 +265,7 @@ fn failing_flushes_receives_and_requests() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn an_unreliable_connection_writes() {
     let (mut ours, theirs) = pair(Kind::Uc);
     theirs.receive(1, 4096);
@@ -270,6 +277,7 @@ fn an_unreliable_connection_writes() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn datagrams_find_their_way() {
     let (mut ours, theirs) = pair(Kind::Ud);
     theirs.receive(1, 4096);

@@ -130,7 +130,6 @@ fn a_write_counts_when_the_replicas_have_it() {
 }
 
 #[test]
-#[cfg(feature = "etcd")]
 fn what_is_not_etcd_is_noticed() {
     let options = TargetOptions { timeout: Duration::from_millis(300), ..TargetOptions::default() };
     let connect = |port: u16| open(&format!("etcd://127.0.0.1:{port}"), &options).unwrap().connect(0);
@@ -277,7 +276,6 @@ fn a_real_redis_with_replicas_is_driven() {
 }
 
 #[test]
-#[cfg(feature = "etcd")]
 fn three_real_etcd_are_driven() {
     exercise(PeerKind::EtcdGroup);
 }

@@ -89,8 +89,4 @@ fn all_servers_of_a_group_end_with_it() {
 fn what_cannot_be_started_says_what_to_do() {
     let why = |text: &str| open(text, &TargetOptions::default()).err().expect("an error");
     assert!(why("etcd").contains("etcd-group"), "{}", why("etcd"));
-    if cfg!(not(feature = "etcd")) {
-        assert!(why("etcd-group").contains("--features etcd"), "{}", why("etcd-group"));
-        assert!(why("etcd://127.0.0.1:1").contains("--features etcd"));
-    }
 }

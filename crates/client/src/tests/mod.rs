@@ -1,5 +1,5 @@
-//! The client against a real server in the same process, over shared memory and over TCP; with the feature
-//! `rdma-tests` also over RDMA, from the first of the devices in LONGARM_VERBS_DEVICES to the second.
+//! The client against a real server in the same process, over shared memory and over TCP; where
+//! LONGARM_VERBS_DEVICES names two devices also over RDMA, from the first to the second.
 
 mod cluster;
 mod faults;
@@ -8,9 +8,7 @@ mod group;
 mod idle;
 mod members;
 mod operations;
-#[cfg(feature = "rdma-tests")]
 mod packets;
-#[cfg(feature = "rdma-tests")]
 mod rdma;
 mod reads;
 mod stalls;
@@ -37,12 +35,8 @@ pub fn serve(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Addre
     // Relaxed: a number that no other test draws.
     let n = NEXT.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("longarm-client-{}-{n}.sock", std::process::id()));
-    let addresses = vec![
-        Address::Shm(path),
-        "tcp://127.0.0.1:0".parse().expect("an address"),
-        #[cfg(feature = "rdma-tests")]
-        rdma::address(),
-    ];
+    let mut addresses = vec![Address::Shm(path), "tcp://127.0.0.1:0".parse().expect("an address")];
+    addresses.extend(rdma::address());
     let lease = Duration::from_secs(20);
     let mut options = ServerOptions { addresses, memory: 64 << 20, lease, ..ServerOptions::default() };
     change(&mut options);
@@ -53,10 +47,7 @@ pub fn serve(change: impl FnOnce(&mut ServerOptions)) -> (Server, Address, Addre
 
 /// The transports of tests.
 fn transports() -> Any {
-    #[cfg(feature = "rdma-tests")]
-    return Any { verbs: rdma::clients(), ..Any::default() };
-    #[cfg(not(feature = "rdma-tests"))]
-    Any::default()
+    Any { verbs: rdma::clients(), ..Any::default() }
 }
 
 /// The addresses of a server on which every READ is posted, and so counted.

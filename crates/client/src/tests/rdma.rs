@@ -1,26 +1,31 @@
-//! The devices of LONGARM_VERBS_DEVICES: clients on the first, the server on the second.
+//! The devices of LONGARM_VERBS_DEVICES, if it is set: clients on the first, the server on the second.
 
 use longarm_fabric::verbs::{Verbs, survey};
 
 use super::*;
 
-fn devices() -> (String, String) {
-    let text = std::env::var("LONGARM_VERBS_DEVICES").expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
+fn devices() -> Option<(String, String)> {
+    let text = std::env::var("LONGARM_VERBS_DEVICES").ok()?;
     let (one, two) = text.split_once(',').expect("LONGARM_VERBS_DEVICES=DEVICE,DEVICE");
-    (one.to_string(), two.to_string())
+    Some((one.to_string(), two.to_string()))
+}
+
+/// Whether the tests run over RDMA.
+pub fn is_there() -> bool {
+    devices().is_some()
 }
 
 pub fn clients() -> Verbs {
-    Verbs::new().with_device(devices().0.parse().expect("a device"))
+    devices().map_or_else(Verbs::default, |(near, _)| Verbs::new().with_device(near.parse().expect("a device")))
 }
 
 /// The address to listen on: one of the second device, by which the server chooses that device.
-pub fn address() -> Address {
-    let (_, name) = devices();
+pub fn address() -> Option<Address> {
+    let (_, name) = devices()?;
     let survey = survey().expect("devices").into_iter().find(|survey| survey.device == name);
     let ports = survey.expect("the server's device").ports;
     let ip = ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID");
-    Address::Verbs(format!("{ip}:0"))
+    Some(Address::Verbs(format!("{ip}:0")))
 }
 
 /// Packets that all devices of the machine have sent, acknowledgements included.

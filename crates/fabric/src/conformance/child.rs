@@ -21,7 +21,8 @@ impl Process {
     pub fn start<S: Setup>(role: &str, address: &Address) -> (Process, String) {
         let module = S::SUITE.split_once("::").expect("a module of a crate").1;
         let mut child = Command::new(std::env::current_exe().expect("own path"))
-            .args(["--exact", &format!("{module}::child"), "--nocapture", "--test-threads=1"])
+            .args(["--exact", &format!("{module}::child"), "--include-ignored"])
+            .args(["--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(ADDRESS, address.to_string())
             .stdout(Stdio::piped())

@@ -37,13 +37,13 @@ pub mod list {
     pub use super::sleep::*;
 }
 
-/// The tests of the suite for one [`Setup`], in a module of their own. `threads Setup`: those that need
-/// neither other processes nor sockets.
+/// The tests of the suite for one [`Setup`], in a module of their own; each gets the attribute that stands
+/// before it, if one does. `threads Setup`: those that need neither other processes nor sockets.
 #[macro_export]
 macro_rules! conformance {
-    ($setup:ty) => {
-        $crate::conformance! { threads $setup }
-        $crate::conformance! { @each $setup:
+    ($(#[$attribute:meta])* $setup:ty) => {
+        $crate::conformance! { $(#[$attribute])* threads $setup }
+        $crate::conformance! { @each $(#[$attribute])* $setup:
             a_killed_client_is_noticed
             a_killed_server_is_noticed
             nothing_of_another_process_takes_effect_after_revoke
@@ -60,8 +60,8 @@ macro_rules! conformance {
             $crate::conformance::child::enter::<$setup>();
         }
     };
-    (threads $setup:ty) => {
-        $crate::conformance! { @each $setup:
+    ($(#[$attribute:meta])* threads $setup:ty) => {
+        $crate::conformance! { @each $(#[$attribute])* $setup:
             every_operation_round_trips
             sizes_odd_and_longest_come_back
             malformed_requests_change_nothing
@@ -98,6 +98,15 @@ macro_rules! conformance {
             two_hundred_connections_to_one_listener
             connections_outlive_their_listener
         }
+    };
+    (@each #[$attribute:meta] $setup:ty: $($name:ident)*) => {
+        $(
+            #[test]
+            #[$attribute]
+            fn $name() {
+                $crate::conformance::list::$name::<$setup>();
+            }
+        )*
     };
     (@each $setup:ty: $($name:ident)*) => {
         $(

@@ -388,7 +388,7 @@ impl VerbsQp {
     }
 }
 
-#[cfg(feature = "rdma-tests")]
+#[cfg(feature = "conformance")]
 impl VerbsQp {
     /// Keys of what the peer lent, in its order; for tests.
     pub fn remote_keys(&self) -> Vec<u32> {

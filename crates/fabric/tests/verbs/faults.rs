@@ -89,6 +89,7 @@ fn until_cut(qp: &mut Qp<Impatient>, cut_at: u64, each: impl Fn(u64) -> [u8; 64]
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_link_cut_amid_reads_and_writes_flushes_what_was_under_way() {
     let mut server = TestServer::<Impatient>::new();
     let all = server.memory.all.memory().clone();
@@ -119,6 +120,7 @@ fn a_link_cut_amid_reads_and_writes_flushes_what_was_under_way() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_server_cut_off_before_the_connection_is_said_in_time() {
     let server = TestServer::<Impatient>::new();
     let cut = Cut::now();
@@ -164,16 +166,19 @@ fn survives(percent: u32) {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn one_packet_in_a_hundred_lost_costs_only_time() {
     survives(1);
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn one_packet_in_twenty_lost_costs_only_time() {
     survives(5);
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_server_killed_with_work_outstanding_flushes_it() {
     for round in 0..5 {
         let (mut process, said) = Process::start::<OverVerbs>("server", &OverVerbs::address());

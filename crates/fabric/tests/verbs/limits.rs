@@ -11,6 +11,7 @@ use longarm_fabric::{Channel, Grant, Incoming, ListenOptions, Listener, Op, Righ
 use crate::suite::OverVerbs;
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn more_clients_than_queue_pairs_are_refused_with_a_reason() {
     let transport = OverVerbs::listening().with_connections(2);
     let mut listener = transport.listen(&OverVerbs::address(), ListenOptions::default()).expect("listen");
@@ -38,6 +39,7 @@ fn more_clients_than_queue_pairs_are_refused_with_a_reason() {
 
 /// What a term's leader may write: one registration for all of its connections, whose key ends with them.
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn what_is_lent_again_when_nobody_has_it_any_more_has_another_key() {
     let (transport, clients) = (OverVerbs::listening(), OverVerbs::transport());
     let mut listener = transport.listen(&OverVerbs::address(), ListenOptions::default()).expect("listen");
@@ -70,6 +72,7 @@ const POOR: &str = "LONGARM_TEST_POOR";
 
 /// What the next test starts, with little memory to lock and without the right to lock more.
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_poor_process() {
     if std::env::var_os(POOR).is_none() {
         return;
@@ -83,13 +86,14 @@ fn a_poor_process() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_registration_beyond_memlock_is_said_with_the_remedy() {
     let binary = std::env::current_exe().expect("own path");
     let script = "ulimit -l 64 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock \"$@\"";
     let output = Command::new("bash")
         .args(["-c", script, "bash"])
         .arg(binary)
-        .args(["--exact", "limits::a_poor_process", "--nocapture"])
+        .args(["--exact", "limits::a_poor_process", "--include-ignored", "--nocapture"])
         .env(POOR, "1")
         .output()
         .expect("start a child");

@@ -2,8 +2,10 @@
 //! pool. Groups are for a share of the pairs (continuity hashing IV.B); where the table cannot grow, pairs
 //! whose older keys were deleted would keep them from pairs that need one, however empty the table is.
 //!
-//! (1) It is done where a group is needed and the table cannot grow, not at each delete: a slot that becomes
-//!     free is mostly taken by the next new key.
+//! (1) It is begun when a group is needed and the table cannot grow, not before: a slot that becomes free is
+//!     mostly taken by the next new key. From then on each pair is looked at once, by those who need a group,
+//!     and again whenever one of its slots becomes free, by whoever freed it, as the lock is released. So what
+//!     a refusal costs does not depend on the size of the table.
 //! (2) The record has its new slot before it loses the old one, under the lock of the pair. A READ may have
 //!     seen the new slot before that and the header after it, and would find the key nowhere. So the pair has
 //!     SPILLED before the first record moves (`spill.rs` (2)): a reader that finds nothing asks the server.
@@ -18,35 +20,47 @@ use super::owner::{Entries, LiveTable, Owner, first_free};
 use super::resize::rehashed;
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
-    /// Looks at the next so many pairs of the newest table; how many groups came back.
+    /// Looks at the next so many pairs of the newest table, if there are some that were not looked at yet; how
+    /// many groups came back.
     pub fn compact_some(&self, pairs: u64) -> usize {
         let state = self.state.read().expect("index state");
         let live = state.live.last().expect("an index has a table");
-        let table = &live.table;
-        // Relaxed: two threads may look at the same pairs; the locks make that harmless.
-        let from = live.compacted.fetch_add(pairs, Ordering::Relaxed);
-        let extended = (from..from + pairs.min(table.pairs)).map(|pair| pair % table.pairs);
-        extended.map(|pair| self.compact(live, pair)).sum()
-    }
-
-    /// Moves the records of added groups of one pair that a free slot of the pair can take; how many groups
-    /// came back.
-    fn compact(&self, live: &LiveTable, pair: u64) -> usize {
-        let table = &live.table;
-        if !self.header(table, pair).is_extended() {
+        // Relaxed: the lock of a pair orders this before what is freed in the pair later.
+        if live.compacted.load(Ordering::Relaxed) >= live.table.pairs {
             return 0;
         }
-        let mut header = self.lock_pair(table, pair);
-        let base = (1u32 << table.shape.base_slots()) - 1;
-        let mut slots = if header.moved() { 0 } else { header.occupied() & !base };
+        let from = live.compacted.fetch_add(pairs, Ordering::Relaxed);
+        let compact = |pair| {
+            let mut header = self.lock_pair(&live.table, pair);
+            let back = self.compact(live, pair, &mut header);
+            self.unlock_pair(&live.table, pair);
+            back
+        };
+        (from..live.table.pairs.min(from + pairs)).map(compact).sum()
+    }
+
+    /// Looks at a locked pair in which a slot became free, if the table needs groups.
+    pub(super) fn compact_freed(&self, live: &LiveTable, pair: u64, header: &mut Header) {
+        // Relaxed: as above.
+        if header.is_extended() && live.compacted.load(Ordering::Relaxed) > 0 {
+            self.compact(live, pair, header);
+        }
+    }
+
+    /// Moves the records of added groups of a locked pair that a free slot of the pair can take; how many
+    /// groups came back.
+    fn compact(&self, live: &LiveTable, pair: u64, header: &mut Header) -> usize {
+        if header.moved() || !header.is_extended() {
+            return 0;
+        }
+        let base = (1u32 << live.table.shape.base_slots()) - 1;
+        let mut slots = header.occupied() & !base;
         while slots != 0 {
             let slot = slots.trailing_zeros() as usize;
             slots &= slots - 1;
-            self.move_back(live, pair, slot, &mut header);
+            self.move_back(live, pair, slot, header);
         }
-        let back = if header.moved() { 0 } else { self.give_back(live, pair, &mut header) };
-        self.unlock_pair(table, pair);
-        back
+        self.give_back(live, pair, header)
     }
 
     /// Moves one record of a locked pair into a slot of the pair, if there is a free one for its key.

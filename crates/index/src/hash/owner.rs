@@ -97,7 +97,7 @@ pub(super) struct LiveTable {
     pub(super) extended: AtomicU64,
     /// First pair that the background move has not visited.
     pub(super) cursor: AtomicU64,
-    /// Pairs that were looked at for groups to give back, more than once in the end.
+    /// Pairs that were looked at for groups to give back, since the table could not grow (`compact.rs`).
     pub(super) compacted: AtomicU64,
     /// Bytes from its start for which memory was taken.
     pub(super) populated: AtomicU64,

@@ -25,6 +25,8 @@ pub struct LockedPair<'a, M: OwnedWords, E: Entries> {
     pub(super) odd: bool,
     pub(super) hash: Hash,
     pub(super) header: Header,
+    /// A slot of the pair became free under this lock.
+    pub(super) freed: bool,
 }
 
 impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
@@ -127,6 +129,7 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
             Discipline::InPlace => owner.write_slot(table, self.pair, found.slot, &self.header, record),
             Discipline::OutOfPlace => {
                 let slot = owner.free_slot(live, self.pair, &mut self.header, self.odd)?;
+                self.freed = true;
                 let byte = self.header.fingerprints[found.slot / 8] >> (8 * (found.slot % 8));
                 owner.set_fingerprint(table, self.pair, &mut self.header, slot, byte as u8);
                 owner.write_slot(table, self.pair, slot, &self.header, record);
@@ -151,6 +154,7 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
         let live = &self.state.live[self.at];
         let table = &live.table;
         self.owner.empty_slot(table, self.pair, found.slot, &mut self.header);
+        self.freed = true;
         if found.slot >= table.shape.base_slots() {
             self.owner.give_back(live, self.pair, &mut self.header);
         }
@@ -175,6 +179,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                     odd,
                     hash,
                     header,
+                    freed: false,
                 };
             }
             self.unlock_pair(&table, pair);
@@ -195,7 +200,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             self.unlock_pair(&table, pair);
             return None;
         }
-        Some(LockedPair { owner: self, state, at, pair, mask: u32::MAX, odd: false, hash: Hash(0), header })
+        let (mask, odd, hash) = (u32::MAX, false, Hash(0));
+        Some(LockedPair { owner: self, state, at, pair, mask, odd, hash, header, freed: false })
     }
 
     /// Puts a record beside the table, in place of an older one if there is one. The pair is locked.
@@ -247,6 +253,10 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
 
 impl<M: OwnedWords, E: Entries> Drop for LockedPair<'_, M, E> {
     fn drop(&mut self) {
-        self.owner.unlock_pair(&self.state.live[self.at].table, self.pair);
+        let live = &self.state.live[self.at];
+        if self.freed {
+            self.owner.compact_freed(live, self.pair, &mut self.header);
+        }
+        self.owner.unlock_pair(&live.table, self.pair);
     }
 }

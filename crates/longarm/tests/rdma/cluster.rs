@@ -16,6 +16,7 @@ pub fn group(port: u16, times: [&str; 4]) -> Group {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_group_outlives_its_leader() {
     let mut group = group(PORT, TIMES);
     group.outlives_its_leader();
@@ -24,6 +25,7 @@ fn a_group_outlives_its_leader() {
 
 /// The NIC of a stopped leader goes on answering READs, and goes on writing what was posted.
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_leader_that_stops_for_longer_than_its_lease_is_replaced_and_comes_back() {
     let mut group = group(PORT + 1, TIMES);
     let first = group.start_all();

@@ -47,6 +47,7 @@ impl Drop for Server {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn clients_put_get_and_see_their_transport() {
     let address = address(7101);
     let server = Server::start(&address);
@@ -67,6 +68,7 @@ fn clients_put_get_and_see_their_transport() {
 
 /// A tree of real files and small items, read back byte for byte while writers update them.
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn the_demo_compares_real_files_over_rdma() {
     let tree = env!("CARGO_MANIFEST_DIR");
     let words = ["demo", "--tree", tree, "--items", "1000", "--time", "2s"];
@@ -77,6 +79,7 @@ fn the_demo_compares_real_files_over_rdma() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn a_server_that_may_not_lock_its_memory_says_the_remedy() {
     let script = "ulimit -l 8192 && exec setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock \"$@\"";
     let output = Command::new("bash")
@@ -91,6 +94,7 @@ fn a_server_that_may_not_lock_its_memory_says_the_remedy() {
 }
 
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn doctor_knows_the_devices() {
     let said = said(&client(&address(7104), &["doctor"]));
     for part in [&devices().0[..], "MTU", "RoCE v2", "memlock", "to itself"] {
@@ -100,6 +104,7 @@ fn doctor_knows_the_devices() {
 
 /// Its own server is on the device that answers the raw requests.
 #[test]
+#[ignore = "wants RDMA devices: cargo x rdma"]
 fn raw_requests_are_measured_beside_gets() {
     let (near, far) = devices();
     let output = Command::new(LONGARM)

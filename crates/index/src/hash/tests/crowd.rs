@@ -1,6 +1,8 @@
 //! More keys than a pair takes: they are refused, stand beside the table if they must, and keep nobody else
 //! from anything.
 
+use std::sync::atomic::Ordering;
+
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 
 use super::super::owner::Bound;
@@ -186,4 +188,15 @@ fn deletes_of_the_oldest_make_room_where_the_table_cannot_grow() {
             assert!((first..next).all(seen) && !seen(next));
         }
     }
+}
+
+/// In a table that is full for good, as a cache is at its limit, most writes find no room at first.
+#[test]
+fn whoever_finds_no_room_looks_at_no_pair_a_second_time() {
+    let bed = bed(mapped(1 << 20), SlotKind::Inline64, Discipline::InPlace, 6_000);
+    let pairs = bed.owner.newest().pairs;
+    let refused = (0..100_000u64).filter(|i| bed.try_put(&i.to_le_bytes(), b"v").is_err()).count();
+    let live = bed.owner.state.read().expect("index state").live.last().expect("a table").clone();
+    let seen = live.compacted.load(Ordering::Relaxed);
+    assert!(refused > 50_000 && (pairs..2 * pairs).contains(&seen), "{refused} refused, {seen} of {pairs} seen");
 }
