@@ -278,7 +278,8 @@ fn bed(kind: SlotKind, discipline: Discipline) -> Bed {
             true => Record::Inline { csn, key: &key, value: &value, expiry, entry: None },
             false => Record::Entry { csn, entry, hash, expiry },
         };
-        let mut pair = owner.lock(hash);
+        let index = owner.read();
+        let mut pair = index.lock(hash);
         let placed = match pair.find(&key) {
             Some(found) => pair.replace(&found, &record),
             None => pair.insert(&record),
@@ -291,7 +292,8 @@ fn bed(kind: SlotKind, discipline: Discipline) -> Bed {
         }
     }
     for item in items.iter_mut().step_by(7) {
-        let mut pair = owner.lock(owner.hasher().hash(&item.key));
+        let index = owner.read();
+        let mut pair = index.lock(owner.hasher().hash(&item.key));
         if let Some(found) = pair.find(&item.key) {
             pair.remove(&found);
             item.removed = true;

@@ -27,7 +27,8 @@ impl<M: OwnedWords> Engine<M> {
         context.value = 0..0;
         let hash = self.hash(request.key);
         for _ in 0..ATTEMPTS {
-            let pair = self.index.lock(hash);
+            let index = self.index.read();
+            let pair = index.lock(hash);
             let found = pair.find(request.key);
             let current = found.as_ref().map(|found| self.current(found, times));
             let live = found.as_ref().zip(current).filter(|(_, current)| !current.gone);
@@ -41,6 +42,7 @@ impl<M: OwnedWords> Engine<M> {
                 return Ok(outcome);
             }
             drop(pair);
+            drop(index);
             let place = current.place.expect("what is not inline has an entry");
             // Not under the lock: a long copy would keep writers waiting. Meanwhile the entry may have been
             // replaced; then the copy is the value of a moment ago. If its room was used again, the entry
@@ -60,7 +62,8 @@ impl<M: OwnedWords> Engine<M> {
         let last = (!after.is_empty()).then_some(after);
         let mut list = Vec::new();
         for key in self.index.spilled_keys(last, SPILLED_BYTES) {
-            let pair = self.index.lock(self.hash(&key));
+            let index = self.index.read();
+            let pair = index.lock(self.hash(&key));
             let expiry =
                 pair.find(&key).map_or(UnixMillis::NEVER, |found| self.current(&found, times).expiry);
             SpilledKey { key: &key, expiry }.encode(&mut list);
@@ -89,7 +92,8 @@ impl<M: OwnedWords> Engine<M> {
         request: &Request<'_>,
     ) -> Result<Outcome, Short> {
         let hash = self.hash(request.key);
-        let pair = self.index.lock(hash);
+        let index = self.index.read();
+        let pair = index.lock(hash);
         let found = pair.find(request.key);
         let current = found.as_ref().map(|found| self.current(found, times));
         let live = current.filter(|current| !current.gone);

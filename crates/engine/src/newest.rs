@@ -25,7 +25,8 @@ impl<M: OwnedWords> Engine<M> {
         let record = self.record_of(place, entry, hash);
         let mut spills = false;
         loop {
-            let mut pair = self.index.lock(hash);
+            let index = self.index.read();
+            let mut pair = index.lock(hash);
             let Some(found) = pair.find(entry.key) else {
                 if pair.insert(&record).is_ok() {
                     return false;
@@ -35,6 +36,7 @@ impl<M: OwnedWords> Engine<M> {
                     return false;
                 }
                 drop(pair);
+                drop(index);
                 spills = self.index.make_room_anyway(hash).is_err();
                 continue;
             };
@@ -65,7 +67,8 @@ impl<M: OwnedWords> Engine<M> {
 
     /// Removes the key's item, unless it is newer than the delete.
     pub fn remove_older(&self, key: &[u8], hash: Hash, csn: Csn) {
-        let mut pair = self.index.lock(hash);
+        let index = self.index.read();
+        let mut pair = index.lock(hash);
         if let Some(found) = pair.find(key)
             && found.record().csn() < csn
         {

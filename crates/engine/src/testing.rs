@@ -107,7 +107,8 @@ pub fn execute<M: OwnedWords>(
 
 /// The entry that the slot of a key names.
 pub fn named<M: OwnedWords>(engine: &Engine<M>, key: &[u8]) -> (EntryRef, Csn) {
-    let pair = engine.index.lock(engine.hash(key));
+    let index = engine.index.read();
+    let pair = index.lock(engine.hash(key));
     let found = pair.find(key).expect("it is there");
     let current = engine.current(&found, TIMES);
     (current.place.expect("an item of a group is an entry"), current.csn)

@@ -41,7 +41,7 @@ impl<M: OwnedWords> Engine<M> {
                 let newest = deletes.entry(key.into()).or_insert(csn);
                 *newest = (*newest).max(csn);
             } else if entry.kind.is_value() {
-                let there = self.index.lock(hash).find(key).map(|found| found.record().csn());
+                let there = self.index.read().lock(hash).find(key).map(|found| found.record().csn());
                 if there.max(known.newest(key, hash)).is_none_or(|newest| newest < csn) {
                     missing.push(Unaccounted { key: key.into(), csn });
                 }

@@ -72,7 +72,8 @@ impl<M: OwnedWords> Engine<M> {
         let (csn, expiry, hash) = (entry.csn, entry.expiry, self.hash(entry.key));
         let drafted = (!expiry.expired(times.unix)).then(|| writer.draft_move(entry));
         let Ok(draft) = drafted.transpose() else { return Relocated::Full };
-        let mut pair = self.index.lock(hash);
+        let index = self.index.read();
+        let mut pair = index.lock(hash);
         let found = pair.find(entry.key).filter(|found| names(found, csn, place));
         let Some(found) = found else { return Relocated::Lost };
         let counter = match draft {
@@ -111,7 +112,8 @@ impl<M: OwnedWords> Engine<M> {
                 let late = Mutant::LookFirst.is_on();
                 let draft = (!late).then(|| writer.draft_move(entry));
                 let hash = self.hash(entry.key);
-                let pair = self.index.lock(hash);
+                let index = self.index.read();
+                let pair = index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
                 // An expired item goes by expiry. Another version is being applied, or was replaced.
                 if !names(&found, csn, place) || self.current(&found, times).gone {

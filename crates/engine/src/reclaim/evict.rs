@@ -24,7 +24,8 @@ impl<M: OwnedWords> Engine<M> {
         let mut gone = 0;
         for _ in 0..pairs {
             let (table, pair) = cursor.step(&geometry);
-            let Some(mut pair) = self.index.lock_nth(table, pair) else { continue };
+            let index = self.index.read();
+            let Some(mut pair) = index.lock_nth(table, pair) else { continue };
             for found in pair.all() {
                 if !marks.take(self.hash_of(&found.record())) {
                     self.remove(&mut pair, &found);
@@ -40,7 +41,8 @@ impl<M: OwnedWords> Engine<M> {
     /// first.
     pub fn evict_near(&self, hash: Hash) -> bool {
         let Some(marks) = &self.marks else { return false };
-        let mut pair = self.index.lock(hash);
+        let index = self.index.read();
+        let mut pair = index.lock(hash);
         let mut gone = 0;
         let mut room = false;
         let all = pair.all();

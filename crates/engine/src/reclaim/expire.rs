@@ -41,7 +41,8 @@ impl<M: OwnedWords> Engine<M> {
 
     /// Removes the expired items of a pair; returns how many.
     fn expire_pair(&self, table: usize, pair: u64, times: Timestamps) -> u64 {
-        let Some(mut pair) = self.index.lock_nth(table, pair) else { return 0 };
+        let index = self.index.read();
+        let Some(mut pair) = index.lock_nth(table, pair) else { return 0 };
         let all = pair.all();
         let over = all.iter().filter(|found| self.current(found, times).gone);
         let gone = over.map(|found| self.remove(&mut pair, found)).count() as u64;
@@ -51,7 +52,8 @@ impl<M: OwnedWords> Engine<M> {
     }
 
     fn expired_keys(&self, table: usize, pair: u64, times: Timestamps) -> Vec<Vec<u8>> {
-        let Some(pair) = self.index.lock_nth(table, pair) else { return Vec::new() };
+        let index = self.index.read();
+        let Some(pair) = index.lock_nth(table, pair) else { return Vec::new() };
         let over = |found: &Found| self.current(found, times).gone;
         let key = |found: Found| match found.record() {
             Record::Inline { key, .. } => Some(key.to_vec()),

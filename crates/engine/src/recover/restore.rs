@@ -102,7 +102,7 @@ impl<M: OwnedWords> Engine<M> {
             });
         }
         for (key, &(csn, is_value)) in &newest {
-            let found = self.index.lock(self.hash(key)).find(key).map(|found| found.record().csn());
+            let found = self.index.read().lock(self.hash(key)).find(key).map(|found| found.record().csn());
             assert_eq!(found, is_value.then_some(csn), "key {key:?}, after a restore");
         }
         let values = newest.values().filter(|(_, is_value)| *is_value).count();

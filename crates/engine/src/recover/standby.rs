@@ -176,7 +176,8 @@ impl<M: OwnedWords> Built<M> {
             return true;
         }
         let record = record_of(self.slots, place, &entry.into(), hash);
-        let mut pair = self.index.lock(hash);
+        let index = self.index.read();
+        let mut pair = index.lock(hash);
         let Some(found) = pair.find(entry.key) else {
             return match pair.insert(&record) {
                 Ok(()) => true,
@@ -196,19 +197,22 @@ impl<M: OwnedWords> Built<M> {
             assert!(switched.is_ok(), "a record that is replaced in place needs no room");
         }
         drop(pair);
+        drop(index);
         self.supersede(if newer { there } else { place });
         true
     }
 
     /// Removes the key's item, unless it is newer than the delete.
     fn delete(&mut self, entry: &Entry<'_>, hash: Hash) {
-        let mut pair = self.index.lock(hash);
+        let index = self.index.read();
+        let mut pair = index.lock(hash);
         let Some(found) = pair.find(entry.key).filter(|found| found.record().csn() < entry.csn) else {
             return;
         };
         let there = found.entry().map(|there| self.arena.with_len(there));
         pair.remove(&found);
         drop(pair);
+        drop(index);
         there.into_iter().for_each(|there| self.supersede(there));
     }
 
@@ -217,7 +221,9 @@ impl<M: OwnedWords> Built<M> {
         let geometry = self.index.geometry();
         let tables = geometry.live().enumerate();
         let pairs = tables.flat_map(|(table, is)| (0..is.pairs).map(move |pair| (table, pair)));
-        for pair in pairs.filter_map(|(table, pair)| self.index.lock_nth(table, pair)) {
+        for (table, pair) in pairs {
+            let index = self.index.read();
+            let Some(pair) = index.lock_nth(table, pair) else { continue };
             let stays = |found: &Found| found.entry().is_some_and(|entry| segment_of(entry.offset) == at);
             assert!(
                 !pair.all().iter().any(stays),
@@ -267,7 +273,7 @@ impl<M: OwnedWords> SettledWatcher for Built<M> {
     fn over(&mut self, at: u32) {
         let segment = std::mem::replace(&mut self.segments[at as usize], StandbySegment::NONE);
         for (hash, by) in segment.traces.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
-            self.index.lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
+            self.index.read().lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
             let Some(mentions) = self.mentions.get_mut(&by) else { continue };
             *mentions -= 1;
             if *mentions == 0 {

@@ -25,7 +25,8 @@ fn a_copy_has_its_place_before_the_slot_is_looked_at() {
     let before = active();
     std::thread::scope(|scope| {
         // A thread that looks at the slot waits for this lock.
-        let pair = engine.index.lock(engine.hash(b"key"));
+        let index = engine.index.read();
+        let pair = index.lock(engine.hash(b"key"));
         let mover = scope.spawn(|| {
             let mut context = engine.worker_context(1);
             let moved = engine.relocate(&mut context, TIMES, place, csn, &Sessions::new(8, Nanos(1)));

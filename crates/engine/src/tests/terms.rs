@@ -206,11 +206,13 @@ fn a_segment_that_holds_what_the_index_misses_is_not_freed() {
     }
     let mut leader = Leader::new(2, SlotKind::Inline64, &arena, times(&model));
     let key = super::model::key_of(5);
-    let mut pair = leader.engine.index.lock(leader.engine.hash(&key));
+    let index = leader.engine.index.read();
+    let mut pair = index.lock(leader.engine.hash(&key));
     let found = pair.find(&key).expect("it was restored");
     let current = leader.engine.current(&found, times(&model));
     pair.remove(&found);
     drop(pair);
+    drop(index);
     leader.engine.store.supersede(current.place.expect("it has an entry"), current.csn);
     leader.collect(times(&model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;

@@ -123,7 +123,8 @@ impl<M: OwnedWords> Engine<M> {
         seen: Option<&Seen>,
         item: PreparedItem<'a>,
     ) -> StoreAttempt<'a> {
-        let mut pair = self.index.lock(write.hash);
+        let index = self.index.read();
+        let mut pair = index.lock(write.hash);
         let found = pair.find(write.request.key);
         let current = found.as_ref().map(|found| self.current(found, times));
         if !write.blind && !is_still(seen, current.as_ref()) {
@@ -175,7 +176,8 @@ impl<M: OwnedWords> Engine<M> {
     /// Removes the judged item; `None` if it is no longer there. A volatile server without followers needs no
     /// tombstone.
     fn try_remove(&self, times: Timestamps, write: &PendingWrite<'_>, seen: Option<&Seen>) -> Option<Csn> {
-        let mut pair = self.index.lock(write.hash);
+        let index = self.index.read();
+        let mut pair = index.lock(write.hash);
         let found = pair.find(write.request.key)?;
         if !is_still(seen, Some(&self.current(&found, times))) {
             return None;

@@ -88,7 +88,8 @@ impl<M: OwnedWords> Engine<M> {
         if write.blind {
             return Ok(None);
         }
-        let pair = self.index.lock(write.hash);
+        let index = self.index.read();
+        let pair = index.lock(write.hash);
         let Some(found) = pair.find(write.request.key) else { return Ok(None) };
         let current = self.current(&found, times);
         if current.gone {
@@ -106,6 +107,7 @@ impl<M: OwnedWords> Engine<M> {
             }
         };
         drop(pair);
+        drop(index);
         let live = LiveItem { csn: current.csn, expiry: current.expiry, number: None };
         let mut seen = Seen { live, value };
         if write.request.kind == RequestKind::Increment && is_short {

@@ -126,11 +126,13 @@ impl<M: OwnedWords> Engine<M> {
             .is_tight(hash)
             .then(|| {
                 (0..ATTEMPTS).find_map(|_| {
-                    let mut pair = self.index.lock(hash);
+                    let index = self.index.read();
+                    let mut pair = index.lock(hash);
                     if pair.find(key).is_some() || pair.reserve(None).is_ok() {
                         return Some(true);
                     }
                     drop(pair);
+                    drop(index);
                     self.index.make_room(hash).err().map(|no_room| no_room == NoRoom::Table)
                 })
             })
@@ -151,7 +153,8 @@ impl<M: OwnedWords> Engine<M> {
         let Some(stream) = stream.as_mut().filter(|stream| !stream.is_full()) else { return false };
         let Some(stripe) = group.stripes.enter(hash, true) else { return false };
         let gone = {
-            let pair = self.index.lock(hash);
+            let index = self.index.read();
+            let pair = index.lock(hash);
             pair.find(key).is_some_and(|found| self.current(&found, times).gone)
         };
         let draft = gone.then(|| draft_tombstone(writer, key, EntryMeta::TOMBSTONE).ok()).flatten();
@@ -216,7 +219,8 @@ impl<M: OwnedWords> Engine<M> {
             }
             IndexChange::Move { hash, from } => {
                 let entry = self.store.own(place, csn, bytes, INLINE_MAX);
-                let mut pair = self.index.lock(hash);
+                let index = self.index.read();
+                let mut pair = index.lock(hash);
                 match pair.find(entry.key) {
                     Some(found) if names(&found, csn, from) || Mutant::MoveAnyway.is_on() => {
                         let record = self.record_of(place, &entry, hash);
@@ -226,6 +230,7 @@ impl<M: OwnedWords> Engine<M> {
                         // Relaxed: a counter.
                         self.counts.moved.fetch_add(1, Ordering::Relaxed);
                         drop(pair);
+                        drop(index);
                         self.show(entry.key, hash);
                     }
                     // Another write replaced it first.
@@ -243,7 +248,7 @@ impl<M: OwnedWords> Engine<M> {
     /// Tells a simulated world the version of a key that readers find.
     fn show(&self, key: &[u8], hash: Hash) {
         observe(|| {
-            let csn = self.index.lock(hash).find(key).map_or(Csn::NONE, |found| found.record().csn());
+            let csn = self.index.read().lock(hash).find(key).map_or(Csn::NONE, |found| found.record().csn());
             Observation::Shown { key: hash.0, csn }
         });
     }

@@ -19,7 +19,7 @@ mod verify;
 pub use found::Found;
 pub use layout::{Discipline, Geometry, PairShape, SlotKind, Table};
 pub use owner::{Entries, Full, NoRoom, Options, Owner};
-pub use pair::LockedPair;
+pub use pair::{IndexGuard, LockedPair};
 pub use reader::{ReadGranularity, Search, SearchStep};
 pub use resize::Moved;
 pub use slot::{INLINE_MAX, Record, SlotView};

@@ -15,10 +15,18 @@ use super::owner::{Entries, IndexState, LiveTable, NoRoom, Owner};
 use super::slot::Record;
 use super::spill::{NO_SLOT, SpilledRecord};
 
+/// The tables of an index as they are while the guard lives: none is added or taken out. A thread needs one
+/// for all pairs that it locks at a time; a second one could wait for ever, behind a thread that waits to add a
+/// table.
+pub struct IndexGuard<'a, M: OwnedWords, E: Entries> {
+    owner: &'a Owner<M, E>,
+    state: RwLockReadGuard<'a, IndexState>,
+}
+
 /// One locked pair, and the slots where a key of one hash can be. Unlocks when dropped.
 pub struct LockedPair<'a, M: OwnedWords, E: Entries> {
     pub(super) owner: &'a Owner<M, E>,
-    pub(super) state: RwLockReadGuard<'a, IndexState>,
+    pub(super) state: &'a IndexState,
     pub(super) at: usize,
     pub(super) pair: u64,
     pub(super) mask: u32,
@@ -161,17 +169,17 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
     }
 }
 
-impl<M: OwnedWords, E: Entries> Owner<M, E> {
+impl<M: OwnedWords, E: Entries> IndexGuard<'_, M, E> {
     /// Locks the pair where a key of this hash belongs, following moved pairs.
     pub fn lock(&self, hash: Hash) -> LockedPair<'_, M, E> {
-        let state = self.state.read().expect("index state");
+        let (owner, state) = (self.owner, &*self.state);
         for at in 0..state.live.len() {
             let table = state.live[at].table;
             let (pair, odd) = table.home(hash);
-            let header = self.lock_pair(&table, pair);
+            let header = owner.lock_pair(&table, pair);
             if !header.moved() {
                 return LockedPair {
-                    owner: self,
+                    owner,
                     state,
                     at,
                     pair,
@@ -182,7 +190,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                     freed: false,
                 };
             }
-            self.unlock_pair(&table, pair);
+            owner.unlock_pair(&table, pair);
         }
         unreachable!("the newest table has a moved pair");
     }
@@ -190,18 +198,25 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has
     /// moved.
     pub fn lock_nth(&self, at: usize, pair: u64) -> Option<LockedPair<'_, M, E>> {
-        let state = self.state.read().expect("index state");
+        let (owner, state) = (self.owner, &*self.state);
         let table = state.live.get(at)?.table;
         if pair >= table.pairs {
             return None;
         }
-        let header = self.lock_pair(&table, pair);
+        let header = owner.lock_pair(&table, pair);
         if header.moved() {
-            self.unlock_pair(&table, pair);
+            owner.unlock_pair(&table, pair);
             return None;
         }
         let (mask, odd, hash) = (u32::MAX, false, Hash(0));
-        Some(LockedPair { owner: self, state, at, pair, mask, odd, hash, header, freed: false })
+        Some(LockedPair { owner, state, at, pair, mask, odd, hash, header, freed: false })
+    }
+}
+
+impl<M: OwnedWords, E: Entries> Owner<M, E> {
+    /// Keeps the tables as they are while the guard lives.
+    pub fn read(&self) -> IndexGuard<'_, M, E> {
+        IndexGuard { owner: self, state: self.state.read().expect("index state") }
     }
 
     /// Puts a record beside the table, in place of an older one if there is one. The pair is locked.

@@ -23,7 +23,8 @@ fn insert<M: OwnedWords>(bed: &Bed<M>, key: &[u8]) -> Result<(), NoRoom> {
         let hash = bed.hash(key);
         let csn = bed.next_csn();
         let (expiry, value) = (UnixMillis::NEVER, &b"value"[..]);
-        let done = bed.owner.lock(hash).insert(&Record::Inline { csn, key, value, expiry, entry: None });
+        let done =
+            bed.owner.read().lock(hash).insert(&Record::Inline { csn, key, value, expiry, entry: None });
         let Err(_) = done else { return Ok(()) };
         bed.owner.make_room(hash)?;
     }
@@ -81,7 +82,7 @@ fn what_was_accepted_stands_beside_the_table_and_moves_with_its_pair() {
         }
         let table = *bed.owner.geometry().live().last().expect("table");
         let (pair, _) = table.home(bed.hash(&crowd[0]));
-        let all = bed.owner.lock_nth(0, pair).expect("there is one table").all();
+        let all = bed.owner.read().lock_nth(0, pair).expect("there is one table").all();
         assert!(versions.iter().all(|csn| all.iter().any(|found| found.record().csn() == *csn)));
         assert_eq!(bed.get(b"nobody", ReadGranularity::Lines).0, None);
         assert!(crowd.iter().all(|key| bed.remove(key)));
@@ -104,7 +105,8 @@ fn what_stands_beside_the_table_changes_and_goes_without_its_entry() {
         let beside = bed.owner.spilled();
         let forget = || std::mem::take(&mut *bed.book.entries.lock().expect("book"));
         for key in &crowd {
-            let mut pair = bed.owner.lock(bed.hash(key));
+            let index = bed.owner.read();
+            let mut pair = index.lock(bed.hash(key));
             let found = pair.find(key).expect("it was put");
             let known = forget();
             if discipline == Discipline::InPlace {
@@ -118,7 +120,7 @@ fn what_stands_beside_the_table_changes_and_goes_without_its_entry() {
         }
         assert_eq!((bed.owner.spilled(), bed.owner.items()), (beside, 60));
         forget();
-        crowd.iter().for_each(|key| bed.owner.lock(bed.hash(key)).remove_gone(|_| true));
+        crowd.iter().for_each(|key| bed.owner.read().lock(bed.hash(key)).remove_gone(|_| true));
         assert_eq!((bed.owner.spilled(), bed.owner.items()), (0, 0));
     }
 }
@@ -198,5 +200,8 @@ fn whoever_finds_no_room_looks_at_no_pair_a_second_time() {
     let refused = (0..100_000u64).filter(|i| bed.try_put(&i.to_le_bytes(), b"v").is_err()).count();
     let live = bed.owner.state.read().expect("index state").live.last().expect("a table").clone();
     let seen = live.compacted.load(Ordering::Relaxed);
-    assert!(refused > 50_000 && (pairs..2 * pairs).contains(&seen), "{refused} refused, {seen} of {pairs} seen");
+    assert!(
+        refused > 50_000 && (pairs..2 * pairs).contains(&seen),
+        "{refused} refused, {seen} of {pairs} seen"
+    );
 }

@@ -314,7 +314,7 @@ fn move_beside_the_table() {
 }
 
 fn one_of(bed: &Bed<Journal>, key: &[u8]) -> Csn {
-    bed.owner.lock(bed.hash(key)).find(key).expect("it is there").record().csn()
+    bed.owner.read().lock(bed.hash(key)).find(key).expect("it is there").record().csn()
 }
 
 /// A pair moves to the next table, and the key is replaced there (C5, I17).

@@ -143,12 +143,14 @@ fn inline_items_keep_their_places_while_tables_grow() {
         let hash = bed.hash(&key);
         let record = Record::Inline { csn: Csn(csn), key: &key, value: b"v", expiry, entry };
         loop {
-            let mut pair = bed.owner.lock(hash);
+            let index = bed.owner.read();
+            let mut pair = index.lock(hash);
             let done = match pair.find(&key) {
                 Some(found) => pair.replace(&found, &record),
                 None => pair.insert(&record),
             };
             drop(pair);
+            drop(index);
             if done.is_ok() {
                 return;
             }
@@ -157,7 +159,7 @@ fn inline_items_keep_their_places_while_tables_grow() {
     };
     let entry_of = |i: u64| {
         let key = i.to_le_bytes();
-        bed.owner.lock(bed.hash(&key)).find(&key).expect("it is there").entry()
+        bed.owner.read().lock(bed.hash(&key)).find(&key).expect("it is there").entry()
     };
     for i in 0..10_000u64 {
         store(i, i + 1, Some(place(i)));
@@ -194,12 +196,14 @@ fn out_of_memory_is_said_and_nothing_is_lost() {
             expiry: UnixMillis::NEVER,
             entry: None,
         };
-        let mut pair = bed.owner.lock(hash);
+        let index = bed.owner.read();
+        let mut pair = index.lock(hash);
         if pair.insert(&record).is_ok() {
             stored.push(key);
             continue;
         }
         drop(pair);
+        drop(index);
         if bed.owner.make_room(hash).is_err() {
             break;
         }

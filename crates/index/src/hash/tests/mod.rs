@@ -133,18 +133,21 @@ impl<M: OwnedWords> Bed<M> {
             Record::Entry { csn, entry, hash, expiry }
         };
         for _ in 0..100 {
-            let mut pair = self.owner.lock(hash);
+            let index = self.owner.read();
+            let mut pair = index.lock(hash);
             let done = match pair.find(key) {
                 Some(found) => pair.replace(&found, &record),
                 None => pair.insert(&record),
             };
             drop(pair);
+            drop(index);
             if done.is_ok() {
                 return Ok(csn);
             }
             match self.owner.make_room(hash) {
                 Err(NoRoom::Pair) if spills => {
-                    let mut pair = self.owner.lock(hash);
+                    let index = self.owner.read();
+                    let mut pair = index.lock(hash);
                     // Out of place even a replacement wants a slot.
                     if let Some(found) = pair.find(key) {
                         pair.remove(&found);
@@ -159,7 +162,8 @@ impl<M: OwnedWords> Bed<M> {
     }
 
     pub fn remove(&self, key: &[u8]) -> bool {
-        let mut pair = self.owner.lock(self.hash(key));
+        let index = self.owner.read();
+        let mut pair = index.lock(self.hash(key));
         let found = pair.find(key);
         if let Some(found) = &found {
             pair.remove(found);
@@ -202,7 +206,7 @@ impl<M: OwnedWords> Bed<M> {
                 SearchStep::Absent => return (None, reads),
                 SearchStep::Ask => {
                     return (
-                        self.owner.lock(self.hash(key)).find(key).map(|found| found.record().csn()),
+                        self.owner.read().lock(self.hash(key)).find(key).map(|found| found.record().csn()),
                         reads,
                     );
                 }
