@@ -26,7 +26,7 @@ use crate::page::Beat;
 /// A leader is suspected when it has been silent for so many times its longest recent silence.
 const SILENCES: u64 = 2;
 /// Half of the longest silence is forgotten in this time.
-const FADES: Nanos = Nanos::from_millis(30_000);
+const FADES: Nanos = Nanos::from_millis(300_000);
 
 /// A look may be late by as long as it takes between two: only what is beyond counts as absence.
 const USUAL_LOOKS: u64 = 2;
@@ -288,8 +288,8 @@ mod tests {
         assert_eq!(patience(&watch, seen), 150, "there is a bound");
         // A younger leader was not silent: it did not lead yet.
         watch.observe(Beat::new(Term::new(4, NodeId(2)), 1), &timing, seen + ms(5_000));
-        assert_eq!(watch.longest(seen + ms(29_999)), ms(700));
-        assert_eq!(watch.longest(seen + ms(30_000)), ms(350));
-        assert_eq!(watch.longest(seen + ms(10_000_000)), Nanos(0));
+        assert_eq!(watch.longest(seen + ms(299_999)), ms(700));
+        assert_eq!(watch.longest(seen + ms(300_000)), ms(350));
+        assert_eq!(watch.longest(seen + ms(100_000_000)), Nanos(0));
     }
 }

@@ -16,7 +16,8 @@ pub fn is_there() -> bool {
 }
 
 pub fn clients() -> Verbs {
-    devices().map_or_else(Verbs::default, |(near, _)| Verbs::new().with_device(near.parse().expect("a device")))
+    devices()
+        .map_or_else(Verbs::default, |(near, _)| Verbs::new().with_device(near.parse().expect("a device")))
 }
 
 /// The address to listen on: one of the second device, by which the server chooses that device.

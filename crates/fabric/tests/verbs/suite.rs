@@ -21,4 +21,7 @@ impl Setup for OverVerbs {
     }
 }
 
-conformance!(#[ignore = "wants RDMA devices: cargo x rdma"] OverVerbs);
+conformance!(
+    #[ignore = "wants RDMA devices: cargo x rdma"]
+    OverVerbs
+);
