@@ -4,35 +4,18 @@
 use std::sync::Arc;
 
 use longarm_base::Nanos;
-use longarm_fabric::{Channel, Grant, Login, PeerRole, Transport};
+use longarm_fabric::{Channel, Grant, Transport};
 use longarm_host::{Mutex, Pause, Thread, random};
-use longarm_memory::Region;
 
-use crate::common::{CoreOptions, Lent};
 use crate::held::Contents;
 use crate::inbound::Inbound;
 use crate::leaving::Leave;
 use crate::node::Node;
-use crate::options::{GroupOptions, StartError};
+use crate::options::StartError;
+use crate::seed::Seed;
 use crate::service::Service;
 use crate::stats::Stands;
 use crate::threads::{join, spawn};
-
-/// What a replica of a group is made of.
-pub struct Seed {
-    /// What its core is to be; each line of the log says which group, if a node has several.
-    pub options: CoreOptions,
-    /// The group, as this replica is told of it.
-    pub group: GroupOptions,
-    /// Its memory.
-    pub lent: Arc<Lent>,
-    /// The page that its leader WRITEs.
-    pub page: Arc<Region>,
-    /// What it proves to other replicas.
-    pub login: Login,
-    /// What other replicas, and operators, must have proved to be at least.
-    pub role: PeerRole,
-}
 
 /// A replica before it lives: others may come to its door already.
 pub struct Prepared<T: Transport> {
