@@ -73,8 +73,8 @@ fn sync<T: Transport>(
 ) -> Result<SyncState, PeerError> {
     let ask = Ask::Sync {
         term: leader_term.term,
-        base: leader_term.base,
-        cuts: leader_term.cuts.clone(),
+        base: leader_term.start.base,
+        cuts: leader_term.start.cuts.clone(),
         streams: leader_term.streams.len() as u16,
         members: leader_term.members.clone(),
     };
@@ -82,7 +82,7 @@ fn sync<T: Transport>(
     // A channel of its own: what is left of older ones is not to be mistaken for this.
     peer.channel = None;
     let wanted = |answer: &Answer| matches!(answer, Answer::Ready { term, .. } if *term == leader_term.term);
-    let ready = peer.channel()?.settle(&ask, (until, worth), wanted)?;
+    let ready = peer.channel()?.settle(&ask, until, worth, wanted)?;
     let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
     Ok(held)
 }
@@ -170,7 +170,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let (term, reclaimed) = (self.leader_term.term, self.reclaimed());
         let ask = Ask::Adopt { term, reclaimed, floors: floors.to_vec() };
         let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
-        peer.channel()?.settle(&ask, (self.until(), self.worth), wanted)
+        peer.channel()?.settle(&ask, self.until(), self.worth, wanted)
     }
 
     /// Serves releases, and asks what is to be asked, until it is let go.

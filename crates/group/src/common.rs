@@ -89,6 +89,18 @@ pub struct Keys {
     pub hash: u64,
 }
 
+/// What a leader's core goes on from, of the terms before its own.
+#[derive(Clone, Copy)]
+pub struct TermStart {
+    /// The leader's term.
+    pub term: Term,
+    /// The number of items to expect in the start set.
+    pub items: u64,
+    /// The earliest time at which the calendar of the term may begin: no calendar of an earlier leader was
+    /// ahead of it.
+    pub calendar: UnixMillis,
+}
+
 /// Where a server is in its life. It only ever goes forward.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
@@ -150,20 +162,20 @@ impl Core {
     /// Of a server of its own, over fresh memory.
     pub fn alone(options: CoreOptions, lent: Arc<Lent>, boot: u64, keys: Keys) -> Result<Core, StartError> {
         let engine = engine(&options, &lent, keys.sum, options.engine(keys.hash, None))?;
-        Ok(Core::new((options, Clock::start(UnixMillis(0))), lent, boot, keys.sum, engine))
+        Ok(Core::new(options, Clock::start(UnixMillis(0)), lent, boot, keys.sum, engine))
     }
 
-    /// Of a group's leader, over the start set of its term, in which so many items are to be expected, from a
-    /// calendar on that is no earlier than leaders before it had; its standby index, if there is one.
+    /// Of a group's leader, over the start set of its term, with its standby index, if there is one.
     pub fn of_term(
         options: CoreOptions,
         lent: Arc<Lent>,
         keys: Keys,
-        (term, items, least): (Term, u64, UnixMillis),
+        start: TermStart,
         standby: Option<Standby<Mapped>>,
     ) -> Result<Core, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let engine_options = EngineOptions { found_items: items, ..options.engine(keys.hash, Some(term)) };
+        let engine_options =
+            EngineOptions { found_items: start.items, ..options.engine(keys.hash, Some(start.term)) };
         let (engine, found) = match standby {
             Some(standby) => standby.engine(SumKey::new(keys.sum), engine_options)?,
             None => {
@@ -172,13 +184,14 @@ impl Core {
                 (engine(&options, &lent, keys.sum, engine_options)?, Recovered::default())
             }
         };
-        let core = Core::new((options, Clock::start(least)), lent, boot, keys.sum, engine);
+        let core = Core::new(options, Clock::start(start.calendar), lent, boot, keys.sum, engine);
         core.engine.restore(&core.sessions, core.timestamps(), found);
         Ok(core)
     }
 
     fn new(
-        (options, clock): (CoreOptions, Clock),
+        options: CoreOptions,
+        clock: Clock,
         lent: Arc<Lent>,
         boot: u64,
         sum_key: u64,

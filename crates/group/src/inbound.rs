@@ -52,7 +52,8 @@ impl<Q: QueuePair> PeerRequests<Q> {
     /// wakes the channel.
     pub fn hear<T>(
         &mut self,
-        (done, channel): (&mut Completions, &Channel),
+        done: &mut Completions,
+        channel: &Channel,
         decode: impl Fn(&[u8]) -> Result<T, Bad>,
     ) -> Result<Vec<T>, String> {
         let heard = received(&mut self.qp, &mut self.mailbox, done, decode)?.ok_or_else(String::new)?;
@@ -101,13 +102,21 @@ pub(crate) fn twins(node: NodeId) -> String {
     format!("two processes say that they are node {node}: stop one of them")
 }
 
+/// The memory of a replica that it lends to the leader of a term.
+#[derive(Clone)]
+pub struct ReplicaMemory {
+    /// The entries.
+    pub arena: Arc<Region>,
+    /// Where the leader says that it lives.
+    pub page: Arc<Region>,
+}
+
 /// The replica's door to other replicas.
 pub struct Inbound<Q> {
     options: GroupOptions,
     /// What others must have proved to be, at least.
     role: PeerRole,
-    arena: Arc<Region>,
-    page: Arc<Region>,
+    memory: ReplicaMemory,
     /// Where the replica sleeps.
     channel: Channel,
     log: Log,
@@ -117,8 +126,9 @@ pub struct Inbound<Q> {
 impl<Q: QueuePair> Inbound<Q> {
     /// Of a replica whose promise is the one that it starts with.
     pub fn new(
-        (options, role): (GroupOptions, PeerRole),
-        (arena, page): (Arc<Region>, Arc<Region>),
+        options: GroupOptions,
+        role: PeerRole,
+        memory: ReplicaMemory,
         channel: Channel,
         log: Log,
     ) -> Inbound<Q> {
@@ -133,7 +143,7 @@ impl<Q: QueuePair> Inbound<Q> {
             leader: None,
             done: Completions::new(16),
         });
-        Inbound { options, role, arena, page, channel, log, state }
+        Inbound { options, role, memory, channel, log, state }
     }
 
     /// The group.
@@ -161,7 +171,7 @@ impl<Q: QueuePair> Inbound<Q> {
     pub fn grants(&self) -> Vec<Grant> {
         let rights = Rights::READ.and(Rights::WRITE);
         let lend = |id, region: &Arc<Region>| Grant { id, region: region.clone(), rights };
-        vec![lend(ARENA_REGION, &self.arena), lend(PAGE_REGION, &self.page)]
+        vec![lend(ARENA_REGION, &self.memory.arena), lend(PAGE_REGION, &self.memory.page)]
     }
 
     /// Lets a replica in.
@@ -289,7 +299,7 @@ impl<Q: QueuePair> Inbound<Q> {
     /// Whether this start of a node's process is the one that has the term here: the first that asks. A node
     /// that was copied, disk and all, is two processes with one name, and may stand for one term twice; no
     /// replica has to do with both.
-    pub fn is_owner(&self, term: Term, (node, life): (NodeId, u64)) -> bool {
+    pub fn is_owner(&self, term: Term, node: NodeId, life: u64) -> bool {
         term.node() != node || self.state.lock().is_owner(term, life)
     }
 

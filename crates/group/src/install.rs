@@ -9,7 +9,7 @@ use longarm_base::{EntryRef, Mutant, Nanos, NodeId, Place, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{ReplicaStep, reach};
-use longarm_memory::{Mapped, OwnedWords, SumKey};
+use longarm_memory::{Mapped, OwnedWords};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
@@ -17,7 +17,8 @@ use longarm_store::{Settled, survey, whole_entry};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
-use crate::peer_channel::{Bulk, PeerAddress, PeerError, Worth};
+use crate::checked_arena::CheckedArena;
+use crate::peer_channel::{Bulk, Patience, PeerAddress, PeerError};
 use crate::scan::{ArenaScan, ScannedEntry};
 
 /// The entries of a start set's base term that some follower may lack.
@@ -34,17 +35,17 @@ pub(crate) struct Tail {
 /// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `scan` is
 /// what was found here after the fence.
 pub(crate) fn complete<T: Transport>(
-    (memory, sums): (&Mapped, &SumKey),
+    arena: &CheckedArena<Mapped>,
     scan: Option<ArenaScan>,
     start: &StartSet,
     me: NodeId,
     peer_address: impl Fn(NodeId) -> Option<PeerAddress<T>>,
-    (patience, worth): (Nanos, Worth<'_>),
+    patience: Patience<'_>,
 ) -> Result<Tail, PeerError> {
-    forget_younger((memory, sums), start.base);
+    forget_younger(arena, start.base);
     let (cuts, from): (Vec<u64>, Vec<u64>) =
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
-    let scan = ArenaScan::down_to(scan, (memory, sums), start.base, from.clone());
+    let scan = ArenaScan::down_to(scan, arena, start.base, from.clone());
     let mut whole = true;
     let kept = |seen: &ScannedEntry| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
     let mut entries: Vec<ScannedEntry> = scan.entries().filter(kept).collect();
@@ -53,18 +54,18 @@ pub(crate) fn complete<T: Transport>(
             continue;
         }
         let address = peer_address(cut.holder).ok_or(PeerError::Confused)?;
-        let until = now() + patience;
+        let until = now() + patience.limit;
         let (mut channel, mut bulk) =
-            (address.channel()?, Bulk::new(address.memory(start.term, READ_MAX)?, worth));
+            (address.channel()?, Bulk::new(address.memory(start.term, READ_MAX)?, patience.worth));
         let mut next = own.len;
         let before = entries.len();
         while next < cut.len {
             let ask = Ask::Fetch { term: start.term, stream: stream as u16, from: next };
-            let places =
-                channel.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
+            let places = channel
+                .settle(&ask, until, patience.worth, |answer| matches!(answer, Answer::Places { .. }))?;
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
-                fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
+                fetch(arena, &mut bulk, start.base, entry, until + patience.limit)?;
                 let place = EntryRef { offset: entry.offset, len: entry.len };
                 entries.push(ScannedEntry { stream, position: entry.position, place });
                 reach(ReplicaStep::Fetched);
@@ -76,7 +77,7 @@ pub(crate) fn complete<T: Transport>(
         // and says what it was counted for before.
         whole &= fill(&entries[before..], own.len..cut.len);
     }
-    scan.cut(memory, &cuts);
+    scan.cut(&arena.memory, &cuts);
     reach(ReplicaStep::Completed);
     Ok(Tail { whole, from, entries })
 }
@@ -88,7 +89,8 @@ fn fill(entries: &[ScannedEntry], range: Range<u64>) -> bool {
 }
 
 /// Forgets claims of terms that never came to hold a start set here.
-fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
+fn forget_younger(arena: &CheckedArena<Mapped>, base: Term) {
+    let CheckedArena { memory, sums } = arena;
     let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
     for segment in geometry.table..geometry.segments {
         let young = Line::read(memory, sums, segment).is_ok_and(|line| line.term > base);
@@ -101,11 +103,13 @@ fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
 /// Fetches one entry and the line, or lines, of its segment. Bytes that do not verify are an error; they take
 /// the place of no line that does.
 pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
-    (memory, sums): (&Mapped, &SumKey),
+    arena: &CheckedArena<Mapped>,
     bulk: &mut Bulk<'_, Q>,
-    (base, entry): (Term, &EntryAt),
+    base: Term,
+    entry: &EntryAt,
     until: Nanos,
 ) -> Result<(), PeerError> {
+    let CheckedArena { memory, sums } = arena;
     let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
     let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
     let segment = (offset / SEGMENT_BYTES) as u32;
@@ -149,13 +153,16 @@ fn copy<Q: longarm_fabric::QueuePair>(
 
 /// Where the entries of a stream are, from a position on: the answer to a candidate.
 pub(crate) fn places(
-    (memory, sums): (&Mapped, &SumKey),
-    (term, streams): (Term, usize),
-    (stream, from): (u16, u64),
+    arena: &CheckedArena<Mapped>,
+    term: Term,
+    streams: usize,
+    stream: u16,
+    from: u64,
 ) -> Vec<EntryAt> {
     let mut floors = vec![u64::MAX; streams.max(usize::from(stream) + 1)];
     floors[usize::from(stream)] = from;
-    let mut survey = survey(memory, sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
+    let mut survey =
+        survey(&arena.memory, &arena.sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
     let found = survey.streams.swap_remove(usize::from(stream));
     let at = |(position, place): (u64, EntryRef)| EntryAt { position, offset: place.offset, len: place.len };
     found.tail.into_iter().chain(found.beyond).map(at).collect()

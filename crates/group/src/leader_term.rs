@@ -40,16 +40,22 @@ pub(crate) struct StreamHandle<Q> {
     pub waker: Waker,
 }
 
+/// The start set of a term as its leader installed it.
+pub(crate) struct InstalledSet {
+    /// The term whose start set followers may have in common with this one.
+    pub base: Term,
+    /// Where the streams of the base are cut.
+    pub cuts: Vec<u64>,
+    /// Entries of the base that a follower may lack, as they were at the start.
+    pub tail: Tail,
+}
+
 /// A term that this node leads, from its start set to its end.
 pub(crate) struct LeaderTerm<Q> {
     pub term: Term,
-    /// The term whose start set followers may have in common with this one, and where its streams are cut.
-    pub base: Term,
-    pub cuts: Vec<u64>,
+    pub start: InstalledSet,
     /// The replicas that the term has.
     pub members: Members,
-    /// Entries of the base that a follower may lack, as they were at the start.
-    pub tail: Tail,
     pub core: Arc<Core>,
     /// By stream.
     pub streams: Vec<StreamHandle<Q>>,
@@ -83,17 +89,17 @@ impl Drop for Attending<'_> {
 
 impl<Q> LeaderTerm<Q> {
     pub fn new(
-        ((term, base, cuts, tail), members): ((Term, Term, Vec<u64>, Tail), Members),
+        term: Term,
+        start: InstalledSet,
+        members: Members,
         core: Arc<Core>,
         streams: Vec<StreamHandle<Q>>,
         releases: Arc<SharedReleases>,
     ) -> LeaderTerm<Q> {
         LeaderTerm {
             term,
-            base,
-            cuts,
+            start,
             members,
-            tail,
             core,
             streams,
             releases,

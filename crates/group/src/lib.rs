@@ -17,6 +17,7 @@
 
 mod attend;
 mod catch_up;
+mod checked_arena;
 mod clock;
 mod common;
 mod events;
@@ -50,7 +51,7 @@ mod threads;
 mod vote_store;
 
 pub use clock::process_cpu;
-pub use common::{Core, CoreOptions, Keys, Lent, Phase};
+pub use common::{Core, CoreOptions, Keys, Lent, Phase, TermStart};
 pub use follower::SharedReleases;
 pub use held::{Contents, Held, Versions};
 pub use inbound::{CONNECTIONS_MAX, Inbound};

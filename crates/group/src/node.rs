@@ -22,7 +22,7 @@ use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
-use longarm_memory::{OwnedWords, Region, SumKey, Words};
+use longarm_memory::{Mapped, OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
@@ -32,6 +32,7 @@ use self::peer_handle::{PeerHandle, founders};
 use self::standby_index::StandbyIndex;
 use self::transfer::LeaderTransfer;
 use super::install;
+use crate::checked_arena::CheckedArena;
 use crate::common::{CoreOptions, Lent};
 use crate::events::Events;
 use crate::held::Contents;
@@ -41,6 +42,7 @@ use crate::log::Notice;
 use crate::options::GroupOptions;
 use crate::options::StartError;
 use crate::scan::{ArenaScan, least};
+use crate::seed::Seed;
 use crate::seldom::Seldom;
 use crate::service::Service;
 use crate::standing::{Leads, Standing};
@@ -62,7 +64,7 @@ pub(crate) struct Node<T: Transport> {
     boot: u64,
     /// Names this start of it.
     life: u64,
-    sums: SumKey,
+    arena: CheckedArena<Mapped>,
     lent: Arc<Lent>,
     page: Arc<Region>,
     service: Box<dyn Service<T::Qp>>,
@@ -96,13 +98,13 @@ impl<T: Transport> Node<T> {
     /// A replica over fresh memory: what its vote store says, and what that means for the memory.
     pub fn new(
         transport: Arc<T>,
-        (options, group_options, login): (CoreOptions, GroupOptions, Login),
-        (lent, page): (Arc<Lent>, Arc<Region>),
+        seed: Seed,
         service: Box<dyn Service<T::Qp>>,
         inbound: Arc<Inbound<T::Qp>>,
         channel: Channel,
-        seed: u64,
+        chance: u64,
     ) -> Result<Node<T>, StartError> {
+        let Seed { options, group: group_options, lent, page, login, .. } = seed;
         let me = group_options.check()?;
         let vote_store = |error| StartError::Os("read what this replica promised", error);
         let kept = group_options.vote_store.load().map_err(vote_store)?;
@@ -117,16 +119,17 @@ impl<T: Transport> Node<T> {
         // What it promised before it was started again is open: that leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
-        let life = seed.max(1);
+        let life = chance.max(1);
         let state = PersistentState { members, promised: term, sync: None };
-        let mut machine = Machine::new(me, state, group_options.timing, seed, now());
+        let mut machine = Machine::new(me, state, group_options.timing, chance, now());
         // It promised nothing, or its disk is another one than it was.
         if term == Term::ZERO {
             machine = machine.blank(life, first_rest(&group_options));
         }
-        let sums = SumKey::new(group_options.sum_key);
+        let memory = lent.arena.memory().clone();
+        let arena = CheckedArena { memory, sums: SumKey::new(group_options.sum_key) };
         let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
-        longarm_store::format(lent.arena.memory(), &sums)?;
+        longarm_store::format(&arena.memory, &arena.sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
             peers: BTreeMap::new(),
@@ -139,7 +142,7 @@ impl<T: Transport> Node<T> {
             machine,
             boot,
             life,
-            sums,
+            arena,
             lent,
             page,
             service,
@@ -168,7 +171,7 @@ impl<T: Transport> Node<T> {
 
     /// Looks at all that it holds.
     pub fn contents(&self) -> Contents {
-        Contents::of(self.lent.arena.clone(), self.sums.clone())
+        Contents::of(self.lent.arena.clone(), self.arena.sums.clone())
     }
 
     fn tell(&self) {
@@ -269,14 +272,13 @@ impl<T: Transport> Node<T> {
         }
         let mut at = 0;
         while at < self.requests.len() {
-            let listening = (&mut self.done, &self.channel);
-            match self.requests[at].hear(listening, Ask::decode) {
+            match self.requests[at].hear(&mut self.done, &self.channel, Ask::decode) {
                 Ok(asks) => {
                     let (node, life) = (self.requests[at].node, self.requests[at].life);
                     for ask in asks {
                         // From then on the term is in use: a process that starts anew takes a younger one.
                         let takes = matches!(ask, Ask::Promise { .. } | Ask::Sync { .. });
-                        if takes && !self.inbound.is_owner(ask.term(), (node, life)) {
+                        if takes && !self.inbound.is_owner(ask.term(), node, life) {
                             self.log(&format!("{}: one of them is not heard", twins(node)));
                             continue;
                         }
@@ -323,8 +325,7 @@ impl<T: Transport> Node<T> {
 
     fn tell_places(&mut self, node: NodeId, stream: u16, from: u64) {
         let Some(sync) = self.machine.sync() else { return };
-        let mut entries =
-            install::places((self.lent.arena.memory(), &self.sums), (sync, self.streams()), (stream, from));
+        let mut entries = install::places(&self.arena, sync, self.streams(), stream, from);
         entries.truncate(PLACES_MAX);
         self.answer(node, &Answer::Places { entries });
     }
@@ -478,8 +479,7 @@ impl<T: Transport> Node<T> {
     }
 
     fn scan(&self, sync: Term) -> ArenaScan {
-        let memory = (self.lent.arena.memory(), &self.sums);
-        ArenaScan::new(memory, sync, self.floors(), self.standby.settled())
+        ArenaScan::new(&self.arena, sync, self.floors(), self.standby.settled())
     }
 
     /// That scan, if it is of that term; or a new one.
@@ -512,7 +512,7 @@ impl<T: Transport> Node<T> {
         let scan = self.scan.take();
         let scan = self.scan_unless(scan, sync);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
-        let report = scan.report((reclaimed, unix), self.streams());
+        let report = scan.report(reclaimed, unix, self.streams());
         observe(|| {
             let lens = report.streams.iter().map(|extent| extent.len).collect();
             let (term, mixed) = (self.machine.promised(), self.machine.is_mixed());
@@ -526,7 +526,6 @@ impl<T: Transport> Node<T> {
     fn prepare(&mut self, prepare: &Prepare) {
         // Soon its leader writes here.
         let scan = self.scan.take();
-        let memory = (self.lent.arena.memory(), &self.sums);
         if let Err(error) = self.inbound.clear() {
             return self.log(&format!("not ready to be synced: {error}"));
         }
@@ -535,9 +534,9 @@ impl<T: Transport> Node<T> {
             KeptMemory::Term => SyncState::Term,
             KeptMemory::Base => {
                 let known = least(&self.floors(), &prepare.cuts);
-                let scan = ArenaScan::down_to(scan, memory, prepare.base, known);
+                let scan = ArenaScan::down_to(scan, &self.arena, prepare.base, known);
                 self.hold(&scan, &prepare.cuts);
-                scan.cut(memory.0, &prepare.cuts);
+                scan.cut(&self.arena.memory, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
                 SyncState::Base(scan.lens(&prepare.cuts))
             }

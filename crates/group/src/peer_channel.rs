@@ -125,6 +125,13 @@ pub(crate) enum PeerError {
 /// Whether there is still use in what is waited for.
 pub(crate) type Worth<'a> = &'a dyn Fn() -> bool;
 
+/// How long something of another replica is waited for: until the limit, and only while it is of use.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    pub limit: Nanos,
+    pub worth: Worth<'a>,
+}
+
 /// An open connection for questions and answers.
 pub(crate) struct PeerChannel<Q> {
     qp: Q,
@@ -180,7 +187,8 @@ impl<Q: QueuePair> PeerChannel<Q> {
     pub fn settle(
         &mut self,
         ask: &Ask,
-        (until, worth): (Nanos, Worth<'_>),
+        until: Nanos,
+        worth: Worth<'_>,
         wanted: impl Fn(&Answer) -> bool,
     ) -> Result<Answer, PeerError> {
         self.ask(ask)?;

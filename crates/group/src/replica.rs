@@ -8,7 +8,7 @@ use longarm_fabric::{Channel, Grant, Transport};
 use longarm_host::{Mutex, Pause, Thread, random};
 
 use crate::held::Contents;
-use crate::inbound::Inbound;
+use crate::inbound::{Inbound, ReplicaMemory};
 use crate::leaving::Leave;
 use crate::node::Node;
 use crate::options::StartError;
@@ -30,9 +30,9 @@ impl<T: Transport> Prepared<T> {
     pub fn new(seed: Seed) -> Result<Prepared<T>, StartError> {
         let [chance] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let memory = (seed.lent.arena.clone(), seed.page.clone());
+        let memory = ReplicaMemory { arena: seed.lent.arena.clone(), page: seed.page.clone() };
         let log = seed.options.log.clone();
-        let inbound = Inbound::new((seed.group.clone(), seed.role), memory, channel.clone(), log);
+        let inbound = Inbound::new(seed.group.clone(), seed.role, memory, channel.clone(), log);
         Ok(Prepared { seed, channel, inbound: Arc::new(inbound), chance })
     }
 
@@ -48,11 +48,9 @@ impl<T: Transport> Prepared<T> {
 
     /// Lets it live. Whenever it leads, `service` serves clients.
     pub fn start(self, transport: Arc<T>, service: Box<dyn Service<T::Qp>>) -> Result<Replica, StartError> {
-        let Prepared { seed: Seed { options, group, lent, page, login, .. }, channel, inbound, chance } =
-            self;
-        let patience = group.timing.election;
-        let options = (options, group, login);
-        let node = Node::new(transport, options, (lent, page), service, inbound, channel, chance)?;
+        let Prepared { seed, channel, inbound, chance } = self;
+        let patience = seed.group.timing.election;
+        let node = Node::new(transport, seed, service, inbound, channel, chance)?;
         let (leave, stop) = (node.leave(), node.stopper());
         let (stands, contents) = (node.stands_of(), node.contents());
         let thread = Some(spawn("longarm-node", move || node.run())?);

@@ -18,12 +18,13 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_engine::stream::{KEPT_MAX, Stream};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
 use longarm_host::observe::{Observation, observe};
-use longarm_memory::{OwnedWords, SumKey};
+use longarm_memory::OwnedWords;
 use longarm_replica::{Gate, Group, Run, Send, Sender};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{claim_number, run_length, whole_line};
 use longarm_wire::ARENA_REGION;
 
+use crate::checked_arena::CheckedArena;
 use crate::follower::Attachment;
 use crate::inbox::Inbox;
 
@@ -66,7 +67,7 @@ pub enum Pumped {
 
 /// All followers of a stream.
 pub struct Replicator<Q, M> {
-    arena: Arena<M>,
+    arena: CheckedArena<M>,
     arrivals: Arc<Arrivals<Q>>,
     gate: Gate,
     followers: Vec<Outgoing<Q>>,
@@ -74,17 +75,11 @@ pub struct Replicator<Q, M> {
     ranges: Ranges,
 }
 
-/// The arena that entries are read from.
-struct Arena<M> {
-    memory: M,
-    sums: SumKey,
-}
-
 impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
     /// Of a stream in this arena, without followers yet.
-    pub fn new((memory, sums): (M, SumKey), group: Group, arrivals: Arc<Arrivals<Q>>) -> Replicator<Q, M> {
+    pub fn new(arena: CheckedArena<M>, group: Group, arrivals: Arc<Arrivals<Q>>) -> Replicator<Q, M> {
         Replicator {
-            arena: Arena { memory, sums },
+            arena,
             arrivals,
             gate: Gate::new(group),
             followers: Vec::new(),
@@ -216,7 +211,7 @@ impl<Q: QueuePair> Outgoing<Q> {
     /// Posts what is new, as far as there is room. `false` if the connection is gone.
     fn send<M: OwnedWords>(
         &mut self,
-        arena: &Arena<M>,
+        arena: &CheckedArena<M>,
         stream: &Stream,
         ranges: &mut Ranges,
         moved: &mut bool,
@@ -242,7 +237,7 @@ impl<Q: QueuePair> Outgoing<Q> {
     /// Posts one WRITE. `Ok(false)` if a line is being changed that must go first: later.
     fn send_next<M: OwnedWords>(
         &mut self,
-        Arena { memory, sums }: &Arena<M>,
+        CheckedArena { memory, sums }: &CheckedArena<M>,
         stream: &Stream,
         ranges: &mut Ranges,
     ) -> Result<bool, PostError> {

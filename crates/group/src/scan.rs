@@ -4,11 +4,12 @@
 //! write to the memory again.
 
 use longarm_base::{EntryRef, Mutant, Term};
-use longarm_memory::{Mapped, SumKey};
+use longarm_memory::Mapped;
 use longarm_store::{Settled, StreamSurvey, survey, void};
 use longarm_wire::{Extent, ReplicaReport, STREAMS_MAX};
 
 use super::OWN_HEADER;
+use crate::checked_arena::CheckedArena;
 
 /// An entry of one of the streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,26 +31,25 @@ impl ArenaScan {
     /// Looks at what is at the floors and above, and at all of streams that have none: other leaders may have
     /// more workers. What is settled is passed over.
     pub fn new(
-        (memory, sums): (&Mapped, &SumKey),
+        arena: &CheckedArena<Mapped>,
         sync: Term,
         mut floors: Vec<u64>,
         settled: &Settled,
     ) -> ArenaScan {
         floors.resize(STREAMS_MAX.max(floors.len()), 0);
-        let streams = survey(memory, sums, sync, &floors, settled).expect(OWN_HEADER).streams;
+        let streams = survey(&arena.memory, &arena.sums, sync, &floors, settled).expect(OWN_HEADER).streams;
         ArenaScan { sync, floors, streams }
     }
 
     /// This scan, if it is of that term and goes down to `least` in each of as many streams; or a new one.
     pub fn down_to(
         scan: Option<ArenaScan>,
-        (memory, sums): (&Mapped, &SumKey),
+        arena: &CheckedArena<Mapped>,
         sync: Term,
         least: Vec<u64>,
     ) -> ArenaScan {
         let enough = |scan: &ArenaScan| scan.is_of(sync) && scan.reaches(&least);
-        scan.filter(enough)
-            .unwrap_or_else(|| ArenaScan::new((memory, sums), sync, least, &Settled::default()))
+        scan.filter(enough).unwrap_or_else(|| ArenaScan::new(arena, sync, least, &Settled::default()))
     }
 
     /// Whether it shows the streams of that term.
@@ -67,7 +67,7 @@ impl ArenaScan {
     }
 
     /// What is reported of it and the page: of `least` streams, and of as many more as there ever were.
-    pub fn report(&self, (reclaimed, unix): (u64, u64), least: usize) -> ReplicaReport {
+    pub fn report(&self, reclaimed: u64, unix: u64, least: usize) -> ReplicaReport {
         let extent = |(stream, &floor): (&StreamSurvey, &u64)| Extent { floor, len: stream.len };
         let mut streams: Vec<_> = self.streams.iter().zip(&self.floors).map(extent).collect();
         let used = streams.iter().rposition(|extent| extent.len > 0).map_or(0, |last| last + 1);
@@ -125,16 +125,16 @@ mod tests {
     use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 
     /// Entries of two streams.
-    fn two_streams() -> (Term, Mapped) {
+    fn two_streams() -> (Term, CheckedArena<Mapped>) {
         let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
-        let memory = arena(limit);
-        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &memory);
+        let arena = CheckedArena { memory: arena(limit), sums: sums() };
+        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &arena.memory);
         for stream in [0, 0, 1] {
             let put = Request { key: b"key", value: b"value", ..Request::new(RequestKind::Put, 0) };
             assert!(execute(&engine, &mut engine.worker_context(stream), TIMES, &put).is_ok());
         }
         drop(engine);
-        (term, memory)
+        (term, arena)
     }
 
     /// A leader that had let go of a segment frees it on a follower with its table, and is lost then. The
@@ -142,23 +142,22 @@ mod tests {
     /// behind.
     #[test]
     fn what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up() {
-        let (limit, term, sums) = (64 << 20, Term::new(1, NodeId(0)), sums());
-        let memory = arena(limit);
-        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &memory);
+        let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
+        let arena = CheckedArena { memory: arena(limit), sums: sums() };
+        let engine = engine_of(term, 0, SlotKind::Inline64, limit, &arena.memory);
         for len in [10, 9_000, 10, 10] {
             let value = vec![7; len];
             let put = Request { key: &[len as u8], value: &value, ..Request::new(RequestKind::Put, 0) };
             assert!(execute(&engine, &mut engine.worker_context(0), TIMES, &put).is_ok());
         }
         drop(engine);
-        let scan =
-            |floors: &[u64]| ArenaScan::new((&memory, &sums), term, floors.to_vec(), &Settled::default());
+        let scan = |floors: &[u64]| ArenaScan::new(&arena, term, floors.to_vec(), &Settled::default());
         let before = scan(&[1]);
         let large = before.entries().next().expect("the second entry is the large one");
         let (cut, reported) = ([3], before.floors(&[3]));
-        before.cut(&memory, &cut);
+        before.cut(&arena.memory, &cut);
         assert_eq!(scan(&reported).lens(&[u64::MAX]), [3], "what is cut off is not reported");
-        longarm_store::segment::forget(&memory, &sums, segment_of(large.place.offset));
+        longarm_store::segment::forget(&arena.memory, &arena.sums, segment_of(large.place.offset));
         assert_eq!(scan(&[1]).lens(&[u64::MAX]), [1], "above a floor it is a gap");
         assert_eq!(scan(&reported).lens(&[u64::MAX]), [3]);
         assert_eq!(scan(&[4]).floors(&cut), [3], "floors that were above the cut");
@@ -168,12 +167,11 @@ mod tests {
     /// was reported, and so nothing of it is in the start set.
     #[test]
     fn a_stream_that_has_no_cut_is_void() {
-        let (term, memory) = two_streams();
-        let sums = sums();
-        let scan = || ArenaScan::new((&memory, &sums), term, Vec::new(), &Settled::default());
+        let (term, arena) = two_streams();
+        let scan = || ArenaScan::new(&arena, term, Vec::new(), &Settled::default());
         let of = |stream| scan().entries().filter(|seen| seen.stream == stream).count();
         assert_eq!(of(1), 1);
-        scan().cut(&memory, &[u64::MAX]);
+        scan().cut(&arena.memory, &[u64::MAX]);
         assert_eq!(of(1), 0);
         assert!(of(0) > 0);
     }
@@ -182,13 +180,12 @@ mod tests {
     /// reported. A leader that knows nothing of one of these streams has all of it cut.
     #[test]
     fn a_stream_that_was_passed_over_when_it_reported_is_void_if_it_has_no_cut() {
-        let (term, memory) = two_streams();
-        let sums = sums();
-        let scan = |floors| ArenaScan::new((&memory, &sums), term, floors, &Settled::default());
+        let (term, arena) = two_streams();
+        let scan = |floors| ArenaScan::new(&arena, term, floors, &Settled::default());
         let of = |stream| scan(Vec::new()).entries().filter(|seen| seen.stream == stream).count();
         let reported = scan(vec![0, of(1) as u64]);
         assert_eq!(reported.entries().filter(|seen| seen.stream == 1).count(), 0);
-        ArenaScan::down_to(Some(reported), (&memory, &sums), term, vec![0]).cut(&memory, &[u64::MAX]);
+        ArenaScan::down_to(Some(reported), &arena, term, vec![0]).cut(&arena.memory, &[u64::MAX]);
         assert_eq!(of(1), 0);
         assert!(of(0) > 0);
     }

@@ -169,17 +169,18 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
 
     /// All entries of the base's streams from these positions on.
     pub(super) fn of_base(&mut self, from: &[u64]) -> Result<(), PeerError> {
-        let tail = &self.leader_term.tail;
+        let tail = &self.leader_term.start.tail;
         let known =
             tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
         if !known {
-            return self.of_term(self.leader_term.base, from);
+            return self.of_term(self.leader_term.start.base, from);
         }
         // Behind a gap too: what is missing was reclaimed.
         let missing = |seen: &&ScannedEntry| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
         // Its segment may have been freed since, and used again; not any more, as we are asked now.
-        let still =
-            |seen: &&ScannedEntry| self.line(segment_of(seen.place.offset)).term == self.leader_term.base;
+        let still = |seen: &&ScannedEntry| {
+            self.line(segment_of(seen.place.offset)).term == self.leader_term.start.base
+        };
         let mut places: Vec<_> =
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
         places.sort_unstable_by_key(|place| place.offset);

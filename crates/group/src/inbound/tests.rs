@@ -42,14 +42,13 @@ fn region(bytes: u64) -> Arc<Region> {
 /// Node 1 of a group, as others find it.
 struct House<T: Transport> {
     inbound: Inbound<T::Qp>,
-    arena: Arc<Region>,
-    page: Arc<Region>,
+    memory: ReplicaMemory,
     address: Address,
     group: u64,
 }
 
 /// The door of node 1.
-fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: PeerRole) -> Inbound<Q> {
+fn inbound_of<Q: QueuePair>(memory: ReplicaMemory, role: PeerRole) -> Inbound<Q> {
     let address = Address::Sim("house".into());
     let member = |node| Member { node: NodeId(node), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
@@ -71,7 +70,7 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: PeerRole) 
         hash_key: 2,
         vote_store,
     };
-    Inbound::new((options, role), memory, Channel::new().expect("a channel"), Log::silent())
+    Inbound::new(options, role, memory, Channel::new().expect("a channel"), Log::silent())
 }
 
 impl<T: Transport> House<T> {
@@ -81,10 +80,10 @@ impl<T: Transport> House<T> {
 
     /// One who is let in must have proved to be this.
     fn that_asks(address: Address, role: PeerRole) -> House<T> {
-        let (arena, page) = (region(ARENA_BYTES), region(PAGE_BYTES));
-        let inbound = inbound_of((arena.clone(), page.clone()), role);
+        let memory = ReplicaMemory { arena: region(ARENA_BYTES), page: region(PAGE_BYTES) };
+        let inbound = inbound_of(memory.clone(), role);
         let group = inbound.group();
-        House { inbound, arena, page, address, group }
+        House { inbound, memory, address, group }
     }
 
     /// Lets others in until told to stop.
@@ -123,7 +122,7 @@ impl<T: Transport> House<T> {
     }
 
     /// A leader at work is cut off by the next term. Whether all memory is still after that.
-    fn round(&self, address: &PeerAddress<T>, (term, next): (Term, Term)) -> bool {
+    fn round(&self, address: &PeerAddress<T>, term: Term, next: Term) -> bool {
         let (posted, over) = ([const { AtomicU64::new(0) }; QUEUE_PAIRS], AtomicBool::new(false));
         let is_idle = |posted: &AtomicU64| {
             // Relaxed: pairs with the store in `lead`.
@@ -161,7 +160,7 @@ impl<T: Transport> House<T> {
             memory.copy_out(0, &mut bytes);
             bytes
         };
-        [copy(self.arena.memory()), copy(self.page.memory())].concat()
+        [copy(self.memory.arena.memory()), copy(self.memory.page.memory())].concat()
     }
 }
 
@@ -197,14 +196,14 @@ fn lead<Q: QueuePair>(mut qp: Q, which: u64, posted: &AtomicU64, over: &AtomicBo
     }
 }
 
-fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) {
+fn fenced<T: Transport>(ours: T, theirs: T, address: &Address, rounds: u32) {
     let listener = ours.listen(address, ListenOptions::default()).expect("listen");
     let house = House::<T>::new(listener.address());
     let theirs = Arc::new(theirs);
     house.open(listener, |mut term| {
         let changed = (0..rounds).find(|round| {
             let next = term.next_of(NodeId(if round % 2 == 0 { 3 } else { 2 })).expect("a term");
-            let still = house.round(&house.address(&theirs, term.node()), (term, next));
+            let still = house.round(&house.address(&theirs, term.node()), term, next);
             term = next;
             !still
         });
@@ -214,7 +213,7 @@ fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) 
 
 #[test]
 fn nothing_of_an_older_term_lands_after_the_fence() {
-    fenced((Tcp::new(), Tcp::new()), &"tcp://127.0.0.1:0".parse().expect("an address"), 10);
+    fenced(Tcp::new(), Tcp::new(), &"tcp://127.0.0.1:0".parse().expect("an address"), 10);
 }
 
 /// A leader pushed a table to a follower; it had completed, and landed only when a stream, over another
@@ -326,16 +325,16 @@ fn a_client_is_no_replica_and_no_operator() {
 fn of_two_processes_with_one_name_one_has_the_term() {
     visits(|house, address, term| {
         let node = term.node();
-        assert!(house.inbound.is_owner(term, (node, 5)));
-        assert!(!house.inbound.is_owner(term, (node, 6)), "the other one");
+        assert!(house.inbound.is_owner(term, node, 5));
+        assert!(!house.inbound.is_owner(term, node, 6), "the other one");
         let of = |life| PeerAddress { own: (Nanos::from_millis(50), life), ..address(node) };
         of(5).memory(term, 0).expect("its term is open");
         let refused = of(6).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
         assert!(refused.contains("two processes say that they are node 2"), "{refused}");
         let next = term.next_of(node).expect("a term");
-        assert!(house.inbound.is_owner(next, (node, 6)), "it was started anew, and stood again");
+        assert!(house.inbound.is_owner(next, node, 6), "it was started anew, and stood again");
         assert!(
-            house.inbound.is_owner(term, (node, 5)),
+            house.inbound.is_owner(term, node, 5),
             "of an older term the machine says what is to be said"
         );
     });
@@ -371,5 +370,5 @@ fn nothing_of_an_older_term_lands_after_the_fence_over_rdma() {
     let ports = survey.expect("the second device").ports;
     let ip = ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID");
     let leader = Verbs::new().with_device(near.parse().expect("a device"));
-    fenced((Verbs::new(), leader), &Address::Verbs(format!("{ip}:0")), 40);
+    fenced(Verbs::new(), leader, &Address::Verbs(format!("{ip}:0")), 40);
 }

@@ -31,7 +31,7 @@ impl<T: Transport> Node<T> {
         self.operators.drain(..many);
         let mut at = 0;
         while at < self.operators.len() {
-            match self.operators[at].hear((&mut self.done, &self.channel), Order::decode) {
+            match self.operators[at].hear(&mut self.done, &self.channel, Order::decode) {
                 Ok(orders) => match orders.first() {
                     None => at += 1,
                     Some(order) => {

@@ -36,7 +36,7 @@ impl<T: Transport> Node<T> {
             self.standby.index = self.begin_standby();
         }
         match &mut self.standby.index {
-            Some(standby) => standby.look(&self.sums, sync, &floors, bytes),
+            Some(standby) => standby.look(&self.arena.sums, sync, &floors, bytes),
             None => self.standby.pace.wait(now + AGAIN),
         }
     }
@@ -51,10 +51,10 @@ impl<T: Transport> Node<T> {
         };
         // An index of an earlier term of ours, or one that was too small.
         self.lent.index.memory().discard(0, self.lent.index.bytes());
-        let (index, arena) = (self.lent.index.memory().clone(), self.lent.arena.memory().clone());
-        let control = Control::of(self.lent.control.memory().clone(), self.sums.clone());
+        let (index, arena) = (self.lent.index.memory().clone(), self.arena.memory.clone());
+        let control = Control::of(self.lent.control.memory().clone(), self.arena.sums.clone());
         let budget = Arc::new(Budget::new(self.options.memory));
-        let standby = Standby::new(index, arena, control, self.sums.clone(), budget, &options);
+        let standby = Standby::new(index, arena, control, self.arena.sums.clone(), budget, &options);
         standby.inspect_err(|error| self.log(&format!("there is no standby index: {error}"))).ok()
     }
 }

@@ -81,7 +81,8 @@ fn meanwhile(
     ends: bool,
     end_all: impl Fn(&Inbound<Stubborn>) -> Result<(), SetupError> + Sync,
 ) -> (bool, Result<(), SetupError>, Result<(), SetupError>) {
-    let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)), PeerRole::Client);
+    let memory = ReplicaMemory { arena: region(ARENA_BYTES), page: region(PAGE_BYTES) };
+    let inbound = inbound_of::<Stubborn>(memory, PeerRole::Client);
     let term = TERM;
     inbound.fence(term).expect("nobody is there yet");
     let (begun, has_begun) = channel();
