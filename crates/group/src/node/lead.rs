@@ -1,4 +1,4 @@
-//! A replica that leads: from a start set to workers that serve, and to the end of it.
+//! The term of a replica that leads: from the start set to workers that serve, and to the end of the term.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,18 +70,20 @@ impl<T: Transport> Node<T> {
         self.start_term(start, tail, Arc::new(core)).map_err(|error| error.to_string())
     }
 
-    /// Of the core of any term.
+    /// The options of the core of any term.
     pub(super) fn term_options(&self) -> CoreOptions {
         let lease = Duration::from_nanos(self.group_options.timing.lease().0);
         CoreOptions { lease, ..self.options.clone() }
     }
 
-    /// The core of a term, over the start set.
+    /// The core of a term, over the start set. `told` is the highest calendar of a leader that a
+    /// reporting replica was told.
     fn new_core(&self, term: Term, told: u64, standby: Option<Standby<Mapped>>) -> Result<Core, StartError> {
         let keys = Keys { sum: self.group_options.sum_key, hash: self.group_options.hash_key };
         let items = self.page.memory().load(page::ITEMS);
-        // What was told gone before has gone by the calendar of a leader whose lease a majority renewed: at
-        // most a promise after the highest that any majority was told.
+        // An item that an earlier leader told a client was gone had expired by that leader's calendar, while
+        // a majority had renewed its lease: at most a promise after the highest time that any majority was
+        // told.
         let promise = self.group_options.timing.promise_millis();
         let calendar = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
         let start = TermStart { term, items, calendar };
@@ -133,8 +135,8 @@ impl<T: Transport> Node<T> {
         self.tell_of(Notice::Leads, &format!("node {} leads in term {term}, {how}", self.group().me()));
     }
 
-    /// Ends the term that it leads. `for_another`: another term is to be promised, so nothing of this one may
-    /// go on.
+    /// Ends the term that this node leads. If it is `for_another` term, which is to be promised next, this
+    /// returns only when the leader's lease is over.
     pub(super) fn step_down(&mut self, for_another: bool) {
         let Some(mut leader) = self.leading.take() else { return };
         self.service.close();
@@ -151,13 +153,13 @@ impl<T: Transport> Node<T> {
         }
         self.clear_floors();
         for (stream, progress) in leader.term.core.engine.progress().iter().enumerate() {
-            // What it wrote itself it surely has.
+            // The node surely has what it wrote itself.
             self.page.memory().store(page::floor_at(stream), progress.written());
         }
         self.page.memory().store(page::RECLAIMED, leader.term.releases.lock().count());
         self.page.memory().store(page::ITEMS, leader.term.core.engine.index.items());
         observe(|| Seen::SteppedDown { term: leader.term.term });
-        // Clients may read this memory until their leases are over (M8): by clocks that may be slow.
+        // Clients may read this memory until their leases are over (M8), by clocks that may be slow.
         let timing = &self.group_options.timing;
         let (times, over) = (leader.term.core.timestamps(), lease + timing.promise.since(timing.lease()));
         let left = over.since(times.now).0.div_ceil(1_000_000);
