@@ -1,5 +1,5 @@
-//! The fence against a leader at work: streams of entries and heartbeats on queue pairs of their own, cut off
-//! in the middle; then nothing changes any more.
+//! The fence against a leader at work, whose streams of entries and heartbeats have queue pairs of their own.
+//! The fence cuts them off in the middle; after that no memory changes any more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,12 +19,12 @@ mod fetching;
 
 const ARENA_BYTES: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(20);
-/// Connections of a leader: one for heartbeats, the others for streams.
+/// The number of a leader's connections: one for heartbeats, the others for streams.
 const QUEUE_PAIRS: usize = 3;
-/// WRITEs under way on each before the fence.
+/// The number of WRITEs that are posted on each connection before the fence.
 const AT_LEAST: u64 = 50;
 
-/// Tells the host to stop, also when a test fails.
+/// Tells the host to stop, even when a test fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -39,7 +39,7 @@ fn region(bytes: u64) -> Arc<Region> {
     Arc::new(Region::create(&options).expect("memory"))
 }
 
-/// Node 1 of a group, as others find it.
+/// Node 1 of a group, with the address at which other nodes find it.
 struct House<T: Transport> {
     inbound: Inbound<T::Qp>,
     memory: ReplicaMemory,
@@ -78,7 +78,7 @@ impl<T: Transport> House<T> {
         House::that_asks(address, PeerRole::Client)
     }
 
-    /// One who is let in must have proved to be this.
+    /// A house whose door lets in a visitor that has proved at least this role.
     fn that_asks(address: Address, role: PeerRole) -> House<T> {
         let memory = ReplicaMemory { arena: region(ARENA_BYTES), page: region(PAGE_BYTES) };
         let inbound = inbound_of(memory.clone(), role);
@@ -86,7 +86,7 @@ impl<T: Transport> House<T> {
         House { inbound, memory, address, group }
     }
 
-    /// Lets others in until told to stop.
+    /// Lets visitors in until told to stop.
     fn host(&self, mut listener: T::Listener, stop: &AtomicBool) {
         // Relaxed: a wish, seen sooner or later.
         while !stop.load(Ordering::Relaxed) {
@@ -97,7 +97,7 @@ impl<T: Transport> House<T> {
         }
     }
 
-    /// Others come by while its first term, node 2's, is open.
+    /// Calls `of` while the house lets visitors in, and its first term, node 2's, is open.
     fn open(&self, listener: T::Listener, of: impl FnOnce(Term)) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -121,7 +121,7 @@ impl<T: Transport> House<T> {
         }
     }
 
-    /// A leader at work is cut off by the next term. Whether all memory is still after that.
+    /// Cuts a leader at work off by the next term. Returns whether no memory changes after that.
     fn round(&self, address: &PeerAddress<T>, term: Term, next: Term) -> bool {
         let (posted, over) = ([const { AtomicU64::new(0) }; QUEUE_PAIRS], AtomicBool::new(false));
         let is_idle = |posted: &AtomicU64| {
@@ -164,7 +164,7 @@ impl<T: Transport> House<T> {
     }
 }
 
-/// What a leader sends on its connection `which` as number `i`.
+/// Posts what a leader sends on its connection `which` as number `i`.
 fn send<Q: QueuePair>(qp: &mut Q, which: u64, i: u64) -> Result<(), longarm_fabric::PostError> {
     let write = |region: RegionId, offset, len: u64| {
         let bytes: Vec<u8> = i.to_le_bytes().into_iter().cycle().take(len as usize).collect();
@@ -172,7 +172,7 @@ fn send<Q: QueuePair>(qp: &mut Q, which: u64, i: u64) -> Result<(), longarm_fabr
     };
     let (region, offset, bytes) = match (which, i % 8) {
         (0, _) => write(PAGE_REGION, 0, FLOORS + 16),
-        // Streams: small entries, and now and then many neighbours in one WRITE.
+        // A stream has small entries, and now and then many neighbours in one WRITE.
         (_, 0) => write(ARENA_REGION, which * (64 << 10), 16 << 10),
         _ => write(ARENA_REGION, which * (256 << 10) + i % 512 * 128, 112),
     };
@@ -216,8 +216,9 @@ fn nothing_of_an_older_term_lands_after_the_fence() {
     fenced(Tcp::new(), Tcp::new(), &"tcp://127.0.0.1:0".parse().expect("an address"), 10);
 }
 
-/// A leader pushed a table to a follower; it had completed, and landed only when a stream, over another
-/// connection, had claimed a segment there: over that claim. `Mutant::NoDrain` is that again.
+/// A leader pushed a table to a follower. The WRITE completed before it landed. Meanwhile a stream claimed a
+/// segment there, over another connection, and the table then landed over that claim. `Mutant::NoDrain` does
+/// so again.
 #[test]
 fn what_is_pushed_has_landed_once_it_is_flushed() {
     let late = Weather { spread: Nanos::from_millis(100), landing: Landing::Any, ..Weather::FINE };
@@ -241,12 +242,12 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
     });
 }
 
-/// Others at a house over tcp whose first term is open.
+/// Visits a house over tcp whose first term is open.
 fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term)) {
     visits_to(ListenOptions::default(), PeerRole::Client, of);
 }
 
-/// The same at a house whose door asks for this, and that lets in who has proved to be that.
+/// Visits a house over tcp that listens with these options, and lets in a visitor that has proved this role.
 fn visits_to(
     options: ListenOptions,
     role: PeerRole,
@@ -259,7 +260,7 @@ fn visits_to(
     house.open(listener, |term| of(&house, &|node| house.address(&transport, node), term));
 }
 
-/// A WRITE of before could land over what is pushed anew.
+/// A WRITE of an older connection could land over what the leader pushes anew.
 #[test]
 fn a_leader_that_begins_anew_has_no_older_writers() {
     visits(|house, address, term| {
@@ -292,7 +293,7 @@ fn others_whose_leases_last_longer_are_not_let_in() {
             assert!(other(promise).channel().is_err());
         }
         other(Nanos::from_millis(50)).memory(term, 0).expect("its term is open");
-        // What an operator knows of it is of no meaning.
+        // An operator has no promise, so its number has no meaning.
         let operator = PeerAddress { own: (Nanos(0), 0), ..address(NodeId(1)) };
         operator.channel_for(Purpose::Operate).expect("he is let in");
     });
@@ -347,7 +348,7 @@ fn talks_that_the_replica_has_taken_over_count() {
         let until = now() + Nanos(SOON.as_nanos() as u64);
         for _ in 0..CHANNELS_MAX {
             channels.push(address(NodeId(2)).channel().expect("there is room"));
-            // Whoever dials may be told so before the replica has it.
+            // The visitor may know that it is connected before the replica has the connection.
             while taken.len() < channels.len() && now() < until {
                 taken.extend(house.inbound.new_requests(taken.len()));
             }
@@ -359,7 +360,7 @@ fn talks_that_the_replica_has_taken_over_count() {
     });
 }
 
-/// Fenced between the devices of LONGARM_VERBS_DEVICES, the leader on the first.
+/// The fence between the devices of LONGARM_VERBS_DEVICES, with the leader on the first one.
 #[test]
 #[ignore = "wants RDMA devices: cargo x rdma"]
 fn nothing_of_an_older_term_lands_after_the_fence_over_rdma() {

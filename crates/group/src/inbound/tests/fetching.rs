@@ -1,4 +1,4 @@
-//! What a candidate fetches from the memory of another replica.
+//! The entries that a candidate fetches from the memory of another replica.
 
 use longarm_base::EntryRef;
 use longarm_base::limits::READ_MAX;
@@ -16,8 +16,8 @@ use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 
 const LIMIT: u64 = 16 << 20;
 
-/// Another replica's memory may be lost, or damaged, while a candidate reads it. Then nothing is taken for an
-/// entry, and a line of a segment that the candidate has itself stays.
+/// Another replica's memory may be lost, or damaged, while a candidate reads it. Then the candidate takes
+/// nothing of it for an entry, and keeps the line of a segment that it has itself.
 #[test]
 fn what_does_not_verify_is_not_fetched() {
     let sim = Sim::new(Weather::FINE);
@@ -28,7 +28,7 @@ fn what_does_not_verify_is_not_fetched() {
     let inbound = inbound_of(memory.clone(), PeerRole::Client);
     let group = inbound.group();
     let house = House::<Sim> { inbound, memory, address, group };
-    // What a leader wrote there.
+    // The entries that a leader wrote to the other replica.
     let base = Term::new(1, NodeId(1));
     format(&theirs.memory, &theirs.sums).expect("an arena");
     let engine = engine_of(base, 0, SlotKind::Inline64, LIMIT, &theirs.memory);
