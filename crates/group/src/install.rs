@@ -1,5 +1,5 @@
-//! From a start set to a server: what is missing is fetched, what is beyond the cuts is void, and an engine
-//! is built over what is there (M3).
+//! The start set in a candidate's own memory (M3). The candidate fetches the entries that it lacks and voids
+//! those beyond the cuts; an engine is then built over what is there.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,16 +24,16 @@ use crate::scan::{ArenaScan, ScannedEntry};
 /// The entries of a start set's base term that some follower may lack.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    /// The start set is here without a gap. One with a gap is nobody else's: a follower of the same base may
-    /// have what is missing here, and would keep it.
+    /// Whether the start set is here without a gap. If it has a gap, followers must not be taken to hold it:
+    /// a follower of the same base may have what is missing here, and would keep it.
     pub whole: bool,
-    /// By stream: all from here on are named.
+    /// By stream, the position from which on `entries` has all entries.
     pub from: Vec<u64>,
     pub entries: Vec<ScannedEntry>,
 }
 
-/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `scan` is
-/// what was found here after the fence.
+/// Completes the arena to the start set: fetches the entries that only other replicas have, and voids all
+/// that is beyond the cuts. `scan` is what this replica found in its memory after the fence.
 pub(crate) fn complete<T: Transport>(
     arena: &CheckedArena<Mapped>,
     scan: Option<ArenaScan>,
@@ -73,8 +73,8 @@ pub(crate) fn complete<T: Transport>(
             let all = found.len() < PLACES_MAX;
             next = found.last().filter(|_| !all).map_or(cut.len, |last| last.position + 1);
         }
-        // What is missing was reclaimed there; or the holder was being given a start set that has it cut off,
-        // and says what it was counted for before.
+        // An entry that is missing was reclaimed on the holder. Or the holder was catching up with a start
+        // set in which the entry is cut off, and reported what it was counted for before.
         whole &= fill(&entries[before..], own.len..cut.len);
     }
     scan.cut(&arena.memory, &cuts);
@@ -82,13 +82,13 @@ pub(crate) fn complete<T: Transport>(
     Ok(Tail { whole, from, entries })
 }
 
-/// Whether each position of the range is among those of these entries, which are of it.
+/// Whether these entries, whose positions are all in the range, have each of its positions.
 fn fill(entries: &[ScannedEntry], range: Range<u64>) -> bool {
     let positions: BTreeSet<u64> = entries.iter().map(|seen| seen.position).collect();
     positions.len() as u64 == range.end - range.start || Mutant::HideGaps.is_on()
 }
 
-/// Forgets claims of terms that never came to hold a start set here.
+/// Forgets the claims of terms younger than the base: this replica never came to hold their start sets.
 fn forget_younger(arena: &CheckedArena<Mapped>, base: Term) {
     let CheckedArena { memory, sums } = arena;
     let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
@@ -100,8 +100,8 @@ fn forget_younger(arena: &CheckedArena<Mapped>, base: Term) {
     }
 }
 
-/// Fetches one entry and the line, or lines, of its segment. Bytes that do not verify are an error; they take
-/// the place of no line that does.
+/// Fetches one entry, and the lines of the segments that it is in. Bytes that do not verify are an error, and
+/// never replace a line that verifies.
 pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
     arena: &CheckedArena<Mapped>,
     bulk: &mut Bulk<'_, Q>,
@@ -151,7 +151,8 @@ fn copy<Q: longarm_fabric::QueuePair>(
     Ok(())
 }
 
-/// Where the entries of a stream are, from a position on: the answer to a candidate.
+/// Finds where the entries of a stream are, from the position `from` on: the answer to a candidate that
+/// fetches them. The term has `streams` streams, or more.
 pub(crate) fn places(
     arena: &CheckedArena<Mapped>,
     term: Term,
@@ -168,8 +169,8 @@ pub(crate) fn places(
     found.tail.into_iter().chain(found.beyond).map(at).collect()
 }
 
-/// A replica that was being given another start set said that it has what is cut off in that. A leader that
-/// found nothing of it there had a gap, which a follower that had all of it did not have.
+/// A replica that was catching up with another start set reported entries that are cut off in that one. A
+/// leader that did not find them there had a gap in its own start set, where a follower had all of them.
 #[test]
 fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
     let place = EntryRef { offset: 0, len: 0 };

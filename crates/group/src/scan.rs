@@ -1,7 +1,7 @@
 //! What a replica found of a term's streams in its own memory, when it looked after the fence.
 //!
-//! A scan goes over all entries, and nobody leads meanwhile; so one is made, and kept until somebody may
-//! write to the memory again.
+//! A scan goes over all entries, while the group has no leader. So the replica makes one scan, and keeps it
+//! until a leader may write to the memory again.
 
 use longarm_base::{EntryRef, Mutant, Term};
 use longarm_memory::Mapped;
@@ -11,7 +11,7 @@ use longarm_wire::{Extent, ReplicaReport, STREAMS_MAX};
 use super::OWN_HEADER;
 use crate::checked_arena::CheckedArena;
 
-/// An entry of one of the streams.
+/// An entry of one of the streams, and where it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ScannedEntry {
     pub stream: usize,
@@ -19,7 +19,7 @@ pub(crate) struct ScannedEntry {
     pub place: EntryRef,
 }
 
-/// Entries of a term's streams, from some positions on.
+/// The entries of a term's streams, from some positions on.
 #[derive(Debug)]
 pub(crate) struct ArenaScan {
     sync: Term,
@@ -28,8 +28,8 @@ pub(crate) struct ArenaScan {
 }
 
 impl ArenaScan {
-    /// Looks at what is at the floors and above, and at all of streams that have none: other leaders may have
-    /// more workers. What is settled is passed over.
+    /// Looks at the entries of each stream from its floor on. A stream without a floor is looked at from its
+    /// beginning: other leaders may have more workers. Settled entries are passed over.
     pub fn new(
         arena: &CheckedArena<Mapped>,
         sync: Term,
@@ -41,7 +41,8 @@ impl ArenaScan {
         ArenaScan { sync, floors, streams }
     }
 
-    /// This scan, if it is of that term and goes down to `least` in each of as many streams; or a new one.
+    /// The given scan, if it is of the term `sync` and goes down to `least` in each of as many streams; else
+    /// a new one.
     pub fn down_to(
         scan: Option<ArenaScan>,
         arena: &CheckedArena<Mapped>,
@@ -52,13 +53,13 @@ impl ArenaScan {
         scan.filter(enough).unwrap_or_else(|| ArenaScan::new(arena, sync, least, &Settled::default()))
     }
 
-    /// Whether it shows the streams of that term.
+    /// Whether the scan shows the streams of that term.
     pub fn is_of(&self, sync: Term) -> bool {
         self.sync == sync
     }
 
-    /// Whether it shows all of each of these streams from there on, and all of every other: whoever names no
-    /// cut of a stream has it cut from its beginning.
+    /// Whether the scan shows each of these streams from the given position on, and all of every other
+    /// stream: a stream for which a leader names no cut is cut at its beginning.
     pub fn reaches(&self, from: &[u64]) -> bool {
         let named = self.floors.len() >= from.len();
         let others = if Mutant::PassUncut.is_on() { u64::MAX } else { 0 };
@@ -66,7 +67,7 @@ impl ArenaScan {
         named && self.floors.iter().zip(from).all(|(&floor, from)| floor <= from)
     }
 
-    /// What is reported of it and the page: of `least` streams, and of as many more as there ever were.
+    /// The report of the scan, and of what the page says: `least` streams, and as many more as have entries.
     pub fn report(&self, reclaimed: u64, unix: u64, least: usize) -> ReplicaReport {
         let extent = |(stream, &floor): (&StreamSurvey, &u64)| Extent { floor, len: stream.len };
         let mut streams: Vec<_> = self.streams.iter().zip(&self.floors).map(extent).collect();
@@ -75,20 +76,20 @@ impl ArenaScan {
         ReplicaReport { sync: self.sync, reclaimed, unix, streams }
     }
 
-    /// How far each stream is here without a gap, where they are cut.
+    /// How far each stream is here without a gap, up to its cut.
     pub fn lens(&self, cuts: &[u64]) -> Vec<u64> {
         self.streams.iter().zip(cuts).map(|(stream, &cut)| stream.len.min(cut)).collect()
     }
 
-    /// The floors of a replica that is catching up: what was found of each stream, up to its cut.
-    /// Until it counts in the leader's term it reports that it holds this, should the leader be lost. What
-    /// the leader had freed goes with the rest that is overwritten, and is no gap below a floor (L6). What is
-    /// cut off is here no more, and is not reported (L16).
+    /// The floors of a replica that is catching up: what it found of each stream, up to the cut. If the
+    /// leader is lost before the replica counts in the leader's term, the replica reports that it holds this.
+    /// Entries that the leader had freed are overwritten with the rest, and are no gap below a floor (L6).
+    /// Entries that are cut off are gone, and are not reported (L16).
     pub fn floors(&self, cuts: &[u64]) -> Vec<u64> {
         if Mutant::LeaveGaps.is_on() { least(&self.floors, cuts) } else { self.lens(cuts) }
     }
 
-    /// All entries that it shows, also behind gaps.
+    /// All entries that the scan shows, also those behind gaps.
     pub fn entries(&self) -> impl Iterator<Item = ScannedEntry> {
         self.streams.iter().enumerate().flat_map(|(stream, found)| {
             let all = found.tail.iter().chain(&found.beyond);
@@ -96,19 +97,19 @@ impl ArenaScan {
         })
     }
 
-    /// Voids entries at or beyond the cuts (L16), and all of a stream that has none: nobody reported it.
+    /// Voids the entries at or beyond the cuts (L16), and all entries of a stream without a cut: no replica
+    /// of the majority reported it.
     pub fn cut(&self, memory: &Mapped, cuts: &[u64]) {
         if Mutant::NoCut.is_on() {
             return;
         }
-        // No cut: nobody reported it.
         let none = if Mutant::KeepUncut.is_on() { u64::MAX } else { 0 };
         let beyond = |seen: &ScannedEntry| seen.position >= cuts.get(seen.stream).copied().unwrap_or(none);
         self.entries().filter(beyond).for_each(|seen| void(memory, seen.place));
     }
 }
 
-/// Of each stream that has a cut the floor, or the cut if that is less.
+/// The floor of each stream that has a cut, or the cut if that is less.
 pub(crate) fn least(floors: &[u64], cuts: &[u64]) -> Vec<u64> {
     let floors = floors.iter().copied().chain(std::iter::repeat(0));
     floors.zip(cuts).map(|(floor, &cut)| floor.min(cut)).collect()
@@ -124,7 +125,7 @@ mod tests {
     use super::*;
     use longarm_engine::testing::{TIMES, arena, engine_of, execute, sums};
 
-    /// Entries of two streams.
+    /// An arena with entries of two streams.
     fn two_streams() -> (Term, CheckedArena<Mapped>) {
         let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
         let arena = CheckedArena { memory: arena(limit), sums: sums() };
@@ -137,9 +138,9 @@ mod tests {
         (term, arena)
     }
 
-    /// A leader that had let go of a segment frees it on a follower with its table, and is lost then. The
-    /// follower had not been asked to yet, and its floors are below that: it was counted for what stands
-    /// behind.
+    /// A leader that had freed a segment frees it on a follower too, as it pushes its table, and is lost
+    /// then. The follower had not yet been asked to release the segment, and its floors are below the entries
+    /// that were in it. It had been counted for entries behind those.
     #[test]
     fn what_a_leader_freed_is_no_gap_to_a_replica_that_was_catching_up() {
         let (limit, term) = (64 << 20, Term::new(1, NodeId(0)));
@@ -163,8 +164,8 @@ mod tests {
         assert_eq!(scan(&[4]).floors(&cut), [3], "floors that were above the cut");
     }
 
-    /// Leaders need not have the same number of workers: of a stream that only this replica knows of nothing
-    /// was reported, and so nothing of it is in the start set.
+    /// Leaders need not have the same number of workers. A stream that only this replica has was not
+    /// reported, so none of it is in the start set.
     #[test]
     fn a_stream_that_has_no_cut_is_void() {
         let (term, arena) = two_streams();
