@@ -1,12 +1,13 @@
-//! The leader's heart: tells followers that it lives, and from their acknowledgements its own workers and
-//! clients how long they may trust what they see (M6, M7).
+//! The leader's heart. It tells followers that the leader lives. Their acknowledgements tell it how long the
+//! leader's own workers, and clients, may trust what they see (M6, M7).
 //!
-//! (1) No heartbeat while a worker makes no progress (L21): then followers elect another.
-//! (2) The lease begins before the heartbeat is sent, and counts once a majority has it.
-//! (3) Clients are vouched for by the moment that the lease rests on, not by the present: their lease, which
-//!     is as long as the leader's, ends with it.
+//! (1) No heartbeat is sent while a worker makes no progress (L21): then followers elect another leader.
+//! (2) The leader's lease begins before the heartbeat is sent, and counts once a majority has the heartbeat.
+//! (3) The heart vouches to clients from the moment on which the leader's lease rests, not from the present:
+//!     a client's lease is as long as the leader's, and so ends with it.
 //! (4) A follower that acknowledges nothing for long is let go.
-//! (5) Of a leader that hands over (`node/hand_over.rs`) it winds the leases down, and takes promises back.
+//! (5) While the leader hands over (`node/hand_over.rs`), the heart lets the clients' leases run out, and
+//!     then takes the followers' promises back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,17 +26,18 @@ use crate::follower::Follower;
 use crate::leader_term::LeaderTerm;
 use crate::liveness::Liveness;
 
-/// Heartbeats without an answer, after which a follower is let go.
+/// The number of heartbeats without an acknowledgement after which a follower is let go.
 const UNANSWERED: usize = 64;
-/// Ticket of the words that take a promise back.
+/// The ticket of the words that take a promise back.
 const RELEASE: Ticket = Ticket(0);
-/// Between two looks at whether it landed.
+/// The time between two looks at whether those words landed.
 const RELEASING: Duration = Duration::from_micros(100);
 
+/// The heart's connection to a follower.
 struct Link<Q> {
     qp: Q,
     follower: Arc<Follower>,
-    /// When those that are not acknowledged were begun, and the floors that went before them.
+    /// When each heartbeat that is not acknowledged was begun, and the floors that were sent with it.
     sent: VecDeque<(Nanos, Vec<u64>)>,
 }
 
@@ -101,7 +103,7 @@ pub(crate) fn run<Q: QueuePair>(
             core.set_lease(heart.lease.end(now.now));
         }
         if !state.vouches() {
-            // Their clocks may be slow: by less than what the leader's share of the promise leaves out.
+            // Clients' clocks may be slow, but by less than the part of the promise that is not the leader's.
             state.leases_end(vouched + timing.promise);
         } else if renewed > Nanos(0) {
             core.vouch(renewed, now);
@@ -147,7 +149,8 @@ impl<Q: QueuePair> Heart<'_, Q> {
 }
 
 impl<Q: QueuePair> Link<Q> {
-    /// A link that cannot take it leaves its follower to the time of the promise.
+    /// Takes the follower's promise back. If the connection does not take the words, the follower waits until
+    /// its promise runs out.
     fn release(&mut self, term: Term, unix: u64) {
         for (offset, word) in [(page::UNIX, unix), (page::RELEASED, term.bits())] {
             let op = Op::Write { region: PAGE_REGION, offset, bytes: &word.to_le_bytes() };
@@ -173,7 +176,7 @@ impl<Q: QueuePair> Link<Q> {
         self.qp.ring();
     }
 
-    /// `false` if the connection is gone.
+    /// Takes completions. Returns `false` if the connection is gone.
     fn poll(&mut self, done: &mut Completions, lease: &mut LeaderLease) -> bool {
         while self.qp.poll(done) > 0 {
             for completion in done.drain() {

@@ -1,5 +1,6 @@
-//! One replica from its memory to its end. A node has one in each of its groups; they share doors and
-//! process, and nothing else: each has its memory, threads, promises and term.
+//! One replica of a group, from its start to its end. A node has a replica in each of its groups. The
+//! replicas of a node share its listeners and its process, and nothing else: each has memory, threads,
+//! promises and a term of its own.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::service::Service;
 use crate::stats::Stands;
 use crate::threads::{join, spawn};
 
-/// A replica before it lives: others may come to its door already.
+/// A replica that has no thread yet. Other replicas may already connect to it.
 pub struct Prepared<T: Transport> {
     seed: Seed,
     channel: Channel,
@@ -26,7 +27,7 @@ pub struct Prepared<T: Transport> {
 }
 
 impl<T: Transport> Prepared<T> {
-    /// Opens its door.
+    /// Makes the replica, so that others may connect to it.
     pub fn new(seed: Seed) -> Result<Prepared<T>, StartError> {
         let [chance] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
@@ -36,17 +37,17 @@ impl<T: Transport> Prepared<T> {
         Ok(Prepared { seed, channel, inbound: Arc::new(inbound), chance })
     }
 
-    /// Where other replicas go.
+    /// The door to which other replicas go.
     pub fn inbound(&self) -> Arc<Inbound<T::Qp>> {
         self.inbound.clone()
     }
 
-    /// What it lends to the leader of a term.
+    /// What the replica lends to the leader of a term.
     pub fn grants(&self) -> Vec<Grant> {
         self.inbound.grants()
     }
 
-    /// Lets it live. Whenever it leads, `service` serves clients.
+    /// Starts the replica's thread. Whenever the replica leads, `service` serves clients.
     pub fn start(self, transport: Arc<T>, service: Box<dyn Service<T::Qp>>) -> Result<Replica, StartError> {
         let Prepared { seed, channel, inbound, chance } = self;
         let patience = seed.group.timing.election;
@@ -58,38 +59,39 @@ impl<T: Transport> Prepared<T> {
     }
 }
 
-/// A replica that lives.
+/// A replica that runs.
 pub struct Replica {
     thread: Option<Thread>,
     leave: Arc<Mutex<Leave>>,
-    /// How long it may take to part with its group: an election's time, which is longer than a lease.
+    /// How long the replica may take to part with its group: an election's time, which is longer than a
+    /// lease.
     pub patience: Nanos,
     stop: (Arc<Pause>, Channel),
-    /// Says how it stands in its group; also when it has ended.
+    /// Tells how the replica stands in its group, even after its end.
     pub stands: Stands,
-    /// All that it holds; also when it has ended.
+    /// All that the replica holds, even after its end.
     pub contents: Contents,
 }
 
 impl Replica {
-    /// Tells it that it is to end: if it leads, it hands over.
+    /// Tells the replica that it is to end. If it leads, it hands over first.
     pub fn leave(&self) {
         *self.leave.lock() = Leave::Wanted;
         self.stop.1.notify();
     }
 
-    /// Whether it does not lead any more, or nobody else can.
+    /// Whether the replica does not lead any more, or no other replica can.
     pub fn has_left(&self) -> bool {
         *self.leave.lock() == Leave::Done
     }
 
-    /// Tells it to end.
+    /// Tells the replica to end at once.
     pub fn stop(&self) {
         self.stop.0.stop();
         self.stop.1.notify();
     }
 
-    /// Waits until it has ended; how many threads had panicked.
+    /// Waits until the replica has ended. Returns how many threads had panicked.
     pub fn join(&mut self) -> usize {
         join(self.thread.take())
     }

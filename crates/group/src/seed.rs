@@ -1,4 +1,4 @@
-//! What a replica of a group is made of, before it has a thread.
+//! What the server hands in to make a replica of a group.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::options::GroupOptions;
 
 /// What a replica of a group is made of.
 pub struct Seed {
-    /// What its core is to be; each line of the log says which group, if a node has several.
+    /// The options of its core. If the node has several replicas, its log names the group in each line.
     pub options: CoreOptions,
     /// The group, as this replica is told of it.
     pub group: GroupOptions,
-    /// Its memory.
+    /// The memory of the replica, which clients READ while it leads.
     pub lent: Arc<Lent>,
-    /// The page that its leader WRITEs.
+    /// The page to which its leader WRITEs heartbeats.
     pub page: Arc<Region>,
-    /// What it proves to other replicas.
+    /// What the replica proves to other replicas.
     pub login: Login,
-    /// What other replicas, and operators, must have proved to be at least.
+    /// The least role that other replicas, and operators, must have proved.
     pub role: PeerRole,
 }
