@@ -1,5 +1,5 @@
-//! The server's two clocks; no other file asks the system for them. Stamps, leases and heartbeats are read
-//! from the monotonic clock.
+//! The server's two clocks, and the CPU time of its process. Stamps, leases and heartbeats are read from the
+//! monotonic clock; the other clock is the calendar.
 
 use longarm_base::{Nanos, UnixMillis};
 use longarm_engine::Timestamps;

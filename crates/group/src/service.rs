@@ -1,5 +1,5 @@
-//! The service for clients that a replica begins and ends as it comes to lead and ceases to. The server
-//! (`longarm-server`) has the workers and listeners for that, and hands the service in.
+//! The service for clients: a replica begins it when it comes to lead, and ends it when it leads no more. The
+//! server (`longarm-server`) has the workers and listeners for that, and hands the service in.
 
 use std::sync::Arc;
 
