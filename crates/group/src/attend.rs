@@ -1,5 +1,5 @@
-//! The thread that attends to one other replica: it asks what is to be asked, and, while this node leads,
-//! has the other catch up with the start set and with all that came after.
+//! The thread that attends to one peer: it sends the questions that the replica's own thread has for the
+//! peer. While this node leads, it catches the peer up with the start set and with all that came after.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use crate::log::Notice;
 use crate::peer::Peer;
 use crate::peer_channel::PeerError;
 
-/// Sleep without anything to do.
+/// How long the thread sleeps when it has nothing to do.
 const IDLE: Duration = Duration::from_millis(200);
-/// Between two attempts to sync, at least and at most.
+/// The shortest and the longest time between two attempts to sync the peer.
 const RETRY_MIN: Duration = Duration::from_millis(2);
 const RETRY_MAX: Duration = Duration::from_millis(500);
 
 impl<T: Transport> Peer<T> {
-    /// Works until stopped.
+    /// Works until the replica's own thread stops it.
     pub fn run(mut self) {
         let mut retry = RETRY_MIN;
         let mut said = String::new();
@@ -30,7 +30,7 @@ impl<T: Transport> Peer<T> {
             if let Some(leader_term) = self.commands.leader_term() {
                 let begun = now();
                 let ended = catch_up::keep_caught_up(&mut self, &leader_term);
-                // Whom it hands over to is asked to stand on the channel that is open.
+                // A leader that hands over asks the transferee to stand, on the channel that is still open.
                 if ended.is_err() {
                     self.channel = None;
                 }

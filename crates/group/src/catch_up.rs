@@ -1,5 +1,6 @@
-//! The thread that catches a follower up, and keeps it caught up: it does what
-//! [`CatchUp`] says, in that order and for those reasons, and serves releases.
+//! The catching up of one follower, by the thread that attends to it: the thread takes the steps of
+//! [`CatchUp`] in their order, which states the reasons for it. Afterwards it keeps the follower caught up.
+//! Meanwhile it has the follower release the segments that the leader wants to free.
 
 mod content;
 
@@ -21,11 +22,11 @@ use crate::leader_term::LeaderTerm;
 use crate::peer::Peer;
 use crate::peer_channel::{Bulk, PeerError, Worth};
 
-/// Sleep between two looks at a follower that has caught up.
+/// How long the thread sleeps between two looks at a follower that has caught up.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Catches the other up and keeps it so. Returns when it is let go (`Ok`), when the leader's term is over, or
-/// when something failed.
+/// Catches a peer up, and keeps it caught up. Returns when the follower is let go (`Ok`), when the leader's
+/// term is over, or when something failed.
 pub(crate) fn keep_caught_up<T: Transport>(
     peer: &mut Peer<T>,
     leader_term: &Arc<LeaderTerm<T::Qp>>,
@@ -57,7 +58,7 @@ pub(crate) fn keep_caught_up<T: Transport>(
     leader_term.releases.lock().leave(peer.node);
     leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
     if follower.is_synced() {
-        // What it acknowledged stays there, whatever becomes of the connection.
+        // The follower keeps what it acknowledged, whatever becomes of the connection.
         leader_term.left.lock().insert(peer.node, follower.progress().next_floors());
         peer.events.push(Event::Lost(peer.node));
     }
@@ -65,7 +66,7 @@ pub(crate) fn keep_caught_up<T: Transport>(
     ended
 }
 
-/// Has the other promise the term, fence, and say what it holds.
+/// Has the peer promise the term, fence older leaders, and say what it holds.
 fn sync<T: Transport>(
     peer: &mut Peer<T>,
     leader_term: &LeaderTerm<T::Qp>,
@@ -73,21 +74,21 @@ fn sync<T: Transport>(
 ) -> Result<SyncState, PeerError> {
     let ask = Ask::Sync {
         term: leader_term.term,
-        base: leader_term.base,
-        cuts: leader_term.cuts.clone(),
+        base: leader_term.start.base,
+        cuts: leader_term.start.cuts.clone(),
         streams: leader_term.streams.len() as u16,
         members: leader_term.members.clone(),
     };
     let until = now() + peer.patience;
-    // A channel of its own: what is left of older ones is not to be mistaken for this.
+    // A channel of its own: an answer that was left on an older one must not be taken for this one.
     peer.channel = None;
     let wanted = |answer: &Answer| matches!(answer, Answer::Ready { term, .. } if *term == leader_term.term);
-    let ready = peer.channel()?.settle(&ask, (until, worth), wanted)?;
+    let ready = peer.channel()?.settle(&ask, until, worth, wanted)?;
     let Answer::Ready { held, .. } = ready else { unreachable!("nothing else was wanted") };
     Ok(held)
 }
 
-/// A follower, what it has, and the connection over which it is given what it lacks.
+/// A follower, what it has, and the connection over which the leader gives it what it lacks.
 struct Attended<'a, 'w, Q> {
     leader_term: &'a Arc<LeaderTerm<Q>>,
     follower: &'a Arc<Follower>,
@@ -95,12 +96,12 @@ struct Attended<'a, 'w, Q> {
     bulk: &'a mut Bulk<'w, Q>,
     worth: Worth<'w>,
     patience: Nanos,
-    /// When this thread rested last.
+    /// When this thread last left its time to others.
     rested: Nanos,
 }
 
 impl<Q: QueuePair> Attended<'_, '_, Q> {
-    /// Does one step after the other. `links`: a connection for each stream.
+    /// Takes one step after the other. `links` has a connection for each stream.
     fn run<T: Transport<Qp = Q>>(
         &mut self,
         peer: &mut Peer<T>,
@@ -141,7 +142,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         }
     }
 
-    /// Says where it is, to faults that strike there.
+    /// Says how far the catching up is, to injected faults that strike there.
     fn reached(&self) {
         match self.machine.step() {
             CatchUpStep::Table => reach(ReplicaStep::Table),
@@ -161,7 +162,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         self.leader_term.followers.lock().push(self.follower.clone());
     }
 
-    /// Of how many reclaimed segments it was told.
+    /// The number of reclaimed segments of which the follower was told.
     fn reclaimed(&self) -> u64 {
         self.leader_term.releases.lock().asked(self.follower.node, |_| false).told
     }
@@ -170,14 +171,14 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let (term, reclaimed) = (self.leader_term.term, self.reclaimed());
         let ask = Ask::Adopt { term, reclaimed, floors: floors.to_vec() };
         let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);
-        peer.channel()?.settle(&ask, (self.until(), self.worth), wanted)
+        peer.channel()?.settle(&ask, self.until(), self.worth, wanted)
     }
 
-    /// Serves releases, and asks what is to be asked, until it is let go.
+    /// Serves releases and sends questions until the follower is let go, or the term is over.
     fn keep<T: Transport<Qp = Q>>(&mut self, peer: &mut Peer<T>) -> Result<(), PeerError> {
         let term = self.leader_term.term;
         let mut told = false;
-        // What it is asked when this term is over: that is said afterwards, and waits until then.
+        // A request to stand means that this term is over. It waits until the thread has left the term.
         let later = |ask: &Ask| matches!(ask, Ask::Stand { term: of } if *of == term);
         loop {
             if let Some(served) = self.leader_term.served().filter(|_| !told) {
@@ -187,7 +188,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             }
             self.serve_releases()?;
             while let Some(ask) = peer.commands.next_unless(later) {
-                // What this node asked before it led has no meaning any more.
+                // Questions that this node had before it led have no meaning any more.
                 if matches!(ask, Ask::Members { .. }) && ask.term() == term {
                     peer.channel()?.ask(&ask)?;
                 }
@@ -219,7 +220,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         self.bulk.flush(until)
     }
 
-    /// `Err` if there is no use in going on.
+    /// Returns an error if there is no use in going on.
     fn go_on(&self) -> Result<(), PeerError> {
         if self.is_over() {
             Err(PeerError::Broken("it was let go while it was being synced".into()))
@@ -228,21 +229,22 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         }
     }
 
-    /// Waits until every stream has said from where on it sends.
+    /// Waits until the worker of each stream has said from which position on it sends.
     fn await_starts(&self) -> Result<(), PeerError> {
         let all = |progress: &FollowerProgress| progress.streams.iter().all(|stream| stream.start.is_some());
         self.await_news("our own workers do not take it up", |progress| all(progress).then_some(()))
     }
 
-    /// Everything was pushed: waits until the follower has acknowledged all else that it needs to have, too.
-    /// Returns the floors with which it may count.
+    /// Waits until the follower has acknowledged all that it must have to count. What was pushed is there
+    /// already; the rest comes from the workers. Returns the floors with which the follower may count.
     fn await_needed(&self) -> Result<Vec<u64>, PeerError> {
         self.follower.count_starts();
         let look = |progress: &FollowerProgress| progress.first_floors(self.machine.needed());
         self.await_news("it does not take what is written meanwhile", look)
     }
 
-    /// What is found of the follower, which is waited for; `why` says what it means if that does not come.
+    /// Waits until `look` finds something in the follower's progress, and returns it. `why` is the error if
+    /// that does not come in time.
     fn await_news<R>(
         &self,
         why: &str,
@@ -261,7 +263,8 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         }
     }
 
-    /// It counts, and what is reclaimed meanwhile must not look like a gap.
+    /// Tells a follower that still counts the floors that it had before it was gone. Without them, what is
+    /// reclaimed while it catches up would look like a gap in its report.
     fn keep_floors(&mut self) -> Result<(), PeerError> {
         let left = self.machine.left().to_vec();
         self.tell_floors(&left)?;
@@ -269,7 +272,8 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
-    /// WRITEs floors: positions that the follower surely has, where that is not only so once it is synced.
+    /// WRITEs floors to the follower's page: positions below which the follower surely has all entries,
+    /// already before it is synced.
     fn tell_floors(&mut self, floors: &[u64]) -> Result<(), PeerError> {
         let bytes: Vec<u8> = floors.iter().flat_map(|floor| floor.to_le_bytes()).collect();
         let until = self.until();
@@ -277,7 +281,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         self.flush()
     }
 
-    /// Tells the follower, which is in sync, how many segments were reclaimed in this term.
+    /// Tells a follower that is in sync how many segments were reclaimed in this term.
     fn tell_reclaimed(&mut self, count: u64) -> Result<(), PeerError> {
         if Mutant::UntoldCount.is_on() {
             return Ok(());
@@ -290,14 +294,14 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
-    /// Has the follower let go of segments that are to be freed. Everything that was pushed into them before
-    /// has landed when that is said.
+    /// Has the follower release the segments that the leader wants to free. All that was pushed into them
+    /// has landed before the follower is said to have released them.
     ///
-    /// A follower that counts must have all that the segments held and all that made them needless, and its
-    /// floors must say so: or a survey would find a gap where they were, and end there. It learns of the
-    /// count last: who knows of fewer than another may not lead (`gather.rs`).
+    /// A follower that counts must have all that the segments held, and all that made them needless. Its
+    /// floors must say so, or a survey would find a gap where the segments were, and end there. The follower
+    /// learns of the count last, since a replica that knows of fewer than another may not lead (`gather.rs`).
     fn serve_releases(&mut self) -> Result<(), PeerError> {
-        // What the heart has told it, which is what it has acknowledged, a heartbeat later.
+        // Its floors are those that the heart last told it: what it had acknowledged a heartbeat ago.
         let progress = self.follower.progress();
         let has = |written: &[u64]| progress.may_let_go(written);
         let LetGo { segments: asked, written, told } =
@@ -317,7 +321,8 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let claims: Vec<_> = asked.iter().map(|&it| (it, claim_number(self.memory(), it))).collect();
         self.machine.let_go(claims, &written);
         if progress.synced {
-            // Before that the word is of its older term; it learns of the count when it is.
+            // Until it is synced, the count in its page is that of its older term. `Ask::Adopt` brings the
+            // new one.
             self.tell_reclaimed(told)?;
             observe(|| Told::LetGo { node: self.follower.node, reclaimed: told });
         }

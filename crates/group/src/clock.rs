@@ -1,15 +1,15 @@
-//! The server's two clocks, the only place that asks for them. Stamps, leases and heartbeats are of the
-//! monotonic one.
+//! The server's two clocks, and the CPU time of its process. Stamps, leases and heartbeats are read from the
+//! monotonic clock; the other clock is the calendar.
 
 use longarm_base::{Nanos, UnixMillis};
 use longarm_engine::Timestamps;
 use longarm_host::{now, unix};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Both clocks, tied together once: the unix clock here is its value at the start and what has passed since,
-/// so it never jumps, and an item's time to live is true whatever happens to the system's date. In a group it
-/// goes on from where that of the last leader was, should this system's be behind: so nothing comes back that
-/// was gone.
+/// Both clocks, tied together at the start. The calendar is the unix time at the start plus what has passed
+/// on the monotonic clock since. So it never jumps, and an item's time to live is true whatever happens to
+/// the system's date. In a group it goes on from the calendar of the last leader, if the system's is behind
+/// that: so no item comes back that had expired.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Nanos,
@@ -17,7 +17,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// At `least`, or later.
+    /// A clock whose calendar begins at `least`, or later.
     pub fn start(least: UnixMillis) -> Clock {
         Clock { start: now(), unix: unix().max(least) }
     }
@@ -33,7 +33,7 @@ impl Clock {
     }
 }
 
-/// Time that all threads of this process have spent on CPUs.
+/// The time that all threads of this process have spent on CPUs.
 pub fn process_cpu() -> Nanos {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)

@@ -1,5 +1,5 @@
-//! What the threads that serve from one engine share: those of a server of its own, or of a replica that
-//! leads, in its term.
+//! What the threads that serve from one engine share: the threads of a server without replicas, or those of a
+//! leader in its term.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -21,40 +21,40 @@ use crate::log::{Log, Notice};
 use crate::options::StartError;
 use crate::pulse::Pulse;
 
-/// Added to the quarantine for the granularity of clocks and scheduling.
+/// What the quarantine is longer by, for the granularity of clocks and scheduling.
 const MARGIN: Duration = Duration::from_millis(10);
 
-/// What a server is asked to be, as far as an engine and its threads go by it.
+/// The options of a server that an engine and its threads go by.
 #[derive(Clone)]
 pub struct CoreOptions {
-    /// Threads that execute writes.
+    /// The number of threads that execute writes.
     pub workers: usize,
-    /// Limit on the bytes of index and arena together.
+    /// The limit on the bytes of index and arena together.
     pub memory: u64,
     /// How long a heartbeat vouches for the memory.
     pub lease: Duration,
     /// How long a worker may make no progress before heartbeats stop.
     pub stall: Duration,
-    /// Longest one-sided READ that may count.
+    /// How long the longest one-sided READ may take that a client accepts.
     pub read_bound: Duration,
-    /// Kind of index slots.
+    /// The kind of index slots.
     pub slots: SlotKind,
-    /// Items to have room for before the index first grows.
+    /// The number of items that the index has room for before it first grows.
     pub expected_items: u64,
     /// What a full memory does to a write.
     pub eviction: Eviction,
-    /// Sessions of clients that are remembered.
+    /// The number of clients' sessions that are remembered.
     pub sessions: usize,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
-    /// Told what happens, one line each.
+    /// Where lines go that say what happens.
     pub log: Log,
 }
 
 impl CoreOptions {
-    /// What the engine is like; of a group's leader, in its term.
+    /// The options of the engine; a group's leader has a term.
     pub(crate) fn engine(&self, hash_key: u64, term: Option<Term>) -> EngineOptions {
-        // A client's lease, on a clock that may run 1 % slow, plus the longest READ that it still accepts.
+        // A client's lease, on a clock that may run 1 % slow, plus the longest READ that the client accepts.
         let quarantine = self.lease + self.lease / 100 + self.read_bound + MARGIN;
         EngineOptions {
             workers: self.workers as u16,
@@ -80,59 +80,72 @@ pub struct Lent {
     pub arena: Arc<Region>,
 }
 
-/// Keys of an engine's checksums and hashes.
+/// The keys of an engine's checksums and hashes.
 #[derive(Clone, Copy)]
 pub struct Keys {
-    /// Of the checksums.
+    /// The key of the checksums.
     pub sum: u64,
-    /// Of the hashes.
+    /// The key of the hashes.
     pub hash: u64,
 }
 
-/// Where a server is in its life. It only ever goes forward.
+/// What a leader's core goes on from, of the terms before its own.
+#[derive(Clone, Copy)]
+pub struct TermStart {
+    /// The leader's term.
+    pub term: Term,
+    /// The number of items to expect in the start set.
+    pub items: u64,
+    /// The earliest time at which the calendar of the term may begin: no calendar of an earlier leader was
+    /// ahead of it.
+    pub calendar: UnixMillis,
+}
+
+/// Where a server is in its life. A server only goes forward in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
-    /// Of a group's new leader: followers catch up, clients are not let in yet.
+    /// A group's new leader waits for followers to catch up, and lets no client in yet.
     Forming,
-    /// Serving.
+    /// The server serves.
     Serving,
-    /// Nobody is let in; what has arrived is answered, what comes later is told that the server closes.
+    /// The server lets no client in. Requests that had arrived are answered, and later ones are told that the
+    /// server closes.
     Draining,
-    /// It said goodbye: connections end.
+    /// The server has said goodbye, and ends its connections.
     Closing,
 }
 
 /// An engine, and what its threads share.
 pub struct Core {
-    /// What it was asked to be.
+    /// The options that it was made with.
     pub options: CoreOptions,
-    /// What executes requests.
+    /// The engine, which executes requests.
     pub engine: Engine<Mapped>,
-    /// The page that vouches for the memory.
+    /// The control page, which vouches for the memory.
     pub control: Control<Mapped>,
     /// The memory.
     pub lent: Arc<Lent>,
-    /// Drawn when it was made; every heartbeat repeats it.
+    /// A number drawn when the core was made, which every heartbeat repeats.
     pub boot: u64,
-    /// Key of the checksums.
+    /// The key of the checksums.
     pub sum_key: u64,
-    /// What came of clients' operations.
+    /// The clients' sessions, with what came of their operations.
     pub sessions: Sessions,
-    /// By worker.
+    /// The pulses of the workers, by worker.
     pub pulses: Vec<Arc<Pulse>>,
-    /// Heartbeats.
+    /// The number of heartbeats.
     pub beats: AtomicU64,
-    /// Heartbeats withheld because a worker made no progress.
+    /// The number of heartbeats withheld because a worker made no progress.
     pub withheld: AtomicU64,
     clock: Clock,
     phase: AtomicU8,
-    /// When the drain must be over, once it began.
+    /// When the drain must be over, once it has begun.
     deadline: AtomicU64,
-    /// Writes wait: a leader hands over.
+    /// Whether new writes wait, since the leader hands over.
     held: AtomicBool,
 }
 
-/// An engine over what the arena holds, its index empty.
+/// An engine over what the arena holds, with an empty index.
 fn engine(
     options: &CoreOptions,
     lent: &Lent,
@@ -147,38 +160,39 @@ fn engine(
 }
 
 impl Core {
-    /// Of a server of its own, over fresh memory.
+    /// The core of a server without replicas, over fresh memory.
     pub fn alone(options: CoreOptions, lent: Arc<Lent>, boot: u64, keys: Keys) -> Result<Core, StartError> {
         let engine = engine(&options, &lent, keys.sum, options.engine(keys.hash, None))?;
-        Ok(Core::new((options, Clock::start(UnixMillis(0))), lent, boot, keys.sum, engine))
+        Ok(Core::new(options, Clock::start(UnixMillis(0)), lent, boot, keys.sum, engine))
     }
 
-    /// Of a group's leader, over the start set of its term, in which so many items are to be expected, from a
-    /// calendar on that is no earlier than leaders before it had; its standby index, if there is one.
+    /// The core of a group's leader, over the start set of its term, with its standby index, if it has one.
     pub fn of_term(
         options: CoreOptions,
         lent: Arc<Lent>,
         keys: Keys,
-        (term, items, least): (Term, u64, UnixMillis),
+        start: TermStart,
         standby: Option<Standby<Mapped>>,
     ) -> Result<Core, StartError> {
         let [boot] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
-        let engine_options = EngineOptions { found_items: items, ..options.engine(keys.hash, Some(term)) };
+        let engine_options =
+            EngineOptions { found_items: start.items, ..options.engine(keys.hash, Some(start.term)) };
         let (engine, found) = match standby {
             Some(standby) => standby.engine(SumKey::new(keys.sum), engine_options)?,
             None => {
-                // An index of an earlier term of ours.
+                // The memory may hold the index of an earlier term of this node.
                 lent.index.memory().discard(0, lent.index.bytes());
                 (engine(&options, &lent, keys.sum, engine_options)?, Recovered::default())
             }
         };
-        let core = Core::new((options, Clock::start(least)), lent, boot, keys.sum, engine);
+        let core = Core::new(options, Clock::start(start.calendar), lent, boot, keys.sum, engine);
         core.engine.restore(&core.sessions, core.timestamps(), found);
         Ok(core)
     }
 
     fn new(
-        (options, clock): (CoreOptions, Clock),
+        options: CoreOptions,
+        clock: Clock,
         lent: Arc<Lent>,
         boot: u64,
         sum_key: u64,
@@ -204,23 +218,23 @@ impl Core {
         }
     }
 
-    /// Says what happened.
+    /// Logs what happened.
     pub fn log(&self, line: &str) {
         self.options.log.say(line);
     }
 
-    /// Now.
+    /// Reads both clocks.
     #[inline]
     pub fn timestamps(&self) -> Timestamps {
         self.clock.timestamps()
     }
 
-    /// When it was made.
+    /// When the core was made.
     pub fn started(&self) -> Nanos {
         self.clock.started()
     }
 
-    /// Where it is in its life.
+    /// Where the server is in its life.
     #[inline]
     pub fn phase(&self) -> Phase {
         // Acquire: the deadline was stored before the phase; pairs with `enter`.
@@ -232,31 +246,32 @@ impl Core {
         }
     }
 
-    /// Clients may trust the memory for a lease from `stamp` on.
+    /// Tells clients that they may trust the memory for a lease from `stamp` on.
     pub fn vouch(&self, stamp: Nanos, times: Timestamps) {
         self.control.beat(stamp, times.unix);
     }
 
-    /// Of a group's leader: its own lease lasts until then.
+    /// Sets when the lease of a group's leader ends.
     pub fn set_lease(&self, end: Nanos) {
         self.engine.set_lease(end);
     }
 
-    /// Whether new writes are to wait.
+    /// Sets whether new writes are to wait.
     pub fn hold_writes(&self, hold: bool) {
-        // Relaxed: who sees it late takes some writes more, as if they had come sooner.
+        // Relaxed: a worker that sees it late takes some writes more, as if they had come sooner. Pairs with
+        // `holds_writes`.
         self.held.store(hold, Ordering::Relaxed);
     }
 
-    /// Whether they do.
+    /// Whether new writes are to wait.
     #[inline]
     pub fn holds_writes(&self) -> bool {
         // Relaxed: as in `hold_writes`.
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Whether what was just seen here may be told to a client: it is the newest there is. In a group that
-    /// takes a lease which holds after the look.
+    /// Whether a worker may tell a client what it just saw in the engine, since it is the newest there is. In
+    /// a group that takes a lease which holds after the look.
     #[inline]
     pub fn may_tell(&self) -> bool {
         self.engine.leads(longarm_host::now)
@@ -267,7 +282,7 @@ impl Core {
         self.engine.progress()[at.stream as usize].is_applied(at.position)
     }
 
-    /// The next part of its life begins; a drain is to be over by `deadline`.
+    /// Begins the next phase; a drain is to be over by `deadline`.
     pub fn enter(&self, phase: Phase, deadline: Nanos) {
         // Relaxed: published by the store of the phase.
         self.deadline.store(deadline.0, Ordering::Relaxed);
@@ -281,7 +296,8 @@ impl Core {
         Nanos(self.deadline.load(Ordering::Relaxed))
     }
 
-    /// A segment stays, because something in it is not accounted for. Keys may be secret: their hash is told.
+    /// Counts and logs a segment that stays because an entry in it is not accounted for. A key may be secret,
+    /// so the log has its hash.
     pub fn hold_back(&self, segment: u32, missing: &Unaccounted) {
         // Relaxed: a counter.
         self.engine.counts.held_back.fetch_add(1, Ordering::Relaxed);

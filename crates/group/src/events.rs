@@ -1,4 +1,4 @@
-//! What a replica's own thread is told by all others of its threads.
+//! The events that the other threads of a replica tell its own thread.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use longarm_fabric::Channel;
 use longarm_host::Mutex;
 use longarm_replica::Event;
 
-/// What the replica's thread is told by all others.
+/// The events that wait for the replica's own thread.
 pub(crate) struct Events {
     queue: Mutex<VecDeque<Event>>,
     channel: Channel,

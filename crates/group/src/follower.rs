@@ -1,9 +1,9 @@
 //! A follower that is attached to a leader's term, as the threads of that term share it.
 //!
-//! Each number has one writer: `start` and `acked` the worker whose stream it is (and catching up, which
-//! counts what it pushed), `floor` the thread that catches the follower up until it is synced, then the
-//! heart. Two at once would overtake each other, and a floor that goes back shows a gap where something was
-//! freed.
+//! Each number has one writer at a time. The worker of a stream writes the stream's `start` and `acked`; the
+//! thread that catches the follower up adds to `acked` what it pushed. That thread also writes `floor`, until
+//! the follower is synced; then the heart does. Two writers of a floor would overtake each other, and a floor
+//! that goes back shows a gap where something was freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use longarm_replica::{FollowerProgress, Releases, StreamProgress};
 
 use crate::stats::FollowerStats;
 
-/// What followers are asked to let go of, as the threads of a term share it.
+/// The segments that followers are asked to release, as the threads of a term share them.
 pub type SharedReleases = Mutex<Releases>;
 
 /// The start of a stream that has not taken the follower up yet.
 const UNKNOWN: u64 = u64::MAX;
 
-/// A follower that is attached: all of its connections share this.
+/// A follower that is attached to the term; all of its connections share this.
 #[derive(Debug)]
 pub(crate) struct Follower {
     pub node: NodeId,
     synced: AtomicBool,
     gone: AtomicBool,
-    /// The thread that catches it up sleeps here.
+    /// Where the thread that catches the follower up sleeps.
     pub news: Arc<Pause>,
     streams: Vec<StreamCells>,
 }
@@ -50,9 +50,9 @@ impl Follower {
         Follower { node, synced: AtomicBool::new(false), gone: AtomicBool::new(false), news, streams }
     }
 
-    /// How far it is at this moment.
+    /// How far the follower is at this moment.
     pub fn progress(&self) -> FollowerProgress {
-        // First: what it was synced with is then seen below.
+        // Read first: what the follower was synced with is then seen below.
         let synced = self.is_synced();
         let at = |stream| StreamProgress {
             start: self.start(stream),
@@ -63,14 +63,14 @@ impl Follower {
         FollowerProgress { synced, streams: (0..self.streams.len()).map(at).collect() }
     }
 
-    /// The WRITE of these floors to its page completed.
+    /// Notes that the WRITE of these floors to the follower's page completed.
     pub fn set_floors(&self, floors: &[u64]) {
         let cells = self.streams.iter().zip(floors);
         // Release: pairs with `progress`.
         cells.for_each(|(cells, floor)| cells.floor.store(*floor, Ordering::Release));
     }
 
-    /// Everything before the start of each stream was pushed, and has landed.
+    /// Notes that everything before the start of each stream was pushed, and has landed.
     pub fn count_starts(&self) {
         for stream in 0..self.streams.len() {
             self.ack(stream, self.start(stream).unwrap_or(0));
@@ -78,7 +78,7 @@ impl Follower {
     }
 
     fn start(&self, stream: usize) -> Option<u64> {
-        // Acquire: what is before is whole in the arena; pairs with `Attachment::set_start`.
+        // Acquire: what is before the start is whole in the arena; pairs with `Attachment::set_start`.
         Some(self.streams[stream].start.load(Ordering::Acquire)).filter(|&start| start != UNKNOWN)
     }
 
@@ -92,32 +92,32 @@ impl Follower {
         self.streams[stream].acked.load(Ordering::Acquire)
     }
 
-    /// It has all that it must have to count.
+    /// Notes that the follower has all that it must have to count.
     pub fn set_synced(&self) {
-        // Release: what it was synced with is there; pairs with `is_synced`.
+        // Release: publishes what the follower was synced with; pairs with `is_synced`.
         self.synced.store(true, Ordering::Release);
     }
 
-    /// Whether it has said that it is synced.
+    /// Whether the follower has said that it is synced.
     pub fn is_synced(&self) -> bool {
         // Acquire: pairs with `set_synced`.
         self.synced.load(Ordering::Acquire)
     }
 
-    /// Whether one of its connections was given up.
+    /// Whether the leader has let the follower go.
     pub fn is_gone(&self) -> bool {
         // Acquire: pairs with `let_go`.
         self.gone.load(Ordering::Acquire)
     }
 
-    /// It is let go: it is caught up anew, and holds up nobody.
+    /// Lets the follower go: it holds up no write any more, and is caught up anew.
     pub fn let_go(&self) {
         // Release: pairs with `is_gone`.
         self.gone.store(true, Ordering::Release);
         self.news.poke();
     }
 
-    /// How it stands, for people.
+    /// How far the follower is, for people.
     pub fn stats(&self, written: &[Arc<Progress>]) -> FollowerStats {
         let progress = self.progress();
         let lag = progress.lag(written.iter().map(|stream| stream.written()));
@@ -141,19 +141,19 @@ impl Attachment {
         self.follower.node
     }
 
-    /// The stream sends from this position on.
+    /// Notes that the stream sends from this position on.
     pub(crate) fn set_start(&self, start: u64) {
-        // Release: what is before is whole in the arena; pairs with `Follower::start`.
+        // Release: what is before the start is whole in the arena; pairs with `Follower::start`.
         self.follower.streams[self.stream].start.store(start, Ordering::Release);
         self.follower.news.poke();
     }
 
-    /// Positions below this are there.
+    /// Notes that the follower has the positions below this one.
     pub(crate) fn ack(&self, below: u64) {
         self.follower.ack(self.stream, below);
     }
 
-    /// Positions below this are surely there, once it is synced.
+    /// The position below which the follower, once it is synced, surely has all entries.
     pub(crate) fn acked(&self) -> u64 {
         self.follower.acked(self.stream)
     }

@@ -1,12 +1,13 @@
-//! The leader's heart: tells followers that it lives, and from their acknowledgements its own workers and
-//! clients how long they may trust what they see (M6, M7).
+//! The leader's heart. It tells followers that the leader lives. Their acknowledgements tell it how long the
+//! leader's own workers, and clients, may trust what they see (M6, M7).
 //!
-//! (1) No heartbeat while a worker makes no progress (L21): then followers elect another.
-//! (2) The lease begins before the heartbeat is sent, and counts once a majority has it.
-//! (3) Clients are vouched for by the moment that the lease rests on, not by the present: their lease, which
-//!     is as long as the leader's, ends with it.
+//! (1) No heartbeat is sent while a worker makes no progress (L21): then followers elect another leader.
+//! (2) The leader's lease begins before the heartbeat is sent, and counts once a majority has the heartbeat.
+//! (3) The heart vouches to clients from the moment on which the leader's lease rests, not from the present:
+//!     a client's lease is as long as the leader's, and so ends with it.
 //! (4) A follower that acknowledges nothing for long is let go.
-//! (5) Of a leader that hands over (`node/hand_over.rs`) it winds the leases down, and takes promises back.
+//! (5) While the leader hands over (`node/hand_over.rs`), the heart lets the clients' leases run out, and
+//!     then takes the followers' promises back.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,37 +26,48 @@ use crate::follower::Follower;
 use crate::leader_term::LeaderTerm;
 use crate::liveness::Liveness;
 
-/// Heartbeats without an answer, after which a follower is let go.
+/// The number of heartbeats without an acknowledgement after which a follower is let go.
 const UNANSWERED: usize = 64;
-/// Ticket of the words that take a promise back.
+/// The ticket of the words that take a promise back.
 const RELEASE: Ticket = Ticket(0);
-/// Between two looks at whether it landed.
+/// The time between two looks at whether those words landed.
 const RELEASING: Duration = Duration::from_micros(100);
 
+/// The heart's connection to a follower.
 struct Link<Q> {
     qp: Q,
     follower: Arc<Follower>,
-    /// When those that are not acknowledged were begun, and the floors that went before them.
+    /// When each heartbeat that is not acknowledged was begun, and the floors that were sent with it.
     sent: VecDeque<(Nanos, Vec<u64>)>,
+}
+
+/// The heart of one term: its links to followers, and the lease that their acknowledgements renew.
+struct Heart<'a, Q> {
+    leader_term: &'a LeaderTerm<Q>,
+    pause: &'a Pause,
+    lease: LeaderLease,
+    links: Vec<Link<Q>>,
+    done: Completions,
 }
 
 /// Beats until stopped.
 pub(crate) fn run<Q: QueuePair>(
     leader_term: &LeaderTerm<Q>,
-    (group, timing): (Group, Timing),
-    (pause, events): (&Pause, &Events),
+    group: Group,
+    timing: Timing,
+    pause: &Pause,
+    events: &Events,
 ) {
     let core = &leader_term.core;
     let mut liveness = Liveness::new(core);
-    let mut lease = LeaderLease::new(group, &timing);
-    let mut links: Vec<Link<Q>> = Vec::new();
-    let mut done = Completions::new(64);
+    let lease = LeaderLease::new(group, &timing);
+    let mut heart = Heart { leader_term, pause, lease, links: Vec::new(), done: Completions::new(64) };
     let (mut number, mut vouched) = (0, Nanos(0));
     let every = Duration::from_nanos(timing.heartbeat.0);
     loop {
         for (qp, follower) in leader_term.hearts.take() {
-            links.retain(|link| link.follower.node != follower.node);
-            links.push(Link { qp, follower, sent: VecDeque::new() });
+            heart.links.retain(|link| link.follower.node != follower.node);
+            heart.links.push(Link { qp, follower, sent: VecDeque::new() });
         }
         let times = core.timestamps();
         if liveness.made(core, times.now) {
@@ -65,36 +77,33 @@ pub(crate) fn run<Q: QueuePair>(
             core.engine.store.set_stable(stable);
             let (items, unix) = (core.engine.index.items(), times.unix.0);
             let told = HeartbeatPayload { stable: stable.0, items, unix };
-            for link in &mut links {
+            for link in &mut heart.links {
                 link.send(Beat::new(leader_term.term, number), told, times.now);
             }
         }
-        links.retain_mut(|link| {
-            let alive = link.poll(&mut done, &mut lease) && !link.follower.is_gone();
-            if !alive {
-                link.follower.let_go();
-            }
-            alive
-        });
+        heart.take_acknowledgements();
         let now = core.timestamps();
-        let renewed = lease.renewed(now.now);
+        let renewed = heart.lease.renewed(now.now);
         let mut state = leader_term.state.lock();
         if let LeaderState::Releasing { to, .. } = *state {
             core.set_lease(Nanos(0));
             observe(|| Seen::HandedOver { term: leader_term.term });
             drop(state);
             let unix = page::calendar_at_end(core.timestamps().unix.0, &timing);
-            return release((leader_term, to, unix), (&mut links, &mut done, &mut lease), (pause, events));
+            if heart.release(to, unix) {
+                events.push(Event::ReleaseDone(leader_term.term));
+            }
+            return;
         }
         if renewed > Nanos(0) {
             observe(|| {
-                let by = lease.backers(renewed).collect();
-                Seen::Leased { renewed, end: lease.end(now.now), by }
+                let by = heart.lease.backers(renewed).collect();
+                Seen::Leased { renewed, end: heart.lease.end(now.now), by }
             });
-            core.set_lease(lease.end(now.now));
+            core.set_lease(heart.lease.end(now.now));
         }
         if !state.vouches() {
-            // Their clocks may be slow: by less than what the leader's share of the promise leaves out.
+            // Clients' clocks may be slow, but by less than the part of the promise that is not the leader's.
             state.leases_end(vouched + timing.promise);
         } else if renewed > Nanos(0) {
             core.vouch(renewed, now);
@@ -107,31 +116,41 @@ pub(crate) fn run<Q: QueuePair>(
     }
 }
 
-/// The leader's lease is ended: takes back what followers promised, each after the last heartbeat that it was
-/// sent. Returns when the transferee has it, or all that are left; or when the heart is stopped, which has a
-/// bound.
-fn release<Q: QueuePair>(
-    (leader_term, transferee, unix): (&LeaderTerm<Q>, NodeId, u64),
-    (links, done, lease): (&mut Vec<Link<Q>>, &mut Completions, &mut LeaderLease),
-    (pause, events): (&Pause, &Events),
-) {
-    links.iter_mut().for_each(|link| link.release(leader_term.term, unix));
-    loop {
-        links.retain_mut(|link| link.poll(done, lease));
-        let landed = |link: &Link<Q>| link.sent.is_empty();
-        let awaited = links.iter().find(|link| link.follower.node == transferee);
-        // It may be this node itself: then all are to have it.
-        if awaited.map_or_else(|| links.iter().all(landed), landed) {
-            return events.push(Event::ReleaseDone(leader_term.term));
-        }
-        if !pause.sleep(RELEASING) {
-            return;
+impl<Q: QueuePair> Heart<'_, Q> {
+    /// Takes what followers acknowledged. A follower whose connection is gone is let go.
+    fn take_acknowledgements(&mut self) {
+        self.links.retain_mut(|link| {
+            let alive = link.poll(&mut self.done, &mut self.lease) && !link.follower.is_gone();
+            if !alive {
+                link.follower.let_go();
+            }
+            alive
+        });
+    }
+
+    /// Takes back what followers promised, each after the last heartbeat that it was sent: the leader's lease
+    /// is ended. Returns `true` when the transferee has it, or all followers that are left; `false` if the
+    /// heart is stopped before that, which has a bound.
+    fn release(&mut self, transferee: NodeId, unix: u64) -> bool {
+        self.links.iter_mut().for_each(|link| link.release(self.leader_term.term, unix));
+        loop {
+            self.links.retain_mut(|link| link.poll(&mut self.done, &mut self.lease));
+            let landed = |link: &Link<Q>| link.sent.is_empty();
+            let awaited = self.links.iter().find(|link| link.follower.node == transferee);
+            // The transferee may be this node itself: then all followers are to have it.
+            if awaited.map_or_else(|| self.links.iter().all(landed), landed) {
+                return true;
+            }
+            if !self.pause.sleep(RELEASING) {
+                return false;
+            }
         }
     }
 }
 
 impl<Q: QueuePair> Link<Q> {
-    /// A link that cannot take it leaves its follower to the time of the promise.
+    /// Takes the follower's promise back. If the connection does not take the words, the follower waits until
+    /// its promise runs out.
     fn release(&mut self, term: Term, unix: u64) {
         for (offset, word) in [(page::UNIX, unix), (page::RELEASED, term.bits())] {
             let op = Op::Write { region: PAGE_REGION, offset, bytes: &word.to_le_bytes() };
@@ -157,7 +176,7 @@ impl<Q: QueuePair> Link<Q> {
         self.qp.ring();
     }
 
-    /// `false` if the connection is gone.
+    /// Takes completions. Returns `false` if the connection is gone.
     fn poll(&mut self, done: &mut Completions, lease: &mut LeaderLease) -> bool {
         while self.qp.poll(done) > 0 {
             for completion in done.drain() {

@@ -1,5 +1,5 @@
-//! What a replica holds, for checks: replicas of one group that are in sync and at rest hold the same, and
-//! one that takes over a start set holds it as its leader does.
+//! What a replica holds, for checks. Replicas of one group that are in sync and at rest hold the same, and a
+//! follower that has adopted a start set holds it as its leader does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,13 +8,14 @@ use longarm_base::{Csn, Term};
 use longarm_memory::{Region, SumKey};
 use longarm_store::{Entry, entries};
 
-/// The newest version of each key that is stored, and its value; none where that is a delete.
+/// The newest version of each key that is stored, and its value; no value if that version is a delete.
 pub type Held = BTreeMap<Vec<u8>, (Csn, Option<Vec<u8>>)>;
 
 /// The newest version of each key that is stored, and whether it has a value.
 pub type Versions = BTreeMap<Vec<u8>, (Csn, bool)>;
 
-/// A look at an arena, whoever writes it. Of one that is being written the answer is of no one moment.
+/// A look at an arena, whether this replica or its leader writes it. While it is written, the answer mixes
+/// several moments.
 #[derive(Clone)]
 pub struct Contents {
     arena: Arc<Region>,
@@ -32,7 +33,7 @@ impl Contents {
         Contents { arena, sums }
     }
 
-    /// The newest of each key.
+    /// The newest version of each key, and its value.
     pub fn newest(&self) -> Held {
         let mut held = Held::new();
         self.visit(|entry| {
@@ -44,8 +45,8 @@ impl Contents {
         held
     }
 
-    /// The newest version of each key, and whether it has a value: of all, and of entries of older terms than
-    /// this one alone.
+    /// The newest version of each key, and whether it has a value: among all entries, and among the entries
+    /// of terms older than `term`.
     pub fn versions(&self, term: Term) -> (Versions, Versions) {
         let (mut all, mut older) = (Versions::new(), Versions::new());
         self.visit(|entry| {

@@ -1,10 +1,11 @@
-//! Connections that other replicas made to this one: for questions, and memory that a leader WRITEs.
+//! The connections that other replicas made to this one: for questions, and for the memory that a leader
+//! WRITEs.
 //!
-//! (1) Memory is lent only to the rightful node of the term that is promised here, and only for that term.
-//! (2) The fence (LoLKV 3.4; M1): the door is closed, every queue pair of an older term is revoked, of all
-//!     streams, and one that is being accepted meanwhile is waited for, and revokes itself. Only then is the
-//!     newer term open: none of its connections shares a key with one of an older term, and when the fence
-//!     returns no WRITE of an older term can land (L6, L7).
+//! (1) Memory is lent only to the node to which the promised term belongs, and only for that term.
+//! (2) The fence (LoLKV 3.4; M1) closes the door and revokes the queue pairs of all streams of older terms.
+//!     It waits for a queue pair that is being accepted meanwhile, which is then revoked by its own thread.
+//!     Only after that is the newer term open: none of its connections shares a key with a connection of an
+//!     older term, and when the fence returns no WRITE of an older term can land (L6, L7).
 //! (3) A queue pair that its other end has closed in good order needs no revocation, only to be dropped.
 
 use std::sync::Arc;
@@ -25,17 +26,16 @@ use crate::peer_channel::received;
 use crate::reject;
 use crate::{MESSAGE_MAX, RING_BYTES};
 
-/// Memory connections at once: a leader has one a stream and two more; a new one may come before the old
-/// ones are gone.
+/// The number of connections to the memory at once. A leader has one a stream and two more, and the
+/// connections of a new leader may come before those of the older one are gone.
 const MEMORY_MAX: usize = 1 << 10;
-/// Connections for questions at once: two a replica.
+/// The number of connections for questions at once: two a replica.
 const CHANNELS_MAX: usize = 64;
-/// Connections that replicas may have here besides those of clients, who leave them room.
+/// The number of connections that replicas may have here. Clients leave them that much room.
 pub const CONNECTIONS_MAX: usize = MEMORY_MAX + CHANNELS_MAX;
 /// How long a fence waits for connections that are being accepted.
 const ENTERING: Nanos = Nanos::from_millis(5_000);
-
-/// Operators at once.
+/// The number of operators at once.
 const OPERATORS_MAX: usize = 8;
 
 /// A connection on which another replica, or an operator, asks.
@@ -43,16 +43,17 @@ pub(crate) struct PeerRequests<Q> {
     pub qp: Q,
     pub mailbox: Mailbox,
     pub node: NodeId,
-    /// The start of its process.
+    /// Names the start of the other end's process.
     pub life: u64,
 }
 
 impl<Q: QueuePair> PeerRequests<Q> {
-    /// What has come; an error, perhaps without a reason, if the connection is over. What comes from now on
-    /// wakes the channel.
+    /// Takes the messages that have come; an error, perhaps without a reason, if the connection is over.
+    /// Messages that come from now on wake the channel.
     pub fn hear<T>(
         &mut self,
-        (done, channel): (&mut Completions, &Channel),
+        done: &mut Completions,
+        channel: &Channel,
         decode: impl Fn(&[u8]) -> Result<T, Bad>,
     ) -> Result<Vec<T>, String> {
         let heard = received(&mut self.qp, &mut self.mailbox, done, decode)?.ok_or_else(String::new)?;
@@ -62,26 +63,28 @@ impl<Q: QueuePair> PeerRequests<Q> {
         Ok(heard)
     }
 
-    /// Answers. One who does not take its answers asks again, or its connection breaks.
+    /// Sends an answer. It may be lost if the other end does not take its answers: then that end asks again,
+    /// or the connection breaks.
     pub fn say(&mut self, message: &[u8]) {
         let _ = self.mailbox.send(&mut self.qp, &[message]);
         self.qp.ring();
     }
 }
 
+/// What the door's lock guards.
 struct State<Q> {
-    /// Memory is lent in this term alone; in none while a fence is not over.
+    /// The only term in which memory is lent; none while a fence is not over.
     open: Option<Term>,
-    /// Memory connections being accepted.
+    /// The number of connections to the memory that are being accepted.
     entering: usize,
     memory: Vec<(Term, Q)>,
     requests: Vec<PeerRequests<Q>>,
-    /// Those that the replica has taken over, when it last did.
+    /// How many connections for questions the replica had when it last took new ones over.
     taken: usize,
-    /// The youngest term that somebody asked here for, and the start of the process that did.
+    /// The youngest term for which a process asked here, and the start of that process.
     owner: (Term, u64),
     operators: Vec<PeerRequests<Q>>,
-    /// Who leads, as far as is known.
+    /// The leader, as far as it is known.
     leader: Option<(NodeId, Option<Address>)>,
     /// What [`Inbound::tidy`] finds.
     done: Completions,
@@ -96,18 +99,26 @@ impl<Q> State<Q> {
     }
 }
 
-/// Why one of two processes with one name is not let in.
+/// The reason why one of two processes of the same node is not let in.
 pub(crate) fn twins(node: NodeId) -> String {
     format!("two processes say that they are node {node}: stop one of them")
+}
+
+/// The memory of a replica that it lends to the leader of a term.
+#[derive(Clone)]
+pub struct ReplicaMemory {
+    /// The arena with the entries.
+    pub arena: Arc<Region>,
+    /// The page to which the leader WRITEs its heartbeats.
+    pub page: Arc<Region>,
 }
 
 /// The replica's door to other replicas.
 pub struct Inbound<Q> {
     options: GroupOptions,
-    /// What others must have proved to be, at least.
+    /// The least role that a replica or an operator must have proved.
     role: PeerRole,
-    arena: Arc<Region>,
-    page: Arc<Region>,
+    memory: ReplicaMemory,
     /// Where the replica sleeps.
     channel: Channel,
     log: Log,
@@ -115,10 +126,11 @@ pub struct Inbound<Q> {
 }
 
 impl<Q: QueuePair> Inbound<Q> {
-    /// Of a replica whose promise is the one that it starts with.
+    /// The door of a replica that starts: no term is open yet.
     pub fn new(
-        (options, role): (GroupOptions, PeerRole),
-        (arena, page): (Arc<Region>, Arc<Region>),
+        options: GroupOptions,
+        role: PeerRole,
+        memory: ReplicaMemory,
         channel: Channel,
         log: Log,
     ) -> Inbound<Q> {
@@ -133,38 +145,38 @@ impl<Q: QueuePair> Inbound<Q> {
             leader: None,
             done: Completions::new(16),
         });
-        Inbound { options, role, arena, page, channel, log, state }
+        Inbound { options, role, memory, channel, log, state }
     }
 
-    /// The group.
+    /// The number of the group.
     pub fn group(&self) -> u64 {
         self.options.id
     }
 
-    /// Who leads, for clients that ask here.
+    /// Sets who leads, for clients that ask here.
     pub fn set_leader(&self, leader: Option<(NodeId, Option<Address>)>) {
         self.state.lock().leader = leader;
     }
 
-    /// Who leads, as far as is known.
+    /// The leader, as far as it is known.
     pub fn leader(&self) -> Option<NodeId> {
         self.state.lock().leader.as_ref().map(|leader| leader.0)
     }
 
-    /// What a client that asks here is told.
+    /// The refusal that a client gets that asks here.
     pub fn not_leader(&self) -> Refusal {
         let leader = self.state.lock().leader.clone();
         Refusal::not_leader(leader.and_then(|leader| leader.1).map(|address| address.to_string()))
     }
 
-    /// What a leader is lent.
+    /// What this replica lends to a leader.
     pub fn grants(&self) -> Vec<Grant> {
         let rights = Rights::READ.and(Rights::WRITE);
         let lend = |id, region: &Arc<Region>| Grant { id, region: region.clone(), rights };
-        vec![lend(ARENA_REGION, &self.arena), lend(PAGE_REGION, &self.page)]
+        vec![lend(ARENA_REGION, &self.memory.arena), lend(PAGE_REGION, &self.memory.page)]
     }
 
-    /// Lets a replica in.
+    /// Lets a replica or an operator in, or refuses it.
     pub fn admit<I: Incoming<Qp = Q>>(&self, incoming: I, hello: &PeerHello) {
         let operates = hello.purpose == Purpose::Operate;
         let peer = incoming.peer();
@@ -174,7 +186,7 @@ impl<Q: QueuePair> Inbound<Q> {
             self.log.say(&format!("{what} at {} refused: it did not show the replicas' secret", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::Denied, reason));
         }
-        // One that is no replica any more, or yet, may ask, and is told.
+        // A node that is no replica any more, or not yet, is let in: its questions are answered.
         let stranger = hello.group != self.options.id || operates != (hello.node == self.options.node);
         if stranger {
             let reason = format!("node {} of group {:x} does not belong here", hello.node, hello.group);
@@ -259,7 +271,8 @@ impl<Q: QueuePair> Inbound<Q> {
         }
         let accepted = incoming.accept(&[], self.grants(), 0, &self.channel);
         let mut state = self.state.lock();
-        // Under one lock with the look at the term: the fence sees it either in the list or entering.
+        // Added under one lock with the look at the term: the fence sees the queue pair either in the list or
+        // entering.
         let outcome = match accepted {
             Err(error) => Err(error),
             Ok(qp) if state.open == Some(hello.term) => {
@@ -270,7 +283,7 @@ impl<Q: QueuePair> Inbound<Q> {
                 drop(state);
                 let revoked = end(&mut qp);
                 state = self.state.lock();
-                // The fence that waits for it must not take it for ended.
+                // The fence that waits for the queue pair must not take it for ended.
                 state.memory.extend(revoked.is_err().then_some((hello.term, qp)));
                 revoked
             }
@@ -279,27 +292,28 @@ impl<Q: QueuePair> Inbound<Q> {
         outcome
     }
 
-    /// Connections for questions that were begun since the last call, for a replica that has so many already.
+    /// The connections for questions that were made since the last call. `has` is how many the replica has
+    /// already.
     pub(crate) fn new_requests(&self, has: usize) -> Vec<PeerRequests<Q>> {
         let mut state = self.state.lock();
         state.taken = has + state.requests.len();
         std::mem::take(&mut state.requests)
     }
 
-    /// Whether this start of a node's process is the one that has the term here: the first that asks. A node
-    /// that was copied, disk and all, is two processes with one name, and may stand for one term twice; no
-    /// replica has to do with both.
-    pub fn is_owner(&self, term: Term, (node, life): (NodeId, u64)) -> bool {
+    /// Whether the term belongs, on this replica, to this start of the node's process: to the first that
+    /// asks. A node that was copied, disk and all, is two processes with one name, which may both stand for
+    /// one term. Each replica hears only one of them in that term.
+    pub fn is_owner(&self, term: Term, node: NodeId, life: u64) -> bool {
         term.node() != node || self.state.lock().is_owner(term, life)
     }
 
-    /// Operators that have come since the last call.
+    /// The operators that have come since the last call.
     pub(crate) fn new_operators(&self) -> Vec<PeerRequests<Q>> {
         std::mem::take(&mut self.state.lock().operators)
     }
 
-    /// Opens `term`: lends memory to its leader alone, and returns when no WRITE of an older term can land
-    /// any more. Fails if that cannot be said; then no term is open.
+    /// Opens `term`, so that memory is lent to its leader alone. Returns when no WRITE of an older term can
+    /// land any more. Fails if that is not certain; then no term is open.
     pub fn fence(&self, term: Term) -> Result<(), SetupError> {
         let mut state = self.state.lock();
         if state.open == Some(term) {
@@ -310,8 +324,8 @@ impl<Q: QueuePair> Inbound<Q> {
         self.end_all(|state| state.open = Some(term))
     }
 
-    /// Ends all connections to the memory, before the leader of the open term makes new ones. It may have
-    /// begun to write on one that is still being accepted here.
+    /// Ends all connections to the memory, before the leader of the open term makes new ones. The leader may
+    /// have begun to write on a connection that is still being accepted here.
     pub fn clear(&self) -> Result<(), SetupError> {
         if Mutant::KeepWriters.is_on() {
             return Ok(());
@@ -319,8 +333,8 @@ impl<Q: QueuePair> Inbound<Q> {
         self.end_all(|_| {})
     }
 
-    /// Ends all connections to the memory, those too that are being accepted as this begins; and then, under
-    /// one lock with the look that there are none.
+    /// Ends all connections to the memory, those included that are being accepted as this begins. Calls
+    /// `then` under one lock with the look that there are none left.
     fn end_all(&self, then: impl FnOnce(&mut State<Q>)) -> Result<(), SetupError> {
         let until = now() + ENTERING;
         loop {
@@ -329,7 +343,7 @@ impl<Q: QueuePair> Inbound<Q> {
             let all_came = state.entering == 0 || Mutant::NoEntering.is_on();
             drop(state);
             self.revoke(older)?;
-            // What came meanwhile, and could not be ended, is in the list.
+            // A connection that came meanwhile, and could not be ended, is in the list.
             let mut state = self.state.lock();
             if all_came && (state.memory.is_empty() || Mutant::NoFence.is_on()) {
                 then(&mut state);
@@ -343,7 +357,8 @@ impl<Q: QueuePair> Inbound<Q> {
         }
     }
 
-    /// Ends them all. One that cannot be ended stays, for the next fence to fail on.
+    /// Ends these queue pairs. One that cannot be ended goes back to the list, so that the next fence fails
+    /// on it.
     fn revoke(&self, queue_pairs: Vec<(Term, Q)>) -> Result<(), SetupError> {
         if Mutant::NoFence.is_on() {
             self.state.lock().memory.extend(queue_pairs);
@@ -359,8 +374,8 @@ impl<Q: QueuePair> Inbound<Q> {
         outcome
     }
 
-    /// Drops connections whose other end is gone, in a way that leaves nothing to come (L7: a packet
-    /// of a dead queue pair).
+    /// Drops connections whose other end is gone, after ending them so that nothing of them can still land
+    /// (L7: a packet of a dead queue pair).
     pub fn tidy(&self) {
         let mut state = self.state.lock();
         let State { memory, done, .. } = &mut *state;
@@ -372,8 +387,8 @@ impl<Q: QueuePair> Inbound<Q> {
     }
 }
 
-/// Ends a connection so that nothing of it can land any more. One that its other end closed in good order,
-/// after its last WRITE, needs no force.
+/// Ends a connection so that nothing of it can land any more. If its other end closed it in good order, after
+/// its last WRITE, nothing needs to be revoked.
 fn end<Q: QueuePair>(qp: &mut Q) -> Result<(), SetupError> {
     let mut done = Completions::new(16);
     qp.poll(&mut done);

@@ -1,13 +1,13 @@
-//! Where others put things down that a thread takes up between two rounds: connections, followers.
+//! Where other threads put connections and followers, which a thread takes up between two rounds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longarm_host::Mutex;
 
-/// One thread's inbox. To look into an empty one costs no lock.
+/// One thread's inbox. A look into an empty inbox takes no lock.
 #[derive(Debug)]
 pub struct Inbox<T> {
-    /// `None` once it is closed.
+    /// What was put into the inbox; `None` once it is closed.
     new: Mutex<Option<Vec<T>>>,
     has_new: AtomicBool,
 }
@@ -19,7 +19,7 @@ impl<T> Default for Inbox<T> {
 }
 
 impl<T> Inbox<T> {
-    /// Puts it down; drops it if the inbox is closed, since nobody will ever look.
+    /// Puts a thing into the inbox. Drops it if the inbox is closed, since the thread will not look again.
     pub fn put(&self, thing: T) {
         match &mut *self.new.lock() {
             Some(new) => new.push(thing),
@@ -29,7 +29,7 @@ impl<T> Inbox<T> {
         self.has_new.store(true, Ordering::Release);
     }
 
-    /// All that was put down since the last call, in order.
+    /// Takes all that was put into the inbox since the last call, in order.
     pub fn take(&self) -> Vec<T> {
         // Acquire: pairs with the Release of `put`.
         if !self.has_new.load(Ordering::Acquire) {
@@ -41,7 +41,8 @@ impl<T> Inbox<T> {
         new.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// Nothing is taken any more: what was put down, and all that comes, is dropped.
+    /// Closes the inbox, since its thread takes nothing any more: what is in it, and all that comes, is
+    /// dropped.
     pub fn close(&self) {
         let left = self.new.lock().take();
         drop(left);

@@ -1,5 +1,5 @@
-//! From a start set to a server: what is missing is fetched, what is beyond the cuts is void, and an engine
-//! is built over what is there (M3).
+//! The start set in a candidate's own memory (M3). The candidate fetches the entries that it lacks and voids
+//! those beyond the cuts; an engine is then built over what is there.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use longarm_base::{EntryRef, Mutant, Nanos, NodeId, Place, Term};
 use longarm_fabric::Transport;
 use longarm_host::now;
 use longarm_host::observe::{ReplicaStep, reach};
-use longarm_memory::{Mapped, OwnedWords, SumKey};
+use longarm_memory::{Mapped, OwnedWords};
 use longarm_replica::StartSet;
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{ArenaGeometry, Line, SegmentState};
@@ -17,34 +17,35 @@ use longarm_store::{Settled, survey, whole_entry};
 use longarm_wire::{ARENA_REGION, Answer, Ask, EntryAt, PLACES_MAX};
 
 use super::OWN_HEADER;
-use crate::peer_channel::{Bulk, PeerAddress, PeerError, Worth};
+use crate::checked_arena::CheckedArena;
+use crate::peer_channel::{Bulk, Patience, PeerAddress, PeerError};
 use crate::scan::{ArenaScan, ScannedEntry};
 
 /// The entries of a start set's base term that some follower may lack.
 #[derive(Debug, Default)]
 pub(crate) struct Tail {
-    /// The start set is here without a gap. One with a gap is nobody else's: a follower of the same base may
-    /// have what is missing here, and would keep it.
+    /// Whether the start set is here without a gap. If it has a gap, followers must not be taken to hold it:
+    /// a follower of the same base may have what is missing here, and would keep it.
     pub whole: bool,
-    /// By stream: all from here on are named.
+    /// By stream, the position from which on `entries` has all entries.
     pub from: Vec<u64>,
     pub entries: Vec<ScannedEntry>,
 }
 
-/// Completes the arena to the start set: entries that others have are fetched, all beyond is void. `scan` is
-/// what was found here after the fence.
+/// Completes the arena to the start set: fetches the entries that only other replicas have, and voids all
+/// that is beyond the cuts. `scan` is what this replica found in its memory after the fence.
 pub(crate) fn complete<T: Transport>(
-    (memory, sums): (&Mapped, &SumKey),
+    arena: &CheckedArena<Mapped>,
     scan: Option<ArenaScan>,
     start: &StartSet,
     me: NodeId,
     peer_address: impl Fn(NodeId) -> Option<PeerAddress<T>>,
-    (patience, worth): (Nanos, Worth<'_>),
+    patience: Patience<'_>,
 ) -> Result<Tail, PeerError> {
-    forget_younger((memory, sums), start.base);
+    forget_younger(arena, start.base);
     let (cuts, from): (Vec<u64>, Vec<u64>) =
         start.cuts.iter().zip(&start.own).map(|(cut, own)| (cut.len, own.floor.min(cut.len))).unzip();
-    let scan = ArenaScan::down_to(scan, (memory, sums), start.base, from.clone());
+    let scan = ArenaScan::down_to(scan, arena, start.base, from.clone());
     let mut whole = true;
     let kept = |seen: &ScannedEntry| cuts.get(seen.stream).is_some_and(|&cut| seen.position < cut);
     let mut entries: Vec<ScannedEntry> = scan.entries().filter(kept).collect();
@@ -53,18 +54,18 @@ pub(crate) fn complete<T: Transport>(
             continue;
         }
         let address = peer_address(cut.holder).ok_or(PeerError::Confused)?;
-        let until = now() + patience;
+        let until = now() + patience.limit;
         let (mut channel, mut bulk) =
-            (address.channel()?, Bulk::new(address.memory(start.term, READ_MAX)?, worth));
+            (address.channel()?, Bulk::new(address.memory(start.term, READ_MAX)?, patience.worth));
         let mut next = own.len;
         let before = entries.len();
         while next < cut.len {
             let ask = Ask::Fetch { term: start.term, stream: stream as u16, from: next };
-            let places =
-                channel.settle(&ask, (until, worth), |answer| matches!(answer, Answer::Places { .. }))?;
+            let places = channel
+                .settle(&ask, until, patience.worth, |answer| matches!(answer, Answer::Places { .. }))?;
             let Answer::Places { entries: found } = places else { unreachable!("nothing else was wanted") };
             for entry in found.iter().filter(|entry| entry.position < cut.len) {
-                fetch((memory, sums), &mut bulk, (start.base, entry), until + patience)?;
+                fetch(arena, &mut bulk, start.base, entry, until + patience.limit)?;
                 let place = EntryRef { offset: entry.offset, len: entry.len };
                 entries.push(ScannedEntry { stream, position: entry.position, place });
                 reach(ReplicaStep::Fetched);
@@ -72,23 +73,24 @@ pub(crate) fn complete<T: Transport>(
             let all = found.len() < PLACES_MAX;
             next = found.last().filter(|_| !all).map_or(cut.len, |last| last.position + 1);
         }
-        // What is missing was reclaimed there; or the holder was being given a start set that has it cut off,
-        // and says what it was counted for before.
+        // An entry that is missing was reclaimed on the holder. Or the holder was catching up with a start
+        // set in which the entry is cut off, and reported what it was counted for before.
         whole &= fill(&entries[before..], own.len..cut.len);
     }
-    scan.cut(memory, &cuts);
+    scan.cut(&arena.memory, &cuts);
     reach(ReplicaStep::Completed);
     Ok(Tail { whole, from, entries })
 }
 
-/// Whether each position of the range is among those of these entries, which are of it.
+/// Whether these entries, whose positions are all in the range, have each of its positions.
 fn fill(entries: &[ScannedEntry], range: Range<u64>) -> bool {
     let positions: BTreeSet<u64> = entries.iter().map(|seen| seen.position).collect();
     positions.len() as u64 == range.end - range.start || Mutant::HideGaps.is_on()
 }
 
-/// Forgets claims of terms that never came to hold a start set here.
-fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
+/// Forgets the claims of terms younger than the base: this replica never came to hold their start sets.
+fn forget_younger(arena: &CheckedArena<Mapped>, base: Term) {
+    let CheckedArena { memory, sums } = arena;
     let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
     for segment in geometry.table..geometry.segments {
         let young = Line::read(memory, sums, segment).is_ok_and(|line| line.term > base);
@@ -98,14 +100,16 @@ fn forget_younger((memory, sums): (&Mapped, &SumKey), base: Term) {
     }
 }
 
-/// Fetches one entry and the line, or lines, of its segment. Bytes that do not verify are an error; they take
-/// the place of no line that does.
+/// Fetches one entry, and the lines of the segments that it is in. Bytes that do not verify are an error, and
+/// never replace a line that verifies.
 pub(super) fn fetch<Q: longarm_fabric::QueuePair>(
-    (memory, sums): (&Mapped, &SumKey),
+    arena: &CheckedArena<Mapped>,
     bulk: &mut Bulk<'_, Q>,
-    (base, entry): (Term, &EntryAt),
+    base: Term,
+    entry: &EntryAt,
     until: Nanos,
 ) -> Result<(), PeerError> {
+    let CheckedArena { memory, sums } = arena;
     let geometry = ArenaGeometry::read(memory, sums).expect(OWN_HEADER);
     let (offset, len) = (entry.offset, u64::from(entry.len).next_multiple_of(8));
     let segment = (offset / SEGMENT_BYTES) as u32;
@@ -147,22 +151,26 @@ fn copy<Q: longarm_fabric::QueuePair>(
     Ok(())
 }
 
-/// Where the entries of a stream are, from a position on: the answer to a candidate.
+/// Finds where the entries of a stream are, from the position `from` on: the answer to a candidate that
+/// fetches them. The term has `streams` streams, or more.
 pub(crate) fn places(
-    (memory, sums): (&Mapped, &SumKey),
-    (term, streams): (Term, usize),
-    (stream, from): (u16, u64),
+    arena: &CheckedArena<Mapped>,
+    term: Term,
+    streams: usize,
+    stream: u16,
+    from: u64,
 ) -> Vec<EntryAt> {
     let mut floors = vec![u64::MAX; streams.max(usize::from(stream) + 1)];
     floors[usize::from(stream)] = from;
-    let mut survey = survey(memory, sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
+    let mut survey =
+        survey(&arena.memory, &arena.sums, term, &floors, &Settled::default()).expect(OWN_HEADER);
     let found = survey.streams.swap_remove(usize::from(stream));
     let at = |(position, place): (u64, EntryRef)| EntryAt { position, offset: place.offset, len: place.len };
     found.tail.into_iter().chain(found.beyond).map(at).collect()
 }
 
-/// A replica that was being given another start set said that it has what is cut off in that. A leader that
-/// found nothing of it there had a gap, which a follower that had all of it did not have.
+/// A replica that was catching up with another start set reported entries that are cut off in that one. A
+/// leader that did not find them there had a gap in its own start set, where a follower had all of them.
 #[test]
 fn a_start_set_with_a_gap_is_not_taken_for_a_whole_one() {
     let place = EntryRef { offset: 0, len: 0 };

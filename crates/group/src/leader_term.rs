@@ -16,16 +16,16 @@ use crate::inbox::Inbox;
 use crate::install::Tail;
 use crate::replicate::Arrivals;
 
-/// Wakes whoever writes a stream.
+/// Wakes the thread that writes a stream.
 pub enum Waker {
-    /// A worker.
+    /// Wakes a worker.
     Worker(Channel),
-    /// The maintenance thread.
+    /// Wakes the maintenance thread.
     Maintenance(Arc<Pause>),
 }
 
 impl Waker {
-    /// It looks at once at what there is.
+    /// Wakes the thread, which then looks at once at what there is to do.
     pub fn wake(&self) {
         match self {
             Waker::Worker(channel) => channel.notify(),
@@ -34,66 +34,72 @@ impl Waker {
     }
 }
 
-/// Where followers are added to a stream, and who writes it.
+/// Where followers are added to a stream, and how its writer is woken.
 pub(crate) struct StreamHandle<Q> {
     pub arrivals: Arc<Arrivals<Q>>,
     pub waker: Waker,
 }
 
+/// The start set of a term as its leader installed it.
+pub(crate) struct InstalledSet {
+    /// The term whose start set followers may have in common with this one.
+    pub base: Term,
+    /// Where the streams of the base are cut.
+    pub cuts: Vec<u64>,
+    /// Entries of the base that a follower may lack, as they were at the start.
+    pub tail: Tail,
+}
+
 /// A term that this node leads, from its start set to its end.
 pub(crate) struct LeaderTerm<Q> {
     pub term: Term,
-    /// The term whose start set followers may have in common with this one, and where its streams are cut.
-    pub base: Term,
-    pub cuts: Vec<u64>,
+    pub start: InstalledSet,
     /// The replicas that the term has.
     pub members: Members,
-    /// Entries of the base that a follower may lack, as they were at the start.
-    pub tail: Tail,
     pub core: Arc<Core>,
-    /// By stream.
+    /// The streams that the term has.
     pub streams: Vec<StreamHandle<Q>>,
     pub releases: Arc<SharedReleases>,
-    /// Connections for heartbeats that the heart has not taken yet.
+    /// The connections for heartbeats that the heart has not taken yet.
     pub hearts: Inbox<(Q, Arc<Follower>)>,
-    /// What followers that are gone had acknowledged, by stream.
+    /// What each follower that is gone had acknowledged, by stream.
     pub left: Mutex<BTreeMap<NodeId, Vec<u64>>>,
-    /// Followers attached, for statistics.
+    /// The followers that are attached.
     pub followers: Mutex<Vec<Arc<Follower>>>,
     /// When the last heartbeat was begun.
     beat: AtomicU64,
     /// When something was last pushed to a follower that is being synced.
     pushed: AtomicU64,
-    /// Where it is. The heart looks, vouches for clients' leases and renews the leader's own under one lock:
-    /// so it is known when those ended.
+    /// Where the leader is in the term. The heart reads it, vouches to clients and renews the leader's own
+    /// lease under one lock, so that it is known when the clients' leases end.
     pub state: Mutex<LeaderState>,
-    /// Threads that hold connections to followers' memory.
+    /// The number of threads that hold connections to followers' memory.
     attending: AtomicUsize,
 }
 
-/// A thread of the leader's term that holds connections; to be dropped after them.
+/// A thread of the leader's term that holds connections. The thread drops this after them.
 pub(crate) struct Attending<'a>(&'a AtomicUsize);
 
 impl Drop for Attending<'_> {
     fn drop(&mut self) {
-        // Release: its connections are closed; pairs with `is_attended`.
+        // Release: the thread's connections are closed; pairs with `is_attended`.
         self.0.fetch_sub(1, Ordering::Release);
     }
 }
 
 impl<Q> LeaderTerm<Q> {
     pub fn new(
-        ((term, base, cuts, tail), members): ((Term, Term, Vec<u64>, Tail), Members),
+        term: Term,
+        start: InstalledSet,
+        members: Members,
         core: Arc<Core>,
         streams: Vec<StreamHandle<Q>>,
         releases: Arc<SharedReleases>,
     ) -> LeaderTerm<Q> {
         LeaderTerm {
             term,
-            base,
-            cuts,
+            start,
             members,
-            tail,
             core,
             streams,
             releases,
@@ -107,7 +113,7 @@ impl<Q> LeaderTerm<Q> {
         }
     }
 
-    /// The term is over, and followers are let go.
+    /// Ends the term, and lets its followers go.
     pub fn end(&self) {
         self.state.lock().end();
         self.followers.lock().iter().for_each(|follower| follower.let_go());
@@ -117,22 +123,22 @@ impl<Q> LeaderTerm<Q> {
         *self.state.lock() == LeaderState::Over
     }
 
-    /// A thread begins to hold connections.
+    /// Counts a thread that begins to hold connections.
     pub fn attend(&self) -> Attending<'_> {
         // Relaxed: the guard's drop publishes.
         self.attending.fetch_add(1, Ordering::Relaxed);
         Attending(&self.attending)
     }
 
-    /// Whether some thread holds connections still.
+    /// Whether some thread still holds connections.
     pub fn is_attended(&self) -> bool {
         // Acquire: pairs with the drop of `Attending`.
         self.attending.load(Ordering::Acquire) > 0
     }
 
-    /// A heartbeat is about to be sent.
+    /// Notes that a heartbeat is about to be sent.
     pub fn set_beat(&self, now: Nanos) {
-        // Release: before it is sent; pairs with `beat`.
+        // Release: stored before the heartbeat is sent; pairs with `beat`.
         self.beat.store(now.0, Ordering::Release);
     }
 
@@ -141,24 +147,24 @@ impl<Q> LeaderTerm<Q> {
         Nanos(self.beat.load(Ordering::Acquire))
     }
 
-    /// Since when it serves; `None` if it does not.
+    /// Since when the leader serves; `None` if it does not.
     pub fn served(&self) -> Option<Nanos> {
         self.state.lock().served()
     }
 
-    /// A follower that is being synced takes what it is given.
+    /// Notes that a follower that is being synced takes what is pushed to it.
     pub fn set_pushed(&self, now: Nanos) {
         // Relaxed: a time, and nothing rests on it; pairs with `pushed`.
         self.pushed.store(now.0, Ordering::Relaxed);
     }
 
-    /// When one last did.
+    /// When a follower that is being synced last took what was pushed to it.
     pub fn pushed(&self) -> Nanos {
         // Relaxed: pairs with `set_pushed`.
         Nanos(self.pushed.load(Ordering::Relaxed))
     }
 
-    /// Wakes all who write streams.
+    /// Wakes the writers of all streams.
     pub fn wake(&self) {
         self.streams.iter().for_each(|stream| stream.waker.wake());
     }

@@ -1,13 +1,13 @@
-//! Whether a replica is to end.
+//! How far a replica is that is to end.
 
-/// Whether a replica is to end, and how far it is.
+/// Whether a replica is to end, and how far it is with that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Leave {
-    /// It is to live.
+    /// The replica is to live on.
     #[default]
     Not,
-    /// It is to end; if it leads, another is to lead before.
+    /// The replica is to end. If it leads, it is to hand over first.
     Wanted,
-    /// It does not lead any more, or nobody else can.
+    /// The replica does not lead any more, or no other replica can.
     Done,
 }

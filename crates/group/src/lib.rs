@@ -1,22 +1,25 @@
-//! A replica of a group (LoLKV; M1 to M14 in `docs/mechanisms.md`), and the core that it serves from when it
-//! leads.
+//! A replica of a group (LoLKV; M1 to M14 in `docs/mechanisms.md`), and the core from which a replica serves
+//! while it leads.
 //!
-//! - [`node`] is the replica's own thread: it drives the state machine of `longarm-replica` and does
-//!   what that says. While it leads, a [`Service`] that the server hands in serves clients.
-//! - [`inbound`]: connections that others made, and the fence. [`peer_channel`], [`peer`]:
-//!   connections made to others; one thread a peer, which on a leader also syncs it ([`catch_up`]).
-//! - [`scan`] is what a replica finds of its streams; [`install`] makes a [`leader_term`] of a start set;
-//!   [`heart`] keeps it alive; [`takeover`] says what it took.
+//! - [`node`] is the replica's own thread: it drives the state machine of `longarm-replica`, and does what
+//!   the machine says. While the replica leads, a [`Service`] that the server hands in serves clients.
+//! - [`inbound`]: the connections that other replicas made to this one, and the fence. [`peer_channel`],
+//!   [`peer`]: the connections that this replica makes to others. Each peer has a thread, which on a leader
+//!   also catches that peer up ([`catch_up`]).
+//! - [`scan`] is what a replica finds of its streams; [`install`] completes a start set, from which a
+//!   [`leader_term`] begins; [`heart`] keeps the term alive; [`takeover`] says how long each step took.
 //! - [`vote_store`] keeps promises.
-//! - [`replica`] is all of it together, of one group; a node has one in each of its groups. [`standing`] is
-//!   what it says of itself.
-//! - [`operate`] is the other side of orders that a node is given: who wants another to lead.
-//! - [`replicate`] sends the entries of a stream; each worker of the service has one of its own.
-//! - [`common`] is an engine and what its threads share, also those of a server that nobody replicates.
+//! - [`replica`] is all of this together, for one group; a node has one in each of its groups. [`standing`]
+//!   is what a replica says of itself.
+//! - [`operate`] is the operator's side of the orders that a leader takes: who is to lead, and who the
+//!   replicas are.
+//! - [`replicate`] sends the entries of a stream to the followers; each worker of the service has one.
+//! - [`common`] is an engine and what its threads share, also in a server without replicas.
 #![forbid(unsafe_code)]
 
 mod attend;
 mod catch_up;
+mod checked_arena;
 mod clock;
 mod common;
 mod events;
@@ -40,6 +43,7 @@ mod pulse;
 mod replica;
 mod replicate;
 mod scan;
+mod seed;
 mod seldom;
 mod service;
 mod standing;
@@ -49,7 +53,7 @@ mod threads;
 mod vote_store;
 
 pub use clock::process_cpu;
-pub use common::{Core, CoreOptions, Keys, Lent, Phase};
+pub use common::{Core, CoreOptions, Keys, Lent, Phase, TermStart};
 pub use follower::SharedReleases;
 pub use held::{Contents, Held, Versions};
 pub use inbound::{CONNECTIONS_MAX, Inbound};
@@ -60,8 +64,9 @@ pub use log::{Log, LogLine, Notice};
 pub use operate::{Changed, Moved, Operator, OrderError};
 pub use options::{GroupOptions, StartError};
 pub use pulse::Pulse;
-pub use replica::{Prepared, Replica, Seed};
+pub use replica::{Prepared, Replica};
 pub use replicate::{Pumped, Replicator};
+pub use seed::Seed;
 pub use seldom::Seldom;
 pub use service::{NewTerm, Replication, Service};
 pub use standing::Standing;
@@ -72,14 +77,14 @@ pub use vote_store::{FileVoteStore, Promise, VoteStore};
 use longarm_fabric::{Incoming, Reason};
 use longarm_wire::Refusal;
 
-/// Sends one that asked to be let in away.
+/// Refuses a connection, and tells its other end why.
 pub fn reject<I: Incoming>(incoming: I, refusal: &Refusal) {
     incoming.reject(Reason { text: refusal.text.clone(), bytes: refusal.encode() });
 }
 
-/// Whose lack is a broken invariant.
+/// The header of the replica's own arena, in the message of a panic: its lack is a broken invariant.
 const OWN_HEADER: &str = "the header of our own arena";
-/// Bytes of the rings of a channel between replicas.
+/// The number of bytes of each ring of a channel between replicas.
 const RING_BYTES: u64 = 64 << 10;
-/// Longest message between replicas.
+/// The length of the longest message between replicas.
 const MESSAGE_MAX: usize = 8 << 20;

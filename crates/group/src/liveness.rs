@@ -1,7 +1,8 @@
-//! Whether a server makes progress, without which nobody vouches for its memory.
+//! Whether a server makes progress. If it does not, no heartbeat vouches for its memory.
 //!
-//! Progress is the workers': each sleeps with nothing to do, or its loop has turned within the stall bound,
-//! or it announced a long copy. If not, no beat: clients stop trusting the memory when the lease is over.
+//! A worker makes progress if it sleeps with nothing to do, if its loop has turned within the stall bound, or
+//! if it announced a long copy. While some worker makes none, no heartbeat is sent, and clients stop trusting
+//! the memory when their lease is over.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +18,7 @@ struct Seen {
     since: Nanos,
 }
 
-/// Whether all workers make progress; says in the log when that changes.
+/// Finds out whether all workers make progress, and logs when that changes.
 #[derive(Debug)]
 pub struct Liveness {
     seen: Vec<Seen>,
@@ -25,7 +26,7 @@ pub struct Liveness {
 }
 
 impl Liveness {
-    /// As if each had turned just now.
+    /// Begins as if each worker's loop had turned just now.
     pub fn new(core: &Core) -> Liveness {
         let now = core.timestamps().now;
         let seen = core.pulses.iter().map(|_| Seen { rounds: 0, since: now }).collect();

@@ -1,14 +1,14 @@
-//! What a server says of itself: lines for people, and what kind each is of for programs that look on. A
-//! program goes by the kind; what people read may be worded anew.
+//! The lines of a server's log. Each has a text for people, and a kind for programs that look on. Programs go
+//! by the kind, so the text may be worded anew.
 
 use std::sync::Arc;
 
-/// What a line is about.
+/// The kind of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// Anything that no program waits for.
+    /// A line that no program waits for.
     Plain,
-    /// The start set of a term is here.
+    /// This replica has installed the start set of a term.
     StartSet,
     /// This replica leads.
     Leads,
@@ -16,16 +16,16 @@ pub enum Notice {
     InSync,
     /// A follower of this leader is not in sync.
     NotInSync,
-    /// Something of Longarm's own is wrong: a fault to be reported, after which the server goes on.
+    /// Longarm has found a fault of its own, which is to be reported. The server goes on.
     Fault,
 }
 
-/// One line.
+/// A line of the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogLine<'a> {
-    /// What it is about.
+    /// Its kind.
     pub notice: Notice,
-    /// For people, without a line's end.
+    /// Its text for people, without a line's end.
     pub text: &'a str,
 }
 
@@ -34,27 +34,27 @@ pub struct LogLine<'a> {
 pub struct Log(Arc<dyn Fn(&LogLine<'_>) + Send + Sync>);
 
 impl Log {
-    /// Lines go to `told`.
+    /// A log whose lines go to `told`.
     pub fn new(told: impl Fn(&LogLine<'_>) + Send + Sync + 'static) -> Log {
         Log(Arc::new(told))
     }
 
-    /// Lines go nowhere.
+    /// A log whose lines go nowhere.
     pub fn silent() -> Log {
         Log::new(|_| {})
     }
 
-    /// The same with `before` in front of each text.
+    /// The same log with `before` in front of each text.
     pub fn after(self, before: String) -> Log {
         Log::new(move |line| self.tell(line.notice, &format!("{before}{}", line.text)))
     }
 
-    /// Says what no program waits for.
+    /// Logs a line that no program waits for.
     pub fn say(&self, text: &str) {
         self.tell(Notice::Plain, text);
     }
 
-    /// Says something of this kind.
+    /// Logs a line of this kind.
     pub fn tell(&self, notice: Notice, text: &str) {
         (self.0)(&LogLine { notice, text });
     }

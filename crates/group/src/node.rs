@@ -1,7 +1,9 @@
-//! The replica's own thread: hears, asks the state machine, does what it says.
+//! The replica's own thread: it takes events to the state machine, and carries out the actions that the
+//! machine asks for.
 //!
-//! What it does it does in order, and nothing else meanwhile: the machine's answers to the next event rest on
-//! it. What takes long or waits for others (asking, syncing, heartbeats) other threads do.
+//! The thread carries out actions in order and does nothing else meanwhile, since the machine's answer to the
+//! next event rests on them. Other threads do what takes long or waits for other replicas: questions,
+//! catching up, heartbeats.
 
 mod hand_over;
 mod lead;
@@ -22,7 +24,7 @@ use longarm_base::{Mutant, Nanos, NodeId, Term};
 use longarm_fabric::{Broken, Channel, Completions, Login, QueuePair, Transport};
 use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Mutex, Pause, Thread, now};
-use longarm_memory::{OwnedWords, Region, SumKey, Words};
+use longarm_memory::{Mapped, OwnedWords, Region, SumKey, Words};
 use longarm_replica::page::{self, Beat};
 use longarm_replica::{Action, Event, Group, KeptMemory, Machine, PersistentState, Prepare, Role, RoleKind};
 use longarm_wire::{Answer, Ask, PLACES_MAX, ReplicaReport, STREAMS_MAX, SyncState};
@@ -32,6 +34,7 @@ use self::peer_handle::{PeerHandle, founders};
 use self::standby_index::StandbyIndex;
 use self::transfer::LeaderTransfer;
 use super::install;
+use crate::checked_arena::CheckedArena;
 use crate::common::{CoreOptions, Lent};
 use crate::events::Events;
 use crate::held::Contents;
@@ -41,6 +44,7 @@ use crate::log::Notice;
 use crate::options::GroupOptions;
 use crate::options::StartError;
 use crate::scan::{ArenaScan, least};
+use crate::seed::Seed;
 use crate::seldom::Seldom;
 use crate::service::Service;
 use crate::standing::{Leads, Standing};
@@ -48,21 +52,21 @@ use crate::stats::Stands;
 use crate::takeover::{Step, Takeover};
 use crate::vote_store::Promise;
 
-/// Elections for which a group that never was lets the replica stand that is to lead it.
+/// For how many election times the replicas of a new group let the one stand that is to lead it first.
 const FIRST_WAITS: u64 = 2;
 
-/// A replica's thread.
+/// A replica, as its own thread has it.
 pub(crate) struct Node<T: Transport> {
     transport: Arc<T>,
     options: CoreOptions,
-    /// What this replica proves to others.
+    /// What this replica proves to other replicas.
     login: Login,
     group_options: GroupOptions,
     machine: Machine,
     boot: u64,
-    /// Names this start of it.
+    /// Names this start of the replica's process.
     life: u64,
-    sums: SumKey,
+    arena: CheckedArena<Mapped>,
     lent: Arc<Lent>,
     page: Arc<Region>,
     service: Box<dyn Service<T::Qp>>,
@@ -70,63 +74,64 @@ pub(crate) struct Node<T: Transport> {
     channel: Channel,
     events: Arc<Events>,
     peers: BTreeMap<NodeId, PeerHandle<T::Qp>>,
-    /// Threads of those that are none any more, which end by themselves.
+    /// The threads of former peers, which end by themselves.
     retired_peers: Vec<Thread>,
     requests: Vec<PeerRequests<T::Qp>>,
     done: Completions,
     operators: Vec<PeerRequests<T::Qp>>,
     transfer: Option<LeaderTransfer<T::Qp>>,
-    /// Who is to lead next, of the term that this node led and gave up.
+    /// The transferee of the term that this node led and gave up, with that term.
     transferee: Option<(Term, NodeId)>,
     leading: Option<LeaderHandle<T::Qp>>,
-    /// What it found in its memory, which nobody has written to since.
+    /// What the replica found in its memory, which no leader has written to since.
     scan: Option<ArenaScan>,
     standby: StandbyIndex,
-    /// How it comes to lead.
+    /// The steps of the attempt to lead that is under way.
     takeover: Takeover,
-    /// What it is, for others to read.
+    /// What the replica is, for other threads to read.
     told: Arc<Mutex<Standing>>,
-    /// How it asks, and is refused.
+    /// Keeps the log short while a pre-candidate is refused again and again.
     asking: Seldom,
     leave: Arc<Mutex<Leave>>,
     stop: Arc<Pause>,
 }
 
 impl<T: Transport> Node<T> {
-    /// A replica over fresh memory: what its vote store says, and what that means for the memory.
+    /// A replica over fresh memory, with the promise that its vote store kept.
     pub fn new(
         transport: Arc<T>,
-        (options, group_options, login): (CoreOptions, GroupOptions, Login),
-        (lent, page): (Arc<Lent>, Arc<Region>),
+        seed: Seed,
         service: Box<dyn Service<T::Qp>>,
         inbound: Arc<Inbound<T::Qp>>,
         channel: Channel,
-        seed: u64,
+        chance: u64,
     ) -> Result<Node<T>, StartError> {
+        let Seed { options, group: group_options, lent, page, login, .. } = seed;
         let me = group_options.check()?;
         let vote_store = |error| StartError::Os("read what this replica promised", error);
         let kept = group_options.vote_store.load().map_err(vote_store)?;
         let Promise { term, boot, members: known } = kept.unwrap_or_default();
         let boot = boot + 1;
-        // What it was told later goes over what it began with.
+        // Members that the replica was told later go over those that the group began with.
         let members = if known.list.is_empty() { founders(&group_options) } else { known };
         let vote_store = |error| StartError::Os("keep what this replica promised", error);
         let promise = Promise { term, boot, members: members.clone() };
         group_options.vote_store.store(&promise).map_err(vote_store)?;
         observe(|| Seen::Started { term });
-        // What it promised before it was started again is open: that leader may sync it.
+        // The term that the replica promised before it was started again is open: its leader may sync it.
         let opened = inbound.fence(term);
         assert!(opened.is_ok(), "a door that nobody came through cannot be fenced: {opened:?}");
-        let life = seed.max(1);
+        let life = chance.max(1);
         let state = PersistentState { members, promised: term, sync: None };
-        let mut machine = Machine::new(me, state, group_options.timing, seed, now());
-        // It promised nothing, or its disk is another one than it was.
+        let mut machine = Machine::new(me, state, group_options.timing, chance, now());
+        // The replica promised nothing, or its disk is another one than it was.
         if term == Term::ZERO {
             machine = machine.blank(life, first_rest(&group_options));
         }
-        let sums = SumKey::new(group_options.sum_key);
+        let memory = lent.arena.memory().clone();
+        let arena = CheckedArena { memory, sums: SumKey::new(group_options.sum_key) };
         let told = Arc::new(Mutex::new(Standing::of(group_options.id, &machine)));
-        longarm_store::format(lent.arena.memory(), &sums)?;
+        longarm_store::format(&arena.memory, &arena.sums)?;
         Ok(Node {
             events: Arc::new(Events::new(channel.clone())),
             peers: BTreeMap::new(),
@@ -139,7 +144,7 @@ impl<T: Transport> Node<T> {
             machine,
             boot,
             life,
-            sums,
+            arena,
             lent,
             page,
             service,
@@ -160,15 +165,15 @@ impl<T: Transport> Node<T> {
         })
     }
 
-    /// Says how it stands in its group, to whoever asks from outside.
+    /// What tells other threads how the replica stands in its group.
     pub fn stands_of(&self) -> Stands {
         let told = self.told.clone();
         Arc::new(move || told.lock().stats())
     }
 
-    /// Looks at all that it holds.
+    /// A look at all that the replica holds.
     pub fn contents(&self) -> Contents {
-        Contents::of(self.lent.arena.clone(), self.sums.clone())
+        Contents::of(self.lent.arena.clone(), self.arena.sums.clone())
     }
 
     fn tell(&self) {
@@ -190,12 +195,12 @@ impl<T: Transport> Node<T> {
         self.leave.clone()
     }
 
-    /// Told to stop, the replica ends.
+    /// What ends the replica: the pause to stop, and the channel that wakes its thread.
     pub fn stopper(&self) -> (Arc<Pause>, Channel) {
         (self.stop.clone(), self.channel.clone())
     }
 
-    /// Lives until stopped.
+    /// Runs until stopped.
     pub fn run(mut self) {
         if let Some(others) = self.machine.awaits() {
             let others: Vec<_> = others.iter().map(NodeId::to_string).collect();
@@ -223,12 +228,14 @@ impl<T: Transport> Node<T> {
         self.part_with_all();
     }
 
-    /// Who counts, in the term that it stands for or leads; else, as far as it knows.
+    /// The replicas that count in the term for which this one stands or which it leads; else the replicas of
+    /// the group, as far as this one knows.
     fn group(&self) -> Group {
         *self.machine.group()
     }
 
-    /// One that asks whether it may stand, and may not, goes back and forth: of that a few lines a second.
+    /// Logs a change of role. A pre-candidate that is refused goes back and forth between two roles, so only
+    /// a few such lines a second are logged.
     fn say_role(&mut self, before: RoleKind, after: RoleKind) {
         let asks = |kind| matches!(kind, RoleKind::Follower | RoleKind::Learner | RoleKind::PreCandidate);
         let withheld = if asks(before) && asks(after) { self.asking.admit(now()) } else { Some(0) };
@@ -249,11 +256,11 @@ impl<T: Transport> Node<T> {
         self.options.log.say(line);
     }
 
-    /// Everything that has happened since the last call.
+    /// Handles everything that has happened since the last call.
     fn hear(&mut self) {
         for requests in self.inbound.new_requests(self.requests.len()) {
-            // What its node asked before it began anew is of no meaning any more: a sync that is repeated
-            // must not be ended by the end of the one before.
+            // Questions on an older connection of the same node have no meaning any more. The end of that
+            // connection must not end a sync that the node has begun anew.
             self.requests.retain(|older| older.node != requests.node);
             self.requests.push(requests);
         }
@@ -269,14 +276,13 @@ impl<T: Transport> Node<T> {
         }
         let mut at = 0;
         while at < self.requests.len() {
-            let listening = (&mut self.done, &self.channel);
-            match self.requests[at].hear(listening, Ask::decode) {
+            match self.requests[at].hear(&mut self.done, &self.channel, Ask::decode) {
                 Ok(asks) => {
                     let (node, life) = (self.requests[at].node, self.requests[at].life);
                     for ask in asks {
-                        // From then on the term is in use: a process that starts anew takes a younger one.
+                        // From then on the term is in use: a process that starts anew takes a younger term.
                         let takes = matches!(ask, Ask::Promise { .. } | Ask::Sync { .. });
-                        if takes && !self.inbound.is_owner(ask.term(), (node, life)) {
+                        if takes && !self.inbound.is_owner(ask.term(), node, life) {
                             self.log(&format!("{}: one of them is not heard", twins(node)));
                             continue;
                         }
@@ -316,15 +322,14 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Whether a candidate may ask for entries: it is the one of the promised term.
+    /// Whether this replica owes entries to a candidate: only to the candidate of the promised term.
     fn owes(&self, term: Term, node: NodeId) -> bool {
         term == self.machine.promised() && term.node() == node
     }
 
     fn tell_places(&mut self, node: NodeId, stream: u16, from: u64) {
         let Some(sync) = self.machine.sync() else { return };
-        let mut entries =
-            install::places((self.lent.arena.memory(), &self.sums), (sync, self.streams()), (stream, from));
+        let mut entries = install::places(&self.arena, sync, self.streams(), stream, from);
         entries.truncate(PLACES_MAX);
         self.answer(node, &Answer::Places { entries });
     }
@@ -394,7 +399,7 @@ impl<T: Transport> Node<T> {
                 }
             }
             Action::Keep(members) => return Some(self.keep(members)),
-            // `update_peers` did so.
+            // `update_peers` has done so.
             Action::Enlist(_) | Action::Dismiss(_) => {}
             Action::Deny(why) => self.deny(why),
             Action::Agreed(members) => self.agreed(members),
@@ -443,7 +448,7 @@ impl<T: Transport> Node<T> {
         match fenced {
             Ok(()) => {
                 observe(|| Seen::Fenced { term });
-                // A heartbeat that landed before the fence is seen before anything is reported (L8).
+                // The machine sees a heartbeat that landed before the fence before it reports (L8).
                 let beat = Beat(self.page.memory().load(page::BEAT));
                 self.machine.handle(Event::Looked(beat), now(), &mut Vec::new());
                 Event::Promised(term)
@@ -455,12 +460,12 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Streams that this node writes when it leads: one a worker, and the maintenance thread's.
+    /// The number of streams that this node writes when it leads: one a worker, and the maintenance thread's.
     fn streams(&self) -> usize {
         self.options.workers + 1
     }
 
-    /// Of all streams that there may be: another leader may have more workers.
+    /// The floors of all streams that there may be: another leader may have more workers.
     fn floors(&self) -> Vec<u64> {
         let at = |stream: usize| self.page.memory().load(page::floor_at(stream));
         (0..STREAMS_MAX).map(at).collect()
@@ -470,7 +475,7 @@ impl<T: Transport> Node<T> {
         self.set_floors(&[]);
     }
 
-    /// Streams of which nothing is said have none.
+    /// Notes these floors in the page. A stream that is not among them has a floor of zero.
     fn set_floors(&self, floors: &[u64]) {
         for stream in 0..STREAMS_MAX {
             self.page.memory().store(page::floor_at(stream), floors.get(stream).copied().unwrap_or(0));
@@ -478,24 +483,23 @@ impl<T: Transport> Node<T> {
     }
 
     fn scan(&self, sync: Term) -> ArenaScan {
-        let memory = (self.lent.arena.memory(), &self.sums);
-        ArenaScan::new(memory, sync, self.floors(), self.standby.settled())
+        ArenaScan::new(&self.arena, sync, self.floors(), self.standby.settled())
     }
 
-    /// That scan, if it is of that term; or a new one.
+    /// The given scan, if it is of that term; else a new one.
     fn scan_unless(&self, scan: Option<ArenaScan>, sync: Term) -> ArenaScan {
         scan.filter(|scan| scan.is_of(sync)).unwrap_or_else(|| self.scan(sync))
     }
 
-    /// Notes in the page what a scan found here, before a leader writes over it: see [`ArenaScan::floors`].
+    /// Notes in the page what a scan found here, before a leader overwrites it: see [`ArenaScan::floors`].
     fn hold(&self, scan: &ArenaScan, cuts: &[u64]) {
         if !Mutant::KeepFloors.is_on() {
             self.set_floors(&scan.floors(cuts));
         }
     }
 
-    /// After the fence nothing changes here any more: a replica that waits for its promise to be over looks
-    /// meanwhile at what it will report.
+    /// Scans the memory while the replica waits for its older promise to run out. After the fence nothing in
+    /// the memory changes, so the replica will report what it finds now.
     fn scan_before_it_reports(&mut self) {
         let waits = self.machine.reports_at().is_some() && self.scan.is_none();
         if let Some(sync) = self.machine.sync().filter(|_| waits) {
@@ -504,7 +508,7 @@ impl<T: Transport> Node<T> {
     }
 
     fn survey(&mut self) -> ReplicaReport {
-        // Memory that is being overwritten holds nothing that counts; the machine knows what to say of it.
+        // Memory that a leader overwrites holds nothing that counts; the machine knows what to report of it.
         let unix = self.page.memory().load(page::UNIX);
         let Some(sync) = self.machine.sync() else {
             return ReplicaReport { unix, ..ReplicaReport::default() };
@@ -512,7 +516,7 @@ impl<T: Transport> Node<T> {
         let scan = self.scan.take();
         let scan = self.scan_unless(scan, sync);
         let reclaimed = self.page.memory().load(page::RECLAIMED);
-        let report = scan.report((reclaimed, unix), self.streams());
+        let report = scan.report(reclaimed, unix, self.streams());
         observe(|| {
             let lens = report.streams.iter().map(|extent| extent.len).collect();
             let (term, mixed) = (self.machine.promised(), self.machine.is_mixed());
@@ -522,11 +526,11 @@ impl<T: Transport> Node<T> {
         report
     }
 
-    /// Makes this memory ready to be written by the leader, and says what of its is here.
+    /// Makes the memory ready to be written by the leader, and answers which part of the leader's start set
+    /// is here.
     fn prepare(&mut self, prepare: &Prepare) {
-        // Soon its leader writes here.
+        // Soon the leader writes to the memory, and the scan is out of date.
         let scan = self.scan.take();
-        let memory = (self.lent.arena.memory(), &self.sums);
         if let Err(error) = self.inbound.clear() {
             return self.log(&format!("not ready to be synced: {error}"));
         }
@@ -535,13 +539,13 @@ impl<T: Transport> Node<T> {
             KeptMemory::Term => SyncState::Term,
             KeptMemory::Base => {
                 let known = least(&self.floors(), &prepare.cuts);
-                let scan = ArenaScan::down_to(scan, memory, prepare.base, known);
+                let scan = ArenaScan::down_to(scan, &self.arena, prepare.base, known);
                 self.hold(&scan, &prepare.cuts);
-                scan.cut(memory.0, &prepare.cuts);
+                scan.cut(&self.arena.memory, &prepare.cuts);
                 observe(|| Seen::CutOff { sync: prepare.base, cuts: prepare.cuts.clone() });
                 SyncState::Base(scan.lens(&prepare.cuts))
             }
-            // It is still relied on: lines and entries stay until others are written there.
+            // Its content may still be needed: lines and entries stay until the leader overwrites them.
             KeptMemory::Other => {
                 let sync = self.machine.sync().expect("a replica that lost its memory keeps nothing");
                 self.hold(&self.scan_unless(scan, sync), &[u64::MAX; STREAMS_MAX]);
@@ -557,7 +561,8 @@ impl<T: Transport> Node<T> {
     }
 }
 
-/// How long a replica lets another stand first. Only a group that never was waits: later, each is as good.
+/// How long a replica lets another stand first. Only the replicas of a new group wait: later, one leader is
+/// as good as another.
 fn first_rest(options: &GroupOptions) -> Nanos {
     match options.first {
         Some(first) if first != options.node => Nanos(FIRST_WAITS * options.timing.election.0),

@@ -1,4 +1,5 @@
-//! The operator's side of orders to a group: finds the leader, asks it, and waits for what it says.
+//! The operator's side of orders to a group: it finds the leader, gives it the order, and waits for the
+//! reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,62 +11,64 @@ use longarm_wire::{Deny, MEMBERS_MAX, MemberAt, OperatorReply, Order, Purpose, S
 
 use crate::peer_channel::{PeerAddress, PeerError};
 
-/// Between two rounds of questions while nobody leads.
+/// The time between two rounds of questions while no node leads.
 const ROUND: Duration = Duration::from_millis(20);
 
-/// Whoever may give orders to a group: who can prove at its nodes what its replicas can, and knows its name.
+/// An operator of a group: it knows the group's number, and can prove to the nodes what replicas can prove.
 pub struct Operator<T> {
-    /// How to reach nodes.
+    /// The transport by which the nodes are reached.
     pub transport: Arc<T>,
-    /// The group's name.
+    /// The number of the group.
     pub group: u64,
-    /// Its nodes.
+    /// The nodes of the group.
     pub members: Vec<Member>,
-    /// What replicas prove to each other: [`Login::Peer`], or what clients prove where replicas have nothing
-    /// of their own.
+    /// What replicas prove to each other: [`Login::Peer`], or what clients prove, where replicas have no
+    /// secret of their own.
     pub login: Login,
-    /// Bound on making a connection.
+    /// The bound on making a connection.
     pub connect: Duration,
 }
 
-/// Another node leads.
+/// What came of an order to move the leader: another node leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Moved {
-    /// Which; not the one that was to, if that failed and others elected another.
+    /// The node that leads. It is not the one that was to lead if that failed, and the replicas elected
+    /// another.
     pub leader: NodeId,
-    /// Its term.
+    /// The term of that leader.
     pub term: Term,
-    /// From when no new write was taken until it served.
+    /// The time from when the older leader took no new write until this one served.
     pub gap: Duration,
 }
 
-/// A group has other replicas.
+/// What came of an order to change the members: the group has other replicas.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changed {
-    /// Who they are now.
+    /// The replicas that the group has now.
     pub members: Vec<MemberAt>,
-    /// Which of them leads, or is about to.
+    /// The replica that leads, or is about to.
     pub leader: NodeId,
-    /// From when no new write was taken until it served; not known to a leader that was removed.
+    /// The time from when the older leader took no new write until this one served. A leader that was removed
+    /// does not know it.
     pub gap: Option<Duration>,
 }
 
 /// Why an order did not do its work.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OrderError {
-    /// Nothing has changed: this node leads on.
+    /// Nothing has changed, and this node leads on.
     #[error("{}", reason(*.0, *.1))]
     Stays(NodeId, Stay),
-    /// Nothing has changed: the replicas stay as they are, says this node, which leads.
+    /// Nothing has changed: this node, which leads, leaves the replicas as they are.
     #[error("{}", denied(*.0, *.1))]
     Denied(NodeId, Deny),
-    /// No node takes orders from here; why, by what each said.
+    /// No node takes orders from this operator; the text is what each node said.
     #[error("no node takes orders from here: {0}")]
     Refused(String),
-    /// Nobody leads, as far as could be found out; what each node said.
+    /// No leader was found; the text is what each node said.
     #[error("no node leads: {0}")]
     Leaderless(String),
-    /// The leader took the order, and what came of it is not known.
+    /// This node, which led, took the order, and what came of it is not known.
     #[error("node {0} took the order, and what came of it is not known: {1}")]
     InDoubt(NodeId, String),
 }
@@ -102,7 +105,7 @@ impl<T: Transport> Operator<T> {
         self.change(&Order::Add { member }, patience)
     }
 
-    /// Has the group do without a replica. If it leads, another will.
+    /// Has the group do without a replica. If that replica leads, another will.
     pub fn remove(&self, node: NodeId, patience: Duration) -> Result<Changed, OrderError> {
         self.change(&Order::Remove { node }, patience)
     }
@@ -118,7 +121,7 @@ impl<T: Transport> Operator<T> {
         }
     }
 
-    /// Has the leader, whoever it is, hand over to that node. Waits at most about `patience`.
+    /// Has the leader hand over to that node. Waits at most about `patience`.
     pub fn move_leader(&self, to: NodeId, patience: Duration) -> Result<Moved, OrderError> {
         match self.command(&Order::MoveLeader { to }, patience)? {
             (_, OperatorReply::Moved { leader, term, gap }) => {
@@ -129,14 +132,15 @@ impl<T: Transport> Operator<T> {
         }
     }
 
-    /// Finds the leader, and who it was, and what it replied.
+    /// Finds the leader and gives it the order. Returns which node that was, and its reply.
     fn command(&self, order: &Order, patience: Duration) -> Result<(NodeId, OperatorReply), OrderError> {
         let until = now() + Nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX >> 1));
         let mut said = String::new();
         loop {
             let (mut hint, mut refused) = (None, 0);
             for member in &self.members {
-                // Whoever was named first: then those in order, it among them.
+                // A node that another one named as the leader comes first, then all nodes in order, it
+                // included.
                 for node in hint.take().into_iter().chain([member.node]) {
                     match self.order(node, order, until)? {
                         Ok(OperatorReply::Elsewhere { leader }) => {
@@ -170,7 +174,7 @@ impl<T: Transport> Operator<T> {
         }
     }
 
-    /// Asks one node. What comes to nothing before it was asked is an `Ok(Err(_))`.
+    /// Gives the order to one node. A failure before the node had the order is an `Ok(Err(_))`.
     fn order(
         &self,
         node: NodeId,
@@ -209,7 +213,7 @@ impl<T: Transport> Operator<T> {
     }
 }
 
-/// A reply to what was not asked.
+/// The error for a reply that does not belong to the order.
 fn astray(node: NodeId, reply: &OperatorReply) -> OrderError {
     OrderError::InDoubt(node, format!("it answers something else: {reply:?}"))
 }

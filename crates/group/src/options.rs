@@ -1,4 +1,4 @@
-//! What a node must know to be a replica of a group.
+//! The options by which a node is a replica of a group.
 
 use std::sync::Arc;
 
@@ -9,32 +9,33 @@ use longarm_replica::{Group, Timing};
 
 use crate::vote_store::VoteStore;
 
-/// A group, as one of its replicas is told of it. All replicas are told the same, but for `node`.
+/// A group, as one of its replicas is told of it. All replicas of the group are told the same, except for
+/// `node`.
 #[derive(Clone)]
 pub struct GroupOptions {
-    /// Names the group: nodes of two groups never mix.
+    /// The number of the group. Replicas of two groups never mix.
     pub id: u64,
     /// This replica.
     pub node: NodeId,
-    /// All replicas that the group begins with. What a replica was told since goes over it.
+    /// All replicas that the group begins with. The members that a replica was told of since go over these.
     pub members: Vec<Member>,
-    /// This replica is not one of them yet: it is to be added.
+    /// Whether this replica is to be added, and is not one of the members yet.
     pub joins: bool,
-    /// Who is to lead first: of a group that never was, the others wait a while for it to stand. A wish, on
-    /// which nothing rests.
+    /// The replica that is to lead first: in a new group the others wait a while for it to stand. This is a
+    /// wish, on which nothing rests.
     pub first: Option<NodeId>,
-    /// Heartbeats, promises, elections.
+    /// The times of heartbeats, promises and elections.
     pub timing: Timing,
-    /// Key of the checksums of the group's entries; secret to those who are not clients.
+    /// The key of the checksums of the group's entries. Only clients and replicas may know it.
     pub sum_key: u64,
-    /// Key of the hash that places keys.
+    /// The key of the hash that places keys.
     pub hash_key: u64,
     /// Keeps what this replica promised.
     pub vote_store: Arc<dyn VoteStore>,
 }
 
 impl GroupOptions {
-    /// Who this replica is, if the options make sense.
+    /// The node that this replica is, if the options make sense.
     pub fn check(&self) -> Result<NodeId, StartError> {
         let wrong = |text: String| StartError::Option { what: "group", text };
         self.timing.check().map_err(|text| wrong(text.into()))?;
@@ -45,7 +46,7 @@ impl GroupOptions {
         Group::new(self.node, &nodes).map(|group| group.me()).map_err(|error| wrong(error.to_string()))
     }
 
-    /// Where a replica is.
+    /// The address of a replica that the group began with.
     pub(crate) fn address_of(&self, node: NodeId) -> Option<&Address> {
         self.members.iter().find(|member| member.node == node).map(|member| &member.address)
     }
@@ -68,17 +69,17 @@ pub enum StartError {
     /// An option makes no sense.
     #[error("option {what}: {text}")]
     Option {
-        /// Which.
+        /// The option.
         what: &'static str,
-        /// What is wrong and what is possible.
+        /// What is wrong with it, and what is possible.
         text: String,
     },
-    /// It could not listen.
+    /// The server could not listen.
     #[error("cannot listen at {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         source: SetupError,
     },
     /// Memory could not be had.
@@ -90,7 +91,7 @@ pub enum StartError {
          raise `memory` or expect fewer items"
     )]
     Index {
-        /// Items expected.
+        /// The number of items expected.
         expected: u64,
         /// The limit.
         memory: u64,
@@ -101,9 +102,9 @@ pub enum StartError {
     /// The directory of plain files cannot be used.
     #[error("arena directory {dir}: {text}")]
     Directory {
-        /// Which.
+        /// The directory.
         dir: String,
-        /// What is wrong and what to do.
+        /// What is wrong with it, and what to do.
         text: String,
     },
     /// The system refused something.

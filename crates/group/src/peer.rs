@@ -1,5 +1,5 @@
-//! The thread that speaks with one other replica: it asks what the replica's own thread wants asked,
-//! and hands on what is answered.
+//! The side of a peer's thread that speaks with the peer: it sends the questions of the replica's own thread,
+//! and hands the answers on to that thread.
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use crate::log::Log;
 use crate::peer_channel::{PeerAddress, PeerChannel, PeerError};
 use crate::peer_commands::PeerCommands;
 
-/// Bound on fetching a start set, and on an answer of a replica.
+/// The bound on fetching a start set, and on an answer of a replica.
 pub(crate) const PATIENCE: Nanos = Nanos::from_millis(5_000);
 
-/// The other replica, as it is spoken with.
+/// A peer, as the thread that speaks with it has it.
 pub(crate) struct Peer<T: Transport> {
     pub address: PeerAddress<T>,
     pub node: NodeId,
     pub commands: Arc<PeerCommands<T::Qp>>,
     pub events: Arc<Events>,
-    /// Bound on an answer.
+    /// The bound on an answer.
     pub patience: Nanos,
     pub log: Log,
     pub channel: Option<PeerChannel<T::Qp>>,
-    /// Answers that are waited for.
+    /// The number of answers that the thread waits for.
     pub open: usize,
 }
 
 impl<T: Transport> Peer<T> {
-    /// Sends what is to be asked, and hands on what was answered.
+    /// Sends the questions that wait, and hands on the answers that have come.
     pub fn speak(&mut self) -> Result<(), PeerError> {
         while let Some(ask) = self.commands.next() {
-            // A channel that nobody listened to for long may be one with a process that is no more: the
-            // question is not for it, and would be lost.
+            // The other end of a channel that was long unused may be a process that is gone: then the
+            // question would be lost.
             if self.listen().is_err() {
                 self.channel = None;
             }
@@ -47,7 +47,7 @@ impl<T: Transport> Peer<T> {
         self.listen()
     }
 
-    /// Hands on what was answered.
+    /// Hands on the answers that have come.
     fn listen(&mut self) -> Result<(), PeerError> {
         let Some(channel) = &mut self.channel else { return Ok(()) };
         for answer in channel.answers()? {
@@ -57,7 +57,7 @@ impl<T: Transport> Peer<T> {
         Ok(())
     }
 
-    /// The channel, begun if it is not open.
+    /// The channel to the peer, which is opened if it is not open.
     pub fn channel(&mut self) -> Result<&mut PeerChannel<T::Qp>, PeerError> {
         if self.channel.is_none() {
             self.channel = Some(self.address.channel()?);

@@ -1,4 +1,5 @@
-//! This node's side of a connection to another replica: questions there, answers back; and how it is made.
+//! This node's side of its connections to another replica: how they are made, how questions and answers pass
+//! over them, and how much is written and read over them at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +17,9 @@ use longarm_wire::{Answer, Ask, Bad, PeerHello, Purpose, RING_REGION};
 
 use crate::{MESSAGE_MAX, RING_BYTES};
 
-/// Connections that are made side by side.
+/// The number of connections that are made side by side.
 const AT_ONCE: usize = 8;
-/// Completions taken in one poll.
+/// The number of completions taken in one poll.
 const POLL: usize = 64;
 
 /// How to reach a replica.
@@ -28,10 +29,10 @@ pub(crate) struct PeerAddress<T> {
     pub me: NodeId,
     pub address: Address,
     pub login: Login,
-    /// Of a replica: how long its promises last, and which start of its process this is; of an operator,
-    /// nothing.
+    /// Of a replica, how long its promises last, and what names this start of its process; zeros of an
+    /// operator.
     pub own: (Nanos, u64),
-    /// Bound on making a connection.
+    /// The bound on making a connection.
     pub timeout: Duration,
 }
 
@@ -55,18 +56,20 @@ impl<T: Transport> PeerAddress<T> {
             timeout: self.timeout,
         };
         let mut qp = self.transport.connect(&self.address, request)?.qp;
-        // Replicas trust each other with their memory: a leader that is fenced need not be killed for it.
+        // Replicas trust each other with their memory, so a replica need not kill the process of a leader to
+        // fence it.
         qp.heed_fence();
         Ok(qp)
     }
 
-    /// A connection to the replica's memory, for the leader or candidate of `term`.
+    /// Connects to the replica's memory, for the leader or candidate of `term`.
     pub fn memory(&self, term: Term, landing: u32) -> Result<T::Qp, SetupError> {
         self.connect(Purpose::Memory, term, Vec::new(), landing)
     }
 
-    /// So many of them, for whoever syncs the replica, made side by side: each is several round trips, and a
-    /// group waits for them. Over the first the replica's memory can be READ.
+    /// Makes `count` such connections, for the leader of `term` that catches the replica up. They are made
+    /// side by side, since each takes several round trips, and a group without a leader waits for them. Only
+    /// over the first of them can the replica's memory be READ.
     pub fn memories(&self, term: Term, count: usize) -> Result<Vec<T::Qp>, SetupError> {
         let made = Mutex::new(Ok(Vec::with_capacity(count)));
         let threads = count.min(AT_ONCE);
@@ -86,12 +89,12 @@ impl<T: Transport> PeerAddress<T> {
         Ok(made.into_iter().map(|(_, qp)| qp).collect())
     }
 
-    /// A channel to another replica.
+    /// Opens a channel for questions to the replica.
     pub fn channel(&self) -> Result<PeerChannel<T::Qp>, SetupError> {
         self.channel_for(Purpose::Talk)
     }
 
-    /// A channel, to ask or to give an order.
+    /// Opens a channel, for questions or for orders.
     pub fn channel_for(&self, purpose: Purpose) -> Result<PeerChannel<T::Qp>, SetupError> {
         let ring = RegionOptions { name: "longarm-peer".into(), bytes: RING_BYTES, backing: Backing::Memory };
         let ring = Arc::new(Region::create(&ring)?);
@@ -105,7 +108,7 @@ impl<T: Transport> PeerAddress<T> {
     }
 }
 
-/// Why a replica could not be spoken with.
+/// The reason why a replica could not be asked, or written to.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PeerError {
     #[error("{0}")]
@@ -122,8 +125,15 @@ pub(crate) enum PeerError {
     Vain,
 }
 
-/// Whether there is still use in what is waited for.
+/// Whether there is still use in what the caller waits for.
 pub(crate) type Worth<'a> = &'a dyn Fn() -> bool;
+
+/// How long something of another replica is waited for: until the limit, and only while it is of use.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience<'a> {
+    pub limit: Nanos,
+    pub worth: Worth<'a>,
+}
 
 /// An open connection for questions and answers.
 pub(crate) struct PeerChannel<Q> {
@@ -145,7 +155,7 @@ impl<Q: QueuePair> PeerChannel<Q> {
                 self.qp.ring();
                 Ok(())
             }
-            // So many unanswered questions: it does not listen.
+            // With so many questions unanswered, the other end does not listen.
             Err(PostError::Full) => Err(PeerError::Late),
             Err(_) => Err(self.broken()),
         }
@@ -157,12 +167,12 @@ impl<Q: QueuePair> PeerChannel<Q> {
         )
     }
 
-    /// The answers that have come.
+    /// Takes the answers that have come.
     pub fn answers(&mut self) -> Result<Vec<Answer>, PeerError> {
         self.take(Answer::decode)
     }
 
-    /// The messages that have come.
+    /// Takes the messages that have come.
     pub fn take<M>(&mut self, decode: impl Fn(&[u8]) -> Result<M, Bad>) -> Result<Vec<M>, PeerError> {
         match received(&mut self.qp, &mut self.mailbox, &mut self.done, decode) {
             Ok(Some(messages)) => Ok(messages),
@@ -176,11 +186,12 @@ impl<Q: QueuePair> PeerChannel<Q> {
         self.qp.wait(limit);
     }
 
-    /// Asks, and waits for the answer: the next one that comes for which `wanted` is true.
+    /// Sends a question, and waits for the answer: the next one that comes for which `wanted` is true.
     pub fn settle(
         &mut self,
         ask: &Ask,
-        (until, worth): (Nanos, Worth<'_>),
+        until: Nanos,
+        worth: Worth<'_>,
         wanted: impl Fn(&Answer) -> bool,
     ) -> Result<Answer, PeerError> {
         self.ask(ask)?;
@@ -205,8 +216,8 @@ impl<Q: QueuePair> PeerChannel<Q> {
     }
 }
 
-/// The messages that have come over a channel; `None` if none will come any more, and an error if what came
-/// is none.
+/// Takes the messages that have come over a channel: `None` if none will come any more, and an error if what
+/// came is not a message.
 pub(super) fn received<Q: QueuePair, M>(
     qp: &mut Q,
     mailbox: &mut Mailbox,
@@ -224,18 +235,18 @@ pub(super) fn received<Q: QueuePair, M>(
     }
     let over = mailbox.pump(qp).is_err() || qp.state().is_err();
     qp.ring();
-    // What came before the end counts.
+    // Messages that came before the end of the connection count.
     Ok((!over || !messages.is_empty()).then_some(messages))
 }
 
-/// Bytes of a READ that waits for WRITEs before it.
+/// The length of a READ that waits for the WRITEs before it.
 const DRAIN: u32 = 8;
 
-/// A connection to a replica's memory with its outstanding requests counted.
+/// A connection to a replica's memory, whose outstanding operations are counted.
 pub(crate) struct Bulk<'a, Q> {
     qp: Q,
     outstanding: usize,
-    /// Where the last WRITE went that a READ has not followed yet.
+    /// Where the last WRITE went, if no READ has followed it yet.
     written: Option<Place>,
     done: Completions,
     worth: Worth<'a>,
@@ -278,7 +289,7 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
         }
     }
 
-    /// Waits until something has completed.
+    /// Waits until some operation has completed.
     fn one_more(&mut self, until: Nanos) -> Result<(), PeerError> {
         self.qp.ring();
         while self.poll()? == 0 {
@@ -309,9 +320,9 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
         Ok(())
     }
 
-    /// Waits until all has completed, and landed. A WRITE may complete before it has, and others to the same
-    /// place that came over another connection meanwhile would be lost under it; a READ behind it waits for
-    /// it (the acknowledgement window: L6).
+    /// Waits until all operations have completed, and all WRITEs have landed. A WRITE may complete before it
+    /// lands (the acknowledgement window: L6). A WRITE to the same place that came over another connection
+    /// meanwhile would be lost under it. A READ that follows a WRITE completes only after the WRITE landed.
     pub fn flush(&mut self, until: Nanos) -> Result<(), PeerError> {
         if let Some(from) = self.written.take().filter(|_| !Mutant::NoDrain.is_on()) {
             self.post(Op::Read { from, into: 0 }, until)?;
@@ -326,7 +337,7 @@ impl<'a, Q: QueuePair> Bulk<'a, Q> {
     /// READs a place that fits the landing buffer.
     pub fn read(&mut self, from: Place, until: Nanos) -> Result<&[u8], PeerError> {
         self.post(Op::Read { from, into: 0 }, until)?;
-        // It waits for WRITEs as any other.
+        // This READ waits for the WRITEs before it, as the one of `flush` does.
         self.written = None;
         self.flush(until)?;
         Ok(self.qp.landing(0, from.len))

@@ -1,4 +1,4 @@
-//! What the thread that speaks with another replica is to do.
+//! What the replica's own thread has the thread of a peer do.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -8,10 +8,10 @@ use longarm_wire::Ask;
 
 use crate::leader_term::LeaderTerm;
 
-/// Questions that may wait: older ones have no meaning any more.
+/// The number of questions that may wait. If there are more, the oldest have no meaning any more.
 const ASKS_MAX: usize = 8;
 
-/// What a peer's thread is to do.
+/// The commands for the thread of a peer.
 pub(crate) struct PeerCommands<Q> {
     asks: Mutex<VecDeque<Ask>>,
     leader_term: Mutex<Option<Arc<LeaderTerm<Q>>>>,
@@ -25,7 +25,7 @@ impl<Q> Default for PeerCommands<Q> {
 }
 
 impl<Q> PeerCommands<Q> {
-    /// Asks, if the other can be reached.
+    /// Has the thread send a question, if it can reach the peer.
     pub fn ask(&self, ask: Ask) {
         let mut asks = self.asks.lock();
         if asks.len() == ASKS_MAX {
@@ -36,18 +36,18 @@ impl<Q> PeerCommands<Q> {
         self.pause.poke();
     }
 
-    /// Keeps the other caught up with this term, until it is over.
+    /// Has the thread catch the peer up with this term, and keep it caught up until the term is over.
     pub fn keep_caught_up(&self, leader_term: Option<Arc<LeaderTerm<Q>>>) {
         *self.leader_term.lock() = leader_term;
         self.pause.poke();
     }
 
-    /// The next question that waits.
+    /// Takes the next question that waits.
     pub fn next(&self) -> Option<Ask> {
         self.next_unless(|_| false)
     }
 
-    /// The next question, unless it is to wait longer.
+    /// Takes the next question, unless that one is to wait longer.
     pub fn next_unless(&self, waits: impl Fn(&Ask) -> bool) -> Option<Ask> {
         self.asks.lock().pop_front_if(|ask| !waits(ask))
     }

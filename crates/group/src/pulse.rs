@@ -1,85 +1,86 @@
-//! A worker's sign of life, and what it counts. Written by that worker alone, read by heartbeat and
-//! statistics.
+//! A worker's signs of life, and its counters. The worker writes them; the heart and the statistics read
+//! them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use longarm_base::Nanos;
 use longarm_wire::RequestKind;
 
-/// Kinds of requests.
+/// The number of kinds of requests.
 pub const KINDS: usize = 9;
 
-/// All Relaxed: each word stands for itself. Aligned so that two workers never share a line.
+/// A worker's signs of life, and its counters. All loads and stores are Relaxed, unless noted: each word
+/// stands for itself. The alignment keeps two workers from sharing a cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Pulse {
-    /// Turns of its loop.
+    /// How often the worker's loop has turned.
     rounds: AtomicU64,
-    /// It sleeps until there is something to do.
+    /// Whether the worker sleeps until there is something to do.
     sleeping: AtomicBool,
-    /// A long copy is under way and may take until then.
+    /// Until when a long copy that is under way may take.
     patience: AtomicU64,
-    /// It has answered everything that had arrived when the stop began.
+    /// Whether the worker has answered all requests that had arrived when the stop began.
     drained: AtomicBool,
-    /// Connections it serves or is about to.
+    /// The number of connections that the worker serves, or is about to.
     pub load: AtomicUsize,
     kinds: [AtomicU64; KINDS],
-    /// Tests make it hang here.
+    /// Whether a test makes the worker hang.
     #[cfg(test)]
     pub hang: AtomicBool,
 }
 
 impl Pulse {
-    /// The worker's loop has turned.
+    /// Counts a turn of the worker's loop.
     #[inline]
     pub fn round(&self) {
         // Relaxed: as said above; one writer, so load and store suffice.
         self.rounds.store(self.rounds.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// How often it has.
+    /// How often the worker's loop has turned.
     pub fn rounds(&self) -> u64 {
         // Relaxed: as said above.
         self.rounds.load(Ordering::Relaxed)
     }
 
-    /// The worker sleeps, or does no more.
+    /// Notes whether the worker sleeps.
     pub fn set_sleeping(&self, sleeping: bool) {
         // Relaxed: as said above.
         self.sleeping.store(sleeping, Ordering::Relaxed);
     }
 
-    /// Whether it sleeps.
+    /// Whether the worker sleeps.
     pub fn is_sleeping(&self) -> bool {
         // Relaxed: as said above.
         self.sleeping.load(Ordering::Relaxed)
     }
 
-    /// Asks not to be taken for stuck until then.
+    /// Asks that the worker not be taken for stuck before `until`.
     pub fn be_patient(&self, until: Nanos) {
         // Relaxed: as said above.
         self.patience.store(until.0, Ordering::Relaxed);
     }
 
-    /// Until when it asks not to be taken for stuck.
+    /// Until when the worker asks not to be taken for stuck.
     pub fn patience(&self) -> Nanos {
         // Relaxed: as said above.
         Nanos(self.patience.load(Ordering::Relaxed))
     }
 
-    /// All that had arrived when the stop began is answered.
+    /// Notes that the worker has answered all requests that had arrived when the stop began.
     pub fn set_drained(&self) {
-        // Release: what was answered before; pairs with `is_drained`.
+        // Release: publishes what the worker answered before; pairs with `is_drained`.
         self.drained.store(true, Ordering::Release);
     }
 
-    /// Whether it is.
+    /// Whether the worker has answered all requests that had arrived when the stop began.
     pub fn is_drained(&self) -> bool {
         // Acquire: pairs with `set_drained`.
         self.drained.load(Ordering::Acquire)
     }
 
-    /// A request was answered.
+    /// Counts a request that was answered.
     #[inline]
     pub fn count(&self, kind: RequestKind) {
         let counter = &self.kinds[kind as usize];
@@ -87,7 +88,7 @@ impl Pulse {
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// How many of this kind were.
+    /// How many requests of this kind were answered.
     pub fn counted(&self, kind: RequestKind) -> u64 {
         // Relaxed: as said above.
         self.kinds[kind as usize].load(Ordering::Relaxed)

@@ -1,40 +1,24 @@
-//! One replica from its memory to its end. A node has one in each of its groups; they share doors and
-//! process, and nothing else: each has its memory, threads, promises and term.
+//! One replica of a group, from its start to its end. A node has a replica in each of its groups. The
+//! replicas of a node share its listeners and its process, and nothing else: each has memory, threads,
+//! promises and a term of its own.
 
 use std::sync::Arc;
 
 use longarm_base::Nanos;
-use longarm_fabric::{Channel, Grant, Login, PeerRole, Transport};
+use longarm_fabric::{Channel, Grant, Transport};
 use longarm_host::{Mutex, Pause, Thread, random};
-use longarm_memory::Region;
 
-use crate::common::{CoreOptions, Lent};
 use crate::held::Contents;
-use crate::inbound::Inbound;
+use crate::inbound::{Inbound, ReplicaMemory};
 use crate::leaving::Leave;
 use crate::node::Node;
-use crate::options::{GroupOptions, StartError};
+use crate::options::StartError;
+use crate::seed::Seed;
 use crate::service::Service;
 use crate::stats::Stands;
 use crate::threads::{join, spawn};
 
-/// What a replica of a group is made of.
-pub struct Seed {
-    /// What its core is to be; each line of the log says which group, if a node has several.
-    pub options: CoreOptions,
-    /// The group, as this replica is told of it.
-    pub group: GroupOptions,
-    /// Its memory.
-    pub lent: Arc<Lent>,
-    /// The page that its leader WRITEs.
-    pub page: Arc<Region>,
-    /// What it proves to other replicas.
-    pub login: Login,
-    /// What other replicas, and operators, must have proved to be at least.
-    pub role: PeerRole,
-}
-
-/// A replica before it lives: others may come to its door already.
+/// A replica that has no thread yet. Other replicas may already connect to it.
 pub struct Prepared<T: Transport> {
     seed: Seed,
     channel: Channel,
@@ -43,33 +27,31 @@ pub struct Prepared<T: Transport> {
 }
 
 impl<T: Transport> Prepared<T> {
-    /// Opens its door.
+    /// Makes the replica, so that others may connect to it.
     pub fn new(seed: Seed) -> Result<Prepared<T>, StartError> {
         let [chance] = random().map_err(|e| StartError::Os("draw random numbers", e))?;
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
-        let memory = (seed.lent.arena.clone(), seed.page.clone());
+        let memory = ReplicaMemory { arena: seed.lent.arena.clone(), page: seed.page.clone() };
         let log = seed.options.log.clone();
-        let inbound = Inbound::new((seed.group.clone(), seed.role), memory, channel.clone(), log);
+        let inbound = Inbound::new(seed.group.clone(), seed.role, memory, channel.clone(), log);
         Ok(Prepared { seed, channel, inbound: Arc::new(inbound), chance })
     }
 
-    /// Where other replicas go.
+    /// The door to which other replicas go.
     pub fn inbound(&self) -> Arc<Inbound<T::Qp>> {
         self.inbound.clone()
     }
 
-    /// What it lends to the leader of a term.
+    /// What the replica lends to the leader of a term.
     pub fn grants(&self) -> Vec<Grant> {
         self.inbound.grants()
     }
 
-    /// Lets it live. Whenever it leads, `service` serves clients.
+    /// Starts the replica's thread. Whenever the replica leads, `service` serves clients.
     pub fn start(self, transport: Arc<T>, service: Box<dyn Service<T::Qp>>) -> Result<Replica, StartError> {
-        let Prepared { seed: Seed { options, group, lent, page, login, .. }, channel, inbound, chance } =
-            self;
-        let patience = group.timing.election;
-        let options = (options, group, login);
-        let node = Node::new(transport, options, (lent, page), service, inbound, channel, chance)?;
+        let Prepared { seed, channel, inbound, chance } = self;
+        let patience = seed.group.timing.election;
+        let node = Node::new(transport, seed, service, inbound, channel, chance)?;
         let (leave, stop) = (node.leave(), node.stopper());
         let (stands, contents) = (node.stands_of(), node.contents());
         let thread = Some(spawn("longarm-node", move || node.run())?);
@@ -77,38 +59,39 @@ impl<T: Transport> Prepared<T> {
     }
 }
 
-/// A replica that lives.
+/// A replica that runs.
 pub struct Replica {
     thread: Option<Thread>,
     leave: Arc<Mutex<Leave>>,
-    /// How long it may take to part with its group: an election's time, which is longer than a lease.
+    /// How long the replica may take to part with its group: an election's time, which is longer than a
+    /// lease.
     pub patience: Nanos,
     stop: (Arc<Pause>, Channel),
-    /// Says how it stands in its group; also when it has ended.
+    /// Tells how the replica stands in its group, even after its end.
     pub stands: Stands,
-    /// All that it holds; also when it has ended.
+    /// All that the replica holds, even after its end.
     pub contents: Contents,
 }
 
 impl Replica {
-    /// Tells it that it is to end: if it leads, it hands over.
+    /// Tells the replica that it is to end. If it leads, it hands over first.
     pub fn leave(&self) {
         *self.leave.lock() = Leave::Wanted;
         self.stop.1.notify();
     }
 
-    /// Whether it does not lead any more, or nobody else can.
+    /// Whether the replica does not lead any more, or no other replica can.
     pub fn has_left(&self) -> bool {
         *self.leave.lock() == Leave::Done
     }
 
-    /// Tells it to end.
+    /// Tells the replica to end at once.
     pub fn stop(&self) {
         self.stop.0.stop();
         self.stop.1.notify();
     }
 
-    /// Waits until it has ended; how many threads had panicked.
+    /// Waits until the replica has ended. Returns how many threads had panicked.
     pub fn join(&mut self) -> usize {
         join(self.thread.take())
     }

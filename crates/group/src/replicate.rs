@@ -1,14 +1,14 @@
-//! One stream's way to the followers: WRITEs of its entries at the same offsets, in order, and what their
-//! completions say (LoLKV 3.3.2; M4).
+//! The way of one stream to the followers: the leader WRITEs the stream's entries at the same offsets, in
+//! order, and learns from completions what each follower has (LoLKV 3.3.2; M4).
 //!
-//! (1) What is sent next is a value that does no I/O ([`Sender`]); neighbours in the arena ([`Run`]) are
+//! (1) A value that does no I/O decides what is sent next ([`Sender`]). Neighbours in the arena ([`Run`]) are
 //!     found and read once for all followers of a turn.
-//! (2) The line that claims a segment goes first, and no entry of the segment before that WRITE completed
+//! (2) The line that claims a segment is sent first, and no entry of the segment before that WRITE completed
 //!     (L3: data never lies in a segment that its stream has not claimed there).
-//! (3) A completion counts for the gate once the follower is synced; what it acknowledged before was part of
-//!     what it was synced with.
-//! (4) A follower that is too far behind, or whose connection fails, is let go: it is synced anew, and holds
-//!     up nobody.
+//! (3) A completion counts for the gate once the follower is synced. What the follower acknowledged before
+//!     was part of what it was synced with.
+//! (4) A follower that is too far behind, or whose connection fails, is let go: it holds up no write any
+//!     more, and is synced anew.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,24 +18,25 @@ use longarm_base::limits::SEGMENT_BYTES;
 use longarm_engine::stream::{KEPT_MAX, Stream};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
 use longarm_host::observe::{Observation, observe};
-use longarm_memory::{OwnedWords, SumKey};
+use longarm_memory::OwnedWords;
 use longarm_replica::{Gate, Group, Run, Send, Sender};
 use longarm_store::segment::layout::line_at;
 use longarm_store::segment::{claim_number, run_length, whole_line};
 use longarm_wire::ARENA_REGION;
 
+use crate::checked_arena::CheckedArena;
 use crate::follower::Attachment;
 use crate::inbox::Inbox;
 
-/// Completions taken in one poll.
+/// The number of completions taken in one poll.
 const POLL: usize = 64;
-/// Ticket of the WRITE of the lines of a claim; those of entries are positions.
+/// The ticket of the WRITE of the lines of a claim. The ticket of an entry is a position.
 const CLAIM: u64 = 1 << 63;
 
-/// Where followers are put down for a stream.
+/// Where new followers of a stream wait for the worker of the stream.
 pub type Arrivals<Q> = Inbox<(Q, Attachment)>;
 
-/// A follower's queue pair, and how far the stream is on it.
+/// A follower's queue pair, and how far the stream is sent on it.
 struct Outgoing<Q> {
     qp: Q,
     attachment: Attachment,
@@ -43,17 +44,17 @@ struct Outgoing<Q> {
     synced: bool,
 }
 
-/// The run that was read from the arena last, in one turn: followers that are equally far get the same bytes.
+/// The run that was last read from the arena in this turn: followers that are equally far get the same bytes.
 #[derive(Default)]
 struct Ranges {
     run: Option<Run>,
-    /// Of the run, unless it is longer than one WRITE.
+    /// The bytes of the run, unless it is longer than one WRITE.
     bytes: Vec<u8>,
-    /// Of lines, and of a piece of a longer one: kept for its memory alone.
+    /// The bytes of lines, or of a piece of a longer run. Only its memory is kept from one use to the next.
     scratch: Vec<u8>,
 }
 
-/// What a turn came to.
+/// The outcome of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pumped {
     /// Nothing moved, and nothing is on its way.
@@ -64,9 +65,9 @@ pub enum Pumped {
     Busy,
 }
 
-/// All followers of a stream.
+/// The followers of a stream, and what is sent to them.
 pub struct Replicator<Q, M> {
-    arena: Arena<M>,
+    arena: CheckedArena<M>,
     arrivals: Arc<Arrivals<Q>>,
     gate: Gate,
     followers: Vec<Outgoing<Q>>,
@@ -74,17 +75,11 @@ pub struct Replicator<Q, M> {
     ranges: Ranges,
 }
 
-/// The arena that entries are read from.
-struct Arena<M> {
-    memory: M,
-    sums: SumKey,
-}
-
 impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
-    /// Of a stream in this arena, without followers yet.
-    pub fn new((memory, sums): (M, SumKey), group: Group, arrivals: Arc<Arrivals<Q>>) -> Replicator<Q, M> {
+    /// Replicates a stream in this arena, without followers yet.
+    pub fn new(arena: CheckedArena<M>, group: Group, arrivals: Arc<Arrivals<Q>>) -> Replicator<Q, M> {
         Replicator {
-            arena: Arena { memory, sums },
+            arena,
             arrivals,
             gate: Gate::new(group),
             followers: Vec::new(),
@@ -93,7 +88,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         }
     }
 
-    /// Sends what is new, takes what completed, and says in the stream what is committed.
+    /// Sends what is new, takes completions, and notes in the stream what is committed.
     pub fn pump(&mut self, stream: &mut Stream) -> Pumped {
         self.ranges.begin();
         let mut moved = self.attach(stream);
@@ -119,7 +114,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         }
         stream.committed = committed;
         stream.forget(self.followers.iter().map(|follower| follower.sender.sent()).min().unwrap_or(u64::MAX));
-        // A follower that is merely behind holds up nobody, and is looked at now and then.
+        // While all is committed, a follower that is behind holds up no write. It is looked at now and then.
         let waiting = committed < stream.written();
         match (moved, waiting) {
             (true, _) => Pumped::Busy,
@@ -128,7 +123,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         }
     }
 
-    /// A follower is gone: it counts again once it has been synced anew.
+    /// Lets a follower go. It counts again once it has been synced anew.
     fn lose(&mut self, at: usize) {
         let gone = self.followers.swap_remove(at);
         self.gate.set_synced(gone.attachment.node(), Mutant::CountGone.is_on());
@@ -139,7 +134,7 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         let new = self.arrivals.take();
         let any = !new.is_empty();
         for (qp, attachment) in new {
-            // It may have gone, and be back before anybody looked.
+            // The follower may have gone and come back between two turns.
             let is_it = |follower: &Outgoing<Q>| follower.attachment.node() == attachment.node();
             if let Some(at) = self.followers.iter().position(is_it) {
                 self.lose(at);
@@ -153,8 +148,8 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
         any
     }
 
-    /// Sleeps until the completion comes that most likely commits something, or the time is over. `false` if
-    /// there is none to wait for.
+    /// Sleeps until the completion comes that most likely commits something, or the time is over. Returns
+    /// `false` if no completion is to be waited for.
     pub fn wait(&mut self, written: u64, limit: Duration) -> bool {
         let behind = self.followers.iter_mut().filter(|follower| follower.attachment.acked() < written);
         match behind.max_by_key(|follower| follower.attachment.acked()) {
@@ -179,12 +174,12 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
 }
 
 impl Ranges {
-    /// A turn begins: the stream may be longer, and marks in the arena others.
+    /// Begins a turn: the stream may be longer by now, and marks in the arena may have changed.
     fn begin(&mut self) {
         self.run = None;
     }
 
-    /// The run that begins at `first`, where an entry is.
+    /// The run that begins at the position `first`, which has an entry.
     fn at(&mut self, stream: &Stream, first: u64) -> Run {
         self.run.filter(|run| run.first == first).unwrap_or_else(|| {
             let place =
@@ -213,10 +208,10 @@ impl<Q: QueuePair> Outgoing<Q> {
         behind < KEPT_MAX && sent >= stream.first() && !self.attachment.is_gone()
     }
 
-    /// Posts what is new, as far as there is room. `false` if the connection is gone.
+    /// Posts what is new, as far as there is room. Returns `false` if the connection is gone.
     fn send<M: OwnedWords>(
         &mut self,
-        arena: &Arena<M>,
+        arena: &CheckedArena<M>,
         stream: &Stream,
         ranges: &mut Ranges,
         moved: &mut bool,
@@ -239,10 +234,11 @@ impl<Q: QueuePair> Outgoing<Q> {
         sound
     }
 
-    /// Posts one WRITE. `Ok(false)` if a line is being changed that must go first: later.
+    /// Posts one WRITE. Returns `Ok(false)` if a line must be sent first that is being changed: then a later
+    /// turn sends it.
     fn send_next<M: OwnedWords>(
         &mut self,
-        Arena { memory, sums }: &Arena<M>,
+        CheckedArena { memory, sums }: &CheckedArena<M>,
         stream: &Stream,
         ranges: &mut Ranges,
     ) -> Result<bool, PostError> {
@@ -272,7 +268,7 @@ impl<Q: QueuePair> Outgoing<Q> {
         self.qp.post(Op::Write { region: ARENA_REGION, offset, bytes }, ticket)
     }
 
-    /// Takes completions. `false` if the connection is gone.
+    /// Takes completions. Returns `false` if the connection is gone.
     fn poll(&mut self, done: &mut Completions, moved: &mut bool) -> bool {
         while self.qp.poll(done) > 0 {
             *moved = true;
@@ -287,7 +283,7 @@ impl<Q: QueuePair> Outgoing<Q> {
         self.qp.state().is_ok()
     }
 
-    /// Tells the gate.
+    /// Tells the gate what the follower has acknowledged, and whether it counts.
     fn tell(&mut self, gate: &mut Gate) {
         let node = self.attachment.node();
         if !self.synced && self.attachment.is_synced() {

@@ -1,12 +1,13 @@
-//! Lines of the log that a flood would repeat: the first few of each second are told, the others counted.
+//! A limit for lines of the log that a flood would repeat: the first few of each second are logged, and the
+//! others counted.
 
 use longarm_base::Nanos;
 
-/// Lines told in each span.
+/// The number of lines that are logged in each span.
 const TOLD_MAX: u32 = 5;
 const SPAN: Nanos = Nanos(1_000_000_000);
 
-/// One kind of line.
+/// One kind of line, and how many of it were logged.
 #[derive(Default)]
 pub struct Seldom {
     until: Nanos,
@@ -15,7 +16,8 @@ pub struct Seldom {
 }
 
 impl Seldom {
-    /// Whether one more line may be told, and how many were withheld before it.
+    /// Admits one more line, unless enough were logged in this span. Returns how many lines were withheld
+    /// before it.
     pub fn admit(&mut self, now: Nanos) -> Option<u64> {
         if now >= self.until {
             (self.until, self.told) = (now + SPAN, 0);
@@ -28,7 +30,7 @@ impl Seldom {
         Some(std::mem::take(&mut self.withheld))
     }
 
-    /// How many were withheld in a span that is over, for one who comes by now and then.
+    /// Takes how many lines were withheld in a span that is over, for a caller that asks now and then.
     pub fn withheld(&mut self, now: Nanos) -> Option<u64> {
         let some = self.withheld > 0 && now >= self.until;
         some.then(|| std::mem::take(&mut self.withheld))

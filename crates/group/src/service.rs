@@ -1,5 +1,5 @@
-//! What a replica has others do while it leads: serve clients. The server has the workers and doors for that
-//! (`longarm-server`), and hands them in.
+//! The service for clients: a replica begins it when it comes to lead, and ends it when it leads no more. The
+//! server (`longarm-server`) has the workers and listeners for that, and hands the service in.
 
 use std::sync::Arc;
 
@@ -16,29 +16,29 @@ use crate::standing::Standing;
 /// Serves clients in the terms that a replica leads, one after the other.
 pub trait Service<Q>: Send {
     /// Begins the threads of a term: a worker for each stream but the last, which is the maintenance
-    /// thread's. Clients are not let in yet. What wakes the writer of each stream, by stream.
+    /// thread's. Lets no client in yet. Returns what wakes the writer of each stream, by stream.
     fn begin(&mut self, term: NewTerm<Q>) -> Result<Vec<Waker>, StartError>;
-    /// Clients are let in.
+    /// Lets clients in.
     fn open(&mut self);
-    /// Clients are not let in any more; those that are connected still are.
+    /// Lets no further client in. Clients that are connected stay so.
     fn close(&mut self);
-    /// The threads end, and with them all connections. Nothing happens if none run.
+    /// Ends the threads, and with them all connections. Does nothing if no threads run.
     fn end(&mut self);
 }
 
-/// How the entries of a term come to the followers.
+/// What brings the entries of a term to the followers.
 pub struct Replication<Q> {
-    /// By stream.
+    /// The replicators, by stream.
     pub streams: Vec<Replicator<Q, Mapped>>,
-    /// Which segments followers are asked to let go of.
+    /// The segments that followers are asked to release.
     pub releases: Arc<SharedReleases>,
 }
 
 /// What the threads of a term serve from.
 pub struct NewTerm<Q> {
-    /// The engine over the start set, and what they share.
+    /// The engine over the start set, and what the threads share.
     pub core: Arc<Core>,
-    /// How its entries come to the followers.
+    /// What brings the term's entries to the followers.
     pub replication: Replication<Q>,
     /// What the replica says of itself.
     pub standing: Arc<Mutex<Standing>>,

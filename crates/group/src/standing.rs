@@ -1,40 +1,41 @@
-//! What a replica is, as its own thread notes it in each round: values, of which text is made for who asks.
+//! How a replica stands in its group, as its own thread notes it in each round. These are values, from which
+//! text is made only when a client or an operator asks for it.
 
 use longarm_base::{Nanos, Term};
 use longarm_replica::{Group, Machine, RoleKind};
 
 use crate::stats::{FollowerStats, GroupStats, TakeoverStats};
 
-/// How a replica stands.
+/// How a replica stands in its group.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// The group's name.
+    /// The number of the group.
     pub id: u64,
-    /// Who its replicas are, and which of them this is.
+    /// The replicas of the group, and which of them this is.
     pub group: Group,
-    /// What it is.
+    /// The role of the replica.
     pub role: RoleKind,
-    /// The term it has promised.
+    /// The term that it has promised.
     pub promised: Term,
     /// The term whose start set it holds; none if its memory does not count.
     pub sync: Option<Term>,
-    /// Of one that leads.
+    /// What only a leader has.
     pub leads: Option<Leads>,
 }
 
 /// How a leader stands.
 #[derive(Clone, Debug)]
 pub struct Leads {
-    /// How much longer its lease lasts.
+    /// How much longer the leader's lease lasts.
     pub lease: Nanos,
-    /// How it came to lead.
+    /// How long each step to its lead took.
     pub takeover: TakeoverStats,
-    /// The others, as far as they are attached.
+    /// The followers that are attached.
     pub followers: Vec<FollowerStats>,
 }
 
 impl Standing {
-    /// One that does not lead, or of which that is to be added.
+    /// How a replica stands, without what only a leader has.
     pub fn of(id: u64, machine: &Machine) -> Standing {
         Standing {
             id,
@@ -46,7 +47,7 @@ impl Standing {
         }
     }
 
-    /// The same for people.
+    /// The same as statistics for people.
     pub fn stats(&self) -> GroupStats {
         let leads = self.leads.as_ref();
         GroupStats {

@@ -1,4 +1,4 @@
-//! What a replica tells of its part in its group.
+//! Statistics of a replica's part in its group.
 
 use std::sync::Arc;
 
@@ -7,50 +7,50 @@ use serde::Serialize;
 /// A replica's part in its group.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GroupStats {
-    /// The group, in hexadecimal.
+    /// The number of the group, in hexadecimal.
     pub id: String,
-    /// Its name.
+    /// The node of the replica.
     pub node: u8,
-    /// What it is: leader, follower, and so on.
+    /// Its role: leader, follower, and so on.
     pub role: String,
-    /// The term it has promised, as `counter.node`.
+    /// The term that it has promised, as `counter.node`.
     pub term: String,
     /// The term whose start set it holds; none if its memory does not count.
     pub sync: Option<String>,
-    /// Replicas of the group.
+    /// The number of replicas of the group.
     pub replicas: usize,
-    /// Their names.
+    /// The nodes of those replicas.
     pub members: Vec<u8>,
     /// On the leader: how much longer its lease lasts, in microseconds.
     pub lease_us: Option<u64>,
-    /// On the leader: how it came to lead.
+    /// On the leader: how long each step to its lead took.
     pub takeover: Option<TakeoverStats>,
-    /// On the leader: the others, as far as they are attached.
+    /// On the leader: the followers that are attached.
     pub followers: Vec<FollowerStats>,
 }
 
-/// What the time went into until a replica led, in microseconds, from the last sign of its predecessor (or
-/// its own start) on.
+/// The steps to a replica's lead, and how long each took, in microseconds. The first step begins with the
+/// last sign of the predecessor, or with the replica's own start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 pub struct TakeoverStats {
-    /// Nothing was heard, until it asked the others; earlier attempts included.
+    /// The replica heard nothing, until it asked the others. Earlier attempts are included.
     pub silence_us: u64,
-    /// A majority was asked whether it would report.
+    /// The replica asked the others, until a majority said that it would report.
     pub canvass_us: u64,
-    /// The new term was written to disk, and connections of older ones ended.
+    /// The replica wrote the new term to disk, and ended the connections of older terms.
     pub promise_us: u64,
-    /// The lease of the predecessor was waited out.
+    /// The replica waited until the predecessor's lease was over.
     pub lease_us: u64,
-    /// A majority reported.
+    /// The replica waited for the reports of a majority.
     pub gather_us: u64,
-    /// What others had more of was fetched, and the index built.
+    /// The replica fetched the entries that it lacked, and built the index.
     pub install_us: u64,
-    /// A majority was synced.
+    /// The replica synced a majority.
     pub sync_us: u64,
 }
 
 impl TakeoverStats {
-    /// All of it.
+    /// The time of all steps together.
     pub fn total_us(&self) -> u64 {
         let asked = self.silence_us + self.canvass_us + self.promise_us + self.lease_us;
         asked + self.gather_us + self.install_us + self.sync_us
@@ -60,13 +60,13 @@ impl TakeoverStats {
 /// A follower as its leader sees it.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FollowerStats {
-    /// Its name.
+    /// The node of the follower.
     pub node: u8,
-    /// Whether it is in sync.
+    /// Whether the follower is in sync.
     pub synced: bool,
-    /// Entries that it has not acknowledged.
+    /// The number of entries that the follower has not acknowledged.
     pub lag: u64,
 }
 
-/// Says how a replica stands in its group.
+/// Tells how a replica stands in its group.
 pub type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;

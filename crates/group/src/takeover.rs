@@ -1,42 +1,42 @@
-//! How a node came to lead: what the time went into between the last sign of its predecessor and its service.
+//! How a node came to lead: how long each step took, from the last sign of its predecessor to its service.
 
 use longarm_base::Nanos;
 
 use crate::stats::TakeoverStats;
 
-/// What is over at a moment, in this order.
+/// The ends of the steps to a node's lead, in their order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// The leader was heard.
+    /// The predecessor was last heard.
     Heard,
-    /// It was suspected.
+    /// The node suspected the predecessor.
     Suspected,
-    /// A majority suspects it, too.
+    /// A majority suspected the predecessor, too.
     Wanted,
-    /// The new term was promised here: on disk, and no WRITE of an older one lands any more.
+    /// The node promised the new term: it is on disk, and no WRITE of an older term lands any more.
     Promised,
-    /// The promise to the predecessor has run out here.
+    /// The node's promise to the predecessor ran out.
     Free,
-    /// A majority has reported.
+    /// A majority had reported.
     Gathered,
-    /// The start set is here, and a server over it.
+    /// The node had the start set, and a server over it.
     Installed,
-    /// A majority is synced: it leads.
+    /// A majority was synced, and the node led.
     Synced,
 }
 
-/// The moments of one attempt.
+/// The moments at which the steps of one attempt ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Takeover([Nanos; Step::Synced as usize + 1]);
 
 impl Takeover {
-    /// A step is over at `now`; whatever comes later is not, in this attempt.
+    /// Notes that a step ended at `now`. In this attempt no later step has ended.
     pub fn note(&mut self, step: Step, now: Nanos) {
         let now = now.max(self.0[(step as usize).saturating_sub(1)]);
         self.0[step as usize..].fill(now);
     }
 
-    /// What each step took.
+    /// How long each step took.
     pub fn stats(&self) -> TakeoverStats {
         let took = |step: Step| self.0[step as usize].since(self.0[step as usize - 1]).0 / 1000;
         TakeoverStats {
@@ -72,7 +72,7 @@ mod tests {
         let mut takeover = Takeover::default();
         takeover.note(Step::Heard, ms(100));
         takeover.note(Step::Suspected, ms(140));
-        // An attempt that comes to nothing, and another: the predecessor was not heard meanwhile.
+        // An attempt that comes to nothing, and another; the predecessor was not heard meanwhile.
         takeover.note(Step::Wanted, ms(141));
         takeover.note(Step::Suspected, ms(150));
         takeover.note(Step::Wanted, ms(151));
@@ -102,7 +102,7 @@ mod tests {
     fn a_step_that_was_left_out_took_no_time() {
         let mut takeover = Takeover::default();
         takeover.note(Step::Heard, Nanos(5_000));
-        // Asked to stand, it asks nobody.
+        // A transferee that is asked to stand asks no other replica.
         takeover.note(Step::Promised, Nanos(9_000));
         let stats = takeover.stats();
         assert_eq!((stats.silence_us, stats.canvass_us, stats.promise_us), (0, 0, 4));

@@ -1,4 +1,4 @@
-//! Threads that are started, and waited for.
+//! The start of threads, and the wait for their end.
 
 use longarm_host::Thread;
 
@@ -9,7 +9,7 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<Thread,
     longarm_host::spawn(name, body).map_err(|e| StartError::Os("start a thread", e))
 }
 
-/// Waits for threads to end; how many had panicked.
+/// Waits until the threads have ended. Returns how many had panicked.
 pub fn join(threads: impl IntoIterator<Item = Thread>) -> usize {
     threads.into_iter().map(|thread| usize::from(thread.join().is_err())).sum()
 }

@@ -1,4 +1,4 @@
-//! Where a replica keeps what it promised: a promise that a crash forgets is none (L2, M1).
+//! The store in which a replica keeps its promise: a promise that a crash forgets is none (L2, M1).
 
 use std::fs::{File, OpenOptions, rename};
 use std::io::{Error, ErrorKind, Read};
@@ -9,48 +9,51 @@ use longarm_base::{Mutant, Term};
 use longarm_memory::SumKey;
 use longarm_wire::{ADDRESS_MAX, MEMBERS_MAX, Members};
 
-/// What survives a crash of the process, and of the machine.
+/// A replica's promise, and what else survives a crash of the process and of the machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Promise {
-    /// The term promised last.
+    /// The term that the replica promised last.
     pub term: Term,
-    /// How often the replica was started. Only at its very first start is its empty memory what it had
-    /// before.
+    /// How often the replica was started. Only at the very first start has the replica lost nothing, though
+    /// its memory is empty.
     pub boot: u64,
-    /// Who the replicas of the group are, as it knew then; nobody, if it was never told.
+    /// The members of the group, as the replica knew them then; none, if it was never told.
     pub members: Members,
 }
 
-/// Keeps a promise.
+/// Where a replica's promise is kept.
 pub trait VoteStore: Send + Sync {
-    /// What is kept; `None` if nothing ever was.
+    /// The promise that is kept; `None` if none ever was.
     fn load(&self) -> std::io::Result<Option<Promise>>;
 
-    /// Keeps a promise. When it returns, no crash forgets it.
+    /// Keeps a promise. When this returns, no crash forgets the promise.
     fn store(&self, promise: &Promise) -> std::io::Result<()>;
 }
 
-/// Key of the file's checksum: it guards against damage, not against people.
+/// The key of the file's checksums, which guard against damage, not against people.
 const SUM_KEY: u64 = 0x7072_6F6D_6973_6573;
 
-/// Room for one copy of the line, in bytes: a whole number of blocks of any file system.
+/// The room for one copy of the line, in bytes: a whole number of blocks of any file system.
 const COPY: usize = 32 << 10;
-/// Places for it.
+/// The number of copies of the line, each in a place of its own.
 const COPIES: usize = 2;
 const _: () = assert!(COPY > 2 * MEMBERS_MAX * (ADDRESS_MAX + 32) + 256);
 
-/// A file with two copies of one line, each at the begin of 32 KiB: `longarm-promise 3 NUMBER TERM BOOT
-/// MEMBERS CHECKSUM`. The number goes up with each promise; the members are their bytes in hexadecimal, `-`
-/// for none. What follows a line is of no meaning. Files of before are read: `longarm-promise 2 TERM BOOT
-/// MEMBERS CHECKSUM`, and without members `longarm-promise 1 TERM BOOT CHECKSUM`.
+/// A file with two copies of one line, each at the beginning of 32 KiB: `longarm-promise 3 NUMBER TERM BOOT
+/// MEMBERS CHECKSUM`. The number goes up with each promise. The members are their bytes in hexadecimal, or
+/// `-` for none. What follows a line has no meaning. Files of earlier versions are read, too:
+/// `longarm-promise 2 TERM BOOT MEMBERS CHECKSUM`, and without members `longarm-promise 1 TERM BOOT
+/// CHECKSUM`.
 ///
-/// A promise is what a group without a leader waits for, twice: the candidate keeps one, and each voter. So
-/// the file is made once, and then written in place: no file system has to write more than these bytes,
-/// while to replace a file by another it waits for its journal, and that for whatever else was written. And
-/// the disk is waited for once a promise: the line is on disk in one place when [`VoteStore::store`] returns.
-/// The other place gets it too, whenever the kernel writes it, against a block that is damaged later. What
-/// is written and waited for is always the place that is not needed: if a crash damages it, the other one
-/// tells of the promise before.
+/// A group without a leader waits for promises twice: the candidate keeps one, and then each voter does. So
+/// the file is made once, and then written in place: the file system has to write no more than these bytes.
+/// To replace one file by another, it would wait for its journal, and the journal for all else that was
+/// written.
+///
+/// The store waits for the disk once a promise: the line is on disk in one place when [`VoteStore::store`]
+/// returns. The kernel writes the line to the other place whenever it likes; that copy guards against a block
+/// that is damaged later. The place that the store writes first, and waits for, is the one that is not
+/// needed: if a crash damages it, the other one still has the promise before.
 #[derive(Debug)]
 pub struct FileVoteStore {
     path: PathBuf,
@@ -62,7 +65,7 @@ impl FileVoteStore {
         FileVoteStore::named(dir, "promise")
     }
 
-    /// One of several in a directory, each of another group.
+    /// The store of one group, in a directory that has the stores of several.
     pub fn of_group(dir: &Path, group: u64) -> std::io::Result<FileVoteStore> {
         FileVoteStore::named(dir, &format!("promise-{group:016x}"))
     }
@@ -72,11 +75,11 @@ impl FileVoteStore {
         Ok(FileVoteStore { path: dir.join(name) })
     }
 
-    /// The whole file, which appears at once.
+    /// Makes the whole file, which appears at once.
     fn make(&self, line: &str) -> std::io::Result<()> {
         let fresh = self.path.with_extension("new");
         let mut file = File::create(&fresh)?;
-        // No holes: a block that is there already is written without the journal.
+        // The file has no holes: a block that is there already is written without the journal.
         let copy = format!("{line:\n<COPY$}");
         write(&mut file, copy.repeat(COPIES).as_bytes(), 0)?;
         on_disk(&file)?;
@@ -86,10 +89,11 @@ impl FileVoteStore {
     }
 }
 
-/// One copy in the file.
+/// The line, as it is in one copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Line {
-    /// Each promise has a higher one than the promise before; 0 in a file of before numbers.
+    /// The number of the promise, higher than that of the promise before; 0 in a file of a version without
+    /// numbers.
     number: u64,
     promise: Promise,
 }
@@ -125,8 +129,9 @@ impl Line {
         Some(Line { number: number.parse().ok()?, promise })
     }
 
-    /// The newest of the copies in a file, and where it is. Of two that are alike it is the one that was
-    /// waited for: they were written in turns. Of a file of before it is the first.
+    /// The newest copy in a file, and its place. Of two copies that are alike it is the one for which the
+    /// store waited, which is in another place with each number. In a file without numbers it is the first
+    /// one.
     fn newest(file: &[u8]) -> Option<(usize, Line)> {
         let line = |copy: &[u8]| {
             let end = copy.iter().position(|&byte| byte == b'\n')?;
@@ -138,19 +143,18 @@ impl Line {
     }
 }
 
-/// Which place is waited for when a line of this number is kept.
+/// The place for which the store waits when it keeps a line of this number.
 fn place_of(number: u64) -> usize {
     (number % COPIES as u64) as usize
 }
 
-/// A line with its checksum.
+/// The line with this text and its checksum.
 fn signed(body: String) -> String {
     let sum = SumKey::new(SUM_KEY).sum(0, body.as_bytes());
     format!("{body} {sum:016x}\n")
 }
 
-/// The directory, and those that it is in as far as they are not there. Each is on disk when its own
-/// directory is.
+/// Makes a directory, and those above it that are not there. A directory is on disk when the one above it is.
 fn make_dir(dir: &Path) -> std::io::Result<()> {
     let above = dir.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
     let Some(above) = above.filter(|_| !dir.is_dir()) else { return Ok(()) };
@@ -168,13 +172,13 @@ fn write(file: &mut File, bytes: &[u8], at: usize) -> std::io::Result<()> {
     file.write_all_at(bytes, at as u64)
 }
 
-/// What was written is on disk when this returns, and what a directory says of the file.
+/// Waits until what was written to a file or a directory is on disk, and what the file system notes about it.
 fn on_disk(file: &File) -> std::io::Result<()> {
     flush(file, File::sync_all)
 }
 
-/// The bytes that were written are on disk when this returns. The file's time need not be: it would be
-/// written through the journal.
+/// Waits until the bytes that were written are on disk. The time of the file need not be: it would be written
+/// through the journal.
 fn bytes_on_disk(file: &File) -> std::io::Result<()> {
     flush(file, File::sync_data)
 }
@@ -213,8 +217,8 @@ impl VoteStore for FileVoteStore {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        // A process that was killed while it kept a promise leaves a line that is read and is not on disk.
-        // The next promise is written over the one before that.
+        // A process that was killed while it kept a promise may leave a line that can be read and is not on
+        // disk. The next promise will overwrite the line before that one.
         bytes_on_disk(&file)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
@@ -238,8 +242,8 @@ impl VoteStore for FileVoteStore {
         let place = place_of(next);
         write(&mut file, line.as_bytes(), place * COPY)?;
         if let Err(error) = bytes_on_disk(&file) {
-            // Nobody knows whether it is on disk: the next promise is to be written here, too, and not over
-            // the one that is.
+            // Whether the line is on disk is not known. The next promise is to be written to this place
+            // again, and not over the line that is on disk.
             let was = &bytes[place * COPY..][..COPY];
             write(&mut file, was, place * COPY)?;
             return Err(error);
@@ -262,12 +266,12 @@ mod tests {
         static DISK_FAILS: Cell<bool> = const { Cell::new(false) };
     }
 
-    /// Something was done to a file by this thread.
+    /// Notes what this thread did to a file.
     pub(super) fn note(what: String) {
         NOTED.with_borrow_mut(|noted| noted.push(what));
     }
 
-    /// A file of this thread is to be on disk.
+    /// Notes that this thread waits for the disk; an error if the disk fails in this test.
     pub(super) fn note_sync() -> std::io::Result<()> {
         if DISK_FAILS.get() {
             return Err(Error::other("the disk fails"));
@@ -346,7 +350,7 @@ mod tests {
         Promise { term: Term::new(2, NodeId(3)), boot, members: told() }
     }
 
-    /// A line as it is in a file of before numbers.
+    /// A line as it is in a file of a version without numbers.
     fn line_of_before(promise: &Promise) -> String {
         let Promise { term, boot, members } = promise;
         signed(match members.list.is_empty() {
@@ -366,7 +370,8 @@ mod tests {
         (vote_store, write)
     }
 
-    /// A crash while a promise is kept: of what was not waited for any part may be on disk.
+    /// A crash may come while a promise is kept: any part of what the store had not waited for may be on
+    /// disk.
     #[test]
     fn a_crash_takes_no_promise_that_was_kept() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -379,12 +384,12 @@ mod tests {
             let (place, line) = Line::newest(&std::fs::read(&path).expect("the file")).expect("a line");
             let (text, first, second) = (line.text(), place * COPY, (1 - place) * COPY);
             for cut in 0..=text.len() {
-                // It was not yet said to be kept; the line that tells of the one before may be cut nowhere.
+                // The promise was not yet said to be kept. The line of the one before may be cut nowhere.
                 std::fs::write(&path, &kept).expect("written");
                 write(first, &text[..cut]);
                 let found = vote_store.load().expect("there").expect("a promise");
                 assert!(found == promise(boot) || cut > 0 && found == promise(boot + 1), "{cut} bytes");
-                // It was kept.
+                // The promise was kept.
                 write(first, &text);
                 write(second, &text[..cut]);
                 assert_eq!(vote_store.load().expect("there"), Some(promise(boot + 1)), "{cut} bytes");
@@ -392,7 +397,8 @@ mod tests {
         }
     }
 
-    /// However often one crash follows another: what is written is never the only place that tells.
+    /// However often one crash follows another, the place that is written is never the only one with a
+    /// promise.
     #[test]
     fn what_was_not_on_disk_yet_is_not_needed() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -403,7 +409,7 @@ mod tests {
             let before = std::fs::read(&path).expect("the file");
             vote_store.store(&promise(boot)).expect("stored");
             let (place, _) = Line::newest(&std::fs::read(&path).expect("the file")).expect("a line");
-            // The second write is lost, or damages its place.
+            // The write to the other place is lost, or damages that place.
             let (other, text) = ((1 - place) * COPY, String::from_utf8(before).expect("text"));
             write(other, if boot % 3 == 0 { "longarm" } else { &text[other..other + COPY] });
             assert_eq!(vote_store.load().expect("there"), Some(promise(boot)), "{boot}");
@@ -436,7 +442,7 @@ mod tests {
         let dir = tempfile::tempdir().expect("a directory");
         let (vote_store, write) = vote_store(dir.path());
         let path = dir.path().join("promise");
-        // With one line.
+        // A file with one line.
         let text = line_of_before(&promise(12));
         std::fs::write(&path, &text).expect("written");
         assert_eq!(vote_store.load().expect("there"), Some(promise(12)));
@@ -449,7 +455,7 @@ mod tests {
         }
         std::fs::write(&path, text.replace(" 12 ", " 13 ")).expect("written");
         assert!(vote_store.load().expect_err("damaged").to_string().contains("damaged"));
-        // With two, of which the first was written first.
+        // A file with two lines, of which the first was written first.
         let nobody = Promise { members: Members::default(), ..promise(14) };
         std::fs::write(&path, vec![b' '; 2 * COPY]).expect("written");
         write(0, &line_of_before(&nobody));

@@ -1,5 +1,5 @@
-//! What a follower is given to catch up: lines and content of the leader's arena, over a connection of its
-//! own.
+//! What the leader pushes to a follower that catches up: the lines and the content of the leader's arena,
+//! over a connection of its own.
 
 use std::time::Duration;
 
@@ -19,26 +19,28 @@ use crate::OWN_HEADER;
 use crate::peer_channel::PeerError;
 use crate::scan::ScannedEntry;
 
-/// Bytes copied out of the arena at a time.
+/// The number of bytes that are copied out of the arena at a time.
 const PIECE: u64 = 1 << 20;
-/// How long a line is waited for that is being changed, and how often it is looked at.
+/// How long the thread waits for a line that is being changed, and how long it sleeps between two looks.
 const CHANGE: Nanos = Nanos::from_millis(100);
 const LINE_AGAIN: Duration = Duration::from_micros(20);
-/// What clients do not wait for is pushed with rests so many times as long as the work before, once that took
-/// so long, and so long at most: cores and memory are the clients'. On as many cores as threads that serve,
-/// pushing would drive two of those onto one, where they do a third of what they did.
+/// The rests of the thread while no client waits for what it pushes: after each [`WORK`], for [`RESTS`] times
+/// as long as the work took, but for [`REST_MOST`] at most. Cores and memory belong to the threads that serve
+/// clients. Where there are no more cores than threads that serve, pushing without rests would drive two of
+/// those threads onto one core, where they would do a third of what they did.
 const RESTS: u64 = 3;
 const WORK: Nanos = Nanos::from_micros(500);
 const REST_MOST: Nanos = Nanos::from_millis(6);
 
-/// Whether a follower with this line of a segment has nothing of what the leader's says that there is.
+/// Whether the follower has nothing of what the leader's line says is in a segment. `ours` is the leader's
+/// line, and `theirs` the follower's.
 fn is_unknown(ours: &Line, theirs: &Line) -> bool {
     let known = theirs.has_entries() && theirs.is_same_use(ours);
     ours.has_entries() && !known && !Mutant::TrustTable.is_on()
 }
 
 impl<Q: QueuePair> Attended<'_, '_, Q> {
-    /// WRITEs what the arena holds there.
+    /// WRITEs `len` bytes of the arena, from the offset `from` on.
     fn copy(&mut self, from: u64, len: u64) -> Result<(), PeerError> {
         let mut at = 0;
         let mut bytes = Vec::new();
@@ -56,7 +58,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
-    /// Leaves time to those who are served meanwhile.
+    /// Rests, if that leaves time to clients that are served meanwhile.
     fn rest(&mut self) {
         let worked = now().since(self.rested);
         if worked < WORK || !self.is_spare() {
@@ -77,19 +79,19 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         ArenaGeometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
     }
 
-    /// The line of a segment of ours; free if it is being written at this moment.
+    /// The leader's line of a segment; free if a worker is writing it at this moment.
     fn line(&self, segment: u32) -> Line {
         let sums = self.leader_term.core.engine.store.sums();
         Line::read(self.memory(), sums, segment).unwrap_or(Line::FREE)
     }
 
-    /// The header and all lines.
+    /// Pushes the header and all lines.
     pub(super) fn table(&mut self) -> Result<(), PeerError> {
         let segments = self.geometry().segments;
         self.lines(0, segments)
     }
 
-    /// So many lines. None of them is half of a change: on the follower it would stay so.
+    /// Pushes `count` lines. None of them is half of a change: on the follower it would stay so.
     fn lines(&mut self, first: u32, count: u32) -> Result<(), PeerError> {
         let mut bytes = Vec::new();
         for segment in first..first + count {
@@ -106,6 +108,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
+    /// Waits for [`CHANGE`] at most until the line of a segment is whole, and returns its bytes.
     fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
         let until = now() + CHANGE;
         loop {
@@ -115,16 +118,18 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             }
             self.go_on()?;
             if now() >= until {
-                // Nobody is at it any more: it was so when this node took the arena over, and says nothing.
+                // No worker changes it any more: it was so when this node took the arena over, and says
+                // nothing.
                 return Ok(line_bytes(self.memory(), segment));
             }
             sleep(LINE_AGAIN);
         }
     }
 
-    /// Segments of older terms, which the follower does not have in the use that they are in here. It holds
-    /// the same start set, and had let go of them at the word of a leader whose other followers had not: what
-    /// is there says nothing, and may be what it wrote itself and nobody counted (L16).
+    /// Finds the segments of older terms that the follower has in another use than the leader. The follower
+    /// holds the same start set, but had released them at the word of an older leader whose other followers
+    /// had not. What is in them on the follower says nothing: the follower may have written it itself, as a
+    /// leader, without a majority (L16).
     pub(super) fn unknown(&mut self) -> Result<Vec<u32>, PeerError> {
         let (geometry, until) = (self.geometry(), self.until());
         let mut unknown = Vec::new();
@@ -144,7 +149,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(unknown)
     }
 
-    /// All segments of older terms, whole.
+    /// Pushes all segments of older terms, whole.
     pub(super) fn older(&mut self) -> Result<(), PeerError> {
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
@@ -156,8 +161,8 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
-    /// A segment, or run, of an older term, to its end: what the follower has there of an entry that was cut
-    /// off must not stay (L16).
+    /// Pushes a segment, or run, of an older term to its end: what the follower has there of an entry that
+    /// was cut off must not stay (L16).
     pub(super) fn whole(&mut self, segment: u32) -> Result<(), PeerError> {
         let line = self.line(segment);
         if line.term < self.leader_term.term && line.has_entries() {
@@ -167,19 +172,21 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
-    /// All entries of the base's streams from these positions on.
+    /// Pushes all entries of the base's streams from these positions on.
     pub(super) fn of_base(&mut self, from: &[u64]) -> Result<(), PeerError> {
-        let tail = &self.leader_term.tail;
+        let tail = &self.leader_term.start.tail;
         let known =
             tail.from.len() >= from.len() && tail.from.iter().zip(from).all(|(known, from)| known <= from);
         if !known {
-            return self.of_term(self.leader_term.base, from);
+            return self.of_term(self.leader_term.start.base, from);
         }
-        // Behind a gap too: what is missing was reclaimed.
+        // Entries behind a gap, too: what is missing was reclaimed.
         let missing = |seen: &&ScannedEntry| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
-        // Its segment may have been freed since, and used again; not any more, as we are asked now.
-        let still =
-            |seen: &&ScannedEntry| self.line(segment_of(seen.place.offset)).term == self.leader_term.base;
+        // Its segment may have been freed since the scan, and used again. That cannot happen from now on: the
+        // follower is asked before a segment is freed.
+        let still = |seen: &&ScannedEntry| {
+            self.line(segment_of(seen.place.offset)).term == self.leader_term.start.base
+        };
         let mut places: Vec<_> =
             tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
         places.sort_unstable_by_key(|place| place.offset);
@@ -187,7 +194,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         places.chunk_by(together).try_for_each(|places| self.entries(places))
     }
 
-    /// All entries of a term's streams from these positions on, as they are found in the arena.
+    /// Pushes all entries of a term's streams from these positions on, as they are found in the arena.
     pub(super) fn of_term(&mut self, term: Term, from: &[u64]) -> Result<(), PeerError> {
         if from.is_empty() {
             return Ok(());
@@ -207,23 +214,24 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         Ok(())
     }
 
-    /// Whether the follower has let go of the use that a segment still has here.
+    /// Whether the follower has released the use that the segment still has on the leader.
     fn is_over_there(&self, segment: u32) -> bool {
         self.machine.is_over(segment, claim_number(self.memory(), segment))
     }
 
-    /// Entries of one segment, in the order in which they lie there.
+    /// Pushes entries of one segment, given in the order of their offsets.
     fn entries(&mut self, places: &[EntryRef]) -> Result<(), PeerError> {
         let Some(segment) = places.first().map(|place| segment_of(place.offset)) else { return Ok(()) };
         if self.is_over_there(segment) {
             return Ok(());
         }
-        // Its claim may be younger than the table that was sent. It is not over: we are asked before.
+        // Its claim may be younger than the table that was sent. The use is not over: the follower would have
+        // been asked.
         if !Mutant::ForgetClaims.is_on() {
             self.lines(segment, run_length(self.memory(), segment))?;
         }
         let end = |place: &EntryRef| place.offset + u64::from(place.len).next_multiple_of(8);
-        // Between which no line lies.
+        // Two entries adjoin if no cache line lies between them.
         let adjoin = |one: &EntryRef, next: &EntryRef| end(one).next_multiple_of(LINE) == next.offset;
         for together in places.chunk_by(adjoin) {
             let (first, last) = (together[0], together[together.len() - 1]);
@@ -240,8 +248,8 @@ mod tests {
 
     use super::*;
 
-    /// A replica had let go of a segment at the word of a leader that was lost before its others had. The
-    /// next leader still has it, and what that replica has there is not known.
+    /// A replica released a segment at the word of a leader that was lost before its other followers had
+    /// released it. The next leader still has the segment, and what that replica has in it is not known.
     #[test]
     fn what_a_follower_has_let_go_of_is_given_to_it_anew() {
         let at = |state| Line { state, generation: 3, term: Term::new(4, NodeId(1)), claim: 9, ..Line::FREE };

@@ -1,5 +1,5 @@
-//! The fence against a leader at work: streams of entries and heartbeats on queue pairs of their own, cut off
-//! in the middle; then nothing changes any more.
+//! The fence against a leader at work, whose streams of entries and heartbeats have queue pairs of their own.
+//! The fence cuts them off in the middle; after that no memory changes any more.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -19,12 +19,12 @@ mod fetching;
 
 const ARENA_BYTES: u64 = 1 << 20;
 const SOON: Duration = Duration::from_secs(20);
-/// Connections of a leader: one for heartbeats, the others for streams.
+/// The number of a leader's connections: one for heartbeats, the others for streams.
 const QUEUE_PAIRS: usize = 3;
-/// WRITEs under way on each before the fence.
+/// The number of WRITEs that are posted on each connection before the fence.
 const AT_LEAST: u64 = 50;
 
-/// Tells the host to stop, also when a test fails.
+/// Tells the host to stop, even when a test fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -39,17 +39,16 @@ fn region(bytes: u64) -> Arc<Region> {
     Arc::new(Region::create(&options).expect("memory"))
 }
 
-/// Node 1 of a group, as others find it.
+/// Node 1 of a group, with the address at which other nodes find it.
 struct House<T: Transport> {
     inbound: Inbound<T::Qp>,
-    arena: Arc<Region>,
-    page: Arc<Region>,
+    memory: ReplicaMemory,
     address: Address,
     group: u64,
 }
 
 /// The door of node 1.
-fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: PeerRole) -> Inbound<Q> {
+fn inbound_of<Q: QueuePair>(memory: ReplicaMemory, role: PeerRole) -> Inbound<Q> {
     let address = Address::Sim("house".into());
     let member = |node| Member { node: NodeId(node), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
@@ -71,7 +70,7 @@ fn inbound_of<Q: QueuePair>(memory: (Arc<Region>, Arc<Region>), role: PeerRole) 
         hash_key: 2,
         vote_store,
     };
-    Inbound::new((options, role), memory, Channel::new().expect("a channel"), Log::silent())
+    Inbound::new(options, role, memory, Channel::new().expect("a channel"), Log::silent())
 }
 
 impl<T: Transport> House<T> {
@@ -79,15 +78,15 @@ impl<T: Transport> House<T> {
         House::that_asks(address, PeerRole::Client)
     }
 
-    /// One who is let in must have proved to be this.
+    /// A house whose door lets in a visitor that has proved at least this role.
     fn that_asks(address: Address, role: PeerRole) -> House<T> {
-        let (arena, page) = (region(ARENA_BYTES), region(PAGE_BYTES));
-        let inbound = inbound_of((arena.clone(), page.clone()), role);
+        let memory = ReplicaMemory { arena: region(ARENA_BYTES), page: region(PAGE_BYTES) };
+        let inbound = inbound_of(memory.clone(), role);
         let group = inbound.group();
-        House { inbound, arena, page, address, group }
+        House { inbound, memory, address, group }
     }
 
-    /// Lets others in until told to stop.
+    /// Lets visitors in until told to stop.
     fn host(&self, mut listener: T::Listener, stop: &AtomicBool) {
         // Relaxed: a wish, seen sooner or later.
         while !stop.load(Ordering::Relaxed) {
@@ -98,7 +97,7 @@ impl<T: Transport> House<T> {
         }
     }
 
-    /// Others come by while its first term, node 2's, is open.
+    /// Calls `of` while the house lets visitors in, and its first term, node 2's, is open.
     fn open(&self, listener: T::Listener, of: impl FnOnce(Term)) {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -122,8 +121,8 @@ impl<T: Transport> House<T> {
         }
     }
 
-    /// A leader at work is cut off by the next term. Whether all memory is still after that.
-    fn round(&self, address: &PeerAddress<T>, (term, next): (Term, Term)) -> bool {
+    /// Cuts a leader at work off by the next term. Returns whether no memory changes after that.
+    fn round(&self, address: &PeerAddress<T>, term: Term, next: Term) -> bool {
         let (posted, over) = ([const { AtomicU64::new(0) }; QUEUE_PAIRS], AtomicBool::new(false));
         let is_idle = |posted: &AtomicU64| {
             // Relaxed: pairs with the store in `lead`.
@@ -161,11 +160,11 @@ impl<T: Transport> House<T> {
             memory.copy_out(0, &mut bytes);
             bytes
         };
-        [copy(self.arena.memory()), copy(self.page.memory())].concat()
+        [copy(self.memory.arena.memory()), copy(self.memory.page.memory())].concat()
     }
 }
 
-/// What a leader sends on its connection `which` as number `i`.
+/// Posts what a leader sends on its connection `which` as number `i`.
 fn send<Q: QueuePair>(qp: &mut Q, which: u64, i: u64) -> Result<(), longarm_fabric::PostError> {
     let write = |region: RegionId, offset, len: u64| {
         let bytes: Vec<u8> = i.to_le_bytes().into_iter().cycle().take(len as usize).collect();
@@ -173,7 +172,7 @@ fn send<Q: QueuePair>(qp: &mut Q, which: u64, i: u64) -> Result<(), longarm_fabr
     };
     let (region, offset, bytes) = match (which, i % 8) {
         (0, _) => write(PAGE_REGION, 0, FLOORS + 16),
-        // Streams: small entries, and now and then many neighbours in one WRITE.
+        // A stream has small entries, and now and then many neighbours in one WRITE.
         (_, 0) => write(ARENA_REGION, which * (64 << 10), 16 << 10),
         _ => write(ARENA_REGION, which * (256 << 10) + i % 512 * 128, 112),
     };
@@ -197,14 +196,14 @@ fn lead<Q: QueuePair>(mut qp: Q, which: u64, posted: &AtomicU64, over: &AtomicBo
     }
 }
 
-fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) {
+fn fenced<T: Transport>(ours: T, theirs: T, address: &Address, rounds: u32) {
     let listener = ours.listen(address, ListenOptions::default()).expect("listen");
     let house = House::<T>::new(listener.address());
     let theirs = Arc::new(theirs);
     house.open(listener, |mut term| {
         let changed = (0..rounds).find(|round| {
             let next = term.next_of(NodeId(if round % 2 == 0 { 3 } else { 2 })).expect("a term");
-            let still = house.round(&house.address(&theirs, term.node()), (term, next));
+            let still = house.round(&house.address(&theirs, term.node()), term, next);
             term = next;
             !still
         });
@@ -214,11 +213,12 @@ fn fenced<T: Transport>((ours, theirs): (T, T), address: &Address, rounds: u32) 
 
 #[test]
 fn nothing_of_an_older_term_lands_after_the_fence() {
-    fenced((Tcp::new(), Tcp::new()), &"tcp://127.0.0.1:0".parse().expect("an address"), 10);
+    fenced(Tcp::new(), Tcp::new(), &"tcp://127.0.0.1:0".parse().expect("an address"), 10);
 }
 
-/// A leader pushed a table to a follower; it had completed, and landed only when a stream, over another
-/// connection, had claimed a segment there: over that claim. `Mutant::NoDrain` is that again.
+/// A leader pushed a table to a follower. The WRITE completed before it landed. Meanwhile a stream claimed a
+/// segment there, over another connection, and the table then landed over that claim. `Mutant::NoDrain` does
+/// so again.
 #[test]
 fn what_is_pushed_has_landed_once_it_is_flushed() {
     let late = Weather { spread: Nanos::from_millis(100), landing: Landing::Any, ..Weather::FINE };
@@ -242,12 +242,12 @@ fn what_is_pushed_has_landed_once_it_is_flushed() {
     });
 }
 
-/// Others at a house over tcp whose first term is open.
+/// Visits a house over tcp whose first term is open.
 fn visits(of: impl FnOnce(&House<Tcp>, &dyn Fn(NodeId) -> PeerAddress<Tcp>, Term)) {
     visits_to(ListenOptions::default(), PeerRole::Client, of);
 }
 
-/// The same at a house whose door asks for this, and that lets in who has proved to be that.
+/// Visits a house over tcp that listens with these options, and lets in a visitor that has proved this role.
 fn visits_to(
     options: ListenOptions,
     role: PeerRole,
@@ -260,7 +260,7 @@ fn visits_to(
     house.open(listener, |term| of(&house, &|node| house.address(&transport, node), term));
 }
 
-/// A WRITE of before could land over what is pushed anew.
+/// A WRITE of an older connection could land over what the leader pushes anew.
 #[test]
 fn a_leader_that_begins_anew_has_no_older_writers() {
     visits(|house, address, term| {
@@ -293,7 +293,7 @@ fn others_whose_leases_last_longer_are_not_let_in() {
             assert!(other(promise).channel().is_err());
         }
         other(Nanos::from_millis(50)).memory(term, 0).expect("its term is open");
-        // What an operator knows of it is of no meaning.
+        // An operator has no promise, so its number has no meaning.
         let operator = PeerAddress { own: (Nanos(0), 0), ..address(NodeId(1)) };
         operator.channel_for(Purpose::Operate).expect("he is let in");
     });
@@ -326,16 +326,16 @@ fn a_client_is_no_replica_and_no_operator() {
 fn of_two_processes_with_one_name_one_has_the_term() {
     visits(|house, address, term| {
         let node = term.node();
-        assert!(house.inbound.is_owner(term, (node, 5)));
-        assert!(!house.inbound.is_owner(term, (node, 6)), "the other one");
+        assert!(house.inbound.is_owner(term, node, 5));
+        assert!(!house.inbound.is_owner(term, node, 6), "the other one");
         let of = |life| PeerAddress { own: (Nanos::from_millis(50), life), ..address(node) };
         of(5).memory(term, 0).expect("its term is open");
         let refused = of(6).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
         assert!(refused.contains("two processes say that they are node 2"), "{refused}");
         let next = term.next_of(node).expect("a term");
-        assert!(house.inbound.is_owner(next, (node, 6)), "it was started anew, and stood again");
+        assert!(house.inbound.is_owner(next, node, 6), "it was started anew, and stood again");
         assert!(
-            house.inbound.is_owner(term, (node, 5)),
+            house.inbound.is_owner(term, node, 5),
             "of an older term the machine says what is to be said"
         );
     });
@@ -348,7 +348,7 @@ fn talks_that_the_replica_has_taken_over_count() {
         let until = now() + Nanos(SOON.as_nanos() as u64);
         for _ in 0..CHANNELS_MAX {
             channels.push(address(NodeId(2)).channel().expect("there is room"));
-            // Whoever dials may be told so before the replica has it.
+            // The visitor may know that it is connected before the replica has the connection.
             while taken.len() < channels.len() && now() < until {
                 taken.extend(house.inbound.new_requests(taken.len()));
             }
@@ -360,7 +360,7 @@ fn talks_that_the_replica_has_taken_over_count() {
     });
 }
 
-/// Fenced between the devices of LONGARM_VERBS_DEVICES, the leader on the first.
+/// The fence between the devices of LONGARM_VERBS_DEVICES, with the leader on the first one.
 #[test]
 #[ignore = "wants RDMA devices: cargo x rdma"]
 fn nothing_of_an_older_term_lands_after_the_fence_over_rdma() {
@@ -371,5 +371,5 @@ fn nothing_of_an_older_term_lands_after_the_fence_over_rdma() {
     let ports = survey.expect("the second device").ports;
     let ip = ports.iter().flat_map(|(_, gids)| gids).find_map(|gid| gid.ipv4()).expect("an IPv4 GID");
     let leader = Verbs::new().with_device(near.parse().expect("a device"));
-    fenced((Verbs::new(), leader), &Address::Verbs(format!("{ip}:0")), 40);
+    fenced(Verbs::new(), leader, &Address::Verbs(format!("{ip}:0")), 40);
 }

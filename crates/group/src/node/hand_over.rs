@@ -1,8 +1,9 @@
-//! A leader hands over on an operator's word, or because it is to end (`leave.rs`): what `longarm_replica`'s
-//! machine wants done (`machine/transfer.rs` there), and what the operator is told.
+//! The hand-over of a leader on an operator's order, or because its node is to end (`leave.rs`): what the
+//! machine of `longarm_replica` wants done (`machine/transfer.rs` there), and what the operator is told.
 //!
-//! While clients' leases run out, which the heart sees to, all is served as ever, by requests where a lease
-//! is missing. What nobody is served in is the gap: from when writes are held until the other serves.
+//! The heart lets the clients' leases run out first. Until then the leader serves as ever, a client without a
+//! lease by requests. The gap in which no write is served begins when the leader holds writes, and ends when
+//! the transferee serves.
 
 use std::time::Duration;
 
@@ -18,20 +19,20 @@ use super::leader_handle::LeaderHandle;
 use super::transfer::LeaderTransfer;
 use crate::inbound::PeerRequests;
 
-/// Operators that are listened to; of more, those that came first are dropped.
+/// The number of operators that the node listens to. If more come, those that came first are dropped.
 const LISTENED: usize = 8;
-/// Between two looks at whether connections are closed.
+/// The time between two looks at whether connections are closed.
 const CLOSING: Duration = Duration::from_micros(100);
 
 impl<T: Transport> Node<T> {
-    /// Orders that have come, and what is under way.
+    /// Takes the orders that have come, and goes on with the hand-over that is under way.
     pub(super) fn hear_operators(&mut self) {
         self.operators.extend(self.inbound.new_operators());
         let many = self.operators.len().saturating_sub(LISTENED);
         self.operators.drain(..many);
         let mut at = 0;
         while at < self.operators.len() {
-            match self.operators[at].hear((&mut self.done, &self.channel), Order::decode) {
+            match self.operators[at].hear(&mut self.done, &self.channel, Order::decode) {
                 Ok(orders) => match orders.first() {
                     None => at += 1,
                     Some(order) => {
@@ -70,30 +71,30 @@ impl<T: Transport> Node<T> {
         self.operators.push(asker);
     }
 
-    /// The machine is told what is wanted.
+    /// Begins what an operator ordered, or what this node's end needs: notes it, and tells the machine.
     pub(super) fn begin(&mut self, asker: Option<PeerRequests<T::Qp>>, event: Event) {
         let (to, until, changes) = match event {
             Event::HandOver(to) => (to, self.handed_over_by(), false),
-            // How long another set takes the machine knows.
+            // The machine bounds how long a change of the members takes.
             _ => (self.group().me(), Nanos(u64::MAX), true),
         };
         self.transfer = Some(LeaderTransfer::new(asker, to, changes, until));
         self.handle(event);
     }
 
-    /// When nobody will be heard of any more.
+    /// When the node gives up waiting to hear of another leader.
     fn handed_over_by(&self) -> Nanos {
         let timing = &self.group_options.timing;
         now() + timing.promise + timing.promise + Nanos(4 * timing.election.0)
     }
 
-    /// The replicas stay as they are.
+    /// Tells the operator that the replicas stay as they are.
     pub(super) fn deny(&mut self, why: Deny) {
         self.log(&format!("the replicas stay as they are: {why:?}"));
         self.reply(|_| OperatorReply::Denied(why));
     }
 
-    /// The next term has these replicas.
+    /// Notes that the replicas agreed: the next term has these members.
     pub(super) fn agreed(&mut self, members: Members) {
         observe(|| Seen::Agreed { term: members.term, members: members.nodes() });
         let names: Vec<_> = members.list.iter().map(|member| member.node.to_string()).collect();
@@ -103,7 +104,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// This node serves, perhaps since it handed over to itself.
+    /// Tells an operator that waits that this node serves. It may have handed over to itself.
     pub(super) fn serves_again(&mut self, term: Term) {
         let me = self.group().me();
         self.served_by(me, term, now());
@@ -114,14 +115,14 @@ impl<T: Transport> Node<T> {
             let gap = served.since(transfer.held.unwrap_or(served));
             match transfer.next.clone() {
                 Some(members) => OperatorReply::Changed { members, leader, gap: Some(gap) },
-                // It ended before that was agreed on.
+                // The term ended before the replicas agreed on other members.
                 None if transfer.changes => OperatorReply::Unheard,
                 None => OperatorReply::Moved { leader, term, gap },
             }
         });
     }
 
-    /// Clients' leases run out, from now on.
+    /// Begins to hand over to a node: from now on the clients' leases run out.
     pub(super) fn drain(&mut self, to: NodeId) {
         let until = self.handed_over_by();
         let Some(leader) = &self.leading else { return };
@@ -133,20 +134,20 @@ impl<T: Transport> Node<T> {
         self.log(&format!("node {to} is to lead: waiting for clients' leases to end"));
     }
 
-    /// Nobody is handed over to.
+    /// Ends the hand-over: this node leads on.
     pub(super) fn stay(&mut self, why: Stay) {
         if let Some(leader) = &self.leading {
             leader.term.state.lock().stay();
             leader.term.core.hold_writes(false);
         }
         match &mut self.transfer {
-            // It is tried again: another term is to begin.
+            // The machine tries again: a term with the other members is to begin.
             Some(transfer) if transfer.next.is_some() => transfer.held = None,
             _ => self.reply(|_| OperatorReply::Stays(why)),
         }
     }
 
-    /// The heart ends the lease and takes promises back.
+    /// Has the heart end the leader's lease and take the followers' promises back.
     pub(super) fn release(&mut self, to: NodeId) {
         let Some(leader) = &self.leading else { return };
         leader.term.state.lock().release(to);
@@ -155,7 +156,7 @@ impl<T: Transport> Node<T> {
         self.log(&format!("node {} hands over to node {to}", self.group().me()));
     }
 
-    /// Waits until no connection to a follower's memory is open: a fence would end it by force.
+    /// Waits until no connection to a follower's memory is open. A fence would have to revoke an open one.
     pub(super) fn await_closed(&self, leader: &LeaderHandle<T::Qp>) {
         let until = now() + self.group_options.timing.suspect;
         leader.term.hearts.close();
@@ -164,7 +165,8 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Whoever is not the leader of the term that is promised here is told that this one is.
+    /// The node that most likely leads: the transferee of the promised term, if this node has handed that
+    /// term over; else the node to which the promised term belongs.
     pub(super) fn likely_leader(&self) -> Option<NodeId> {
         let promised = self.machine.promised();
         let transferee =
@@ -172,7 +174,7 @@ impl<T: Transport> Node<T> {
         transferee.or_else(|| (promised != Term::ZERO).then_some(promised.node()))
     }
 
-    /// A leader says that it has served for so long.
+    /// Notes that a leader says for how long it has served.
     pub(super) fn heard_of_leader(&mut self, node: NodeId, term: Term, since: Nanos) {
         if term.node() != node || term < self.machine.promised() || self.leading.is_some() {
             return;
@@ -197,14 +199,14 @@ impl<T: Transport> Node<T> {
             transfer.until = transfer.until.min(by);
             let me = self.machine.group().me();
             if let Some(members) = transfer.next.clone().filter(|next| !next.has(me)) {
-                // Nobody tells it anything any more.
+                // No leader tells this node anything any more: it is no member of the next term.
                 let leader = transfer.to;
                 return self.reply(|_| OperatorReply::Changed { members, leader, gap: None });
             }
             if now >= transfer.until {
                 self.reply(|_| OperatorReply::Unheard);
             }
-            // It may have ended in another way than by handing over.
+            // The term may have ended in another way than by handing over.
             else if transfer.held.is_none() {
                 transfer.held = Some(now);
             }
@@ -223,7 +225,7 @@ impl<T: Transport> Node<T> {
             let term = leader.term.term;
             return self.handle(Event::Drained(term));
         }
-        // It may have segments to let go of.
+        // The transferee may still have segments to release.
         if let Some(peer) = self.peers.get(&transfer.to) {
             peer.commands.pause.poke();
         }

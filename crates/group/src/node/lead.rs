@@ -1,4 +1,4 @@
-//! A replica that leads: from a start set to workers that serve, and to the end of it.
+//! The term of a replica that leads: from the start set to workers that serve, and to the end of the term.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,15 @@ use longarm_index::control::ServerState;
 
 use super::Node;
 use super::leader_handle::LeaderHandle;
-use crate::common::{Core, CoreOptions, Keys, Phase};
+use crate::common::{Core, CoreOptions, Keys, Phase, TermStart};
 use crate::follower::SharedReleases;
 use crate::heart;
 use crate::install::{self, Tail};
-use crate::leader_term::{LeaderTerm, StreamHandle};
+use crate::leader_term::{InstalledSet, LeaderTerm, StreamHandle};
 use crate::log::Notice;
 use crate::options::StartError;
 use crate::peer::PATIENCE;
+use crate::peer_channel::Patience;
 use crate::replicate::{Arrivals, Replicator};
 use crate::service::{NewTerm, Replication};
 use crate::takeover::Step;
@@ -55,48 +56,46 @@ impl<T: Transport> Node<T> {
     }
 
     fn try_install(&mut self, start: &StartSet) -> Result<(), String> {
-        let memory = (self.lent.arena.memory(), &self.sums);
         let me = self.group().me();
         let worth = || !self.stop.is_stopped();
         let scan = self.scan.take();
-        let tail =
-            install::complete(memory, scan, start, me, |node| self.peer_address(node), (PATIENCE, &worth))
-                .map_err(|why| why.to_string())?;
+        let patience = Patience { limit: PATIENCE, worth: &worth };
+        let tail = install::complete(&self.arena, scan, start, me, |node| self.peer_address(node), patience)
+            .map_err(|why| why.to_string())?;
         let cuts: Vec<u64> = start.cuts.iter().map(|cut| cut.len).collect();
-        let standby = self.standby.take(&self.sums, start.base, &cuts);
+        let standby = self.standby.take(&self.arena.sums, start.base, &cuts);
         let unix = if Mutant::OwnCalendar.is_on() { 0 } else { start.unix };
-        let core = self.new_core((start.term, unix), standby).map_err(|error| error.to_string())?;
+        let core = self.new_core(start.term, unix, standby).map_err(|error| error.to_string())?;
         reach(Now::Restored);
-        self.start_term((start, tail), Arc::new(core)).map_err(|error| error.to_string())
+        self.start_term(start, tail, Arc::new(core)).map_err(|error| error.to_string())
     }
 
-    /// Of the core of any term.
+    /// The options of the core of any term.
     pub(super) fn term_options(&self) -> CoreOptions {
         let lease = Duration::from_nanos(self.group_options.timing.lease().0);
         CoreOptions { lease, ..self.options.clone() }
     }
 
-    /// The core of a term, over the start set.
-    fn new_core(
-        &self,
-        (term, told): (Term, u64),
-        standby: Option<Standby<Mapped>>,
-    ) -> Result<Core, StartError> {
+    /// The core of a term, over the start set. `told` is the highest calendar of a leader that a
+    /// reporting replica was told.
+    fn new_core(&self, term: Term, told: u64, standby: Option<Standby<Mapped>>) -> Result<Core, StartError> {
         let keys = Keys { sum: self.group_options.sum_key, hash: self.group_options.hash_key };
         let items = self.page.memory().load(page::ITEMS);
-        // What was told gone before has gone by the calendar of a leader whose lease a majority renewed: at
-        // most a promise after the highest that any majority was told.
+        // An item that an earlier leader told a client was gone had expired by that leader's calendar, while
+        // a majority had renewed its lease: at most a promise after the highest time that any majority was
+        // told.
         let promise = self.group_options.timing.promise_millis();
-        let least = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
-        Core::of_term(self.term_options(), self.lent.clone(), keys, (term, items, least), standby)
+        let calendar = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
+        let start = TermStart { term, items, calendar };
+        Core::of_term(self.term_options(), self.lent.clone(), keys, start, standby)
     }
 
-    fn start_term(&mut self, (start, tail): (&StartSet, Tail), core: Arc<Core>) -> Result<(), StartError> {
+    fn start_term(&mut self, start: &StartSet, tail: Tail, core: Arc<Core>) -> Result<(), StartError> {
         core.enter(Phase::Forming, Nanos(u64::MAX));
-        let memory = (core.engine.store.memory().clone(), core.engine.store.sums().clone());
         let arrivals: Vec<_> = (0..self.streams()).map(|_| Arc::<Arrivals<T::Qp>>::default()).collect();
-        let replicators =
-            arrivals.iter().map(|arrivals| Replicator::new(memory.clone(), self.group(), arrivals.clone()));
+        let replicators = arrivals
+            .iter()
+            .map(|arrivals| Replicator::new(self.arena.clone(), self.group(), arrivals.clone()));
         let releases = Arc::<SharedReleases>::default();
         let term = NewTerm {
             core: core.clone(),
@@ -107,15 +106,15 @@ impl<T: Transport> Node<T> {
         let streams = arrivals.into_iter().zip(wakers);
         let streams = streams.map(|(arrivals, waker)| StreamHandle { arrivals, waker }).collect();
         let cuts = start.cuts.iter().map(|cut| cut.len).collect();
-        let common = if tail.whole { start.common() } else { start.term };
-        let leader_term = (start.term, common, cuts, tail);
+        let base = if tail.whole { start.common() } else { start.term };
+        let installed = InstalledSet { base, cuts, tail };
         let members = self.machine.own().clone();
-        let leader_term = Arc::new(LeaderTerm::new((leader_term, members), core, streams, releases));
+        let leader_term = Arc::new(LeaderTerm::new(start.term, installed, members, core, streams, releases));
         let heart_pause = Arc::<Pause>::default();
         let (beating, pause, group, timing) =
             (leader_term.clone(), heart_pause.clone(), self.group(), self.group_options.timing);
         let events = self.events.clone();
-        let heart = spawn("longarm-heart", move || heart::run(&beating, (group, timing), (&pause, &events)));
+        let heart = spawn("longarm-heart", move || heart::run(&beating, group, timing, &pause, &events));
         let heart = Some(heart.inspect_err(|_| self.service.end())?);
         self.leading = Some(LeaderHandle { term: leader_term, heart, heart_pause });
         Ok(())
@@ -136,8 +135,8 @@ impl<T: Transport> Node<T> {
         self.tell_of(Notice::Leads, &format!("node {} leads in term {term}, {how}", self.group().me()));
     }
 
-    /// Ends the term that it leads. `for_another`: another term is to be promised, so nothing of this one may
-    /// go on.
+    /// Ends the term that this node leads. If it is `for_another` term, which is to be promised next, this
+    /// returns only when the leader's lease is over.
     pub(super) fn step_down(&mut self, for_another: bool) {
         let Some(mut leader) = self.leading.take() else { return };
         self.service.close();
@@ -154,13 +153,13 @@ impl<T: Transport> Node<T> {
         }
         self.clear_floors();
         for (stream, progress) in leader.term.core.engine.progress().iter().enumerate() {
-            // What it wrote itself it surely has.
+            // The node surely has what it wrote itself.
             self.page.memory().store(page::floor_at(stream), progress.written());
         }
         self.page.memory().store(page::RECLAIMED, leader.term.releases.lock().count());
         self.page.memory().store(page::ITEMS, leader.term.core.engine.index.items());
         observe(|| Seen::SteppedDown { term: leader.term.term });
-        // Clients may read this memory until their leases are over (M8): by clocks that may be slow.
+        // Clients may read this memory until their leases are over (M8), by clocks that may be slow.
         let timing = &self.group_options.timing;
         let (times, over) = (leader.term.core.timestamps(), lease + timing.promise.since(timing.lease()));
         let left = over.since(times.now).0.div_ceil(1_000_000);

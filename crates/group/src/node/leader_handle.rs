@@ -1,4 +1,4 @@
-//! The term that a node leads.
+//! The term that a node leads, as the node's own thread has it.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use longarm_replica::Turns;
 use crate::leader_term::LeaderTerm;
 use crate::pulse::Pulse;
 
-/// The leader's term, and the thread that keeps it.
+/// The leader's term, and the thread of its heart.
 pub(super) struct LeaderHandle<Q> {
     pub term: Arc<LeaderTerm<Q>>,
     pub heart: Option<Thread>,
@@ -18,7 +18,7 @@ pub(super) struct LeaderHandle<Q> {
 }
 
 impl<Q: QueuePair> LeaderHandle<Q> {
-    /// Whether all that was written is applied, and answered.
+    /// Whether all that was written is applied, and its clients are answered.
     pub fn is_drained(&self) -> bool {
         let core = &self.term.core;
         let applied = core.engine.progress().iter().all(|stream| stream.applied() >= stream.written());

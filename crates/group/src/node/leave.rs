@@ -1,6 +1,6 @@
-//! A replica that is to end, and leads, hands over first, as on an operator's word (`hand_over.rs`).
+//! The end of a replica. If it leads, it hands over first, as on an operator's order (`hand_over.rs`).
 //!
-//! Whoever ends it does so whatever has come of this, after a bound (`stop.rs`).
+//! The server that ends the replica waits for that only up to a bound (`stop.rs`).
 
 use longarm_base::NodeId;
 use longarm_fabric::Transport;
@@ -10,13 +10,13 @@ use super::Node;
 use crate::leaving::Leave;
 
 impl<T: Transport> Node<T> {
-    /// Looks what is left to be done before it may end.
+    /// Finds what is left to be done before the replica may end, and begins it.
     pub(super) fn go_on_leaving(&mut self) {
         if !self.is_leaving() || self.transfer.is_some() {
             return;
         }
         match self.machine.kind() {
-            // Soon it may lead, or another.
+            // Soon this replica may lead, or another.
             RoleKind::Candidate | RoleKind::Installing | RoleKind::Forming => return,
             RoleKind::Leader => {
                 if let Some(to) = self.nearest() {
@@ -29,7 +29,7 @@ impl<T: Transport> Node<T> {
         *self.leave.lock() = Leave::Done;
     }
 
-    /// Its time is over.
+    /// Logs that the replica ends before it has heard of another leader.
     pub(super) fn leave_at_last(&self) {
         if self.is_leaving() {
             self.log(&format!(
@@ -43,7 +43,7 @@ impl<T: Transport> Node<T> {
         *self.leave.lock() == Leave::Wanted
     }
 
-    /// Of the followers that are in sync, the one that lacks least.
+    /// The follower that lacks least, among those that are in sync.
     fn nearest(&self) -> Option<NodeId> {
         let (Role::Leading { synced, .. }, Some(leader)) = (self.machine.role(), &self.leading) else {
             return None;

@@ -1,5 +1,5 @@
-//! Who the replicas of the group are, as this one is told: with each it has a thread that speaks with it, for
-//! as long as it is one of them, or is to be.
+//! The members of the group, as this replica is told of them. It has a thread for each other member that
+//! speaks with it, for as long as that node is a member or is to become one.
 
 use std::sync::Arc;
 
@@ -18,14 +18,14 @@ use crate::peer_commands::PeerCommands;
 use crate::threads::spawn;
 use crate::vote_store::Promise;
 
-/// The replicas that there are, or are to be, as far as is known here; some more than once.
+/// The replicas that the group has, or is to have, as far as this replica knows; some more than once.
 fn known(machine: &Machine) -> impl Iterator<Item = &MemberAt> {
     let next = machine.change().map(|change| &change.next.list);
     [&machine.members().list, &machine.own().list].into_iter().chain(next).flatten()
 }
 
 impl<T: Transport> Node<T> {
-    /// A set of replicas goes to disk, beside what was promised.
+    /// Writes a set of members to disk, beside the promise.
     pub(super) fn keep(&mut self, members: Members) -> Event {
         let promise = Promise { term: self.machine.promised(), boot: self.boot, members };
         reach(ReplicaStep::Keeping);
@@ -42,7 +42,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Where a replica is, as far as is known here.
+    /// The address of a replica, as far as this one knows it.
     pub(super) fn address_of(&self, node: NodeId) -> Option<Address> {
         match known(&self.machine).find(|member| member.node == node) {
             Some(member) => member.address.parse().ok(),
@@ -62,7 +62,8 @@ impl<T: Transport> Node<T> {
         })
     }
 
-    /// Has a thread for each of the replicas that there are, or are to be, and for no other.
+    /// Starts and stops threads so that there is one for each known replica but this one, and for no other
+    /// node.
     pub(super) fn update_peers(&mut self) {
         let (machine, me) = (&self.machine, self.group().me());
         let is = |node: &NodeId, it: &PeerHandle<T::Qp>| {
@@ -76,7 +77,7 @@ impl<T: Transport> Node<T> {
         let new = |member: &&MemberAt| member.node != me && !self.peers.contains_key(&member.node);
         let new: Vec<MemberAt> = known(machine).filter(new).cloned().collect();
         for member in new {
-            // It may be in several of the sets.
+            // The member may be in several of the sets.
             if !self.peers.contains_key(&member.node) {
                 self.meet(member);
             }
@@ -112,7 +113,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// Ends all of them.
+    /// Ends the threads of all peers.
     pub(super) fn part_with_all(&mut self) {
         let all: Vec<_> = std::mem::take(&mut self.peers).into_values().collect();
         all.iter().for_each(|peer| peer.commands.pause.stop());

@@ -1,4 +1,5 @@
-//! How long the replica's own thread sleeps: who asks something wakes it, all else it looks at by itself.
+//! How long the replica's own thread sleeps. A question or an event wakes it; it wakes by itself for what it
+//! has to look at.
 
 use std::time::Duration;
 
@@ -8,11 +9,11 @@ use longarm_replica::{LeaderState, RoleKind};
 
 use super::Node;
 
-/// While writes are held it looks so many times in a heartbeat whether the last ones have ended.
+/// How many times in a heartbeat the thread looks whether the last writes have ended, while writes are held.
 const LOOKS_A_HEARTBEAT: u32 = 16;
 
 impl<T: Transport> Node<T> {
-    /// How long to sleep at most.
+    /// How long the thread is to sleep at most.
     pub(super) fn nap(&self) -> Duration {
         let timing = self.group_options.timing;
         let [every, looks] = [timing.heartbeat, timing.looks()].map(|time| Duration::from_nanos(time.0));

@@ -1,47 +1,48 @@
-//! How much a follower looks at for its standby index: little while its group writes and its machine has no
-//! core to spare, more otherwise.
+//! How much of the arena a follower looks at for its standby index: little while its group writes much and
+//! its machine has no core to spare, more otherwise.
 //!
-//! What it has not looked at would be missing from the next leader's index (`standby.rs`), so it keeps up
-//! where that takes nothing from anybody. Where much is written and all cores are busy, it would take its
-//! core from whoever writes.
+//! What a follower has not looked at is left to do when it becomes the leader (`standby.rs`), so it keeps up
+//! where that takes no time from others. Where much is written and all cores are busy, it would take its core
+//! from the threads that write.
 
 use longarm_base::Nanos;
 
-/// Between two looks, at least, and what of a longer time is made up for at most.
+/// The shortest time between two looks, and how much of a longer time a look makes up for at most.
 const EVERY: Nanos = Nanos::from_millis(5);
 const MISSED: Nanos = Nanos::from_millis(20);
-/// Bytes that it looks at in a second, about: half a hundredth of a core's time.
+/// The number of bytes that a follower looks at in a second, about: half a hundredth of a core's time.
 const RATE: u64 = 3 << 20;
-/// So many times that while little is written, or a core is idle: up to a quarter of a core's time. Twelve
-/// thousand values of ten kilobytes a second are not to outrun it: what it did not look at is left to the
-/// next leader, while nobody is served.
+/// By how much that rate is multiplied while little is written, or a core is idle: up to a quarter of a
+/// core's time. Twelve thousand values of ten kilobytes a second must not outrun the follower: what it did
+/// not look at is left to the next leader, at a time when no client is served.
 const HURRY: u64 = 128;
-/// Little are so many entries a second, what is moved included: to keep up with short ones takes a hundredth
-/// of a core's time.
+/// The number of entries a second, moved ones included, up to which little is written. To keep up with that
+/// many short entries takes a hundredth of a core's time.
 const LITTLE: u64 = 32_000;
-/// A core is to spare if all together are idle for one part in so many of the time: several followers may
-/// share it.
+/// A core is to spare if the idle times of all cores add up to this part of the time: one half. Several
+/// followers may share that core.
 const IDLE: u64 = 2;
-/// How much is written is found out over this time: floors arrive in bursts, and so does what is moved.
+/// The time over which the follower measures how much is written: floors arrive in bursts, and so do moved
+/// entries.
 const WINDOW: Nanos = Nanos::from_millis(100);
 
-/// When it looked, and what was written since.
+/// When the follower looked last, and how much was written since.
 #[derive(Default)]
 pub(super) struct Pace {
-    /// When it looked last; in the future, if it is to wait for longer.
+    /// When the follower looked last; in the future, if it is to wait for longer.
     at: Nanos,
     window: Window,
-    /// Little was written in the last window, or a core was idle.
+    /// Whether little was written in the last window, or a core was idle.
     hurries: bool,
 }
 
-/// How it stood when the window began.
+/// What was known when the window began.
 #[derive(Clone, Copy, Default)]
 struct Window {
     begun: Nanos,
-    /// The positions of all streams that were known to be here.
+    /// How many positions of all streams together were known to be here.
     written: u64,
-    /// How long the machine's cores had been idle.
+    /// How long the machine's cores together had been idle.
     idle: Option<Nanos>,
 }
 
@@ -51,13 +52,13 @@ impl Pace {
         now.since(self.at) >= EVERY
     }
 
-    /// How many bytes to look at now. `written`: positions of all streams that are known to be here. `idle`:
-    /// how long all of the machine's cores together have been idle, if that is known.
+    /// The number of bytes to look at now. `written` is how many positions of all streams together are known
+    /// to be here, and `idle` how long all of the machine's cores together have been idle, if that is known.
     pub fn step(&mut self, now: Nanos, written: u64, idle: impl FnOnce() -> Option<Nanos>) -> u64 {
         let passed = now.since(self.window.begun).0;
         if passed >= WINDOW.0 {
             let next = Window { begun: now, written, idle: idle() };
-            // A new term counts anew.
+            // In a new term positions begin anew.
             let news = u128::from(written.saturating_sub(self.window.written));
             let little = news * 1_000_000_000 <= u128::from(LITTLE) * u128::from(passed);
             let rested = next.idle.zip(self.window.idle).map_or(0, |(now, then)| now.since(then).0);
@@ -69,7 +70,7 @@ impl Pace {
         rate * past.min(MISSED.0) / 1_000_000_000
     }
 
-    /// There is nothing to look at before `until`.
+    /// Has the follower look at nothing before `until`.
     pub fn wait(&mut self, until: Nanos) {
         self.at = until;
     }
@@ -79,7 +80,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Bytes of `times` looks, 10 ms apart, while `each` entries are written between two of them.
+    /// The bytes of `times` looks, 10 ms apart, while `each` entries are written between two of them.
     fn looks(pace: &mut Pace, written: &mut u64, times: u64, each: u64) -> u64 {
         let look = |_| {
             let now = pace.at + Nanos::from_millis(10);
@@ -97,7 +98,7 @@ mod tests {
         let (slow, fast) = (RATE / 100, HURRY * RATE / 100);
         assert_eq!(looks(100, 3_000), 100 * slow);
         assert_eq!(looks(10, 320), 9 * slow + fast, "a window ends with its last look");
-        // Much at a time is not much.
+        // Much that is written at once is little over the window.
         assert_eq!(looks(1, 3_200) + looks(9, 0), 10 * fast);
         assert_eq!(looks(10, 321), 9 * fast + slow);
     }
@@ -106,7 +107,7 @@ mod tests {
     fn it_keeps_up_with_what_is_written_while_a_core_is_idle() {
         let (mut pace, mut written, mut rested) = (Pace::default(), 0, Nanos(0));
         let (slow, fast) = (RATE / 50, HURRY * RATE / 50);
-        // Each looks a tenth of a second after the one before: cores were idle for so long in it.
+        // Each look is a tenth of a second after the one before. `idle` is how long cores were idle in it.
         let mut bytes = |idle: Option<u64>| {
             rested = rested + Nanos::from_millis(idle.unwrap_or(0));
             (written, pace.at) = (written + 1_000_000, pace.at + Nanos::from_millis(80));

@@ -1,4 +1,4 @@
-//! The other replicas, as a node begins with them and speaks with them.
+//! The other replicas, as a node's own thread has them.
 
 use std::sync::Arc;
 
@@ -17,7 +17,8 @@ pub(super) struct PeerHandle<Q> {
     pub thread: Thread,
 }
 
-/// Those that the group begins with, as its options have them; nobody for one that is to be added.
+/// The members that the group begins with, as its options name them. A replica that is to be added begins
+/// without members.
 pub(super) fn founders(options: &GroupOptions) -> Members {
     let member = |member: &Member| MemberAt { node: member.node, address: member.address.to_string() };
     let list = if options.joins { Vec::new() } else { options.members.iter().map(member).collect() };

@@ -1,5 +1,5 @@
-//! A follower's standby index goes on while all is well, so that little is left to do when its leader is
-//! lost.
+//! The growth of a follower's standby index while its leader lives, so that little is left to do when the
+//! leader is lost.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::Node;
 use longarm_engine::EngineOptions;
 use longarm_engine::recover::Standby;
 
-/// How long it waits before it tries again to begin.
+/// How long a follower that could not begin a standby index waits before it tries again.
 const AGAIN: Nanos = Nanos::from_millis(1_000);
 
 impl<T: Transport> Node<T> {
-    /// The standby index takes in a little more, while the node follows.
+    /// Takes a little more into the standby index, while the node follows.
     pub(super) fn advance_standby(&mut self) {
         let Some(sync) = self.machine.sync() else { return };
         let now = now();
@@ -36,7 +36,7 @@ impl<T: Transport> Node<T> {
             self.standby.index = self.begin_standby();
         }
         match &mut self.standby.index {
-            Some(standby) => standby.look(&self.sums, sync, &floors, bytes),
+            Some(standby) => standby.look(&self.arena.sums, sync, &floors, bytes),
             None => self.standby.pace.wait(now + AGAIN),
         }
     }
@@ -49,12 +49,12 @@ impl<T: Transport> Node<T> {
             populate: false,
             ..self.term_options().engine(self.group_options.hash_key, Some(Term::ZERO))
         };
-        // An index of an earlier term of ours, or one that was too small.
+        // The memory may hold an index of an earlier term of this node, or one that was too small.
         self.lent.index.memory().discard(0, self.lent.index.bytes());
-        let (index, arena) = (self.lent.index.memory().clone(), self.lent.arena.memory().clone());
-        let control = Control::of(self.lent.control.memory().clone(), self.sums.clone());
+        let (index, arena) = (self.lent.index.memory().clone(), self.arena.memory.clone());
+        let control = Control::of(self.lent.control.memory().clone(), self.arena.sums.clone());
         let budget = Arc::new(Budget::new(self.options.memory));
-        let standby = Standby::new(index, arena, control, self.sums.clone(), budget, &options);
+        let standby = Standby::new(index, arena, control, self.arena.sums.clone(), budget, &options);
         standby.inspect_err(|error| self.log(&format!("there is no standby index: {error}"))).ok()
     }
 }

@@ -1,4 +1,4 @@
-//! What a follower's standby index has of its arena, and what it may look at.
+//! A follower's standby index: what it has of the arena, and what the follower may look at.
 
 use longarm_base::{Mutant, Term};
 use longarm_engine::recover::Standby;
@@ -12,38 +12,40 @@ use super::pace::Pace;
 #[derive(Default)]
 pub(super) struct StandbyIndex {
     pub index: Option<Standby<Mapped>>,
-    /// What is here is about to be replaced, or cut: nothing more is looked at before it counts.
+    /// Whether the content of the arena is about to be replaced, or cut: then the follower looks at nothing
+    /// more before the content counts again.
     pub barred: bool,
     pub pace: Pace,
-    /// What to compare with where nothing is known.
+    /// What is settled while there is no index: nothing.
     nothing: Settled,
-    /// Items that an index was too small for.
+    /// The number of items for which an index was too small.
     pub items: u64,
 }
 
 impl StandbyIndex {
-    /// What need not be looked at again.
+    /// What the follower need not look at again.
     pub fn settled(&self) -> &Settled {
         self.index.as_ref().map_or(&self.nothing, |standby| &standby.settled)
     }
 
-    /// A leader is about to write here.
+    /// Keeps the index if it stays true while a leader overwrites the arena, and drops it otherwise.
     pub fn keep(&mut self, prepare: &Prepare) {
         let stays = match prepare.kept {
             KeptMemory::Term => true,
             KeptMemory::Base => !self.settled().is_beyond(prepare.base, &prepare.cuts),
-            // Of what is here some will be replaced, and some was never agreed on.
+            // Some entries that are here will be replaced, and some were never committed.
             KeptMemory::Other | KeptMemory::Nothing => false,
         };
         if !stays {
             self.index = None;
         }
-        // Until it has, what is here is what nobody agreed on: streams are cut, and the lines of segments are
-        // replaced. What was indexed meanwhile would go with its segment, and older copies with it.
+        // Until the leader has written, what is here may never have been committed: streams are cut, and the
+        // lines of segments are replaced. What is indexed meanwhile would go with its segment, and older
+        // copies with it.
         self.barred = prepare.kept != KeptMemory::Term && !Mutant::PassUncut.is_on() || !stays;
     }
 
-    /// It has written, and what is here counts in its term.
+    /// Goes on in the term of a leader that has written: what is here counts in that term.
     pub fn go_on(&mut self, term: Term) {
         self.barred = false;
         if let Some(standby) = &mut self.index {
@@ -51,7 +53,7 @@ impl StandbyIndex {
         }
     }
 
-    /// For a new leader, over the start set of that base, which is here, and is cut there.
+    /// Takes the index for a new leader, over the start set of `base`, which is here and is cut at `cuts`.
     pub fn take(&mut self, sums: &SumKey, base: Term, cuts: &[u64]) -> Option<Standby<Mapped>> {
         self.index.take().and_then(|standby| standby.finish(sums, base, cuts))
     }

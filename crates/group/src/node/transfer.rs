@@ -5,18 +5,18 @@ use longarm_wire::Members;
 
 use crate::inbound::PeerRequests;
 
-/// A transfer under way, or another set of replicas, which ends in one.
+/// A leadership transfer under way, or a change of the members, which ends in a transfer.
 pub(super) struct LeaderTransfer<Q> {
-    /// Who wanted it, as long as he is to be answered.
+    /// The operator that ordered it, until the operator is answered.
     pub asker: Option<PeerRequests<Q>>,
     pub to: NodeId,
-    /// Another set of replicas is wanted.
+    /// Whether other members are wanted.
     pub changes: bool,
-    /// The set that the next term is to have.
+    /// The members that the next term is to have.
     pub next: Option<Members>,
-    /// When nobody will be heard of any more.
+    /// When the node gives up waiting to hear of another leader.
     pub until: Nanos,
-    /// Since when no new write is taken.
+    /// Since when the leader takes no new write.
     pub held: Option<Nanos>,
 }
 

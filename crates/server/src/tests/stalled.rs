@@ -21,7 +21,7 @@ use longarm_engine::session::{Session, SessionHello, WINDOW};
 use longarm_engine::testing::apply;
 use longarm_engine::{Outcome, WorkerContext};
 use longarm_group::Phase;
-use longarm_group::{Core, Keys, Pulse};
+use longarm_group::{Core, Keys, Pulse, TermStart};
 
 /// The sum key of the arena.
 const SUM_KEY: u64 = 11;
@@ -44,9 +44,9 @@ impl Leader {
         let address = options.addresses[0].clone();
         let lent = Arc::new(crate::regions::create(&options, SUM_KEY).expect("regions"));
         longarm_store::format(lent.arena.memory(), &SumKey::new(SUM_KEY)).expect("an arena");
-        let term = (Term::new(1, NodeId(1)), 0, UnixMillis(0));
+        let start = TermStart { term: Term::new(1, NodeId(1)), items: 0, calendar: UnixMillis(0) };
         let keys = Keys { sum: SUM_KEY, hash: 5 };
-        let core = Core::of_term(options.core(), lent, keys, term, None).expect("a leader");
+        let core = Core::of_term(options.core(), lent, keys, start, None).expect("a leader");
         let shared = Arc::new(Shared::new(options, Arc::new(core), None));
         let mut listener = any::listen(&address, ListenOptions::default()).expect("listen");
         let id = unique() | 1 << 42;

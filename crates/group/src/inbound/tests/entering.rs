@@ -1,4 +1,4 @@
-//! A connection to the memory that is being accepted while the term ends.
+//! The fence against a connection to the memory that is being accepted while its term ends.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -6,7 +6,7 @@ use longarm_fabric::{PeerInfo, Reason};
 
 use super::*;
 
-/// A connection that perhaps cannot be ended.
+/// A queue pair that perhaps cannot be revoked.
 struct Stubborn {
     ends: bool,
 }
@@ -44,7 +44,7 @@ impl QueuePair for Stubborn {
     }
 }
 
-/// One who knocks, and whose acceptance takes until it is told.
+/// A visitor whose acceptance takes until the test ends it.
 struct Slow {
     begun: Sender<()>,
     end: Receiver<()>,
@@ -70,18 +70,20 @@ impl Incoming for Slow {
     }
 }
 
-/// The leader of the term whose memory is lent when a connection is being accepted.
+/// The term that is open when a connection begins to be accepted, and its leader's.
 const TERM: Term = Term::new(1, NodeId(2));
-/// That of the next one.
+/// The term after that, another leader's.
 const NEXT: Term = Term::new(2, NodeId(3));
 
-/// Connections are ended while one is being accepted, which can be ended or not: whether that had returned
-/// before it was accepted, what it said, and what it says when done again.
+/// Ends all connections while one is being accepted, which can be ended or not. Returns whether `end_all` had
+/// returned before the connection was accepted, what it returned, and what it returns when it is called
+/// again.
 fn meanwhile(
     ends: bool,
     end_all: impl Fn(&Inbound<Stubborn>) -> Result<(), SetupError> + Sync,
 ) -> (bool, Result<(), SetupError>, Result<(), SetupError>) {
-    let inbound = inbound_of::<Stubborn>((region(ARENA_BYTES), region(PAGE_BYTES)), PeerRole::Client);
+    let memory = ReplicaMemory { arena: region(ARENA_BYTES), page: region(PAGE_BYTES) };
+    let inbound = inbound_of::<Stubborn>(memory, PeerRole::Client);
     let term = TERM;
     inbound.fence(term).expect("nobody is there yet");
     let (begun, has_begun) = channel();
@@ -125,7 +127,8 @@ fn one_that_was_let_in_and_cannot_be_ended_fails_the_fence() {
     again.expect_err("nor can it now");
 }
 
-/// The leader had begun to write on it when it began anew: what it wrote could land over what it pushed next.
+/// A leader began anew while it wrote on a connection that was still being accepted: what it wrote there
+/// could land over what it pushed next.
 #[test]
 fn a_leader_that_begins_anew_has_no_writer_that_was_being_let_in() {
     let (early, said, again) = meanwhile(true, Inbound::clear);
