@@ -12,12 +12,18 @@ use super::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX};
 use crate::output::{Exit, Failure};
 use crate::replaced;
 
-/// A cluster that never was, of so many groups with so many replicas each.
-pub fn draw(
-    mut nodes: Vec<Member>,
-    (groups, replicas): (usize, usize),
-    timing: Timing,
-) -> Result<Cluster, Failure> {
+/// How a new cluster is divided.
+#[derive(Clone, Copy, Debug)]
+pub struct Division {
+    /// Groups of the cluster.
+    pub groups: usize,
+    /// Replicas of each group.
+    pub replicas: usize,
+}
+
+/// Makes a cluster of these nodes, with an id and keys that no other cluster has.
+pub fn draw(mut nodes: Vec<Member>, division: Division, timing: Timing) -> Result<Cluster, Failure> {
+    let Division { groups, replicas } = division;
     let wrong = |fault: String| {
         Failure::new(Exit::Usage, fault)
             .hint("`longarm cluster init --help` shows the form, and the times that go together")

@@ -10,7 +10,7 @@ mod tests;
 
 use std::path::Path;
 
-pub use init::{create, draw, replace};
+pub use init::{Division, create, draw, replace};
 pub use longarm_cluster::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX, numbers, parse_member};
 
 use crate::output::{Exit, Failure};

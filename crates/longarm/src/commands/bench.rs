@@ -83,7 +83,7 @@ fn show(report: &Report, args: &Args, output: &mut Output) -> Result<(), Failure
 /// Longarm first, for the ratios are to the first.
 fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn TargetFactory>>, Failure> {
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
-    let (transport, options) = own::client_of(config, args.cache)?;
+    let own::ClientSetup { transport, options } = own::ClientSetup::of(config, args.cache)?;
     if config.cluster.is_some() {
         let mut cluster = connect::connect(config, "bench")?;
         // Now, and not in the middle: a group without a leader, and where the leaders are.

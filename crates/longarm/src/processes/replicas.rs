@@ -11,7 +11,7 @@ use longarm_server::{Member, Timing};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Directory, Journal, end, server};
-use crate::cluster::{self, Cluster};
+use crate::cluster::{self, Cluster, Division};
 use crate::output::{Exit, Failure};
 
 /// What they are to be.
@@ -90,8 +90,8 @@ impl Replicas {
             None => Address::Shm(directory.path().join(format!("s{number}"))),
         };
         let member = |number| Member { node: NodeId(number), address: address(number) };
-        let shape = (plan.groups.into(), plan.count.into());
-        let cluster = cluster::draw((1..=plan.count).map(member).collect(), shape, plan.timing)?;
+        let division = Division { groups: plan.groups.into(), replicas: plan.count.into() };
+        let cluster = cluster::draw((1..=plan.count).map(member).collect(), division, plan.timing)?;
         cluster::create(&cluster, &directory.path().join("group.toml"))?;
         let node = |member: &Member| Node {
             number: member.node,

@@ -82,7 +82,7 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
     // there is for who waits to say.
     let is_late = |error: &OrderError| matches!(error, OrderError::Denied(_, Deny::Late));
     match insist(args.wait, || operator.add(member, patience), is_late) {
-        Ok(changed) => say((file, at), &changed, output),
+        Ok(changed) => say(file, at, &changed, output),
         // The same command did it before, and was not told.
         Err(OrderError::Denied(_, Deny::Member)) => {
             output.line(&format!("node {} is a replica of the group already", member.node))?;
@@ -143,10 +143,10 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
         Err(error) => return Err(operator::failure(&error)),
     };
     cluster::replace(&without(&before, at, node), file)?;
-    say((file, at), &changed, output)
+    say(file, at, &changed, output)
 }
 
-fn say((file, at): (&Path, usize), changed: &Changed, output: &mut Output) -> Result<Exit, Failure> {
+fn say(file: &Path, at: usize, changed: &Changed, output: &mut Output) -> Result<Exit, Failure> {
     let nodes = changed.members.iter().map(|member| member.node);
     if output.json() {
         let nodes: Vec<_> = nodes.map(|node| node.0).collect();
@@ -199,13 +199,14 @@ fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::parse_member;
+    use crate::cluster::{Division, parse_member};
     use crate::times::Times;
 
     fn three() -> Cluster {
         let nodes =
             ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_member(text).expect("one"));
-        cluster::draw(nodes.to_vec(), (1, 3), Times::usual().timing()).expect("a cluster")
+        let division = Division { groups: 1, replicas: 3 };
+        cluster::draw(nodes.to_vec(), division, Times::usual().timing()).expect("a cluster")
     }
 
     #[test]

@@ -6,7 +6,7 @@ use longarm_base::{Nanos, NodeId};
 use longarm_client::Address;
 use longarm_server::{Member, Timing};
 
-use crate::cluster;
+use crate::cluster::{self, Division};
 use crate::output::Failure;
 
 /// Nothing fails here but the machine's patience: clients, replicas and whatever else runs share its cores,
@@ -28,7 +28,7 @@ pub fn arguments(members: &[Address], directory: &Path) -> Result<Vec<Vec<String
         ["--cluster", &file, "--node", &node].map(String::from).to_vec()
     };
     let arguments = members.iter().map(words).collect();
-    let one = (1, members.len());
+    let one = Division { groups: 1, replicas: members.len() };
     cluster::create(&cluster::draw(members, one, TIMING)?, &file)?;
     Ok(arguments)
 }

@@ -90,22 +90,30 @@ struct Servers {
 }
 
 impl Servers {
-    fn factory(self, label: String, client: &(Any, Options)) -> LongarmFactory {
-        LongarmFactory::of_cluster(
-            label,
-            Topology::of_one(self.addresses),
-            client.0.clone(),
-            client.1.clone(),
-        )
+    fn factory(self, label: String, client: &ClientSetup) -> LongarmFactory {
+        let ClientSetup { transport, options } = client.clone();
+        LongarmFactory::of_cluster(label, Topology::of_one(self.addresses), transport, options)
     }
 }
 
-/// How clients of this configuration connect; `cache` places are remembered.
-pub fn client_of(config: &Config, cache: Option<usize>) -> Result<(Any, Options), Failure> {
-    let options = connect::options(config, "bench")?;
-    // A benchmark asks a loaded server; what is late is a figure, not a failure.
-    let timeout = options.timeout.max(Duration::from_secs(10));
-    Ok((connect::transport(config)?, Options { timeout, connect_timeout: timeout, cache, ..options }))
+/// How the clients of a benchmark connect.
+#[derive(Clone)]
+pub struct ClientSetup {
+    /// What they connect over.
+    pub transport: Any,
+    /// What each of them is asked to do.
+    pub options: Options,
+}
+
+impl ClientSetup {
+    /// Takes it from the configuration; each client remembers `cache` places.
+    pub fn of(config: &Config, cache: Option<usize>) -> Result<ClientSetup, Failure> {
+        let options = connect::options(config, "bench")?;
+        // A benchmark asks a loaded server; what is late is a figure, not a failure.
+        let timeout = options.timeout.max(Duration::from_secs(10));
+        let options = Options { timeout, connect_timeout: timeout, cache, ..options };
+        Ok(ClientSetup { transport: connect::transport(config)?, options })
+    }
 }
 
 /// Memory that a plan needs.
@@ -129,7 +137,7 @@ pub fn memory_for(plan: &Plan, transport: Transport, replicas: u8) -> u64 {
 pub struct OwnServer {
     place: Place,
     arguments: Vec<String>,
-    client: (Any, Options),
+    client: ClientSetup,
     running: Mutex<Running>,
     /// Somebody connected since the server started.
     used: AtomicBool,
@@ -152,7 +160,7 @@ impl OwnServer {
     ) -> Result<OwnServer, Failure> {
         let place = Place::of(transport, args, config)?;
         let arguments = arguments(config, plan, transport, args.replicas);
-        let client = client_of(config, args.cache)?;
+        let client = ClientSetup::of(config, args.cache)?;
         let running = Mutex::new(Running::start(place, &arguments, &client)?);
         Ok(OwnServer { place, arguments, client, running, used: AtomicBool::new(false) })
     }
@@ -216,7 +224,7 @@ fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -
 }
 
 impl Running {
-    fn start(place: Place, arguments: &[String], client: &(Any, Options)) -> Result<Running, Failure> {
+    fn start(place: Place, arguments: &[String], client: &ClientSetup) -> Result<Running, Failure> {
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
             let directory = Directory::new()?;
