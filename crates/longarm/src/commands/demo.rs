@@ -116,9 +116,9 @@ impl Demo<'_> {
         self.say(&format!("server      pid {}, transport {transport}", self.host.pid()))?;
         let files: Vec<Listed> = tree.files().to_vec();
         let names = format!("files of {}", self.root.display());
-        let tree_loaded = self.load(&names, TreeItems(tree))?;
+        let tree = self.load(&names, TreeItems(tree))?;
         let small = (0..self.args.items).map(|number| Ok(small_item(number, 0)));
-        let small_loaded = self.load("items of 16 and 32 bytes", small)?;
+        let small = self.load("items of 16 and 32 bytes", small)?;
         let scratch = (0..SCRATCH).map(|number| Ok(scratch_item(number, 0)));
         self.load("values that writers replace", scratch)?;
         let plan = Plan {
@@ -132,8 +132,8 @@ impl Demo<'_> {
         let quiet = self.phase("reading only", &plan, 0, READ_ONLY, false)?;
         self.interrupted()?;
         let sound = self.inspect()?;
-        let cpu = self.host.cpu();
-        self.verdict(&tree_loaded, &small_loaded, &mixed, &quiet, (cpu, began.elapsed()), &sound)
+        let (cpu, time) = (self.host.cpu(), began.elapsed());
+        self.verdict(&Figures { tree, small, mixed, quiet, sound, cpu, time })
     }
 
     fn say(&mut self, line: &str) -> Result<(), Failure> {
@@ -225,15 +225,8 @@ impl Demo<'_> {
         Ok(sound)
     }
 
-    fn verdict(
-        &mut self,
-        tree: &Progress,
-        small: &Progress,
-        mixed: &Phase,
-        quiet: &Phase,
-        (cpu, time): (f64, Duration),
-        sound: &Soundness,
-    ) -> Result<Exit, Failure> {
+    fn verdict(&mut self, figures: &Figures) -> Result<Exit, Failure> {
+        let Figures { tree, small, mixed, quiet, sound, cpu, time } = figures;
         if self.output.json() {
             self.output.value(&json!({
                 "files": tree.items, "file_bytes": tree.values, "items": small.items,
@@ -254,7 +247,7 @@ impl Demo<'_> {
         ))?;
         self.say(&format!(
             "whole run   {}, server CPU {cpu:.2} s, {} updates while reading",
-            human::time(time),
+            human::time(*time),
             human::count(mixed.totals.updates),
         ))?;
         if changed > 0 {
@@ -270,6 +263,24 @@ impl Demo<'_> {
         self.say(NEXT)?;
         Ok(Exit::Ok)
     }
+}
+
+/// What the whole run came to.
+struct Figures {
+    /// The files that were loaded.
+    tree: Progress,
+    /// The small items that were loaded.
+    small: Progress,
+    /// The phase in which writers update.
+    mixed: Phase,
+    /// The phase of reads alone.
+    quiet: Phase,
+    /// What the inspection of the server found.
+    sound: Soundness,
+    /// Seconds of CPU time that the server used.
+    cpu: f64,
+    /// How long the run took.
+    time: Duration,
 }
 
 /// What one phase came to.
