@@ -37,7 +37,7 @@ fn what_is_written_reads_back() {
     assert_eq!(parse(&extreme.to_toml()).expect("our own text"), extreme);
 }
 
-/// As it was written before there were several groups.
+/// A file as it was written before a cluster could have several groups.
 const FIRST: &str = "\
 format = 1
 id = \"00000000000000aa\"
