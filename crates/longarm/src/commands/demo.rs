@@ -1,8 +1,8 @@
 //! `longarm demo`: the whole store at work in under a minute, leaving nothing behind.
 //!
-//! The server is a process of its own, so that its CPU time can be told apart: [`host`]. What is loaded is a
-//! tree of files and items that describe themselves ([`crate::items`]), so that a reader can judge every byte
-//! of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
+//! The server is a process of its own, so that its CPU time can be told apart: [`host`]. The demo loads a
+//! tree of files, and items that describe themselves ([`crate::items`]), so that a reader can judge every
+//! byte of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
 
 mod group;
 mod host;
@@ -29,11 +29,11 @@ use crate::structures::live::{Soundness, soundness};
 use host::Host;
 use work::{PREFIX, Plan, Totals, Work};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str =
     "Start a server, load real files and a million items, read all back while writers update";
 
-/// Its arguments.
+/// The arguments of `longarm demo`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 6 if a single byte differs.")]
 pub struct Args {
@@ -63,14 +63,14 @@ fn items() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=100_000_000)
 }
 
-/// Clients that load and read.
+/// The number of clients that load and read.
 const CLIENTS: u16 = 2;
-/// Values of up to 64 KiB that writers replace while readers check them.
+/// The number of values of up to 64 KiB that writers replace while readers check them.
 const SCRATCH: u64 = 512;
 /// Bounds on what is taken of a tree.
 const FILES_MAX: usize = 30_000;
 const TREE_BYTES_MAX: u64 = 512 << 20;
-/// A tree of cargo's sources is preferred from so many files on.
+/// The number of files from which on a tree of cargo's sources is preferred.
 const FILES_ENOUGH: usize = 1000;
 /// How long the phase without writers lasts.
 const READ_ONLY: Duration = Duration::from_secs(3);
@@ -96,7 +96,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let memory = ((2 * bytes) + args.items * 512 + (256 << 20)).next_multiple_of(64 << 20);
     let host = Host::start(config, memory)?;
     let demo = Demo { args: &args, config: host.config().clone(), host: &host, stop, output, root };
-    // Whatever it comes to: `host` ends the server and removes the directory when it is dropped.
+    // Whatever comes of the demo, `host` ends the server and removes the directory when it is dropped.
     demo.run(tree)
 }
 
@@ -177,7 +177,7 @@ impl Demo<'_> {
         Ok(progress)
     }
 
-    /// Reads for a while; `all` files and items at least once.
+    /// Reads for `time`, and with `all` until the readers have seen all files and items at least once.
     fn phase(
         &mut self,
         what: &'static str,
@@ -213,7 +213,7 @@ impl Demo<'_> {
         Ok(Phase { totals, time: began.elapsed(), cpu: self.host.cpu() - cpu })
     }
 
-    /// A fresh look at every structure of the live server.
+    /// Looks afresh at every structure of the live server.
     fn inspect(&mut self) -> Result<Soundness, Failure> {
         let sound = soundness(&self.config)?;
         self.say(&format!(
@@ -265,7 +265,7 @@ impl Demo<'_> {
     }
 }
 
-/// What the whole run came to.
+/// The figures of the whole run.
 struct Figures {
     /// The files that were loaded.
     tree: Progress,
@@ -283,7 +283,7 @@ struct Figures {
     time: Duration,
 }
 
-/// What one phase came to.
+/// The figures of one phase.
 struct Phase {
     totals: Totals,
     time: Duration,
@@ -300,7 +300,7 @@ impl Phase {
     }
 }
 
-/// The files of a tree as items; those that cannot be items are left out.
+/// The files of a tree as items; files that cannot be items are left out.
 struct TreeItems(Tree);
 
 impl Iterator for TreeItems {
@@ -318,7 +318,7 @@ impl Iterator for TreeItems {
     }
 }
 
-/// The named tree, or the best at hand, cut to the bounds.
+/// Opens the named tree, or the best at hand, cut to the bounds.
 fn choose_tree(named: Option<&Path>) -> Result<(PathBuf, Tree), Failure> {
     let open = |root: &Path| -> Result<(PathBuf, Tree), Failure> {
         let mut tree = Tree::open(root, PREFIX)?;
