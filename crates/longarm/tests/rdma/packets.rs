@@ -11,7 +11,7 @@ use longarm_fabric::{Address, Any};
 use crate::cluster::{self, PORT};
 use crate::{address_on, devices, nodes};
 
-/// PUTs of a run.
+/// The PUTs of a run.
 #[derive(Clone, Copy)]
 struct Puts {
     count: u64,
@@ -20,9 +20,9 @@ struct Puts {
 }
 
 const RUNS: [Puts; 2] = [Puts { count: 500, depth: 1 }, Puts { count: 2000, depth: 32 }];
-/// Heartbeats so far apart that they hardly count.
+/// The times of the group: heartbeats are so far apart that they hardly count.
 const TIMES: [&str; 4] = ["--lease=2s", "--heartbeat=250ms", "--suspect=1500ms", "--election=6s"];
-/// What is counted while nobody asks for anything: heartbeats and their acknowledgements.
+/// How long the packets of an idle group are counted: heartbeats and their acknowledgements.
 const IDLE: Duration = Duration::from_secs(3);
 
 /// Packets that all devices of the machine have sent.
@@ -35,7 +35,7 @@ fn sent() -> u64 {
     devices.map(counter).sum()
 }
 
-/// Packets and seconds of what is done.
+/// Counts the packets and the seconds of `work`.
 fn counted(work: impl FnOnce()) -> (f64, f64) {
     let (before, began) = (sent(), Instant::now());
     work();
@@ -89,7 +89,7 @@ fn a_replicated_put_takes_no_more_packets_than_it_must() {
             count as f64 / seconds
         ));
     }
-    // Not through the harness, which keeps what tests print to itself.
+    // The report goes past the harness, which keeps to itself what tests print.
     let _ = writeln!(std::io::stderr(), "{report}");
     assert!(of_each[0] <= 8.2 && of_each[1] < of_each[0], "{report}\n{}", group.logs());
 }
