@@ -25,7 +25,7 @@ pub fn is_fault(line: &str) -> bool {
 pub enum Exit {
     /// The command did its work.
     Ok = 0,
-    /// The key does not exist, or `cas` met another version. Not an error: stderr has a note, and none with
+    /// The key does not exist, or `cas` met another version. This is no error: stderr has a note, except with
     /// `--json`.
     NotFound = 1,
     /// The command line or the configuration is wrong.

@@ -28,7 +28,7 @@ pub enum Said {
 pub struct Looked<'a> {
     /// The group.
     pub group: &'a Group,
-    /// Its replicas.
+    /// The replicas of the group.
     pub members: Vec<Member>,
     /// The answer of each replica.
     pub said: Vec<Said>,

@@ -1,5 +1,5 @@
 //! `longarm cluster`: makes the file of a cluster, shows how its groups stand, has others lead them, and
-//! gives them more replicas or less.
+//! gives them more replicas or fewer.
 
 mod init;
 mod members;

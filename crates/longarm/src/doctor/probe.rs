@@ -48,7 +48,7 @@ pub struct Route {
     pub way: Option<Result<Way, String>>,
 }
 
-/// Asks the library, and waits for at most [`TIME`].
+/// Asks the library, and waits for at most `TIME`.
 pub fn probe(config: &Config) -> Probe {
     let wanted = config.verbs.device.clone();
     let addresses: Vec<Address> = verbs_addresses(config).cloned().collect();

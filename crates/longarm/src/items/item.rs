@@ -38,9 +38,9 @@ pub enum Next {
 /// The size of a source, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Total {
-    /// Records.
+    /// The number of records.
     pub records: Option<u64>,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: Option<u64>,
 }
 

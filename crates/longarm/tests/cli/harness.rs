@@ -1,4 +1,4 @@
-//! Running the program and servers, with bounds on every wait.
+//! Runs the program and servers, with bounds on every wait.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
