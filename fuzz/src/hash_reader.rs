@@ -79,7 +79,7 @@ fn arbitrary(how: u8, mut input: Input<'_>) {
         change(&mut input, table, &memory, hash, &mut sealed, &sums);
     }
     for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
-        search(&mut input, &memory, &geometry, granularity, (&key, hash), |at, table, csn, bytes| {
+        search(&mut input, &memory, &geometry, granularity, &key, |at, table, csn, bytes| {
             let known = sealed.get(&(at, table)).expect("found in a slot that nobody sealed");
             assert!(known == bytes && Csn(Input(&bytes[8..]).u64() & ((1 << 51) - 1)) == csn);
         });
@@ -146,9 +146,10 @@ fn search(
     memory: &Flat,
     geometry: &Geometry,
     granularity: ReadGranularity,
-    (key, hash): (&[u8], Hash),
+    key: &[u8],
     mut found: impl FnMut(u64, u32, Csn, &[u8; 64]),
 ) -> SearchStep {
+    let hash = HashKey::new(geometry.hash_key).hash(key);
     let (mut search, mut step) = Search::start(hash, geometry, granularity);
     let mut bytes = Vec::new();
     let mut read_at = 0;
@@ -379,7 +380,6 @@ fn changed(bed: &Bed, how: u8, mut input: Input<'_>) {
 }
 
 fn look_for(bed: &Bed, item: &Item, damaged: bool) {
-    let hash = HashKey::new(bed.geometry.hash_key).hash(&item.key);
     for granularity in [ReadGranularity::Window, ReadGranularity::Lines] {
         let known = |csn| item.states.iter().find(|(c, ..)| *c == csn).expect("a version it never had");
         let whole = |at: u64, _, csn, slot: &[u8; 64]| {
@@ -388,7 +388,7 @@ fn look_for(bed: &Bed, item: &Item, damaged: bool) {
             let value = &known(csn).1;
             assert_eq!(slot[16 + item.key.len()..][..value.len()], value[..]);
         };
-        let step = search(&mut Input(&[]), &bed.memory, &bed.geometry, granularity, (&item.key, hash), whole);
+        let step = search(&mut Input(&[]), &bed.memory, &bed.geometry, granularity, &item.key, whole);
         judge(bed, item, &step, damaged);
     }
 }

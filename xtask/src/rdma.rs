@@ -1,7 +1,7 @@
 //! `cargo x rdma`: every test that wants RDMA devices, in one virtual machine that has four of them.
 //!
-//! They are built with all other tests, and ignored where nobody asks for them: so nobody takes a test that was
-//! skipped for one that passed. A machine that cannot start is a failure with its reason.
+//! They are built with all other tests, and ignored where nobody asks for them: so nobody takes a test that
+//! was skipped for one that passed. A machine that cannot start is a failure with its reason.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};

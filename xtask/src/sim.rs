@@ -158,7 +158,7 @@ fn with_mutants(root: &Path, mutant: &str) -> Command {
 }
 
 /// A test with this fault, or with none.
-fn test_with(root: &Path, (package, name): (&str, &str), mutant: &str) -> Command {
+fn test_with(root: &Path, mutant: &str, package: &str, name: &str) -> Command {
     let mut command = cargo();
     command.args(["test", "--quiet", "--release", "--target-dir", "target/mutants", "--package", package]);
     command.args(["--lib", "--features", "longarm-base/mutants", "--", "--exact", name]).current_dir(root);
@@ -177,7 +177,7 @@ fn mutants(root: &Path, only: &[&str]) -> Result<bool, String> {
             Sim(scenario, seeds) => {
                 (format!("{scenario} {seeds}"), simulated(root, mutant, scenario, seeds)?)
             }
-            Test(package, name) => (format!("{package} {name}"), tested(root, mutant, (package, name))?),
+            Test(package, name) => (format!("{package} {name}"), tested(root, mutant, package, name)?),
         };
         println!("{mutant:18} {how:40} {}", verdict.as_deref().unwrap_or("SURVIVED"));
         all &= verdict.is_some();
@@ -196,12 +196,11 @@ fn simulated(root: &Path, mutant: &str, scenario: &str, seeds: &str) -> Result<O
 }
 
 /// How a test found it, if it did. The test must be there, and find nothing where there is no fault.
-fn tested(root: &Path, mutant: &str, test: (&str, &str)) -> Result<Option<String>, String> {
+fn tested(root: &Path, mutant: &str, package: &str, name: &str) -> Result<Option<String>, String> {
     let run = |mutant, result: &str| -> Result<bool, String> {
-        let output = output(&mut test_with(root, test, mutant))?;
+        let output = output(&mut test_with(root, mutant, package, name))?;
         Ok(String::from_utf8_lossy(&output.stdout).contains(result))
     };
-    let (package, name) = test;
     if !run("none", "test result: ok. 1 passed")? {
         return Err(format!("{package} has no test {name} that passes where there is no fault"));
     }

@@ -72,7 +72,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
     let some = || {
         let mut good = true;
         while let Some(config) = draw() {
-            good &= check(root, (&folder, &jar), config)?;
+            good &= check(root, &folder, &jar, config)?;
         }
         Ok::<_, String>(good)
     };
@@ -86,7 +86,7 @@ pub fn run(root: &Path, args: &[&str]) -> Result<bool, String> {
 }
 
 /// Checks one, and says what came of it; whether it ended as it must.
-fn check(root: &Path, (folder, jar): (&Path, &Path), config: &Config) -> Result<bool, String> {
+fn check(root: &Path, folder: &Path, jar: &Path, config: &Config) -> Result<bool, String> {
     let start = Instant::now();
     let said = tlc(root, folder, jar, config)?;
     let outcome = parse(&said);

@@ -1,4 +1,4 @@
-//! A write that may have a condition, as `longarm put` and `longarm cas` send it, and what they print of it.
+//! Sends a write that may have a condition, for `longarm put` and `longarm cas`, and prints its outcome.
 
 use longarm_client::{Reply, Write};
 use serde_json::json;
@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::connect;
 use crate::output::{Exit, Failure, Output};
 
-/// Sends a write that may have a condition, and prints the version it made or met.
+/// Sends a write that may have a condition, and prints the version that it made or met.
 pub fn write(key: &str, write: &Write<'_>, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let mut client = connect::connect(config, "longarm write")?;
     let reply = client.write(write).map_err(|error| connect::failure(&error, config))?;

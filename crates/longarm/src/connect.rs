@@ -1,4 +1,4 @@
-//! From settings to a connected client, and from a client's errors to what the program says and returns.
+//! Connects a client as the settings say, and tells the user what a client's errors mean.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,20 +13,21 @@ use crate::cluster;
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 
-/// Least patience with a cluster, unless another is asked for: while a group elects a leader, nobody answers.
+/// The least patience with a cluster, unless the user sets another: a group that elects a leader does not
+/// answer.
 const GROUP_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A client of the server or cluster that the settings name; `name` is shown by its `stats`.
+/// Connects to the server or cluster that the settings name; its `stats` show the client as `name`.
 pub fn connect(config: &Config, name: &str) -> Result<ClusterClient, Failure> {
     connect_with(config, options(config, name)?)
 }
 
-/// The same with options of the caller.
+/// Connects to the server or cluster that the settings name, with options of the caller.
 pub fn connect_with(config: &Config, options: Options) -> Result<ClusterClient, Failure> {
     let topology = topology(config)?;
     let alone = topology.groups().len() == 1;
     let mut client = ClusterClient::over(transport(config)?, topology, options);
-    // Of several groups those are connected to that are needed: of the others nobody need lead.
+    // A client of several groups connects to a group when it needs it: the others need not have a leader.
     if alone {
         client.group(0).map_err(|error| failure(&error, config))?;
     }
@@ -41,7 +42,7 @@ pub fn topology(config: &Config) -> Result<Topology, Failure> {
     }
 }
 
-/// How a client connects.
+/// Makes the options of a client from the settings; a server's `stats` show the client as `name`.
 pub fn options(config: &Config, name: &str) -> Result<Options, Failure> {
     let patient = config.cluster.is_some() && config.origin("timeout") == Origin::Default;
     let timeout = if patient { config.timeout.max(GROUP_PATIENCE) } else { config.timeout };
@@ -54,13 +55,14 @@ pub fn options(config: &Config, name: &str) -> Result<Options, Failure> {
     })
 }
 
-/// The secret of the settings, if any. One line end at its end is the editor's, not the secret's.
+/// Reads the secret that the settings name, if any. A line end at the end of its file is the editor's, and no
+/// part of the secret.
 pub fn login(config: &Config) -> Result<Login, Failure> {
     let secret = config.secret_file.as_deref().map(secret).transpose()?;
     Ok(secret.map_or(Login::None, Login::Secret))
 }
 
-/// The secret of a cluster's nodes and operators, if they have one of their own.
+/// Reads the secret of a cluster's nodes and operators, if they have one of their own.
 pub fn peers(config: &Config) -> Result<Login, Failure> {
     let secret = config.peer_secret_file.as_deref().map(secret).transpose()?;
     Ok(secret.map_or(Login::None, Login::Peer))
@@ -75,7 +77,7 @@ fn secret(path: &Path) -> Result<Arc<[u8]>, Failure> {
     Ok(secret.into())
 }
 
-/// The transports with the TLS settings of the client's side.
+/// Makes the transports, with the TLS settings of the client's side.
 pub fn transport(config: &Config) -> Result<Any, Failure> {
     let tls = &config.tls;
     let verbs = config.verbs.transport();
@@ -87,14 +89,14 @@ pub fn transport(config: &Config) -> Result<Any, Failure> {
     Ok(Any { tcp: Tcp::new().with_tls(tls), verbs })
 }
 
-/// What a client's error means to the user of the program.
+/// Turns a client's error into a failure that the user of the program understands.
 pub fn failure(error: &Error, config: &Config) -> Failure {
     let place = match &config.cluster {
         Some(path) => format!("the cluster of {}", path.display()),
         None => config.connect_address().to_string(),
     };
     let message = match error {
-        // These say "tcp" or "shm" and the reason, but not always where.
+        // Such an error names the transport and the reason, but not always the address.
         Error::Connect(_) if !error.to_string().contains(&place) => format!("{place}: {error}"),
         _ => error.to_string(),
     };
@@ -111,7 +113,8 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
         ),
     };
     match error {
-        // A group that is asked all the time has one leader sooner or later.
+        // A group whose nodes run elects a leader within the time that the client asked, so too few of them
+        // may run.
         Error::Connect(error) if refusal(error).is_some_and(|why| why.code == RefusalCode::NotLeader) => {
             failure(Exit::CannotConnect, &start)
         }
@@ -128,7 +131,7 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
         Error::Connect(SetupError::Os(..) | SetupError::Region(_)) => {
             failure(Exit::System, "`longarm doctor` shows the limits of this machine")
         }
-        // Somebody is there, and speaks: to ask whether the server runs would mislead.
+        // A program answers there, so a hint to start the server would mislead.
         Error::Connect(SetupError::Protocol(_)) => failure(
             Exit::CannotConnect,
             "client and server must agree on TLS (--tls-server-ca turns it on) and be of one version",
@@ -156,7 +159,7 @@ pub fn failure(error: &Error, config: &Config) -> Failure {
     }
 }
 
-/// Where somebody is, and wants nothing of us.
+/// The hint for a client that a server has refused.
 fn refused(config: &Config) -> &'static str {
     match &config.cluster {
         Some(_) => "all nodes and clients need the same file; `longarm cluster status` shows who is where",
@@ -164,7 +167,7 @@ fn refused(config: &Config) -> &'static str {
     }
 }
 
-/// An answer that this request cannot have.
+/// The failure for an answer that the request cannot have.
 pub fn unexpected(reply: &Reply) -> Failure {
     Failure::new(Exit::Corrupt, format!("the server gave an answer of another kind: {reply:?}"))
         .hint("client and server may be of different versions")
@@ -208,7 +211,7 @@ mod tests {
         let silent = failure(&Error::Connect(SetupError::Timeout("it".into())), &config);
         assert!(silent.message.contains("shm:/tmp/x.sock"), "{silent:?}");
         assert!(silent.hint.contains("longarm server"), "{silent:?}");
-        // One that speaks is there: what differs is how.
+        // A program that answers runs; only its way to speak differs.
         let strange = failure(&Error::Connect(SetupError::Protocol("strange".into())), &config);
         assert!(strange.message.contains("shm:/tmp/x.sock"), "{strange:?}");
         assert!(strange.hint.contains("--tls-server-ca"), "{strange:?}");

@@ -23,28 +23,28 @@ pub struct Source {
     pub file: Option<PathBuf>,
 }
 
-/// For clap: a duration with its unit.
+/// Parses a duration with its unit, for clap.
 pub fn duration(text: &str) -> Result<Duration, String> {
     parse_duration(text)
 }
 
-/// For clap: a size with its unit.
+/// Parses a size with its unit, for clap.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_size(text)
 }
 
-/// For clap: connections or operations at once.
+/// Parses a number of connections, or of operations at once, for clap.
 pub fn up_to_256() -> clap::builder::RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=256)
 }
 
-/// For clap: a share.
+/// Parses a share in percent, for clap.
 pub fn percent() -> clap::builder::RangedI64ValueParser<u8> {
     clap::value_parser!(u8).range(0..=100)
 }
 
 impl Source {
-    /// The bytes of the value. More than a value may have are not read.
+    /// Reads the bytes of the value, and stops at more bytes than a value may have.
     pub fn read(&self) -> Result<Vec<u8>, Failure> {
         let stdin = Path::new("-");
         match (&self.value, &self.file) {

@@ -1,5 +1,5 @@
-//! What comes before a program's own work: flags that each command takes, settings in layers, and mistakes in
-//! either. `longarm` is one such program; others of the workspace have the same flags from here.
+//! The front of a program: it reads the flags that each command takes and the settings in layers, and reports
+//! mistakes in either. `longarm` is one such program; others of the workspace take the same flags from here.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use crate::config::flags::AllSettings;
 use crate::config::{self, Config, Given, Host};
 use crate::output::{Exit, Failure, Output};
 
-/// A program with such flags.
+/// A program that has this front.
 pub trait Program: Parser {
     /// The flags that each command takes.
     fn front(&self) -> &Front;
@@ -20,7 +20,7 @@ pub trait Program: Parser {
         Vec::new()
     }
 
-    /// Its own work.
+    /// Does the program's own work.
     fn run(self, config: &Config, output: &mut Output) -> Result<Exit, Failure>;
 }
 
@@ -61,16 +61,17 @@ pub fn run<P: Program>(args: impl IntoIterator<Item = OsString>) -> Exit {
     }
 }
 
-/// Help and version go to stdout and end with 0; a mistake goes to stderr and ends with 2.
+/// Parses the arguments. Help and version go to stdout and end with 0; a mistake goes to stderr and ends with
+/// 2.
 fn parse<P: Program>(args: impl IntoIterator<Item = OsString>) -> Result<P, Exit> {
     let args: Vec<OsString> = args.into_iter().collect();
     P::try_parse_from(&args).map_err(|error| {
         if error.exit_code() == 0 {
-            // Nothing can be said where stdout is closed.
+            // If stdout is closed, nothing can be said.
             let _ = error.print();
             return Exit::Ok;
         }
-        // Whoever asked for JSON gets it, also where the words around it are wrong.
+        // A script that asks for JSON gets it, even if other arguments are wrong.
         if args.iter().any(|arg| arg == "--json") {
             return Output::new(true).fail(&usage_failure::<P>(&error));
         }
@@ -88,7 +89,8 @@ pub(crate) fn usage_failure<P: Program>(error: &clap::Error) -> Failure {
     Failure::new(Exit::Usage, message).hint(format!("`{} --help` lists {what}", program.get_name()))
 }
 
-/// Puts the configuration together; shows or checks it, if that is asked for, or does the work.
+/// Puts the configuration together. Shows or checks it, if the user asks for that, and does the program's
+/// work otherwise.
 fn execute<P: Program>(program: P, output: &mut Output) -> Result<Exit, Failure> {
     let front = program.front();
     let config = configure(front, program.given(), output)?;
@@ -121,7 +123,7 @@ fn configure(front: &Front, given: Vec<Given>, output: &mut Output) -> Result<Co
         })?;
         layers.extend(config::file::parse(path, &text).map_err(wrong)?);
     }
-    // A value that is not Unicode cannot be one of ours.
+    // All settings are Unicode text, so variables that are not are left out.
     let variables = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value)));
     let text = variables.filter_map(|(name, value)| Some((name, value.into_string().ok()?)));
     let (from_env, warnings) = config::env::parse(text);

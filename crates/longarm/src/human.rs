@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use longarm_base::UnixMillis;
 
-/// Digits in groups of three.
+/// Formats a count, with its digits in groups of three.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -17,7 +17,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// About three digits and a binary unit.
+/// Formats a number of bytes, with about three digits and a binary unit.
 pub fn bytes(number: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     if number < 1024 {
@@ -31,7 +31,7 @@ pub fn bytes(number: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// Seconds with as many digits as say something.
+/// Formats a time as seconds, with as many digits as say something.
 pub fn time(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -41,24 +41,24 @@ pub fn time(time: Duration) -> String {
     }
 }
 
-/// So many a second, as a count.
+/// Formats a rate as a count a second.
 pub fn rate(number: u64, time: Duration) -> String {
     format!("{}/s", count((number as f64 / time.as_secs_f64().max(1e-9)) as u64))
 }
 
-/// So many bytes a second.
+/// Formats a rate as bytes a second.
 pub fn byte_rate(number: u64, time: Duration) -> String {
     format!("{}/s", bytes((number as f64 / time.as_secs_f64().max(1e-9)) as u64))
 }
 
-/// A key for a message: text as it is, other bytes escaped, cut where it is long.
+/// Formats a key for a message: text as it is, other bytes escaped, cut if it is long.
 pub fn key(key: &[u8]) -> String {
     const SHOWN: usize = 120;
     let text = String::from_utf8_lossy(&key[..key.len().min(SHOWN)]).escape_debug().to_string();
     if key.len() > SHOWN { format!("\"{text}...\" ({} bytes)", key.len()) } else { format!("\"{text}\"") }
 }
 
-/// A moment of UTC as RFC 3339 has it, with milliseconds: `2026-01-31T12:00:00.000Z`.
+/// Formats a moment of UTC as RFC 3339 has it, with milliseconds: `2026-01-31T12:00:00.000Z`.
 pub fn moment(at: UnixMillis) -> String {
     let (days, ms) = (at.0 / 86_400_000, at.0 % 86_400_000);
     let (year, month, day) = date(days);
@@ -66,10 +66,10 @@ pub fn moment(at: UnixMillis) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1000)
 }
 
-/// Year, month and day, so many days after the first of January 1970. Years are taken to begin with March:
-/// then the day that comes every four years is the last of its year, and months have lengths of one rule.
+/// Computes year, month and day from the days since the first of January 1970. Years are taken to begin with
+/// March: then the leap day is the last of its year, and one rule gives the lengths of all months.
 fn date(days: u64) -> (u64, u64, u64) {
-    // From the first of March of the year 0 on.
+    // Counts the days from the first of March of the year 0 on.
     let days = days + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

@@ -1,4 +1,5 @@
-//! What the orders to a group have in common: which group is meant, who is asked, and how it failed.
+//! The part that all commands with orders to a group share: the choice of the group, the operator, and its
+//! failures.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use crate::config::Config;
 use crate::connect;
 use crate::output::{Exit, Failure};
 
-/// The place of the group that is meant among those of the cluster, counted from 0.
+/// Finds the place of the group that the user means among those of the cluster, counted from 0.
 pub fn chosen(cluster: &Cluster, file: &Path, number: Option<usize>) -> Result<usize, Failure> {
     let (file, count) = (file.display(), cluster.groups.len());
     let wrong = |text: String, hint: &str| Err(Failure::new(Exit::Usage, text).hint(hint));
@@ -31,10 +32,10 @@ pub fn chosen(cluster: &Cluster, file: &Path, number: Option<usize>) -> Result<u
     }
 }
 
-/// Whoever gives orders to that group.
+/// Makes the operator that gives orders to a group.
 pub fn operator(cluster: &Cluster, group: usize, config: &Config) -> Result<Operator<Any>, Failure> {
     let group = &cluster.groups[group];
-    // Where nodes have no secret of their own they take that of clients.
+    // Nodes that have no secret of their own take the secret of clients.
     let login = match connect::peers(config)? {
         Login::None => connect::login(config)?,
         peers => peers,
@@ -48,14 +49,14 @@ pub fn operator(cluster: &Cluster, group: usize, config: &Config) -> Result<Oper
     })
 }
 
-/// How long to wait for what comes of an order: leases end, what is under way ends, and it may take so many
-/// elections; each has its bound.
+/// Computes how long to wait for the outcome of an order: leases must end, requests under way must end, and
+/// the order may take so many elections. Each of these times has a bound.
 pub fn patience(cluster: &Cluster, elections: u64, config: &Config) -> Duration {
     let timing = &cluster.timing;
     Duration::from_nanos(2 * timing.promise.0 + elections * timing.election.0) + config.timeout
 }
 
-/// How an order failed.
+/// Turns the error of an order into a failure.
 pub fn failure(error: &OrderError) -> Failure {
     let exit = match error {
         OrderError::Stays(..) | OrderError::Denied(..) | OrderError::Refused(_) => Exit::Refused,

@@ -1,20 +1,20 @@
-//! What the program says and how it ends: results on stdout, failures on stderr with a hint, one exit code
-//! each.
+//! The output of the program and its end: results on stdout, failures on stderr with a hint, and one exit
+//! code for each kind of end.
 
 use std::io::Write;
 
 use serde_json::{Value, json};
 
-/// Before the text of a line of the log that reports a fault of Longarm's own. What collects logs may look
-/// for it: it stands right after the program's name.
+/// The mark of a line of the log that reports a fault of Longarm's own. It stands right after the program's
+/// name, where a collector of logs can look for it.
 const FAULT: &str = "fault: ";
 
-/// A line of the log that reports a fault of Longarm's own.
+/// Makes a line of the log that reports a fault of Longarm's own.
 pub fn fault(text: &str) -> String {
     format!("{FAULT}{text}")
 }
 
-/// Whether a process reports such a fault by this line, as it wrote it to its stderr.
+/// Whether a process reports a fault of Longarm's own by this line of its stderr.
 pub fn is_fault(line: &str) -> bool {
     line.split_once(": ").map_or(line, |(_, rest)| rest).starts_with(FAULT) || line.starts_with(FAULT)
 }
@@ -23,9 +23,9 @@ pub fn is_fault(line: &str) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done.
+    /// The command did its work.
     Ok = 0,
-    /// The key does not exist, or `cas` met another version. Not an error: stderr has a note, and none with
+    /// The key does not exist, or `cas` met another version. This is no error: stderr has a note, except with
     /// `--json`.
     NotFound = 1,
     /// The command line or the configuration is wrong.
@@ -43,7 +43,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Every code, in order, with what the help says of it.
+    /// Every code, in order, with the words of the help about it.
     pub const ALL: [(Exit, &'static str); 8] = [
         (Exit::Ok, "done"),
         (Exit::NotFound, "the key does not exist, or cas met another version"),
@@ -72,30 +72,30 @@ impl From<Exit> for std::process::ExitCode {
 pub struct Failure {
     /// The exit code.
     pub exit: Exit,
-    /// What was wrong; names the thing.
+    /// The text of the failure, which names the thing that was wrong.
     pub message: String,
-    /// What to do; empty where there is nothing to say.
+    /// Advice to the user; empty if there is nothing to say.
     pub hint: String,
 }
 
 impl Failure {
-    /// A failure without a hint.
+    /// Makes a failure without a hint.
     pub fn new(exit: Exit, message: impl Into<String>) -> Failure {
         Failure { exit, message: message.into(), hint: String::new() }
     }
 
-    /// The same with a hint.
+    /// Gives the failure a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = hint.into();
         self
     }
 
-    /// A file or directory that the system refused.
+    /// The failure for a file or directory that the system refused.
     pub fn io(what: &str, path: &std::path::Path, error: &std::io::Error) -> Failure {
         Failure::new(Exit::System, format!("cannot {what} {}: {error}", path.display()))
     }
 
-    /// Lines for a person: `error: ...`, then `hint: ...`.
+    /// Formats it as lines for a person: `error: ...`, then `hint: ...`.
     pub fn to_text(&self) -> String {
         let mut text = format!("error: {}\n", self.message);
         if !self.hint.is_empty() {
@@ -104,7 +104,7 @@ impl Failure {
         text
     }
 
-    /// One line for a script.
+    /// Formats it as one line for a script.
     pub fn to_json(&self) -> Value {
         let mut value = json!({ "error": self.message, "exit": self.exit.code() });
         if !self.hint.is_empty() {
@@ -120,7 +120,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Text for people, or JSON for scripts.
+    /// An output that writes text for people, or JSON for scripts.
     pub fn new(json: bool) -> Output {
         Output { json }
     }
@@ -130,7 +130,8 @@ impl Output {
         self.json
     }
 
-    /// Writes `text` to stdout as it is. A reader that closed the pipe (`| head`) ends the program quietly.
+    /// Writes `bytes` to stdout as they are. A reader that closed the pipe (`| head`) ends the program
+    /// quietly.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut out = std::io::stdout().lock();
         match out.write_all(bytes).and_then(|()| out.flush()) {
@@ -161,8 +162,8 @@ impl Output {
         }
     }
 
-    /// Says on stderr what the exit code means where it is no failure; with `--json` the result says it
-    /// already.
+    /// Says on stderr what an exit code means that is no failure. With `--json` it says nothing, for the
+    /// result says it.
     pub fn note(&mut self, text: &str) {
         if !self.json {
             self.remark(&format!("{text}\n"));
@@ -179,7 +180,7 @@ impl Output {
         failure.exit
     }
 
-    /// stderr may be closed; a lost remark must not change how the program ends.
+    /// Writes a line to stderr. stderr may be closed: a lost remark must not change how the program ends.
     fn remark(&mut self, text: &str) {
         let _ = std::io::stderr().lock().write_all(text.as_bytes());
     }

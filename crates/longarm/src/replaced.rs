@@ -1,10 +1,10 @@
-//! Files that are replaced whole: whatever happens, the old one or the new one is there.
+//! Replaces files whole: whatever happens, the old file or the new one is there.
 
 use std::path::Path;
 
 use crate::output::Failure;
 
-/// Has a new file written beside `path`, and puts it in its place.
+/// Has `write` make a new file beside `path`, and puts it in the place of `path`.
 pub fn replace(path: &Path, write: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<(), Failure> {
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(".new");

@@ -1,5 +1,5 @@
-//! How the groups of a cluster stand: every replica of every group is asked, all at once, and the leaders are
-//! asked about the others.
+//! Finds how the groups of a cluster stand. It asks every replica of every group, all at once, and the
+//! leaders about the others.
 
 use longarm_base::NodeId;
 use longarm_client::{Client, Error, Options, refusal};
@@ -13,41 +13,41 @@ use crate::config::Config;
 use crate::connect;
 use crate::output::Failure;
 
-/// What one replica said.
+/// The answer of one replica.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Said {
-    /// It leads, and says so of itself and its followers.
+    /// The replica leads, and says this of itself and its followers.
     Leads(Value),
-    /// It lives and does not lead; who does, if it knows.
+    /// The replica lives and does not lead; it names the leader, if it knows it.
     Follows(Option<String>),
-    /// Why it said nothing.
+    /// The replica gave no answer, for this reason.
     Nothing(String),
 }
 
-/// A group, and what its replicas said.
+/// A group, and the answers of its replicas.
 pub struct Looked<'a> {
     /// The group.
     pub group: &'a Group,
-    /// Its replicas.
+    /// The replicas of the group.
     pub members: Vec<Member>,
-    /// What each of them said.
+    /// The answer of each replica.
     pub said: Vec<Said>,
 }
 
 /// How a group stands.
 pub struct Standing {
-    /// Who leads, and what it says of itself.
+    /// The leader, and what it says of itself.
     pub leader: Option<(NodeId, Value)>,
-    /// Those in sync, the leader among them.
+    /// The replicas in sync, the leader among them.
     pub in_sync: Vec<NodeId>,
 }
 
-/// Looks how each group of a cluster stands.
+/// Finds how each group of a cluster stands.
 pub fn look(cluster: &Cluster, config: &Config) -> Result<Vec<Standing>, Failure> {
     Ok(look_at_all(cluster, config)?.iter().map(Looked::standing).collect())
 }
 
-/// Asks all replicas.
+/// Asks all replicas of all groups.
 pub fn look_at_all<'a>(cluster: &'a Cluster, config: &Config) -> Result<Vec<Looked<'a>>, Failure> {
     let options = Options { follow: false, ..connect::options(config, "longarm cluster status")? };
     let transport = connect::transport(config)?;
@@ -101,7 +101,7 @@ fn stats(transport: &Any, address: &Address, options: Options, group: u64) -> Re
     Ok(told.map_or_else(|| Said::Nothing("it says nothing of its group".into()), Said::Leads))
 }
 
-/// A term as it is ordered: its counter, then its node.
+/// Reads a term in the order of terms: its counter, then its node.
 fn term_of(stats: &Value) -> (u64, u64) {
     let text = stats["term"].as_str().unwrap_or("");
     let (counter, node) = text.split_once('.').unwrap_or((text, ""));
@@ -109,7 +109,8 @@ fn term_of(stats: &Value) -> (u64, u64) {
 }
 
 impl Looked<'_> {
-    /// Whoever leads: of two, one of which was not told yet that it is over, the one of the later term.
+    /// The leader. Of two replicas that lead, one was not told yet that its term is over: the replica of the
+    /// later term leads.
     pub fn leader(&self) -> Option<(NodeId, &Value)> {
         let leads = self.members.iter().zip(&self.said).filter_map(|(member, said)| match said {
             Said::Leads(stats) => Some((member.node, stats)),
@@ -118,7 +119,7 @@ impl Looked<'_> {
         leads.max_by_key(|(_, stats)| term_of(stats))
     }
 
-    /// How it stands.
+    /// How the group stands.
     pub fn standing(&self) -> Standing {
         let rows = self.rows();
         let synced = rows.iter().filter(|row| row["in_sync"] == true);
@@ -128,7 +129,7 @@ impl Looked<'_> {
         }
     }
 
-    /// One object a replica, in the order of the nodes.
+    /// Makes one object a replica, in the order of the nodes.
     pub fn rows(&self) -> Vec<Value> {
         let followers = self.leader().and_then(|(_, stats)| stats["followers"].as_array());
         let members = self.leader().and_then(|(_, stats)| stats["members"].as_array());
@@ -152,11 +153,11 @@ impl Looked<'_> {
                 }
             }
             if members.is_some_and(|members| members.iter().all(|one| *one != member.node.0)) {
-                // The file names it, and the group does not have it.
+                // The file names the node, but the group does not have it.
                 row["role"] = "not added".into();
             }
             if let Some(followers) = followers {
-                // One that the leader does not know of is not attached, so not in sync.
+                // A replica that the leader does not know is not attached, so it is not in sync.
                 let known = followers.iter().find(|one| one["node"] == member.node.0);
                 row["in_sync"] = known.is_some_and(|one| one["synced"] == true).into();
                 row["lag"] = known.map_or(Value::Null, |one| one["lag"].clone());

@@ -34,7 +34,7 @@ impl Times {
     const SUSPECT: &str = "30ms";
     const ELECTION: &str = "1s";
 
-    /// Those of a group whose file says nothing else.
+    /// The times of a group whose file states no other.
     pub fn usual() -> Times {
         let time = |text| duration(text).expect("a duration");
         Times {
@@ -45,7 +45,7 @@ impl Times {
         }
     }
 
-    /// As the group has them.
+    /// Turns them into the times that a group keeps.
     pub fn timing(&self) -> Timing {
         // Longer than 584 years is as good as 584 years.
         let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));

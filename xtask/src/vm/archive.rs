@@ -6,6 +6,13 @@ const DIRECTORY: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const DEVICE: u32 = 0o020_600;
 
+/// The device that a device file stands for.
+#[derive(Default)]
+struct DeviceNumber {
+    major: u32,
+    minor: u32,
+}
+
 /// An archive to which entries are added; parents come before children.
 pub struct Archive {
     bytes: Vec<u8>,
@@ -18,25 +25,26 @@ impl Archive {
     }
 
     pub fn directory(&mut self, name: &str) {
-        self.entry(name, DIRECTORY, (0, 0), &[]);
+        self.entry(name, DIRECTORY, DeviceNumber::default(), &[]);
     }
 
     /// An executable file.
     pub fn program(&mut self, name: &str, content: &[u8]) {
-        self.entry(name, PROGRAM, (0, 0), content);
+        self.entry(name, PROGRAM, DeviceNumber::default(), content);
     }
 
     /// A character device.
     pub fn device(&mut self, name: &str, major: u32, minor: u32) {
-        self.entry(name, DEVICE, (major, minor), &[]);
+        self.entry(name, DEVICE, DeviceNumber { major, minor }, &[]);
     }
 
     pub fn finish(mut self) -> Vec<u8> {
-        self.entry(TRAILER, 0, (0, 0), &[]);
+        self.entry(TRAILER, 0, DeviceNumber::default(), &[]);
         self.bytes
     }
 
-    fn entry(&mut self, name: &str, mode: u32, (major, minor): (u32, u32), content: &[u8]) {
+    fn entry(&mut self, name: &str, mode: u32, device: DeviceNumber, content: &[u8]) {
+        let DeviceNumber { major, minor } = device;
         self.entries += 1;
         let size = u32::try_from(content.len()).expect("no file of ours is 4 GiB long");
         let name_size = u32::try_from(name.len() + 1).expect("names are short");

@@ -44,23 +44,30 @@ fn get(result: &TargetResult, nic: &NicReport) -> Option<String> {
     let found = format!(" ({:.0} % from remembered places)", share * 100.0);
     // The median is that of the greater part.
     let name = nic.plan.limit_of_get(share > 0.5);
-    line(result, ("GET", OpKind::Read), nic, &name, &found)
+    line(result, nic, &Compared { verb: "GET", kind: OpKind::Read, limit: &name, note: &found })
 }
 
 fn put(result: &TargetResult, nic: &NicReport) -> Option<String> {
-    line(result, ("PUT", OpKind::Update), nic, REQUEST, "")
+    line(result, nic, &Compared { verb: "PUT", kind: OpKind::Update, limit: REQUEST, note: "" })
 }
 
-fn line(
-    result: &TargetResult,
-    (what, kind): (&str, OpKind),
-    nic: &NicReport,
-    name: &str,
-    more: &str,
-) -> Option<String> {
-    let (median, limit) = (median(result, kind)?, nic.get(name)?.nanos);
+/// What one line compares.
+struct Compared<'a> {
+    /// How the line calls the operation.
+    verb: &'a str,
+    /// The operation whose median is taken.
+    kind: OpKind,
+    /// Name of the bare request that is its limit.
+    limit: &'a str,
+    /// What the line adds after that name.
+    note: &'a str,
+}
+
+fn line(result: &TargetResult, nic: &NicReport, compared: &Compared<'_>) -> Option<String> {
+    let Compared { verb, kind, limit: name, note } = compared;
+    let (median, limit) = (median(result, *kind)?, nic.get(name)?.nanos);
     let mut text =
-        format!("{}: median {what} is {:.2} times {name}{more}", result.target, median / limit.median);
+        format!("{}: median {verb} is {:.2} times {name}{note}", result.target, median / limit.median);
     if limit.max > limit.min * APART {
         let least = median / limit.min;
         text.push_str(&format!("; {least:.2} times its fastest run: the runs differ (is a core missing?)"));

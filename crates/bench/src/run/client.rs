@@ -29,8 +29,7 @@ pub struct Client<'a> {
     key: KeyFormat,
     depth: usize,
     ahead: usize,
-    verify_every: u32,
-    until_verify: u32,
+    sample: Sample,
     quota: u64,
     prepared: Vec<(Op, Key)>,
     /// Prepared operations that were issued.
@@ -59,8 +58,7 @@ impl<'a> Client<'a> {
             key: plan.key,
             depth: plan.depth,
             ahead: ahead.max(plan.depth),
-            verify_every: plan.verify_every,
-            until_verify: 1,
+            sample: Sample { every: plan.verify_every, left: 1 },
             quota,
             prepared: Vec::with_capacity(ahead.max(plan.depth)),
             issued: 0,
@@ -271,13 +269,13 @@ impl<'a> Client<'a> {
             ops.push(OpRef { verb, key: key.bytes(), value });
         }
         let mut answers = 0;
-        let Client { target, record, values, verify_every, until_verify, .. } = self;
+        let Client { target, record, values, sample, .. } = self;
         target.batch(&ops, &mut |i, seen| {
             answers += 1;
             match seen {
                 Seen::Hit(value) => {
                     // Only the first half reads, and all of it was sent.
-                    check(record, values, (*verify_every, until_verify), prepared[i].0.record, value)
+                    check(record, values, sample, prepared[i].0.record, value)
                 }
                 Seen::Miss => record.counts.misses += 1,
                 Seen::Stored => {}
@@ -293,19 +291,24 @@ impl<'a> Client<'a> {
 
     #[inline]
     fn check(&mut self, record: u64, value: &[u8]) {
-        let sample = (self.verify_every, &mut self.until_verify);
-        check(&mut self.record, self.values, sample, record, value);
+        check(&mut self.record, self.values, &mut self.sample, record, value);
     }
 }
 
-/// Checks the length of every value, and the bytes of one in `sample.0`.
+/// Which values are compared byte by byte: the first, and then one in `every`.
+struct Sample {
+    every: u32,
+    /// Values up to the next that is compared, with it.
+    left: u32,
+}
+
+/// Checks the length of every value, and the bytes of those of the sample.
 #[inline]
-fn check(into: &mut Record, values: &Values, sample: (u32, &mut u32), record: u64, value: &[u8]) {
+fn check(into: &mut Record, values: &Values, sample: &mut Sample, record: u64, value: &[u8]) {
     into.counts.hits += 1;
-    let (every, left) = sample;
-    *left -= 1;
-    let good = if *left == 0 {
-        *left = every;
+    sample.left -= 1;
+    let good = if sample.left == 0 {
+        sample.left = sample.every;
         into.counts.checked += 1;
         values.is_valid(record, value)
     } else {

@@ -124,7 +124,7 @@ fn a_mistake_has_a_form_for_scripts() {
     assert_eq!(failure.hint, "`longarm --help` lists commands and flags");
 }
 
-/// Runs the program's whole way in this process.
+/// Runs the program from its arguments to its exit code, in this process.
 fn run(words: &[&str]) -> Exit {
     crate::run(std::iter::once(&"longarm").chain(words).map(OsString::from))
 }

@@ -1,4 +1,4 @@
-//! A new cluster: its keys are drawn, its file is written once and never over another.
+//! Makes a new cluster: draws its keys, and writes its file once and never over another file.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -12,12 +12,18 @@ use super::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX};
 use crate::output::{Exit, Failure};
 use crate::replaced;
 
-/// A cluster that never was, of so many groups with so many replicas each.
-pub fn draw(
-    mut nodes: Vec<Member>,
-    (groups, replicas): (usize, usize),
-    timing: Timing,
-) -> Result<Cluster, Failure> {
+/// How a new cluster is divided.
+#[derive(Clone, Copy, Debug)]
+pub struct Division {
+    /// Groups of the cluster.
+    pub groups: usize,
+    /// Replicas of each group.
+    pub replicas: usize,
+}
+
+/// Makes a cluster of these nodes, with ids and keys that no other cluster has.
+pub fn draw(mut nodes: Vec<Member>, division: Division, timing: Timing) -> Result<Cluster, Failure> {
+    let Division { groups, replicas } = division;
     let wrong = |fault: String| {
         Failure::new(Exit::Usage, fault)
             .hint("`longarm cluster init --help` shows the form, and the times that go together")
@@ -40,7 +46,7 @@ pub fn draw(
     };
     let group = |replicas| {
         let [id, sum_key, hash_key] = draw()?;
-        // Zero is a server without a group.
+        // Zero stands for a server without a group.
         Ok(Group { id: id.max(1), sum_key, hash_key, replicas })
     };
     let groups = spread(&names, groups, replicas).into_iter().map(group);
@@ -51,7 +57,8 @@ pub fn draw(
     Ok(cluster)
 }
 
-/// Writes the file, which must not be there yet; only its owner may read it.
+/// Writes the file of a cluster, which must not exist yet. Only its owner may read it, since its keys are
+/// secret.
 pub fn create(cluster: &Cluster, path: &Path) -> Result<(), Failure> {
     let mut file =
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(|error| {
@@ -69,7 +76,7 @@ pub fn create(cluster: &Cluster, path: &Path) -> Result<(), Failure> {
         .map_err(|error| Failure::io("write", path, &error))
 }
 
-/// Writes the file in place of the one that is there, whole or not at all.
+/// Replaces the file of a cluster, whole or not at all.
 pub fn replace(cluster: &Cluster, path: &Path) -> Result<(), Failure> {
     replaced::replace(path, |fresh| {
         let mut options = OpenOptions::new();

@@ -1,6 +1,6 @@
-//! The file of a cluster, as the program reads, makes and replaces it. [`Cluster`] is what it says.
+//! The file of a cluster: the program reads, makes and replaces it here. [`Cluster`] is its content.
 //!
-//! `init` makes a new one, `placement` spreads its groups.
+//! `init` makes a new cluster, `placement` spreads its groups over its nodes.
 
 mod init;
 mod placement;
@@ -10,12 +10,12 @@ mod tests;
 
 use std::path::Path;
 
-pub use init::{create, draw, replace};
+pub use init::{Division, create, draw, replace};
 pub use longarm_cluster::{Cluster, GROUPS_MAX, Group, REPLICAS_MAX, numbers, parse_member};
 
 use crate::output::{Exit, Failure};
 
-/// Reads the file.
+/// Reads the file of a cluster.
 pub fn read(path: &Path) -> Result<Cluster, Failure> {
     Cluster::read(path).map_err(|fault| {
         let hint = match fault {

@@ -1,16 +1,17 @@
-//! Which nodes have the replicas of which group, when a cluster is made: spread evenly, and so is who leads.
+//! Places the groups of a new cluster on its nodes: spreads replicas evenly, and leaders too.
 
 use longarm_base::NodeId;
 
-/// Replicas of each of `groups` groups, whoever is to lead it first. Every node has as many as any other, or
-/// one more; and so with those that it leads.
+/// Chooses the nodes of each of `groups` groups; the first node of a group is to lead it first. Every node
+/// gets as many replicas as any other node, or one more. The same holds for the groups that a node leads.
 ///
 /// # Panics
 /// If there are fewer nodes than a group has replicas.
 pub fn spread(nodes: &[NodeId], groups: usize, replicas: usize) -> Vec<Vec<NodeId>> {
     assert!(replicas <= nodes.len(), "{replicas} replicas on {} nodes", nodes.len());
     let (mut has, mut leads) = (vec![0usize; nodes.len()], vec![0usize; nodes.len()]);
-    // Each group takes the nodes that have the fewest, and is led by the one of them that leads the fewest.
+    // Each group takes the nodes with the fewest replicas. Of these the node that leads the fewest groups
+    // leads it.
     let place = |_| {
         let mut order: Vec<usize> = (0..nodes.len()).collect();
         order.sort_by_key(|&node| (has[node], leads[node]));
@@ -25,12 +26,14 @@ pub fn spread(nodes: &[NodeId], groups: usize, replicas: usize) -> Vec<Vec<NodeI
     placed.into_iter().map(|group| group.into_iter().map(|node| nodes[node]).collect()).collect()
 }
 
-/// Takes a group from a node that leads two more than another, which then leads one more: by way of others,
-/// each of which hands one on. Such a way exists as long as leaders are not spread evenly: equal shares of
-/// each group among its replicas would be an even flow, so there is one of whole groups, too.
+/// Takes a group from a node that leads at least two groups more than another node, which then leads one
+/// more. Nodes between the two may each take a group over and hand one on. Such a chain exists as long as
+/// leaders are not spread evenly: if the replicas of each group led it in equal shares, no node would lead
+/// more than another. Where an even flow of shares exists, an even flow of whole groups exists, too. Returns
+/// whether it took a group.
 fn hand_on(placed: &mut [Vec<usize>], leads: &mut [usize]) -> bool {
     for from in 0..leads.len() {
-        // The group by which a node is reached; it is led by the one before on the way.
+        // By node: the group that it takes over. The node before it in the chain leads that group.
         let mut by: Vec<Option<usize>> = vec![None; leads.len()];
         let mut reached = vec![from];
         while let Some(node) = reached.pop() {

@@ -17,7 +17,7 @@ fn nodes() -> Vec<Member> {
 }
 
 fn three() -> Cluster {
-    draw(nodes(), (2, 3), timing()).expect("a cluster")
+    draw(nodes(), Division { groups: 2, replicas: 3 }, timing()).expect("a cluster")
 }
 
 fn parse(text: &str) -> Result<Cluster, String> {
@@ -37,7 +37,7 @@ fn what_is_written_reads_back() {
     assert_eq!(parse(&extreme.to_toml()).expect("our own text"), extreme);
 }
 
-/// As it was written before there were several groups.
+/// A file as it was written before a cluster could have several groups.
 const FIRST: &str = "\
 format = 1
 id = \"00000000000000aa\"
@@ -135,7 +135,7 @@ fn faults_name_file_line_and_field() {
 fn a_cluster_has_a_possible_size() {
     let refused = |count: usize, groups, replicas| {
         let member = |i: usize| parse_member(&format!("{i}=tcp://h:{}", 7000 + i)).expect("a member");
-        let drawn = draw((0..count).map(member).collect(), (groups, replicas), timing());
+        let drawn = draw((0..count).map(member).collect(), Division { groups, replicas }, timing());
         drawn.err().map(|failure| failure.message)
     };
     assert_eq!(refused(1, 1, 1), None);

@@ -1,7 +1,7 @@
 //! `longarm bench`: workloads against Longarm, and against Redis, memcached and etcd in the same run.
 //!
-//! [`plan`] makes a plan of the arguments, [`own`] starts servers of our own, [`raw`] measures the
-//! machine and [`nic`] its RDMA devices.
+//! [`plan`] makes a plan of the arguments, [`own`] starts servers for the run, [`raw`] measures the machine
+//! and [`nic`] its RDMA devices.
 
 mod args;
 mod nic;
@@ -24,7 +24,7 @@ use crate::output::{Exit, Failure, Output};
 pub use args::Args;
 use args::Transport;
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Measure throughput and latency, alone or beside Redis, memcached and etcd";
 
 /// Measures, and prints the report.
@@ -44,7 +44,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let quiet = output.json();
     let progress = |text: &str| {
         if !quiet {
-            // A lost remark changes nothing.
+            // A lost remark changes nothing about the run.
             let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("{text}\n").as_bytes());
         }
     };
@@ -80,13 +80,14 @@ fn show(report: &Report, args: &Args, output: &mut Output) -> Result<(), Failure
     }
 }
 
-/// Longarm first, for the ratios are to the first.
+/// Makes the targets. Longarm is the first, for the ratios are to the first.
 fn targets(args: &Args, plan: &Plan, config: &Config) -> Result<Vec<Box<dyn TargetFactory>>, Failure> {
     let mut targets: Vec<Box<dyn TargetFactory>> = Vec::new();
-    let (transport, options) = own::client_of(config, args.cache)?;
+    let own::ClientSetup { transport, options } = own::ClientSetup::of(config, args.cache)?;
     if config.cluster.is_some() {
         let mut cluster = connect::connect(config, "bench")?;
-        // Now, and not in the middle: a group without a leader, and where the leaders are.
+        // Connecting here, and not in the middle of the run, finds a group without a leader, and the leaders'
+        // addresses.
         let mut leaders = Vec::new();
         for group in 0..cluster.topology().groups().len() {
             let leader = cluster.group(group).map_err(|error| connect::failure(&error, config))?;

@@ -1,4 +1,4 @@
-//! `longarm cas`: replaces a value only if nobody else did.
+//! `longarm cas`: replaces a value only if no other client did.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::config::Config;
 use crate::flags::{Source, duration};
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Replace a value if its version is still the expected one";
 
-/// Its arguments.
+/// The arguments of `longarm cas`.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Prints the new version. Ends with 1, and prints the version found, if it is another one."

@@ -1,5 +1,5 @@
 //! `longarm cluster`: makes the file of a cluster, shows how its groups stand, has others lead them, and
-//! gives them more replicas or less.
+//! gives them more replicas or fewer.
 
 mod init;
 mod members;
@@ -13,10 +13,10 @@ use members::{AddNodeArgs, RemoveNodeArgs};
 use move_leader::MoveLeaderArgs;
 use status::StatusArgs;
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Make a cluster of replicated groups, show how one stands, or change it";
 
-/// Its arguments.
+/// The arguments of `longarm cluster`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// What to do
@@ -39,7 +39,7 @@ pub enum Action {
     RemoveNode(RemoveNodeArgs),
 }
 
-/// Does what was asked for.
+/// Runs the action that the user named.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     match args.action {
         Action::Init(args) => init::run(args, output),

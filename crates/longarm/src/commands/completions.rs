@@ -2,10 +2,10 @@
 
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Print shell completions";
 
-/// Its arguments.
+/// The arguments of `longarm completions`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "bash: longarm completions bash > ~/.local/share/bash-completion/completions/longarm")]
 pub struct Args {

@@ -7,10 +7,10 @@ use crate::config::Config;
 use crate::connect;
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Remove keys";
 
-/// Its arguments.
+/// The arguments of `longarm del`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Prints how many keys were there. Ends with 1 if any did not exist.")]
 pub struct Args {

@@ -1,8 +1,8 @@
 //! `longarm demo`: the whole store at work in under a minute, leaving nothing behind.
 //!
-//! The server is a process of its own, so that its CPU time can be told apart: [`host`]. What is loaded is a
-//! tree of files and items that describe themselves ([`crate::items`]), so that a reader can judge every byte
-//! of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
+//! The server is a process of its own, so that its CPU time can be told apart: [`host`]. The demo loads a
+//! tree of files, and items that describe themselves ([`crate::items`]), so that a reader can judge every
+//! byte of a value that a writer changes meanwhile. [`work`] has the threads that read and write.
 
 mod group;
 mod host;
@@ -29,11 +29,11 @@ use crate::structures::live::{Soundness, soundness};
 use host::Host;
 use work::{PREFIX, Plan, Totals, Work};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str =
     "Start a server, load real files and a million items, read all back while writers update";
 
-/// Its arguments.
+/// The arguments of `longarm demo`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 6 if a single byte differs.")]
 pub struct Args {
@@ -63,14 +63,14 @@ fn items() -> clap::builder::RangedU64ValueParser {
     clap::value_parser!(u64).range(1..=100_000_000)
 }
 
-/// Clients that load and read.
+/// The number of clients that load and read.
 const CLIENTS: u16 = 2;
-/// Values of up to 64 KiB that writers replace while readers check them.
+/// The number of values of up to 64 KiB that writers replace while readers check them.
 const SCRATCH: u64 = 512;
 /// Bounds on what is taken of a tree.
 const FILES_MAX: usize = 30_000;
 const TREE_BYTES_MAX: u64 = 512 << 20;
-/// A tree of cargo's sources is preferred from so many files on.
+/// The number of files from which on a tree of cargo's sources is preferred.
 const FILES_ENOUGH: usize = 1000;
 /// How long the phase without writers lasts.
 const READ_ONLY: Duration = Duration::from_secs(3);
@@ -96,7 +96,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     let memory = ((2 * bytes) + args.items * 512 + (256 << 20)).next_multiple_of(64 << 20);
     let host = Host::start(config, memory)?;
     let demo = Demo { args: &args, config: host.config().clone(), host: &host, stop, output, root };
-    // Whatever it comes to: `host` ends the server and removes the directory when it is dropped.
+    // Whatever comes of the demo, `host` ends the server and removes the directory when it is dropped.
     demo.run(tree)
 }
 
@@ -116,9 +116,9 @@ impl Demo<'_> {
         self.say(&format!("server      pid {}, transport {transport}", self.host.pid()))?;
         let files: Vec<Listed> = tree.files().to_vec();
         let names = format!("files of {}", self.root.display());
-        let tree_loaded = self.load(&names, TreeItems(tree))?;
+        let tree = self.load(&names, TreeItems(tree))?;
         let small = (0..self.args.items).map(|number| Ok(small_item(number, 0)));
-        let small_loaded = self.load("items of 16 and 32 bytes", small)?;
+        let small = self.load("items of 16 and 32 bytes", small)?;
         let scratch = (0..SCRATCH).map(|number| Ok(scratch_item(number, 0)));
         self.load("values that writers replace", scratch)?;
         let plan = Plan {
@@ -132,8 +132,8 @@ impl Demo<'_> {
         let quiet = self.phase("reading only", &plan, 0, READ_ONLY, false)?;
         self.interrupted()?;
         let sound = self.inspect()?;
-        let cpu = self.host.cpu();
-        self.verdict(&tree_loaded, &small_loaded, &mixed, &quiet, (cpu, began.elapsed()), &sound)
+        let (cpu, time) = (self.host.cpu(), began.elapsed());
+        self.verdict(&Figures { tree, small, mixed, quiet, sound, cpu, time })
     }
 
     fn say(&mut self, line: &str) -> Result<(), Failure> {
@@ -177,7 +177,7 @@ impl Demo<'_> {
         Ok(progress)
     }
 
-    /// Reads for a while; `all` files and items at least once.
+    /// Reads for `time`, and with `all` until the readers have seen all files and items at least once.
     fn phase(
         &mut self,
         what: &'static str,
@@ -213,7 +213,7 @@ impl Demo<'_> {
         Ok(Phase { totals, time: began.elapsed(), cpu: self.host.cpu() - cpu })
     }
 
-    /// A fresh look at every structure of the live server.
+    /// Looks afresh at every structure of the live server.
     fn inspect(&mut self) -> Result<Soundness, Failure> {
         let sound = soundness(&self.config)?;
         self.say(&format!(
@@ -225,15 +225,8 @@ impl Demo<'_> {
         Ok(sound)
     }
 
-    fn verdict(
-        &mut self,
-        tree: &Progress,
-        small: &Progress,
-        mixed: &Phase,
-        quiet: &Phase,
-        (cpu, time): (f64, Duration),
-        sound: &Soundness,
-    ) -> Result<Exit, Failure> {
+    fn verdict(&mut self, figures: &Figures) -> Result<Exit, Failure> {
+        let Figures { tree, small, mixed, quiet, sound, cpu, time } = figures;
         if self.output.json() {
             self.output.value(&json!({
                 "files": tree.items, "file_bytes": tree.values, "items": small.items,
@@ -254,7 +247,7 @@ impl Demo<'_> {
         ))?;
         self.say(&format!(
             "whole run   {}, server CPU {cpu:.2} s, {} updates while reading",
-            human::time(time),
+            human::time(*time),
             human::count(mixed.totals.updates),
         ))?;
         if changed > 0 {
@@ -272,7 +265,25 @@ impl Demo<'_> {
     }
 }
 
-/// What one phase came to.
+/// The figures of the whole run.
+struct Figures {
+    /// The files that were loaded.
+    tree: Progress,
+    /// The small items that were loaded.
+    small: Progress,
+    /// The phase in which writers update.
+    mixed: Phase,
+    /// The phase of reads alone.
+    quiet: Phase,
+    /// What the inspection of the server found.
+    sound: Soundness,
+    /// Seconds of CPU time that the server used.
+    cpu: f64,
+    /// How long the run took.
+    time: Duration,
+}
+
+/// The figures of one phase.
 struct Phase {
     totals: Totals,
     time: Duration,
@@ -289,7 +300,7 @@ impl Phase {
     }
 }
 
-/// The files of a tree as items; those that cannot be items are left out.
+/// The files of a tree as items; files that cannot be items are left out.
 struct TreeItems(Tree);
 
 impl Iterator for TreeItems {
@@ -307,7 +318,7 @@ impl Iterator for TreeItems {
     }
 }
 
-/// The named tree, or the best at hand, cut to the bounds.
+/// Opens the named tree, or the best at hand, cut to the bounds.
 fn choose_tree(named: Option<&Path>) -> Result<(PathBuf, Tree), Failure> {
     let open = |root: &Path| -> Result<(PathBuf, Tree), Failure> {
         let mut tree = Tree::open(root, PREFIX)?;

@@ -4,11 +4,11 @@ use crate::config::Config;
 use crate::doctor::{Machine, Verdict, examine};
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str =
     "Examine this machine: memory, cores, kernel, NICs, limits, and what to do about each";
 
-/// Its arguments.
+/// The arguments of `longarm doctor`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 7 if a line is bad: a server with these settings would not start or work.")]
 pub struct Args {}

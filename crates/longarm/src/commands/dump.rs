@@ -18,7 +18,7 @@ use crate::structures::saved::Saved;
 pub use args::Args;
 use sink::{NAMED_MAX, Sink};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Write out all items";
 
 /// Writes all items out.

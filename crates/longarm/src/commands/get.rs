@@ -11,10 +11,10 @@ use crate::connect;
 use crate::items::record;
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Print the value of a key";
 
-/// Its arguments.
+/// The arguments of `longarm get`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 1 if any key does not exist.")]
 pub struct Args {

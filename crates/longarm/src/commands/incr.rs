@@ -10,10 +10,10 @@ use crate::connect;
 use crate::flags::duration;
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Add to the number stored under a key";
 
-/// Its arguments.
+/// The arguments of `longarm incr`.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Prints the sum. A missing key counts from 0; a value that is no number is refused (4)."
@@ -41,7 +41,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
         other => return Err(connect::unexpected(&other)),
     };
     if let Some(ttl) = args.ttl {
-        // The sum stands whatever becomes of the expiry: say so, or a script would add again.
+        // The sum stands, whatever becomes of the expiry. The failure says so, or a script would add again.
         client.touch(key, Some(ttl)).map_err(|error| {
             let mut failure = failed(error);
             failure.message = format!("the sum is {sum}, but its expiry was not set: {}", failure.message);

@@ -16,10 +16,10 @@ use crate::structures::check::{Findings, Stillness, View, check};
 use crate::structures::live::look;
 use crate::structures::saved::Saved;
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Walk and verify all structures of a live server or a saved arena";
 
-/// Its arguments.
+/// The arguments of `longarm inspect`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Ends with 6, and names each broken invariant and its place, if anything is wrong.")]
 pub struct Args {
@@ -38,7 +38,7 @@ pub struct Args {
 
 /// Names of the states of a segment, by number.
 const STATES: [&str; 6] = ["free", "active", "sealed", "run heads", "run bodies", "quarantined"];
-/// Inspects and reports.
+/// Inspects the structures and reports on them.
 pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     match &args.arena {
         Some(directory) => inspect_saved(&args, directory, output),
@@ -174,7 +174,7 @@ fn to_text(of: &str, findings: &Findings) -> String {
     text
 }
 
-/// Every segment in use.
+/// Describes every segment in use.
 fn segments(findings: &Findings, view: View<'_>) -> Vec<Value> {
     let one = |segment: u32| {
         let line = Line::read(view.arena, view.sums, segment).ok()?;
@@ -191,7 +191,7 @@ fn segments(findings: &Findings, view: View<'_>) -> Vec<Value> {
     (findings.store.table..findings.store.segments).filter_map(one).collect()
 }
 
-/// A flat object as words.
+/// Formats a flat object as words.
 fn words(value: &Value) -> String {
     let Value::Object(members) = value else { return value.to_string() };
     let word = |(name, value): (&String, &Value)| match value {

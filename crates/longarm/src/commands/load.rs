@@ -27,10 +27,10 @@ pub use args::Args;
 use progress::Bar;
 use resume::Resume;
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Load a directory tree, or a CSV, TSV or JSON-lines file";
 
-/// Skipped records that are named; further ones are counted.
+/// The most skipped records that are named; further ones are counted.
 const NAMED_MAX: usize = 20;
 
 /// Loads, verifies if asked to, and sums up.
@@ -59,8 +59,9 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     job.verdict(verified)
 }
 
-/// Names the memory that is loaded into: it is another where what was loaded may be gone. A server's lives as
-/// long as its process, a cluster's as long as its groups, whoever leads them.
+/// Gives a number for the memory that is loaded into: the number is another if loaded items may be gone. A
+/// server's memory lives as long as its process, a cluster's as long as its groups, whichever nodes lead
+/// them.
 fn memory_of(config: &Config) -> Result<u64, Failure> {
     let mut client = connect::connect(config, "longarm load")?;
     let groups: Vec<u64> = client.topology().groups().iter().map(|group| group.id).collect();
@@ -71,7 +72,7 @@ fn memory_of(config: &Config) -> Result<u64, Failure> {
     Ok(server.server_boot())
 }
 
-/// One run.
+/// One run of the command.
 struct Job<'a> {
     args: &'a Args,
     config: &'a Config,
@@ -102,7 +103,7 @@ impl Job<'_> {
         let bar = Bar::new("loading", source.total(), !self.args.no_progress && !self.output.json());
         let sent = self.send(source, &mut sender, first, &bar);
         if let Err(failure) = sent {
-            // What was acknowledged stays noted, so that a rerun goes on from there.
+            // Acknowledged records stay noted, so that a rerun goes on from there.
             self.note(sender.progress().records, true)?;
             return Err(failure);
         }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Write manual pages into a directory";
 
-/// Its arguments.
+/// The arguments of `longarm man`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Read one with: man -l DIR/longarm.1")]
 pub struct Args {
@@ -35,7 +35,7 @@ fn announce(path: &Path, output: &mut Output) -> Result<(), Failure> {
     }
 }
 
-/// File names and contents.
+/// Makes the pages: their file names and contents.
 fn pages(mut root: clap::Command) -> Vec<(String, Vec<u8>)> {
     root.build();
     let mut pages = vec![page("longarm".to_string(), root.clone())];

@@ -9,10 +9,10 @@ use crate::config::Config;
 use crate::flags::{Source, duration};
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Store a value under a key";
 
-/// Its arguments.
+/// The arguments of `longarm put`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Prints the new version. Ends with 1 if --if-absent or --if-present was not met.")]
 pub struct Args {

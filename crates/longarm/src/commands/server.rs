@@ -23,10 +23,10 @@ use crate::connect;
 use crate::human;
 use crate::output::{Exit, Failure, Output, fault};
 
-/// How long a stop lets clients have their answers.
+/// How long a server that stops goes on giving clients their answers.
 const DRAIN: Duration = Duration::from_secs(5);
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Serve a store until told to stop";
 
 /// Serves until it is told to stop.
@@ -45,7 +45,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
             .hint("`longarm --print-config` shows where each value comes from"));
     }
     let (stop, stopped) = channel();
-    // Before the server: a signal that comes while it starts stops it in good order too.
+    // Signals are watched before the server starts: a signal during the start stops it in good order, too.
     watch_signals(stop.clone())?;
     if node.is_some() {
         crash_when_broken();
@@ -81,8 +81,8 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     Ok(Exit::Ok)
 }
 
-/// A replica that has lost a thread to a broken invariant must not go on with the others: its process ends,
-/// and the rest of its groups do without it.
+/// Has the process end when one of its threads breaks an invariant. A replica must not go on with the other
+/// threads; the rest of its groups do without it.
 fn crash_when_broken() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -91,7 +91,7 @@ fn crash_when_broken() {
     }));
 }
 
-/// The first signal asks for a stop, the second ends the process.
+/// Watches for signals: the first asks for a stop, the second ends the process.
 fn watch_signals(stop: Sender<&'static str>) -> Result<(), Failure> {
     let refused =
         |error: std::io::Error| Failure::new(Exit::System, format!("cannot watch for signals: {error}"));
@@ -102,7 +102,7 @@ fn watch_signals(stop: Sender<&'static str>) -> Result<(), Failure> {
                 // Sockets of shm addresses stay behind; the next server removes dead ones.
                 std::process::exit(130);
             }
-            // Nobody listens where the start has failed already.
+            // The receiver is gone if the start has failed already.
             let _ = stop.send(if signal == SIGINT { "SIGINT" } else { "SIGTERM" });
         }
     };
@@ -119,7 +119,7 @@ fn watch_stdin(stop: Sender<&'static str>) -> Result<(), Failure> {
     thread.map(|_| ()).map_err(|error| Failure::new(Exit::System, format!("cannot watch stdin: {error}")))
 }
 
-/// What the settings mean to the server.
+/// Turns the settings into the options of the server.
 fn options(args: &Args, config: &Config) -> Result<ServerOptions, Failure> {
     let level = config.log;
     Ok(ServerOptions {
@@ -166,7 +166,7 @@ fn tls(config: &Config) -> Result<Option<Tls>, Failure> {
     let identity = Identity { certificate, key };
     let tls = Tls::default().with_server(&identity, config.tls.client_ca.as_deref()).map_err(wrong)?;
     match (&config.cluster, &config.tls.server_ca) {
-        // A replica is a client of the others.
+        // A replica is a client of the other replicas.
         (Some(_), Some(ca)) => tls.with_client(ca, Some(&identity), None).map(Some).map_err(wrong),
         _ => Ok(Some(tls)),
     }
@@ -219,7 +219,7 @@ fn say(config: &Config, level: Log, line: &str) {
     }
 }
 
-/// A closed stderr must not stop a server.
+/// Writes a line to stderr; a closed stderr must not stop a server.
 fn remark(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{} longarm: {line}", human::moment(longarm_host::unix()));
 }

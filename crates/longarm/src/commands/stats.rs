@@ -11,10 +11,10 @@ use crate::flags::duration;
 use crate::human;
 use crate::output::{Exit, Failure, Output};
 
-/// What it does.
+/// The line about the command in help texts.
 pub const ABOUT: &str = "Show a server's counters, memory and clients";
 
-/// Its arguments.
+/// The arguments of `longarm stats`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// Show them again every so often, with rates, until interrupted
@@ -66,7 +66,7 @@ pub fn run(args: Args, config: &Config, output: &mut Output) -> Result<Exit, Fai
     }
 }
 
-/// Lines for people: a number that grew since `before` has its rate beside it.
+/// Formats lines for people. A number that grew since `before` has its rate beside it.
 fn show(stats: &Value, before: Option<(Duration, &Value)>) -> String {
     let mut text = String::new();
     if let Value::Object(members) = stats {

@@ -1,4 +1,4 @@
-//! Judges a whole configuration: what each value alone cannot know.
+//! Judges a whole configuration, by relations that no single value shows.
 
 use std::path::Path;
 
@@ -9,11 +9,11 @@ use longarm_fabric::{Address, RECEIVES};
 use super::units::{show_duration, show_size};
 use super::{Config, Eviction};
 
-/// Least memory a server starts with: the index and some segments of each size class must fit.
+/// The least memory with which a server starts: the index and some segments of each size class must fit.
 pub const MEMORY_MIN: u64 = 16 << 20;
 const RING_MIN: u64 = 16 << 10;
 const RING_MAX: u64 = 64 << 20;
-/// Most threads of a server that execute writes.
+/// The most threads of a server that execute writes.
 pub const WORKERS_MAX: usize = 64;
 const LEASE_MIN_MS: u128 = 1;
 const LEASE_MAX_MS: u128 = 60_000;
@@ -21,16 +21,16 @@ const SPIN_US_MAX: u64 = 1_000_000;
 const SECRET_MIN: u64 = 16;
 const SECRET_MAX: u64 = 4096;
 
-/// What is wrong with a configuration, and what is only doubtful.
+/// The faults of a configuration, and its doubtful settings.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// A server does not start with these.
+    /// Faults with which a server does not start.
     pub errors: Vec<String>,
-    /// It starts, but its user should know.
+    /// Doubts about a configuration with which a server starts: its user should know of them.
     pub warnings: Vec<String>,
 }
 
-/// Checks the relations of the values, and the files they name.
+/// Checks the relations of the values, and the files that they name.
 pub fn check(config: &Config) -> Report {
     let mut report = Report::default();
     numbers(config, &mut report.errors);
@@ -155,7 +155,7 @@ fn addresses(config: &Config, report: &mut Report) {
     }
 }
 
-/// By its text: no name is resolved to check a file.
+/// Whether the text of `host` names the loopback. Checking a configuration resolves no name.
 fn is_loopback(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
     name == "localhost" || name == "[::1]" || name.starts_with("127.")

@@ -1,15 +1,15 @@
-//! The environment layer: `LONGARM_*` variables to [`Given`] values.
+//! The environment layer: turns `LONGARM_*` variables into [`Given`] values.
 
 use super::nearest::nearest;
 use super::settings::SETTINGS;
 use super::{Given, Origin};
 
-/// Names the configuration file.
+/// The variable that names the configuration file.
 pub const CONFIG: &str = "LONGARM_CONFIG";
 
-/// The settings that the variables state, and warnings for names that look like a mistyped one. Other names
-/// with our prefix are left alone: a container platform injects `LONGARM_PORT` and the like for a service of
-/// that name.
+/// Reads the settings that the variables state, and warns about names that look like a mistyped setting.
+/// Other names with the prefix are left alone: a container platform injects `LONGARM_PORT` and the like for a
+/// service of that name.
 pub fn parse(variables: impl IntoIterator<Item = (String, String)>) -> (Vec<Given>, Vec<String>) {
     let names: Vec<String> = SETTINGS.iter().map(|setting| setting.env()).collect();
     let mut given = Vec::new();
@@ -33,7 +33,7 @@ pub fn parse(variables: impl IntoIterator<Item = (String, String)>) -> (Vec<Give
                 given.push(Given { key: setting.key, values, origin: Origin::Env(name) });
             }
             None => {
-                // The prefix is alike by construction: only the rest is compared.
+                // All names have the same prefix, so only the rest is compared.
                 let rests = names.iter().map(|known| &known["LONGARM_".len()..]);
                 if let Some(known) = nearest(&name["LONGARM_".len()..], rests) {
                     warnings.push(format!("environment {name} is ignored; did you mean LONGARM_{known}?"));

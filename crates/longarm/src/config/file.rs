@@ -1,4 +1,5 @@
-//! The file layer: TOML to [`Given`] values. Unknown keys are errors that suggest the nearest known one.
+//! The file layer: turns TOML into [`Given`] values. An unknown key is an error that suggests the nearest
+//! known key.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use super::nearest::nearest;
 use super::settings::{SETTINGS, Setting};
 use super::{Given, Origin};
 
-/// Reads the settings that `text` states; `path` is only named. All faults are reported.
+/// Reads the settings that `text` states, and reports all faults in it. `path` only stands in messages.
 pub fn parse(path: &Path, text: &str) -> Result<Vec<Given>, Vec<String>> {
     let document = DeTable::parse(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_of(text, span.start));
@@ -17,7 +18,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Vec<Given>, Vec<String>> {
     })?;
     let mut reader = Reader { path, text, given: Vec::new(), faults: Vec::new() };
     reader.table("", document.get_ref());
-    // The order of the file, whatever order the parser keeps its tables in.
+    // The parser keeps tables in an order of its own, so the settings are sorted by their places in the file.
     reader.given.sort_by_key(|given| match given.origin {
         Origin::File(_, line) => line,
         _ => 0,
@@ -33,7 +34,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Tables nest as deep as keys have dots; the parser itself bounds its recursion.
+    /// Reads a table and the tables in it, which nest as deep as keys have dots. The parser bounds the
+    /// recursion.
     fn table(&mut self, prefix: &str, table: &DeTable<'_>) {
         for (name, value) in table {
             let key = format!("{prefix}{}", name.get_ref());
@@ -73,7 +75,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether some setting lives in this table.
+/// Whether the table of this name has a setting.
 fn is_table(key: &str) -> bool {
     SETTINGS.iter().any(|setting| setting.key.strip_prefix(key).is_some_and(|rest| rest.starts_with('.')))
 }

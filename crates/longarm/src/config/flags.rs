@@ -8,14 +8,14 @@ use super::{Given, Origin};
 /// Flags of [`Scope::All`], made from the table of settings.
 #[derive(Clone, Default, Debug)]
 pub struct AllSettings {
-    /// What the user stated.
+    /// Settings that the user stated by these flags.
     pub given: Vec<Given>,
 }
 
 /// Flags of [`Scope::Server`], for commands that start a server.
 #[derive(Clone, Default, Debug)]
 pub struct ServerSettings {
-    /// What the user stated.
+    /// Settings that the user stated by these flags.
     pub given: Vec<Given>,
 }
 
@@ -41,7 +41,7 @@ fn collect(matches: &ArgMatches, scope: Scope) -> Vec<Given> {
     SETTINGS.iter().filter(|setting| setting.scope == scope).filter_map(stated).collect()
 }
 
-/// Both kinds differ only in their scope.
+/// Implements the flags of one scope; flags of another scope differ in nothing else.
 macro_rules! setting_flags {
     ($type:ident, $scope:expr) => {
         impl Args for $type {

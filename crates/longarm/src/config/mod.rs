@@ -49,7 +49,8 @@ impl Config {
     }
 }
 
-/// Puts layers over the defaults, later ones first in line. All faults are reported, not only the first.
+/// Puts layers over the defaults; a later layer goes over an earlier one. Reports all faults, not only the
+/// first.
 pub fn load(host: &Host, layers: impl IntoIterator<Item = Given>) -> Result<Config, Vec<String>> {
     let mut config = Config::defaults(host);
     let mut faults = Vec::new();
@@ -71,7 +72,7 @@ pub fn load(host: &Host, layers: impl IntoIterator<Item = Given>) -> Result<Conf
     if faults.is_empty() { Ok(config) } else { Err(faults) }
 }
 
-/// An address and a group are two answers to one question: that of the later layer holds.
+/// Chooses between an address and a cluster, which both name the store: the setting of the later layer holds.
 fn choose_place(config: &mut Config, host: &Host) -> Result<(), String> {
     let (address, cluster) = (config.origin("address"), config.origin("cluster"));
     if config.cluster.is_none() || address == Origin::Default {

@@ -1,6 +1,6 @@
 //! "Did you mean": the known word nearest to a mistyped one.
 
-/// The candidate with the fewest edits from `word`, if it is near enough to be what was meant.
+/// Finds the candidate with the fewest edits from `word`, if it is near enough to be what the user meant.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let (distance, best) = candidates
         .into_iter()
@@ -10,7 +10,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     near_enough.then_some(best)
 }
 
-/// Levenshtein distance, case aside. Words are cut at 64 bytes: no setting is longer.
+/// Computes the Levenshtein distance, case aside. Words are cut at 64 bytes, for no setting is longer.
 fn distance(a: &str, b: &str) -> usize {
     let cut = |text: &str| text.to_ascii_lowercase().bytes().take(64).collect::<Vec<u8>>();
     let (a, b) = (cut(a), cut(b));

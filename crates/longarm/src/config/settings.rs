@@ -1,5 +1,5 @@
-//! The one table of settings: its key in the file, its flag, its environment variable, its help, how it is
-//! read and how it is shown all come from one line here.
+//! The one table of settings. One entry states a setting's key in the file, its flag, its environment
+//! variable and its help, and how the value is read and shown.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::units::{parse_duration, parse_size, show_duration, show_size};
 use super::{Config, Eviction, HugePages, Log, Slot};
 
-/// Which commands a setting is for.
+/// The commands that take a setting as a flag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
     /// Every command takes the flag.
@@ -24,30 +24,30 @@ pub struct Setting {
     pub key: &'static str,
     /// Name of the value in help.
     pub form: &'static str,
-    /// What it does, one line.
+    /// The line of the help about the setting.
     pub help: &'static str,
-    /// Which commands take it as a flag.
+    /// The commands that take it as a flag.
     pub scope: Scope,
     /// Whether it has several values.
     pub list: bool,
     /// Reads the value; an error says what was wrong with the text.
     pub set: fn(&mut Config, &[String]) -> Result<(), String>,
-    /// Shows the value in the form `set` reads; `Null` where it is not set.
+    /// Shows the value in the form that `set` reads; gives `Null` if the value is not set.
     pub show: fn(&Config) -> Value,
 }
 
 impl Setting {
-    /// `tls.client_ca` is `--tls-client-ca`.
+    /// The name of the flag without its dashes: `tls-client-ca` for `tls.client_ca`.
     pub fn flag(&self) -> String {
         self.key.replace(['.', '_'], "-")
     }
 
-    /// `tls.client_ca` is `LONGARM_TLS_CLIENT_CA`.
+    /// The name of the environment variable: `LONGARM_TLS_CLIENT_CA` for `tls.client_ca`.
     pub fn env(&self) -> String {
         format!("LONGARM_{}", self.key.replace('.', "_").to_ascii_uppercase())
     }
 
-    /// The setting with this key.
+    /// Finds the setting with this key.
     pub fn find(key: &str) -> Option<&'static Setting> {
         SETTINGS.iter().find(|setting| setting.key == key)
     }
@@ -230,7 +230,7 @@ pub static SETTINGS: &[Setting] = &[
     },
 ];
 
-/// The fields that every setting states; `set` and `show` are always given beside them.
+/// Makes a setting of the fields that every setting states; `set` and `show` always stand beside them.
 const fn all(key: &'static str, form: &'static str, help: &'static str) -> Setting {
     Setting { key, form, help, scope: Scope::All, list: false, set: |_, _| Ok(()), show: |_| Value::Null }
 }
@@ -262,11 +262,11 @@ fn show_path(path: &Option<PathBuf>) -> Value {
     path.as_ref().map_or(Value::Null, |path| json!(path.display().to_string()))
 }
 
-/// A setting that is one of a few words.
+/// Implements a type whose values are a few words.
 macro_rules! choice {
     ($type:ident, $($word:literal => $variant:ident),+) => {
         impl $type {
-            /// As it is written in the configuration.
+            /// The word for it in the configuration.
             pub const fn name(self) -> &'static str {
                 match self { $($type::$variant => $word),+ }
             }

@@ -9,7 +9,7 @@ use longarm_base::limits;
 use longarm_fabric::Address;
 use longarm_fabric::verbs::{DeviceChoice, RETRIES_MAX, Verbs};
 
-/// Bytes of an index slot.
+/// The size of an index slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slot {
     /// 64 bytes: small items live in the slot.
@@ -19,7 +19,7 @@ pub enum Slot {
 }
 
 impl Slot {
-    /// The size as a number.
+    /// The size in bytes.
     pub const fn bytes(self) -> u64 {
         match self {
             Slot::Inline64 => 64,
@@ -31,33 +31,33 @@ impl Slot {
 /// Whether memory comes from the reserved pool of 2 MiB pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HugePages {
-    /// Where enough are reserved.
+    /// Takes pages of the pool if it has enough.
     Auto,
-    /// Always; fail to start otherwise.
+    /// Takes pages of the pool; a server fails to start if the pool has too few.
     On,
-    /// Never.
+    /// Takes no pages of the pool.
     Off,
 }
 
-/// What a full memory does to a write.
+/// The answer of a full memory to a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Eviction {
-    /// The write is refused.
+    /// Refuses the write.
     None,
-    /// Items that were not used lately go.
+    /// Makes room: items that were not used lately go.
     Lru,
 }
 
-/// How much is said on stderr.
+/// How much is said on stderr. Each level adds to the levels before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Log {
-    /// What failed.
+    /// Says what failed.
     Error,
-    /// And what may fail.
+    /// Says what may fail, too.
     Warn,
-    /// And what happened.
+    /// Says what happened, too.
     Info,
-    /// And how.
+    /// Says how it happened, too.
     Debug,
 }
 
@@ -77,13 +77,13 @@ pub struct Tls {
 /// Settings of the verbs transport.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Rdma {
-    /// Device, if not the one that has the address.
+    /// The device, if it is not to be the device that has the address.
     pub device: Option<DeviceChoice>,
-    /// An acknowledgement is waited for 4.096 us times 2 to this power.
+    /// The exponent of the time for which an acknowledgement is awaited: 4.096 us times 2 to this power.
     pub timeout: u8,
-    /// Tries without an acknowledgement.
+    /// The number of tries without an acknowledgement.
     pub retries: u8,
-    /// Arrivals of one connection that may wait.
+    /// The number of arrivals on one connection that may wait.
     pub receives: u16,
 }
 
@@ -94,7 +94,7 @@ impl Default for Rdma {
 }
 
 impl Rdma {
-    /// What they mean to the transport.
+    /// Turns them into the settings of the transport.
     pub fn transport(&self) -> Verbs {
         let verbs = Verbs::new().with_patience(self.timeout, self.retries).with_receives(self.receives);
         match &self.device {
@@ -107,23 +107,23 @@ impl Rdma {
 /// Every setting with its value, and where the value came from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
-    /// Where the server listens; clients use the first.
+    /// The addresses at which the server listens; clients use the first.
     pub address: Vec<Address>,
-    /// File of the group of replicas that is meant instead of the address.
+    /// The file of the cluster that clients and nodes use instead of the address.
     pub cluster: Option<PathBuf>,
     /// Bytes for items and index.
     pub memory: u64,
     /// Threads that execute writes.
     pub workers: usize,
-    /// How long a client may trust what it reads.
+    /// The time for which a client may trust what it reads.
     pub lease: Duration,
     /// Slot size of the index.
     pub slot: Slot,
     /// Backing of the memory.
     pub hugepages: HugePages,
-    /// What a full memory does.
+    /// What a server does with a write when its memory is full.
     pub eviction: Eviction,
-    /// Clients at once.
+    /// The most clients at once.
     pub max_clients: usize,
     /// Bytes of each client's request ring.
     pub ring_bytes: u64,
@@ -137,22 +137,22 @@ pub struct Config {
     pub peer_secret_file: Option<PathBuf>,
     /// TLS files.
     pub tls: Tls,
-    /// RDMA.
+    /// Settings of the verbs transport.
     pub verbs: Rdma,
     /// Bound on connecting and on each operation of a client.
     pub timeout: Duration,
-    /// How much is said.
+    /// How much is said on stderr.
     pub log: Log,
-    /// Who stated those values that somebody stated.
+    /// The origins of those values that are not defaults.
     pub(super) origins: BTreeMap<&'static str, Origin>,
 }
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Nobody set it.
+    /// No layer states the value.
     Default,
-    /// This file, this line.
+    /// The configuration file, with the line.
     File(PathBuf, usize),
     /// This environment variable.
     Env(String),
@@ -161,7 +161,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// Later layers go over earlier ones.
+    /// The number of the layer: a value goes over those of layers with smaller numbers.
     pub(super) fn layer(&self) -> u8 {
         match self {
             Origin::Default => 0,
@@ -190,11 +190,11 @@ pub struct Given {
     pub key: &'static str,
     /// Its value or values, as text.
     pub values: Vec<String>,
-    /// Who states it.
+    /// Where the layer states it.
     pub origin: Origin,
 }
 
-/// What the defaults depend on.
+/// Facts about the process on which the defaults depend.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The user's id: two users of a machine do not share a socket.
@@ -204,7 +204,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// This process's.
+    /// Finds the facts about this process.
     pub fn of_this_process() -> Host {
         let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").filter(|dir| !dir.is_empty());
         Host { uid: rustix::process::getuid().as_raw(), runtime_dir: runtime_dir.map(PathBuf::from) }
@@ -212,7 +212,7 @@ impl Host {
 }
 
 impl Config {
-    /// What holds when nobody says anything.
+    /// The settings if no layer states a value.
     pub fn defaults(host: &Host) -> Config {
         let dir = host.runtime_dir.clone().unwrap_or_else(|| PathBuf::from("/tmp"));
         Config {
@@ -238,19 +238,19 @@ impl Config {
         }
     }
 
-    /// The address a client connects to.
+    /// The address to which a client connects.
     pub fn connect_address(&self) -> &Address {
         &self.address[0]
     }
 
-    /// The same for a replica of the group, which listens at this address.
+    /// The same settings for a node of the cluster that listens at this address.
     pub fn listening_at(&self, address: Address) -> Config {
         let mut config = Config { address: vec![address], ..self.clone() };
         config.origins.insert("address", self.origin("cluster"));
         config
     }
 
-    /// Who stated the value of the setting with this key.
+    /// The origin of the value of the setting with this key.
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::Default)
     }

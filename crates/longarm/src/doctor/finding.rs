@@ -1,11 +1,11 @@
-//! What was found of one thing that was examined, and what is thought of it.
+//! The outcome of examining one thing: what was found, and the verdict on it.
 
 use serde_json::{Value, json};
 
-/// What is thought of one thing.
+/// The verdict on one thing.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// Nothing to do.
+    /// There is nothing to do.
     Ok,
     /// It works, but slower or with less than it could.
     Warn,
@@ -14,7 +14,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// As it is printed.
+    /// The word that is printed for it.
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Ok => "ok",
@@ -24,16 +24,16 @@ impl Verdict {
     }
 }
 
-/// One thing examined.
+/// One thing that was examined.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
     /// What was examined: a stable name for scripts.
     pub name: &'static str,
-    /// What is thought of it.
+    /// The verdict on it.
     pub verdict: Verdict,
     /// What was found.
     pub found: String,
-    /// What to do; empty if nothing.
+    /// Advice to the user; empty if there is nothing to do.
     pub advice: String,
 }
 
@@ -50,7 +50,7 @@ impl Finding {
         Finding { name, verdict: Verdict::Bad, found: found.into(), advice: advice.into() }
     }
 
-    /// Lines for a person.
+    /// Formats it as lines for a person.
     pub fn to_text(&self) -> String {
         let mut text = format!("{:<5} {:<12} {}\n", self.verdict.name(), self.name, self.found);
         if !self.advice.is_empty() {
@@ -59,7 +59,7 @@ impl Finding {
         text
     }
 
-    /// One line for a script.
+    /// Formats it as one line for a script.
     pub fn to_json(&self) -> Value {
         json!({
             "name": self.name, "verdict": self.verdict.name(), "found": self.found, "advice": self.advice,

@@ -23,7 +23,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one we run on, looked at for a server or client with these settings.
+    /// Looks at the machine of this process, for a server or client with these settings.
     pub fn this(config: &Config) -> Machine {
         use rustix::process::{Resource, getrlimit};
         let files = getrlimit(Resource::Nofile);

@@ -1,4 +1,4 @@
-//! Memory: how much, in which pages, and how much may be locked.
+//! Examines the memory: how much there is, in which pages, and how much may be locked.
 
 use longarm_base::limits::{LINE, SEGMENT_BYTES};
 
@@ -8,7 +8,7 @@ use crate::config::units::show_size;
 use crate::config::{Config, HugePages};
 
 const HUGE_PAGE: u64 = 2 << 20;
-/// More than regions are rounded up by, with the control page.
+/// A bound on what rounding adds to the regions, with the control page.
 const ROUNDING: u64 = 2 << 20;
 
 fn meminfo(machine: &Machine, name: &str) -> Option<u64> {
@@ -20,7 +20,7 @@ fn meminfo(machine: &Machine, name: &str) -> Option<u64> {
     number.checked_mul(unit)
 }
 
-/// Whole MiB: exact bytes are noise here.
+/// Shows whole MiB, since exact bytes are noise here.
 fn show(bytes: u64) -> String {
     show_size(bytes >> 20 << 20)
 }
@@ -30,7 +30,7 @@ pub fn available(machine: &Machine, config: &Config) -> Finding {
         return Finding::warn("memory", "unknown: /proc/meminfo says nothing", "mount /proc");
     };
     let mut found = format!("{} available, {} configured", show(free), show_size(config.memory));
-    // A NIC wants every page at once: all of the index, and as much again for items.
+    // A NIC wants every page from the start: all of the index, and as much again for items.
     let times = if verbs_addresses(config).next().is_some() { 2 } else { 1 };
     if times > 1 {
         found.push_str(", twice that locked for RDMA");
@@ -100,7 +100,7 @@ pub fn shared_huge(machine: &Machine) -> Finding {
     }
 }
 
-/// Whether memory may be locked that a NIC is to know.
+/// Examines whether a server may lock the memory that a NIC accesses.
 pub fn lockable(machine: &Machine, config: &Config) -> Finding {
     let limit = machine.lockable.map_or("unlimited".to_string(), show_size);
     let needed = registered(config);
@@ -130,11 +130,11 @@ pub fn lockable(machine: &Machine, config: &Config) -> Finding {
     Finding::warn("memlock", found, advice)
 }
 
-/// About what a verbs server registers: index and arena with each device it listens on, and for each client
-/// the ring and the connection's own buffers.
+/// Estimates the bytes that a verbs server registers: index and arena with each device on which it listens,
+/// and for each client the ring and the connection's own buffers.
 fn registered(config: &Config) -> u64 {
     let listeners = verbs_addresses(config).count().max(1) as u64;
-    // The arena has a line for each segment besides.
+    // The arena has a line for each segment, too.
     let table = config.memory / SEGMENT_BYTES * LINE;
     let lent = config.memory.saturating_mul(2).saturating_add(table + ROUNDING);
     let client = config.verbs.transport().bytes_per_connection() as u64 + config.ring_bytes;
@@ -142,8 +142,8 @@ fn registered(config: &Config) -> u64 {
     lent.saturating_mul(listeners).saturating_add(clients)
 }
 
-/// Whether the process has CAP_IPC_LOCK. It counts in the first user namespace only: root of a container
-/// without privileges has it in vain.
+/// Whether the process has CAP_IPC_LOCK. The capability counts in the first user namespace only: the root of
+/// a container without privileges has it in vain.
 fn locks_beyond_limits(machine: &Machine) -> bool {
     const IPC_LOCK: u32 = 14;
     let status = machine.read("proc/self/status").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Examines a machine. Everything is read below a root directory, from a few numbers and from what the verbs
-//! library told ([`probe`]), so that tests can invent a machine; nothing is changed.
+//! Examines a machine, and changes nothing on it. Every fact comes from below a root directory, from a few
+//! numbers, or from what the verbs library told ([`probe`]), so that tests can invent a machine.
 
 mod finding;
 mod machine;

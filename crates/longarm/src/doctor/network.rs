@@ -1,11 +1,11 @@
-//! Open files, NICs and RDMA devices.
+//! Examines open files, NICs and RDMA devices.
 
 use super::{Finding, Machine};
 use crate::config::Config;
 
 /// Descriptors of one shm client: socket, its ring, the answer ring, two event counters.
 const FILES_PER_CLIENT: u64 = 5;
-/// What a server opens for itself.
+/// Descriptors that a server opens for itself.
 const FILES_OWN: u64 = 64;
 
 pub fn files(machine: &Machine, config: &Config) -> Finding {

@@ -1,5 +1,5 @@
-//! What the verbs library tells of this machine's RDMA devices, and a READ tried on each. Drivers are asked
-//! for it, so it happens on a thread of its own, which is waited for so long and no longer.
+//! Asks the verbs library about this machine's RDMA devices, and tries a READ on each. A thread of its own
+//! asks, because a driver may hang, and the program waits for that thread for a bounded time.
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -11,49 +11,50 @@ use longarm_fabric::{Address, SetupError};
 
 use crate::config::Config;
 
-/// Most time for all of it. A device that works takes milliseconds, one that loses its packets two seconds.
+/// The most time for all questions. A device that works takes milliseconds, a device that loses its packets
+/// two seconds.
 const TIME: Duration = Duration::from_secs(20);
 
-/// What was learnt.
+/// The answers of the library.
 #[derive(Clone, Debug)]
 pub enum Probe {
-    /// The library cannot be used: why, and what to install.
+    /// The reason why the library cannot be used, and what to install.
     NoLibrary(String),
-    /// It can, but it does not tell: why.
+    /// The reason why the library, which can be used, tells nothing.
     Failed(String),
-    /// Its devices, and which of them each verbs address of the settings gets.
+    /// The devices, and the way that the transport takes for each verbs address of the settings.
     Known(Vec<Device>, Vec<Route>),
 }
 
-/// A device.
+/// A device, and the outcome of a READ on it.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// What it says of itself.
+    /// What the device says of itself.
     pub survey: DeviceInfo,
-    /// Port and GID that the transport takes there, if one is ready.
+    /// The port and GID that the transport takes on it, if one is ready.
     pub way: Option<Way>,
-    /// The READ over it.
+    /// The outcome of a READ over that way; `None` without a way.
     pub read: Option<Result<LoopbackReport, String>>,
 }
 
-/// A verbs address and where its packets go.
+/// A verbs address, and the way of its packets.
 #[derive(Clone, Debug)]
 pub struct Route {
     /// The address, as it was given.
     pub address: String,
-    /// Our own end; unknown for a name, which is not looked up here.
+    /// This machine's end of the route; unknown for a name, which is not looked up here.
     pub local: Option<IpAddr>,
-    /// What the transport takes for it, or why nothing.
+    /// The way that the transport takes for the address, or why there is none.
     pub way: Option<Result<Way, String>>,
 }
 
-/// Asks.
+/// Asks the library, and waits for at most `TIME`.
 pub fn probe(config: &Config) -> Probe {
     let wanted = config.verbs.device.clone();
     let addresses: Vec<Address> = verbs_addresses(config).cloned().collect();
     let (tell, told) = mpsc::channel();
     let body = move || {
-        // Nobody listens any more if it took too long.
+        // The receiver is gone if the answer took too long.
         let _ = tell.send(ask(wanted.as_ref(), &addresses));
     };
     if let Err(error) = std::thread::Builder::new().name("longarm-probe".into()).spawn(body) {
@@ -71,7 +72,7 @@ fn ask(wanted: Option<&DeviceChoice>, addresses: &[Address]) -> Probe {
     let surveys = match verbs::survey() {
         Ok(surveys) => surveys,
         Err(error @ VerbsError::NoLibrary(_)) => return Probe::NoLibrary(error.to_string()),
-        // The kernel has no part for RDMA, or it is not loaded.
+        // The kernel's part for RDMA is missing, or is not loaded.
         Err(VerbsError::Verb { source, .. }) if source.kind() == ErrorKind::Unsupported => Vec::new(),
         Err(error) => return Probe::Failed(error.to_string()),
     };
@@ -80,7 +81,8 @@ fn ask(wanted: Option<&DeviceChoice>, addresses: &[Address]) -> Probe {
 }
 
 fn examine(wanted: Option<&DeviceChoice>, survey: DeviceInfo) -> Device {
-    // The settings may name a port and a GID; of another device the best is taken.
+    // The settings may name a port and a GID of their device. On other devices the transport's choice is
+    // examined.
     let choice = wanted.filter(|wanted| wanted.name == survey.device).cloned().unwrap_or(DeviceChoice {
         name: survey.device.clone(),
         port: None,
@@ -107,11 +109,12 @@ fn route(wanted: Option<&DeviceChoice>, address: &Address) -> Route {
     }
 }
 
-/// Our own address on the way to `to`: `to` itself, where it is ours. Nothing is sent.
+/// Finds this machine's address on the way to `to`, which is `to` itself if that is an address of this
+/// machine. Nothing is sent.
 fn own_end(to: SocketAddr) -> std::io::Result<IpAddr> {
     let any: IpAddr = if to.is_ipv4() { [0; 4].into() } else { [0; 16].into() };
     let socket = UdpSocket::bind((any, 0))?;
-    // Port 0 is no destination; any other has the same way.
+    // Port 0 is no destination. Every other port has the same way.
     socket.connect(match to.port() {
         0 => SocketAddr::new(to.ip(), 1),
         _ => to,
@@ -119,7 +122,7 @@ fn own_end(to: SocketAddr) -> std::io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Addresses for which a NIC is needed.
+/// The addresses for which a NIC is needed.
 pub fn verbs_addresses(config: &Config) -> impl Iterator<Item = &Address> {
     config.address.iter().filter(|address| matches!(address, Address::Verbs(_)))
 }

@@ -1,10 +1,10 @@
-//! Kernel, cores, instructions and clock.
+//! Examines kernel, cores, instructions and clock.
 
 use super::{Finding, Machine};
 use crate::config::Config;
 
-/// First kernel with all that the shared-memory transport asks for: sealed memory files with a mode of their
-/// own.
+/// The first kernel that has all that the shared-memory transport needs: sealed memory files with a mode of
+/// their own.
 const KERNEL_MIN: (u32, u32) = (5, 4);
 
 pub fn kernel(machine: &Machine) -> Finding {
@@ -49,7 +49,7 @@ pub fn flags(machine: &Machine) -> Finding {
         );
     };
     let flags: Vec<&str> = flags.split_whitespace().collect();
-    // What the hot paths and durable memory profit from, on x86-64 and on aarch64.
+    // The hot paths and durable memory profit from these, on x86-64 and on aarch64.
     let wanted = ["avx2", "bmi2", "clwb", "constant_tsc", "nonstop_tsc", "atomics", "dcpop"];
     let have: Vec<&str> = wanted.into_iter().filter(|wanted| flags.contains(wanted)).collect();
     let found = if have.is_empty() { "none of the useful flags".to_string() } else { have.join(" ") };

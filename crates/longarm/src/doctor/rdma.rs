@@ -1,4 +1,4 @@
-//! RDMA: library, devices, ports, GIDs, and whether a READ works.
+//! Examines RDMA: the library, devices, ports and GIDs, and whether a READ works.
 
 use longarm_fabric::verbs::{Gid, GidKind, Port};
 
@@ -27,7 +27,8 @@ pub fn all(machine: &Machine, config: &Config) -> Vec<Finding> {
     }
 }
 
-/// What keeps a server from its start is bad, the same is only said where nobody wants RDMA.
+/// Judges a fault that keeps a verbs server from its start. It is bad if the settings want RDMA, and only a
+/// warning otherwise.
 fn severe(wanted: bool, found: String, advice: &str) -> Finding {
     if wanted {
         Finding::bad("rdma", found, format!("{advice}; or use tcp:// or shm: addresses"))
@@ -70,7 +71,7 @@ fn none(mut lacks: Vec<String>, seen: &[String], wanted: bool) -> Finding {
     Finding::ok("rdma", format!("no device, shm and tcp serve; {SOFTWARE}"))
 }
 
-/// What is wrong with the files through which the library reaches the devices.
+/// Finds the faults of the files through which the library reaches the devices.
 fn files(machine: &Machine, seen: &[String]) -> Vec<String> {
     let dir = "sys/class/infiniband_verbs";
     let entries = machine.list(dir);
@@ -208,7 +209,7 @@ fn reads(devices: &[Device]) -> Finding {
     verdict("rdma-read", shown.join("; "), lacks)
 }
 
-/// Which device each verbs address gets.
+/// Examines which device each verbs address gets.
 fn addresses(devices: &[Device], routes: &[Route], config: &Config) -> Finding {
     let (mut shown, mut lacks, mut bad) = (Vec::new(), Vec::new(), false);
     for route in routes {
@@ -252,8 +253,8 @@ fn addresses(devices: &[Device], routes: &[Route], config: &Config) -> Finding {
     }
 }
 
-/// Whether the way leads over an address that is not our end of the route. A loopback address takes any
-/// device, and a GID of InfiniBand is no IP address.
+/// Whether the way uses another address than this machine's end of the route. A loopback address takes any
+/// device, and a GID of InfiniBand is no IP address, so neither is elsewhere.
 fn is_elsewhere(route: &Route, gid: &Gid) -> bool {
     let Some(local) = route.local else { return false };
     let same = gid.to_string() == local.to_canonical().to_string();

@@ -242,7 +242,7 @@ fn route(local: &str, way: Result<Way, String>) -> Route {
     Route { address: VERBS.into(), local: local.parse().ok(), way: Some(way) }
 }
 
-/// What the kernel shows of a device whose library part works.
+/// The files that the kernel shows for a device whose library part works.
 const DEVICE: [(&str, &str); 3] = [
     ("sys/class/infiniband/rxe0/node_type", "1: CA"),
     ("sys/class/infiniband_verbs/uverbs0/ibdev", "rxe0\n"),
@@ -282,7 +282,7 @@ fn a_device_that_cannot_be_reached_is_said_with_its_file() {
     assert!(advice("no-provider", &DEVICE, nothing()).contains("ibverbs-providers"));
     assert!(advice("refused", &DEVICE, failed()).contains("container"));
     assert!(advice("without", &DEVICE, no_library()).contains("install libibverbs"));
-    // A file below a file cannot be had, for another reason than that it is not there.
+    // Opening a file below a file fails for another reason than that the file is missing.
     let odd = [DEVICE[0], DEVICE[1], ("dev/infiniband", "")];
     assert!(advice("odd-file", &odd, failed()).contains("may not read and write /dev/infiniband/uverbs0"));
 }

@@ -1,7 +1,8 @@
-//! Items that describe themselves: who knows the key can judge every byte of any version of the value.
+//! Items that describe themselves: a reader that knows the key can judge every byte of any version of the
+//! value.
 //!
-//! A value is `[number][version][filler]`, the filler a stream of words drawn from both. A torn, mixed up or
-//! stale byte differs from what its own head says.
+//! A value is `[number][version][filler]`; the filler is a stream of words drawn from both numbers. So a
+//! torn, mixed up or stale byte differs from what the value's own head says.
 
 use longarm_base::random::mix64;
 
@@ -26,7 +27,8 @@ pub fn fill(number: u64, version: u64, len: usize, value: &mut Vec<u8>) {
     value.truncate(len);
 }
 
-/// Judges a value: the version it says, or how it is wrong. `expected` is used as memory.
+/// Judges a value: gives the version that it states, or says how it is wrong. `expected` is memory that calls
+/// reuse.
 pub fn judge(
     number: u64,
     value: &[u8],
@@ -55,9 +57,9 @@ pub fn small_key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Length of a value that writers replace: another with each version.
+/// The length of a value that writers replace; each version has another.
 pub fn scratch_len(number: u64, version: u64) -> usize {
-    // Most are short, some are long, as values are.
+    // Most values are short and some are long, as in practice.
     let draw = mix64(number.wrapping_mul(0x517C_C1B7) ^ mix64(version));
     16 + (draw % (SCRATCH_MAX >> (draw >> 32 & 7))) as usize
 }

@@ -1,6 +1,6 @@
-//! How a value that was read differs from the one that was stored.
+//! Tells how a value that was read differs from the value that was stored.
 
-/// How two values differ.
+/// Says how two values differ; `None` if they are equal.
 pub fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     if expected == found {
         return None;

@@ -1,14 +1,14 @@
-//! A number that stands for a source of items, so that another source is told from the same one.
+//! Digests a source of items to a number, which tells whether the source is still the same.
 
 use longarm_memory::SumKey;
 
-/// Size and time of change.
+/// The size of a file, and its time of change in seconds and nanoseconds.
 pub fn stamp(about: &std::fs::Metadata) -> [u64; 3] {
     use std::os::unix::fs::MetadataExt;
     [about.len(), about.mtime() as u64, about.mtime_nsec() as u64]
 }
 
-/// A number that stands for all that was fed to it, the same in every run.
+/// A number that stands for all words and bytes that it was fed. It is the same in every run.
 pub struct Digest(
     /// The number.
     pub u64,
@@ -21,17 +21,17 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Of nothing.
+    /// The digest of nothing.
     pub fn new() -> Digest {
         Digest(0)
     }
 
-    /// And of these bytes.
+    /// Adds these bytes.
     pub fn bytes(self, bytes: &[u8]) -> Digest {
         Digest(SumKey::new(0x4C4F_4144).sum(self.0, bytes))
     }
 
-    /// And of these words.
+    /// Adds these words.
     pub fn words(self, words: &[u64]) -> Digest {
         words.iter().fold(self, |digest, word| digest.bytes(&word.to_le_bytes()))
     }

@@ -1,6 +1,6 @@
 //! Fields of tab-separated values: `\t`, `\n`, `\r` and `\\` stand for what a field cannot hold as it is.
 
-/// Puts a field into a line.
+/// Appends a field to a line.
 pub fn escape(field: &[u8], line: &mut Vec<u8>) {
     for &byte in field {
         match byte {
@@ -13,7 +13,7 @@ pub fn escape(field: &[u8], line: &mut Vec<u8>) {
     }
 }
 
-/// The field that was put so.
+/// Reads a field that [`escape`] wrote.
 pub fn unescape(field: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.iter();

@@ -1,8 +1,8 @@
 //! Items on their way into a store: one record after another, each with the place that a message names.
 //!
-//! A record that cannot be an item (malformed, too long, unreadable) is [`Next::Skipped`] with the reason and
-//! the source goes on; what ends the source is a [`Failure`]. Records are numbered from 0 in an order that is
-//! the same as long as the source does not change: that is what a resumed load counts by.
+//! A record that cannot be an item (malformed, too long, unreadable) is [`Next::Skipped`] with the reason,
+//! and the source goes on. A [`Failure`] ends the source. Records are numbered from 0, in an order that stays
+//! the same as long as the source does not change. A resumed load counts by these numbers.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 use crate::config::units::show_size;
 use crate::output::Failure;
 
-/// What is to be stored.
+/// An item that is to be stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Item {
     /// Its key, prefix included.
     pub key: Vec<u8>,
     /// Its value.
     pub value: Vec<u8>,
-    /// Its own time to live.
+    /// Its own time to live, if it has one.
     pub ttl: Option<Duration>,
     /// Where it came from: `line 7`, or a path.
     pub place: String,
-    /// How much of the source it was.
+    /// The bytes of the source that it took.
     pub bytes: u64,
 }
 
@@ -31,16 +31,16 @@ pub struct Item {
 pub enum Next {
     /// An item that can be stored.
     Item(Item),
-    /// One that cannot: where, and why.
+    /// A record that cannot be an item: its place, and the reason.
     Skipped(String),
 }
 
-/// How much there is, where it is known.
+/// The size of a source, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Total {
-    /// Records.
+    /// The number of records.
     pub records: Option<u64>,
-    /// Bytes.
+    /// The number of bytes.
     pub bytes: Option<u64>,
 }
 
@@ -54,14 +54,14 @@ pub trait Source {
         Ok(self.next()?.is_some())
     }
 
-    /// How much there is.
+    /// The size of the source.
     fn total(&self) -> Total;
 
-    /// Changes when the source does; `None` where that cannot be known.
+    /// A number that changes when the source does; `None` if changes cannot be known.
     fn fingerprint(&self) -> Option<u64>;
 }
 
-/// The item, if the server would take it.
+/// Gives the item back if the server would take it, or says why it would not.
 pub fn within_limits(item: Item) -> Result<Item, String> {
     if item.key.is_empty() {
         return Err("the key is empty".into());
@@ -75,7 +75,7 @@ pub fn within_limits(item: Item) -> Result<Item, String> {
     Ok(item)
 }
 
-/// That a value is too long.
+/// Says that a value is too long.
 pub fn too_long(bytes: u64) -> String {
     format!("the value has {bytes} bytes, at most {} are possible", show_size(VALUE_MAX as u64))
 }

@@ -13,8 +13,8 @@ pub fn set(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// The bytes of member `name` (or `name` and `64`); `None` if there is neither. A value that is no string
-/// stands for its JSON text.
+/// Reads the bytes of member `name`, or of `name` and `64`; gives `None` if there is neither. A value that is
+/// no string stands for its JSON text.
 pub fn get(object: &Map<String, Value>, name: &str) -> Result<Option<Vec<u8>>, String> {
     match (object.get(name), object.get(&format!("{name}64"))) {
         (Some(_), Some(_)) => Err(format!("has both \"{name}\" and \"{name}64\"")),
@@ -28,12 +28,12 @@ pub fn get(object: &Map<String, Value>, name: &str) -> Result<Option<Vec<u8>>, S
     }
 }
 
-/// Base64 with padding.
+/// Encodes bytes as base64 with padding.
 pub fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// The bytes of a base64 text.
+/// Decodes a base64 text.
 pub fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
     STANDARD.decode(text).map_err(|error| format!("is not base64: {error}"))
 }

@@ -1,12 +1,12 @@
 //! Pipelined writes over several connections, one thread each.
 //!
-//! (1) A key always goes over the same connection, in the order of the source: the last of several records of
-//!     one key is the one that stays.
-//! (2) Progress counts a record only when it and all before it are acknowledged (or were skipped): whoever
-//!     resumes there loses nothing. Repeating a record is harmless.
+//! (1) A key always goes over the same connection, in the order of the source: of several records of one key
+//!     the last one stays.
+//! (2) Progress counts a record only when it and all before it are acknowledged (or were skipped): a load
+//!     that resumes there loses nothing. Repeating a record is harmless.
 //! (3) Everything that waits is bounded: records a queue, bytes in all queues, bytes under way on a
 //!     connection.
-//! (4) The first failure ends all threads; what others still had under way is not counted.
+//! (4) The first failure ends all threads. Records that other threads still had under way are not counted.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,45 +24,45 @@ use crate::connect;
 use crate::human;
 use crate::output::Failure;
 
-/// Records waiting for one connection.
+/// The most records that wait for one connection.
 const QUEUE: usize = 256;
-/// Bytes waiting for all connections; one record may exceed it alone.
+/// The most bytes that wait for all connections; one record may exceed it alone.
 const WAITING_MAX: u64 = 64 << 20;
-/// Bytes under way on one connection; one record may exceed it alone.
+/// The most bytes under way on one connection; one record may exceed it alone.
 const UNDER_WAY_MAX: u64 = 8 << 20;
-/// Time for one write where the user set none: long values wait behind one another.
+/// The time for one write, if the user set none: long values wait behind one another.
 const TIMEOUT_MIN: Duration = Duration::from_secs(10);
-/// How long a full queue is waited for between looks at failures.
+/// The pause between two tries at a full queue, in which a failure is noticed.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// How to send.
+/// How items are sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sending {
-    /// Connections.
+    /// The number of connections.
     pub clients: u16,
-    /// Writes under way on each.
+    /// The number of writes under way on each connection.
     pub pipeline: u16,
     /// Time to live of items that have none of their own.
     pub ttl: Option<Duration>,
 }
 
-/// What is done so far.
+/// How far the sending is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Progress {
-    /// Records done, with all before them.
+    /// Records that are done, and all before them too.
     pub records: u64,
     /// Items acknowledged.
     pub items: u64,
-    /// Bytes of their values.
+    /// Bytes of the values of these items.
     pub values: u64,
-    /// Bytes of the source that they were.
+    /// Bytes of the source that these items took.
     pub bytes: u64,
 }
 
 #[derive(Default)]
 struct Tally {
     progress: Progress,
-    /// Records done after one that is not.
+    /// Records that are done while a record before them is not.
     ahead: BTreeSet<u64>,
     waiting: u64,
     failure: Option<Failure>,
@@ -81,7 +81,7 @@ impl Tally {
     }
 }
 
-/// What the threads share.
+/// The state that the threads share.
 #[derive(Default)]
 struct Shared {
     tally: Mutex<Tally>,
@@ -96,7 +96,7 @@ impl Shared {
 
     fn fail(&self, failure: Failure) {
         self.lock().failure.get_or_insert(failure);
-        // Release: pairs with the Acquire in `stopped`; the failure is there when the flag is.
+        // Release: pairs with the Acquire in `stopped`; a thread that sees the flag finds the failure.
         self.stop.store(true, Ordering::Release);
         self.room.notify_all();
     }
@@ -121,7 +121,7 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Connects. `first` is the number of the first record that will come.
+    /// Connects, and starts the threads. `first` is the number of the first record that will come.
     pub fn start(config: &Config, how: &Sending, first: u64) -> Result<Sender, Failure> {
         let shared = Arc::new(Shared::default());
         shared.lock().progress.records = first;
@@ -153,7 +153,7 @@ impl Sender {
         Ok(sender)
     }
 
-    /// Hands a record over; waits while too much is waiting.
+    /// Hands a record over to its connection; waits while too much is waiting.
     pub fn push(&mut self, record: u64, item: Item) -> Result<(), Failure> {
         let bytes = item.value.len() as u64;
         {
@@ -181,12 +181,12 @@ impl Sender {
         }
     }
 
-    /// Counts a record as done that is not stored.
+    /// Counts a record as done that is not to be stored.
     pub fn skip(&mut self, record: u64) {
         self.shared.lock().done(record);
     }
 
-    /// What is done so far.
+    /// How far the sending is.
     pub fn progress(&self) -> Progress {
         self.shared.lock().progress
     }
@@ -201,7 +201,7 @@ impl Sender {
         for thread in self.threads.drain(..) {
             thread.join().expect("a sending thread never panics");
         }
-        // A lock of its own: one that lasts over the match would be taken twice.
+        // The lock is released at once: `progress` below takes it again.
         let failure = self.shared.lock().failure.take();
         failure.map_or_else(|| Ok(self.progress()), Err)
     }
@@ -232,7 +232,7 @@ struct Open {
     bytes: u64,
 }
 
-/// One connection.
+/// A connection, with the records that go over it.
 struct Line {
     client: ClusterClient,
     config: Config,
@@ -255,12 +255,13 @@ impl Line {
         }
     }
 
-    /// Sends what there is room for, then takes what was answered; `false` when all is done.
+    /// Sends the records for which there is room, then takes the answers that came; gives `false` when all is
+    /// done.
     fn turn(&mut self) -> Result<bool, Failure> {
         let mut ended = false;
         while self.open.len() < self.pipeline && self.under_way < UNDER_WAY_MAX {
             let job = if self.open.is_empty() {
-                // Bounded, so that a failure elsewhere ends this thread too.
+                // The wait is bounded, so that a failure elsewhere ends this thread too.
                 match self.jobs.recv_timeout(Duration::from_millis(20)) {
                     Ok(job) => job,
                     Err(std::sync::mpsc::RecvTimeoutError::Timeout) => return Ok(true),

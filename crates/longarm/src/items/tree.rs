@@ -19,7 +19,7 @@ pub struct Listed {
     pub stamp: [u64; 3],
 }
 
-/// The tree, and how far it was read.
+/// A directory tree, and how far it was read.
 pub struct Tree {
     root: PathBuf,
     prefix: Vec<u8>,
@@ -33,7 +33,7 @@ pub struct Tree {
 impl Tree {
     /// Lists the tree.
     pub fn open(root: &Path, prefix: &[u8]) -> Result<Tree, Failure> {
-        // The root itself must be there; what is below may be partly closed to us.
+        // The root itself must be readable. Directories below it may be closed to this user.
         std::fs::read_dir(root).map_err(|error| Failure::io("list", root, &error))?;
         let mut tree = Tree {
             root: root.into(),
@@ -76,7 +76,7 @@ impl Tree {
         &self.files
     }
 
-    /// Keeps so many files, from the first on.
+    /// Keeps the first `files` files.
     pub fn truncate(&mut self, files: usize) {
         self.files.truncate(files);
     }

@@ -1,4 +1,5 @@
-//! One file for what all processes of a run say, line by line, with the time and the name of who said it.
+//! One file for the output of all processes of a run, line by line, with the time and the name of the
+//! process.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,48 +9,48 @@ use std::time::{Duration, Instant};
 
 use crate::output::{Failure, is_fault};
 
-/// Lines of it that a failure shows.
+/// The number of its last lines that a failure shows.
 const SHOWN: usize = 30;
 
-/// The file. Its clones write to the same.
+/// The file of a run. A clone writes to the same file.
 #[derive(Clone)]
 pub struct Journal {
     began: Instant,
     path: PathBuf,
     file: Arc<Mutex<File>>,
-    /// The first such line, and who said it.
+    /// The first line that reports a fault of Longarm's own, with the process that wrote it.
     fault: Arc<OnceLock<String>>,
 }
 
 impl Journal {
-    /// A new one.
+    /// Creates the file.
     pub fn create(path: PathBuf) -> Result<Journal, Failure> {
         let file = File::create(&path).map_err(|error| Failure::io("create", &path, &error))?;
         let (file, fault) = (Arc::new(Mutex::new(file)), Arc::default());
         Ok(Journal { began: Instant::now(), path, file, fault })
     }
 
-    /// Since it was begun: the times in it.
+    /// The time since the file was created, as its lines state it.
     pub fn time(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Where it is.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Adds a line.
+    /// Adds a line of `who`.
     pub fn note(&self, who: &str, line: &str) {
         if is_fault(line) {
             self.fault.get_or_init(|| format!("{who} says: {line}"));
         }
         let text = format!("{:>11.4} {who}: {line}\n", self.time().as_secs_f64());
-        // A full disk costs lines, and nothing else.
+        // A full disk loses lines of the journal, which does no other harm.
         let _ = self.file.lock().unwrap_or_else(PoisonError::into_inner).write_all(text.as_bytes());
     }
 
-    /// Adds what `said` says until it ends, from a thread of its own.
+    /// Adds the lines of `said` until it ends, from a thread of its own.
     pub fn follow(&self, who: &str, said: impl Read + Send + 'static) -> Result<(), Failure> {
         let (journal, who) = (self.clone(), who.to_string());
         let body = move || {
@@ -60,12 +61,12 @@ impl Journal {
         thread.map(|_| ()).map_err(|error| Failure::io("follow what is written to", &self.path, &error))
     }
 
-    /// What one of the processes found to be wrong with itself.
+    /// The first line by which a process reported a fault of Longarm's own.
     pub fn fault(&self) -> Option<&str> {
         self.fault.get().map(String::as_str)
     }
 
-    /// Its last lines.
+    /// The last lines of the file.
     pub fn last(&self) -> String {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();

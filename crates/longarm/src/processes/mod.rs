@@ -1,7 +1,7 @@
-//! Servers as processes that this process started, and that end with it, whatever happens to it.
+//! Starts servers as processes that end with this process, whatever happens to it.
 //!
-//! A child stops when its stdin ends, so that one whose parent is killed does not stay behind. [`Replicas`]
-//! are a whole group.
+//! A child stops when its stdin ends, so that it does not stay behind when its parent is killed. [`Replicas`]
+//! are the nodes of a whole cluster.
 
 mod journal;
 mod replicas;
@@ -17,9 +17,9 @@ pub use replicas::{Ended, Plan, Replicas};
 
 use crate::output::{Exit, Failure};
 
-/// How long a server may take until it is gone: one that leads a group has an election's time to hand over.
+/// How long a server may take to end: the leader of a group has an election's time to hand over.
 const STOP_MAX: Duration = Duration::from_secs(20);
-/// Between two looks at a process.
+/// The pause between two looks at a process.
 pub const PAUSE: Duration = Duration::from_millis(5);
 
 /// A directory among the temporary files that is removed when it is dropped, unless it is to be kept.
@@ -29,7 +29,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A new one, of this process, which its owner alone may enter.
+    /// Makes a directory of this process, which its owner alone may enter.
     pub fn create(name: &str) -> Result<Directory, Failure> {
         let path = std::env::temp_dir().join(format!("longarm-{name}-{}", std::process::id()));
         let made = DirBuilder::new().mode(0o700).create(&path);
@@ -37,12 +37,12 @@ impl Directory {
         Ok(Directory { path, kept: false })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// It stays.
+    /// Lets the directory stay.
     pub fn keep(&mut self) {
         self.kept = true;
     }
@@ -51,20 +51,20 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         if !self.kept {
-            // It is among the temporary files; one that cannot be removed harms nobody.
+            // The directory is among the temporary files, where one that stays does no harm.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }
 }
 
-/// Where the program is that runs here.
+/// Finds the program that this process runs.
 pub fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe()
         .map_err(|error| Failure::new(Exit::System, format!("cannot find this program: {error}")))
 }
 
-/// The server of `program`, which is `longarm`, to be told the rest by flags: settings of the user's own
-/// server do not belong here.
+/// Makes the command of a server of `program`, which is `longarm`. The caller states its settings by flags:
+/// settings of the user's own server do not belong here.
 pub fn server(program: &Path) -> Command {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
@@ -76,11 +76,11 @@ pub fn server(program: &Path) -> Command {
     command
 }
 
-/// Ends a server: the end of its stdin asks it to stop; one that does not is killed.
+/// Ends a server. The end of its stdin asks it to stop; a server that does not stop is killed.
 pub fn end(child: &mut Child) {
     drop(child.stdin.take());
     let began = Instant::now();
-    // An error of these calls means that it is gone already.
+    // An error of these calls means that the process is gone already.
     while let Ok(None) = child.try_wait() {
         if began.elapsed() > STOP_MAX {
             let _ = child.kill();

@@ -1,5 +1,5 @@
-//! The nodes of a cluster, each a process with a replica of every group: started, sent signals, and ended
-//! with this process.
+//! The nodes of a cluster, each a process with a replica of every group. They are started, sent signals, and
+//! ended with this process.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -11,32 +11,32 @@ use longarm_server::{Member, Timing};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Directory, Journal, end, server};
-use crate::cluster::{self, Cluster};
+use crate::cluster::{self, Cluster, Division};
 use crate::output::{Exit, Failure};
 
-/// What they are to be.
+/// The cluster that is to be made, and how its nodes run.
 pub struct Plan {
-    /// The program `longarm`, whose servers they are.
+    /// The program `longarm`, which the nodes run.
     pub program: PathBuf,
-    /// Names its directory.
+    /// A part of the name of their directory.
     pub name: &'static str,
-    /// Its times.
+    /// The times of the cluster.
     pub timing: Timing,
-    /// Where each replica listens, numbered from 1; `None` for sockets in a directory of theirs.
+    /// The address of each node, from node 1 on; `None` for sockets in their directory.
     pub listen: Option<Vec<Address>>,
-    /// The RDMA device of each; none where there is no need.
+    /// The RDMA device of each node; empty if the transport needs none.
     pub devices: Vec<String>,
-    /// How many there are.
+    /// The number of nodes.
     pub count: u8,
-    /// How many groups, all with a replica on each.
+    /// The number of groups; each has a replica on every node.
     pub groups: u8,
-    /// Bytes of memory of each.
+    /// Bytes of memory of each node.
     pub memory: u64,
-    /// Threads of each that execute writes.
+    /// Threads of each node that execute writes.
     pub workers: u8,
 }
 
-/// Such processes.
+/// The nodes of a cluster as processes.
 pub struct Replicas {
     // Dropped in this order: processes end before their files go.
     nodes: Vec<Node>,
@@ -48,9 +48,9 @@ pub struct Replicas {
 
 struct Node {
     number: NodeId,
-    /// The group as this replica sees it.
+    /// The file of the cluster as this node sees it.
     file: PathBuf,
-    /// It is none of those of the beginning.
+    /// Whether the node was added after the cluster began.
     joins: bool,
     child: Option<Child>,
 }
@@ -58,30 +58,30 @@ struct Node {
 impl Drop for Node {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // One that is stopped could not end.
+            // A process that is stopped could not end.
             let _ = kill_process(Pid::from_child(child), Signal::CONT);
             end(child);
         }
     }
 }
 
-/// A replica that is no more.
+/// A node whose process has ended.
 pub struct Ended {
-    /// Which.
+    /// The node.
     pub node: NodeId,
-    /// How.
+    /// How its process ended.
     pub status: ExitStatus,
 }
 
 impl Ended {
-    /// Whether it was killed: by us, or by others of its group that took it for lost.
+    /// Whether the node was killed: by this process, or by nodes of its groups that took it for lost.
     pub fn was_killed(&self) -> bool {
         self.status.signal() == Some(Signal::KILL.as_raw())
     }
 }
 
 impl Replicas {
-    /// A group whose replicas are not started yet.
+    /// Makes a cluster whose nodes are not started yet.
     pub fn draw(plan: Plan) -> Result<Replicas, Failure> {
         let directory = Directory::create(plan.name)?;
         let journal = Journal::create(directory.path().join("log"))?;
@@ -90,8 +90,8 @@ impl Replicas {
             None => Address::Shm(directory.path().join(format!("s{number}"))),
         };
         let member = |number| Member { node: NodeId(number), address: address(number) };
-        let shape = (plan.groups.into(), plan.count.into());
-        let cluster = cluster::draw((1..=plan.count).map(member).collect(), shape, plan.timing)?;
+        let division = Division { groups: plan.groups.into(), replicas: plan.count.into() };
+        let cluster = cluster::draw((1..=plan.count).map(member).collect(), division, plan.timing)?;
         cluster::create(&cluster, &directory.path().join("group.toml"))?;
         let node = |member: &Member| Node {
             number: member.node,
@@ -103,7 +103,7 @@ impl Replicas {
         Ok(Replicas { nodes, cluster, plan, journal, directory })
     }
 
-    /// Lets a replica find the others, and others be named by it, at these addresses.
+    /// Lets a node find the other nodes at these addresses, and name them so to others.
     pub fn see_others_at(&mut self, node: NodeId, nodes: Vec<Member>) -> Result<(), Failure> {
         let file = self.directory.path().join(format!("group-{node}.toml"));
         cluster::create(&Cluster { nodes, ..self.cluster.clone() }, &file)?;
@@ -111,8 +111,8 @@ impl Replicas {
         Ok(())
     }
 
-    /// One more node, with a replica of every group: it can be started, and waits for these to take it. It
-    /// has no number that another one had. All find each other as the file says.
+    /// Adds a node with a replica of every group. Once it is started, it waits for the groups to take it. Its
+    /// number must be one that no other node had. All nodes find each other as the file says.
     pub fn add(&mut self, node: NodeId, address: Option<Address>) -> Result<Member, Failure> {
         let address = address.unwrap_or_else(|| Address::Shm(self.directory.path().join(format!("s{node}"))));
         let member = Member { node, address };
@@ -124,10 +124,10 @@ impl Replicas {
         Ok(member)
     }
 
-    /// A node that no group has a replica on any more: its process ends.
+    /// Removes a node on which no group has a replica any more, and ends its process.
     pub fn remove(&mut self, node: NodeId) -> Result<(), Failure> {
         if let Some(mut child) = self.node(node).child.take() {
-            // One that cannot be killed has ended.
+            // A process that cannot be killed has ended.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -137,22 +137,22 @@ impl Replicas {
         cluster::replace(&self.cluster, &self.file())
     }
 
-    /// The group, with the addresses where replicas listen.
+    /// The cluster, with the addresses at which its nodes listen.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Its file.
+    /// The file of the cluster.
     pub fn file(&self) -> PathBuf {
         self.directory.path().join("group.toml")
     }
 
-    /// What replicas say.
+    /// The file of what the nodes say.
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
 
-    /// Its files stay.
+    /// Lets the files of the nodes stay.
     pub fn keep_files(&mut self) {
         self.directory.keep();
     }
@@ -161,12 +161,12 @@ impl Replicas {
         self.nodes.iter_mut().find(|one| one.number == node).expect("a node of this group")
     }
 
-    /// The process of a replica; `None` if it does not run.
+    /// The process id of a node; `None` if it does not run.
     pub fn pid(&self, node: NodeId) -> Option<u32> {
         self.nodes.iter().find(|one| one.number == node)?.child.as_ref().map(Child::id)
     }
 
-    /// Starts a replica that does not run.
+    /// Starts a node that does not run.
     pub fn start(&mut self, node: NodeId) -> Result<(), Failure> {
         let system = |error: std::io::Error| {
             Failure::new(Exit::System, format!("cannot start node {node} of the group: {error}"))
@@ -187,22 +187,22 @@ impl Replicas {
         said.map_or(Ok(()), |said| journal.follow(&format!("node {node}"), said))
     }
 
-    /// Starts all that do not run.
+    /// Starts all nodes that do not run.
     pub fn start_all(&mut self) -> Result<(), Failure> {
         let idle: Vec<NodeId> =
             self.nodes.iter().filter(|one| one.child.is_none()).map(|one| one.number).collect();
         idle.into_iter().try_for_each(|node| self.start(node))
     }
 
-    /// Sends a signal to a replica, if it runs.
+    /// Sends a signal to a node, if it runs.
     pub fn signal(&mut self, node: NodeId, signal: Signal) {
         if let Some(child) = &self.node(node).child {
-            // It is our child and not waited for yet, so the number is still its own.
+            // The child was not waited for yet, so the process id is still its own.
             let _ = kill_process(Pid::from_child(child), signal);
         }
     }
 
-    /// Those that ended since the last call.
+    /// Finds the nodes that ended since the last call.
     pub fn ended(&mut self) -> Vec<Ended> {
         let mut ended = Vec::new();
         for one in &mut self.nodes {
@@ -214,7 +214,7 @@ impl Replicas {
         ended
     }
 
-    /// Asks all to stop, waits for it, and says how each that ran ended.
+    /// Asks all nodes to stop, waits for them, and says how each node that ran ended.
     pub fn stop(&mut self) -> Vec<Ended> {
         let mut running: Vec<(NodeId, Child)> = Vec::new();
         for one in &mut self.nodes {

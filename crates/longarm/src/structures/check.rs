@@ -1,4 +1,4 @@
-//! The check of index and arena together, from their bytes alone.
+//! Checks index and arena together, from their bytes alone.
 
 use std::collections::HashSet;
 
@@ -10,14 +10,14 @@ use longarm_store::{Entry, EntryKind, object};
 use crate::human;
 use crate::output::{Exit, Failure};
 
-/// Looks at memory that changes: what is wrong in all of them is wrong.
+/// The number of looks at memory that changes: a problem is real if all looks see it.
 const LOOKS: usize = 3;
-/// Problems of how the two fit together that are shown in words.
+/// The most problems between index and arena that are put into words.
 const SHOWN: usize = 100;
-/// Problems that are named; further ones are counted.
+/// The most problems that a failure names; further ones are counted.
 const NAMED_MAX: usize = 50;
 
-/// What is looked at.
+/// The memory that is checked.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Hash tables.
@@ -28,26 +28,26 @@ pub struct View<'a> {
     pub sums: &'a SumKey,
 }
 
-/// What was found.
+/// The outcome of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
-    /// Of the hash tables.
+    /// The report on the hash tables.
     pub index: hash::IndexReport,
-    /// Of the segments.
+    /// The report on the segments.
     pub store: longarm_store::ArenaReport,
-    /// Entries that no slot names and slots whose entry is superseded: writes under way when the memory stood
-    /// still.
+    /// The number of entries that no slot names, and of slots whose entry is superseded. Both are left by
+    /// writes that were under way when the memory stood still.
     pub between: u64,
     /// Whether `between` could be counted.
     pub compared: bool,
-    /// All that is wrong, in words; at most some hundred.
+    /// All problems in words; at most some hundred.
     pub problems: Vec<String>,
-    /// All that is wrong, as a number.
+    /// The number of all problems.
     pub problem_count: u64,
 }
 
 impl Findings {
-    /// A failure that names what is broken, if anything is.
+    /// Fails, and names what is broken, if anything is.
     pub fn sound(&self) -> Result<(), Failure> {
         if self.problem_count > 0 {
             let mut text = format!("{} invariants are broken:", human::count(self.problem_count));
@@ -70,13 +70,13 @@ impl Findings {
 pub enum Stillness {
     /// A server may be changing it.
     Live,
-    /// Its server was cut off: a write of each of its threads may be half done.
+    /// Its server was cut off: each of its threads may have left a write half done.
     CutOff,
     /// Its server stopped in good order.
     Stopped,
 }
 
-/// The entry that a slot names, verified.
+/// Reads and verifies the entry that a slot names.
 pub fn read_entry<'b>(
     view: View<'_>,
     csn: Csn,
@@ -113,7 +113,8 @@ pub fn read_entry<'b>(
     Ok(read)
 }
 
-/// Looks until nothing is wrong, or the same is wrong in every look. `geometry` gives the tables in use now.
+/// Looks until a look finds no problem, or all looks find the same problem. `geometry` gives the tables that
+/// are in use now.
 pub fn check<F>(
     view: View<'_>,
     stillness: Stillness,
@@ -124,7 +125,7 @@ pub fn check<F>(
     for look in 0..looks {
         let before = geometry()?;
         let mut now = once(view, stillness, &before);
-        // Tables that came or went meanwhile: the index part means nothing.
+        // Tables came or went during the look, so its report on the index means nothing.
         if stillness == Stillness::Live && geometry()?.epoch != before.epoch && look + 1 < looks {
             continue;
         }
@@ -150,15 +151,15 @@ struct Seen {
     csn: Csn,
     hash: Hash,
     superseded: bool,
-    /// A slot must name it.
+    /// Whether a slot must name the entry.
     counts: bool,
 }
 
 fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
     let hasher = HashKey::new(geometry.hash_key);
     let inline = geometry.live().next().is_some_and(|table| table.shape.kind == SlotKind::Inline64);
-    // Segments first, in the order they lie: over a network that is a few long READs, and the index then asks
-    // about entries that are known already.
+    // Segments come first, in the order in which they lie: over a network that is a few long READs. The check
+    // of the index then asks about entries that are known already.
     let mut seen: Vec<Seen> = Vec::new();
     let mut streams = 0;
     let store = longarm_store::verify_with(view.arena, view.sums, &mut |place, entry| {
@@ -170,7 +171,7 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
     seen.sort_unstable_by_key(|entry| entry.offset);
     let mut named: Vec<(u64, u64, bool)> = Vec::new();
     let mut bytes = Vec::new();
-    // In a group inline items stand as entries too, of the same version, which is used once.
+    // In a group an inline item stands as an entry too. Both have one version, which nothing else has.
     let mut inline_versions = HashSet::new();
     let index = hash::verify(view.index, geometry, view.sums, |record| {
         let (csn, entry, hash) = match *record {
@@ -183,7 +184,7 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
         let known = seen.binary_search_by_key(&entry.offset, |seen| seen.offset).ok().map(|at| &seen[at]);
         let (real, superseded) = match known.filter(|known| known.csn == csn) {
             Some(known) => (known.hash, known.superseded),
-            // Written, or moved, since the segments were looked at.
+            // The entry was written, or moved, after the look at the segments.
             None => {
                 let read = read_entry(view, csn, entry, &mut bytes)?;
                 (hasher.hash(read.key), read.superseded)
@@ -210,7 +211,8 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
     findings
 }
 
-/// Every live entry is named by exactly one slot, and every slot names a live one, writes under way aside.
+/// Checks that every live entry is named by exactly one slot, and that every slot names a live entry. Writes
+/// under way may break both.
 fn compare(findings: &mut Findings, named: &mut [(u64, u64, bool)], live: &mut [(u64, u64)], allowed: u64) {
     named.sort_unstable();
     live.sort_unstable();

@@ -1,4 +1,4 @@
-//! The structures of a live server, or of the leaders of a cluster, looked at one-sidedly.
+//! Checks the structures of a live server, or of the leaders of a cluster, by one-sided READs.
 
 use longarm_client::{Client, Error};
 use longarm_index::hash::Geometry;
@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::connect;
 use crate::output::{Exit, Failure};
 
-/// Checks the memory of a live server, or of the leader of each group, or of that which has a key, and shows
-/// what was found.
+/// Checks the memory of a live server, or of the leader of each group, and shows what was found. With a `key`
+/// it checks only the group that has the key.
 pub fn look(
     config: &Config,
     key: Option<&str>,
@@ -42,7 +42,7 @@ fn look_at(
     let view = View { index: &index, arena: &arena, sums: raw.sums() };
     let findings = check(view, Stillness::Live, || raw.geometry()).map_err(failed)?;
     let geometry = raw.geometry().map_err(failed)?;
-    // What a broken connection shows are zeroes, not the server's memory: nothing is reported of them.
+    // Over a broken connection the memory reads as zeroes, so nothing is reported of it.
     match raw.failure() {
         Some(error) => Err(failed(error)),
         None => {
@@ -52,7 +52,7 @@ fn look_at(
     }
 }
 
-/// What a quick look at a live server is asked for.
+/// What a quick look at a live server counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Soundness {
     /// Items in the index.
@@ -63,7 +63,7 @@ pub struct Soundness {
     pub entries: u64,
 }
 
-/// Walks and verifies a live server; anything broken is a failure.
+/// Walks and verifies the structures of a live server; anything broken is a failure.
 pub fn soundness(config: &Config) -> Result<Soundness, Failure> {
     let mut found = Soundness { items: 0, tables: 0, entries: 0 };
     look(config, None, |_, findings, _, _| {

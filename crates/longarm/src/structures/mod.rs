@@ -1,4 +1,4 @@
-//! All structures of a store, walked and verified: in the memory of a live server, or as a server left them.
+//! Walks and verifies all structures of a store, in the memory of a live server or as a server left them.
 
 pub mod check;
 pub mod live;

@@ -1,4 +1,4 @@
-//! A saved arena: the files a server with `arena_dir` leaves behind, mapped to be looked at.
+//! A saved arena: the files that a server with `arena_dir` left behind, mapped read-only.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use longarm_server::Saved as Description;
 use super::check::{View, read_entry};
 use crate::output::{Exit, Failure};
 
-/// The three regions and what describes them.
+/// The three regions of a saved arena, and their description.
 pub struct Saved {
     directory: PathBuf,
     control: ReadOnly,
@@ -52,7 +52,7 @@ impl Saved {
         })
     }
 
-    /// The control page's first line.
+    /// Reads the first line of the control page.
     pub fn heartbeat(&self) -> Result<Heartbeat, Failure> {
         let mut line = [0; 64];
         if self.control.bytes() >= 64 {
@@ -61,7 +61,7 @@ impl Saved {
         Heartbeat::parse(&line).ok_or_else(|| self.broken("the control page is not one of this layout"))
     }
 
-    /// The tables in use.
+    /// Reads which tables are in use.
     pub fn geometry(&self) -> Result<Geometry, Failure> {
         let mut bytes = [0; GEOMETRY_WORDS * 8];
         if self.control.bytes() >= GEOMETRY + bytes.len() as u64 {
@@ -75,12 +75,12 @@ impl Saved {
         Failure::new(Exit::Corrupt, format!("{}: {what}", self.directory.display()))
     }
 
-    /// Everything to look at.
+    /// The memory that is checked.
     pub fn view(&self) -> View<'_> {
         View { index: &self.index, arena: &self.arena, sums: &self.sums }
     }
 
-    /// Shows every item until `each` returns `false`. What does not verify is a failure.
+    /// Shows every item until `each` returns `false`. An item that does not verify is a failure.
     pub fn items(&self, mut each: impl FnMut(Item) -> bool) -> Result<(), Failure> {
         let geometry = self.geometry()?;
         let tables: Vec<_> = geometry.live().copied().collect();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::group::{Group, TIMES, in_sync};
 use crate::harness::PATIENCE;
 
-/// On sockets of the group's directory.
+/// Makes a group whose nodes listen on sockets in its directory.
 fn group(options: &[&str]) -> Group {
     let file = |node: usize| format!("s{node}");
     let address = |node, directory: &std::path::Path| format!("shm:{}", directory.join(file(node)).display());
@@ -53,7 +53,7 @@ fn what_is_no_replica_is_refused() {
     assert!(code == 2 && err.contains("timing: "), "{err}");
 }
 
-/// What `cluster status` says of each group.
+/// Gives what `cluster status` says of each group, and its exit code.
 fn each(group: &Group) -> (Vec<Value>, i32) {
     let (out, err, code) = group.run(&["cluster", "status", "g.toml", "--json", "--timeout", "2s"]);
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|_| panic!("{line} {err}"));
@@ -113,7 +113,7 @@ fn a_group_without_a_leader_holds_up_its_own_keys_alone() {
     let mut group = group(&["--groups=3", "--replicas=1"]);
     (1..=3).for_each(|node| group.start(node));
     until_each(&group, "leaders", |status| status.iter().all(|group| group["leader"].is_u64()));
-    // Where a key is the cluster's own random key says: of so many each group has some.
+    // A random key of the cluster decides which group has a key. Among so many keys each group has some.
     for i in 0..60 {
         group.client(&["put", &format!("key {i}"), "there"]);
     }
@@ -167,7 +167,7 @@ fn a_leader_hands_over_when_it_is_asked() {
     }
 }
 
-/// Clients show nothing, nodes and operators do.
+/// Clients show no secret, nodes and operators show the secret of peers.
 #[test]
 fn a_client_gives_a_group_no_orders() {
     use std::os::unix::fs::PermissionsExt;
@@ -192,7 +192,7 @@ fn a_client_gives_a_group_no_orders() {
     let (out, err, code) = group.run(&[&order[..], &peers].concat());
     assert!(code == 0 && out.starts_with(&format!("node {next} leads in term ")), "{out} {err}");
 
-    // A node that does not know the secret gets nowhere, and does no harm.
+    // A node that does not know the secret does not join the group, and does no harm.
     let follower = 6 - leader - (1 + leader % 3);
     group.end(follower, Signal::KILL);
     group.start_with(follower, &["--peer-secret-file", "other"]);
@@ -255,7 +255,7 @@ fn a_group_takes_a_node_and_does_without_another() {
     assert!(code == 2 && err.contains("no replica of that group"), "{code} {err}");
     assert_eq!(group.end(leader, Signal::TERM), Some(0));
     assert_eq!(group.client(&["get", "greeting"]), "good day");
-    // It knows by itself what it is by now.
+    // Node 4 knows by itself that it is a replica now, so it starts without `--join`.
     group.end(4, Signal::KILL);
     group.start(4);
     group.until("group of three", |status| in_sync(status) == 3);

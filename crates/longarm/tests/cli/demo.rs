@@ -42,7 +42,7 @@ fn a_demo_passes_and_leaves_nothing_behind() {
         }
     };
     gone(pid(&out));
-    // Interrupted in the middle: the same.
+    // A demo that is interrupted in the middle leaves nothing behind, either.
     let mut child = demo(&tree, "50s").stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
     let child = child.as_mut().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();

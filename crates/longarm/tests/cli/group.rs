@@ -13,7 +13,7 @@ use crate::harness::{PATIENCE, finish, program, text, wait};
 /// Times that a busy test machine can keep.
 pub const TIMES: [&str; 4] = ["--lease=400ms", "--heartbeat=20ms", "--suspect=300ms", "--election=2s"];
 
-/// A group; its processes end with it.
+/// A group; its processes end when it is dropped.
 pub struct Group {
     directory: TempDir,
     nodes: Vec<Option<Child>>,
@@ -22,8 +22,8 @@ pub struct Group {
 }
 
 impl Group {
-    /// The file of a group, made with these options. `address` names that of a node, perhaps in the group's
-    /// directory.
+    /// Makes the file of a group with these options. `address` names the address of a node, perhaps in the
+    /// group's directory.
     pub fn init(devices: Vec<String>, options: &[&str], address: impl Fn(usize, &Path) -> String) -> Group {
         let directory = TempDir::new().expect("a directory");
         let nodes = [1, 2, 3].map(|node| format!("--node={node}={}", address(node, directory.path())));
@@ -41,7 +41,7 @@ impl Group {
         self.directory.path().join(name)
     }
 
-    /// The program in the directory of the group, with the device of a node; 0 for clients.
+    /// Makes a command in the directory of the group, with the device of a node; 0 stands for clients.
     fn program(&self, node: usize) -> Command {
         let mut command = program();
         command.current_dir(self.directory.path()).env("LONGARM_MEMORY", "64MiB");
@@ -82,25 +82,25 @@ impl Group {
         self.nodes[node - 1] = Some(child.expect("the program runs"));
     }
 
-    /// Starts all three; the leader, once all are in sync.
+    /// Starts all three nodes; gives the leader, once all are in sync.
     pub fn start_all(&mut self) -> usize {
         (1..=3).for_each(|node| self.start(node));
         self.until("group in sync", |status| in_sync(status) == 3)
     }
 
-    /// Sends a signal to a node; one that is dead already needs none.
+    /// Sends a signal to a node; a node that is dead already needs none.
     pub fn signal(&self, node: usize, signal: Signal) {
         let child = self.nodes[node - 1].as_ref().expect("it was started");
         let _ = kill_process(Pid::from_child(child), signal);
     }
 
-    /// Ends a node by a signal; its exit code, if it still could give one.
+    /// Ends a node by a signal; gives its exit code, if it still could give one.
     pub fn end(&mut self, node: usize, signal: Signal) -> Option<i32> {
         self.signal(node, signal);
         wait(&mut self.nodes[node - 1].take().expect("it was started")).code()
     }
 
-    /// What `cluster status` says, and its exit code.
+    /// Gives what `cluster status` says, and its exit code.
     pub fn status(&self) -> (Value, i32) {
         let (out, err, code) = self.run(&["cluster", "status", "g.toml", "--json", "--timeout", "2s"]);
         (serde_json::from_str(&out).unwrap_or_else(|_| panic!("{out} {err}")), code)
@@ -127,7 +127,7 @@ impl Group {
         (1..=3).map(log).collect()
     }
 
-    /// The loss of the leader and its return, as a user sees them.
+    /// Checks the loss of the leader and its return, as a user sees them.
     pub fn outlives_its_leader(&mut self) {
         let first = self.start_all();
         self.client(&["put", "greeting", "hello"]);
@@ -144,14 +144,14 @@ impl Group {
         let (status, _) = self.status();
         assert_eq!(status["nodes"][first - 1]["role"], "unreachable", "{status}");
 
-        // It comes back without its memory, and is synced.
+        // The first leader comes back without its memory, and is synced.
         self.start(first);
         self.until("group in sync again", |status| in_sync(status) == 3);
         assert_eq!(self.client(&["get", "greeting"]), "again");
         assert!(self.path(&format!("g.toml.node-{first}")).join("promise").is_file());
     }
 
-    /// SIGTERM ends all of them well, and then nobody answers.
+    /// Checks that SIGTERM ends all nodes well, and that no node answers then.
     pub fn ends_well(&mut self) {
         for node in 1..=3 {
             assert_eq!(self.end(node, Signal::TERM), Some(0), "SIGTERM is a good end: {}", self.logs());

@@ -1,4 +1,4 @@
-//! Running the program and servers, with bounds on every wait.
+//! Runs the program and servers, with bounds on every wait.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// Longest that one call of the program may take.
+/// The most time that one call of the program may take.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn program() -> Command {
@@ -24,7 +24,7 @@ pub fn program() -> Command {
     command
 }
 
-/// Runs to the end, with a bound.
+/// Runs a command to its end, with a bound.
 pub fn finish(mut command: Command, stdin: &[u8]) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
@@ -96,13 +96,13 @@ impl Server {
         server
     }
 
-    /// Reads "listening at ADDRESS"; a thread reads the rest, so that the server never waits for us.
+    /// Reads "listening at ADDRESS"; a thread reads the rest, so that the server never waits for the test.
     fn learn_address(&mut self) {
         let lines = BufReader::new(self.child.stderr.take().expect("piped"));
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             for line in lines.lines().map_while(Result::ok) {
-                // Nobody listens once the address is known.
+                // The receiver is gone once the address is known.
                 let _ = sender.send(line);
             }
         });
@@ -127,7 +127,7 @@ impl Server {
         command
     }
 
-    /// Runs a client command; stdout and the exit code.
+    /// Runs a client command; gives stdout and the exit code.
     pub fn run(&self, args: &[&str]) -> (String, i32) {
         let (out, _, code) = self.run_with(args, b"");
         (out, code)
@@ -149,7 +149,7 @@ impl Server {
         kill_process(Pid::from_child(&self.child), signal).expect("our child");
     }
 
-    /// Ends it in good order and keeps its directory.
+    /// Ends the server in good order and keeps its directory.
     pub fn stop(mut self) -> TempDir {
         self.signal(Signal::TERM);
         let status = wait(&mut self.child);

@@ -101,7 +101,7 @@ fn tcp_asks_for_the_secret() {
     server.stop();
 }
 
-/// Garbage instead of a client: each connection gets some, the server goes on.
+/// Sends garbage over many connections, as no client would: the servers go on.
 #[test]
 fn garbage_harms_nobody() {
     let server = Server::start(&[]);

@@ -32,7 +32,7 @@ fn a_leader_that_stops_for_longer_than_its_lease_is_replaced_and_comes_back() {
     group.client(&["put", "greeting", "hello"]);
     group.signal(first, Signal::STOP);
     let second = group.until("new leader", |status| status["leader"] != first && in_sync(status) == 2);
-    // Asked for by name: the one that is stopped lets clients connect and says nothing.
+    // The new leader is asked for by its address: the stopped one lets clients connect and gives no answer.
     let second = address_on(&nodes()[second - 1], PORT + 1);
     let (_, err, code) = group.run(&["put", "greeting", "again", "--address", &second]);
     assert_eq!(code, 0, "{err}\n{}", group.logs());

@@ -102,7 +102,7 @@ fn doctor_knows_the_devices() {
     }
 }
 
-/// Its own server is on the device that answers the raw requests.
+/// The server that the benchmark starts is on the device that answers the raw requests.
 #[test]
 #[ignore = "wants RDMA devices: cargo x rdma"]
 fn raw_requests_are_measured_beside_gets() {

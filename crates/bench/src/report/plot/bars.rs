@@ -1,7 +1,7 @@
 //! Throughput of the targets as bars from zero, with the spread of the runs.
 
 use super::chart::nice_step;
-use super::svg::{Canvas, WIDTH, colour};
+use super::svg::{Canvas, WIDTH, at, colour};
 use crate::report::Report;
 use crate::report::table::rate;
 
@@ -28,7 +28,7 @@ pub fn draw(canvas: &mut Canvas, top: f64, report: &Report) {
     );
     let mut mark = 0.0;
     while mark <= high + step / 2.0 {
-        canvas.line((LEFT, up(mark)), (right, up(mark)), "#dddddd", 1.0);
+        canvas.line(at(LEFT, up(mark)), at(right, up(mark)), "#dddddd", 1.0);
         canvas.text(LEFT - 8.0, up(mark) + 4.0, "end", 11.0, &rate(mark));
         mark += step;
     }
@@ -41,10 +41,10 @@ pub fn draw(canvas: &mut Canvas, top: f64, report: &Report) {
         let throughput = result.summary.throughput;
         let centre = LEFT + space * (i as f64 + 0.5);
         let y = up(throughput.median);
-        canvas.rect((centre - width / 2.0, y), width, bottom - y, colour(i));
-        canvas.line((centre, up(throughput.min)), (centre, up(throughput.max)), "#222222", 1.5);
+        canvas.rect(at(centre - width / 2.0, y), width, bottom - y, colour(i));
+        canvas.line(at(centre, up(throughput.min)), at(centre, up(throughput.max)), "#222222", 1.5);
         for end in [throughput.min, throughput.max] {
-            canvas.line((centre - 6.0, up(end)), (centre + 6.0, up(end)), "#222222", 1.5);
+            canvas.line(at(centre - 6.0, up(end)), at(centre + 6.0, up(end)), "#222222", 1.5);
         }
         let ratio = if i > 0 && first > 0.0 {
             format!(" ({:.2}x)", throughput.median / first)
@@ -61,5 +61,5 @@ pub fn draw(canvas: &mut Canvas, top: f64, report: &Report) {
         canvas.text(centre, bottom + 16.0, "middle", 11.0, &result.target);
         canvas.text(centre, bottom + 30.0, "middle", 10.0, &result.server.version);
     }
-    canvas.line((LEFT, bottom), (right, bottom), "#222222", 1.0);
+    canvas.line(at(LEFT, bottom), at(right, bottom), "#222222", 1.0);
 }

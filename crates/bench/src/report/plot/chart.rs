@@ -1,6 +1,6 @@
 //! A chart of lines over two axes.
 
-use super::svg::{Canvas, WIDTH, colour};
+use super::svg::{Canvas, Position, WIDTH, at, colour};
 
 const LEFT: f64 = 90.0;
 const RIGHT: f64 = 40.0;
@@ -121,28 +121,28 @@ impl Chart {
         canvas.text(LEFT, top + 24.0, "start", 13.0, &self.title);
         for tick in x_ticks {
             let x = along(tick);
-            canvas.line((x, plot_top), (x, plot_bottom), GRID, 1.0);
+            canvas.line(at(x, plot_top), at(x, plot_bottom), GRID, 1.0);
             canvas.text(x, plot_bottom + 16.0, "middle", 11.0, &(self.x.label)(tick));
         }
         for tick in y_ticks {
             let y = up(tick);
-            canvas.line((plot_left, y), (plot_right, y), GRID, 1.0);
+            canvas.line(at(plot_left, y), at(plot_right, y), GRID, 1.0);
             canvas.text(plot_left - 8.0, y + 4.0, "end", 11.0, &(self.y.label)(tick));
         }
-        canvas.line((plot_left, plot_bottom), (plot_right, plot_bottom), INK, 1.0);
-        canvas.line((plot_left, plot_top), (plot_left, plot_bottom), INK, 1.0);
+        canvas.line(at(plot_left, plot_bottom), at(plot_right, plot_bottom), INK, 1.0);
+        canvas.line(at(plot_left, plot_top), at(plot_left, plot_bottom), INK, 1.0);
         canvas.text((plot_left + plot_right) / 2.0, plot_bottom + 34.0, "middle", 12.0, &self.x.name);
         canvas.upwards(20.0, (plot_top + plot_bottom) / 2.0, 12.0, &self.y.name);
 
         let mut legend = plot_left;
         for line in &self.lines {
-            let points: Vec<(f64, f64)> = line.points.iter().map(|&(x, y)| (along(x), up(y))).collect();
+            let points: Vec<Position> = line.points.iter().map(|&(x, y)| at(along(x), up(y))).collect();
             canvas.path(&points, colour(line.colour), line.dashed);
             if points.len() <= 40 {
                 points.iter().for_each(|&point| canvas.dot(point, colour(line.colour)));
             }
             let y = plot_bottom + 54.0;
-            canvas.path(&[(legend, y - 4.0), (legend + 24.0, y - 4.0)], colour(line.colour), line.dashed);
+            canvas.path(&[at(legend, y - 4.0), at(legend + 24.0, y - 4.0)], colour(line.colour), line.dashed);
             canvas.text(legend + 30.0, y, "start", 11.0, &line.name);
             legend += 50.0 + 7.0 * line.name.chars().count() as f64;
         }

@@ -12,6 +12,18 @@ pub fn colour(i: usize) -> &'static str {
     COLOURS[i % COLOURS.len()]
 }
 
+/// A place in a drawing, counted from its upper left corner.
+#[derive(Clone, Copy)]
+pub struct Position {
+    x: f64,
+    y: f64,
+}
+
+/// The place that is `x` to the right of that corner, and `y` below it.
+pub fn at(x: f64, y: f64) -> Position {
+    Position { x, y }
+}
+
 /// A drawing under construction.
 pub struct Canvas {
     text: String,
@@ -34,8 +46,8 @@ impl Canvas {
     }
 
     /// A straight line.
-    pub fn line(&mut self, from: (f64, f64), to: (f64, f64), stroke: &str, width: f64) {
-        let ((x1, y1), (x2, y2)) = (from, to);
+    pub fn line(&mut self, from: Position, to: Position, stroke: &str, width: f64) {
+        let (Position { x: x1, y: y1 }, Position { x: x2, y: y2 }) = (from, to);
         self.push(format_args!(
             "<line x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\" stroke=\"{stroke}\" \
              stroke-width=\"{width}\"/>\n"
@@ -43,9 +55,9 @@ impl Canvas {
     }
 
     /// A line through points.
-    pub fn path(&mut self, points: &[(f64, f64)], stroke: &str, dashed: bool) {
+    pub fn path(&mut self, points: &[Position], stroke: &str, dashed: bool) {
         let dash = if dashed { " stroke-dasharray=\"6 4\"" } else { "" };
-        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let points: Vec<String> = points.iter().map(|Position { x, y }| format!("{x:.1},{y:.1}")).collect();
         self.push(format_args!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{stroke}\" stroke-width=\"2\"{dash}/>\n",
             points.join(" ")
@@ -53,15 +65,15 @@ impl Canvas {
     }
 
     /// A dot.
-    pub fn dot(&mut self, at: (f64, f64), fill: &str) {
-        self.push(format_args!("<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{fill}\"/>\n", at.0, at.1));
+    pub fn dot(&mut self, at: Position, fill: &str) {
+        self.push(format_args!("<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"{fill}\"/>\n", at.x, at.y));
     }
 
     /// A filled rectangle.
-    pub fn rect(&mut self, at: (f64, f64), width: f64, height: f64, fill: &str) {
+    pub fn rect(&mut self, at: Position, width: f64, height: f64, fill: &str) {
         self.push(format_args!(
             "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>\n",
-            at.0, at.1
+            at.x, at.y
         ));
     }
 

@@ -27,7 +27,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Its name in labels.
+    /// The name of the transport in labels.
     pub fn name(self) -> &'static str {
         match self {
             Transport::Shm => "shm",
@@ -37,7 +37,7 @@ impl Transport {
     }
 }
 
-/// Its arguments.
+/// The arguments of `longarm bench`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = MORE)]
 pub struct Args {

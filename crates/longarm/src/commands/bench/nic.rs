@@ -20,7 +20,7 @@ use crate::output::{Exit, Failure};
 /// No address in particular.
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
-/// Whether the settings are those of RDMA.
+/// Whether the settings ask for RDMA.
 pub fn wanted(args: &Args, config: &Config) -> bool {
     args.peer_device.is_some()
         || config.verbs.device.is_some()
@@ -28,7 +28,7 @@ pub fn wanted(args: &Args, config: &Config) -> bool {
         || args.transports.contains(&Transport::Verbs)
 }
 
-/// The address of this machine on the device that answers.
+/// Finds the address of this machine on the device that answers.
 pub fn address(args: &Args, config: &Config) -> Result<IpAddr, Failure> {
     let said = |e: &dyn std::fmt::Display| failure(e.to_string());
     let choice = match (&args.peer_device, &config.verbs.device) {
@@ -39,12 +39,12 @@ pub fn address(args: &Args, config: &Config) -> Result<IpAddr, Failure> {
     Ok(gid.ip())
 }
 
-/// The limits of the devices of the settings alone.
+/// Measures the limits of the devices that the settings name, without a workload.
 pub fn measure(args: &Args, config: &Config) -> Result<NicReport, Failure> {
     longarm_bench::raw::nic::measure(&plan(args, config, None)?).map_err(failure)
 }
 
-/// The devices, to be measured between the runs of a workload.
+/// Opens the devices, to be measured between the runs of a workload.
 pub fn open(args: &Args, config: &Config, workload: &Plan) -> Result<Nic, Failure> {
     Nic::open(plan(args, config, Some(workload))?).map_err(failure)
 }
@@ -73,12 +73,12 @@ fn plan(args: &Args, config: &Config, workload: Option<&Plan>) -> Result<NicPlan
     })
 }
 
-/// What the operations of a workload move.
+/// How much the operations of a workload move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sizes {
     /// Whether the items stand in the index.
     pub inline: bool,
-    /// Bytes of the READ of an index pair: all there is of a GET whose item is inline.
+    /// Bytes of the READ of an index pair, which is all of a GET whose item is inline.
     pub pair: u32,
     /// Bytes of an entry.
     pub entry: u32,
@@ -86,13 +86,14 @@ pub struct Sizes {
     pub request: (u32, u32),
 }
 
-/// Without a workload: small items.
+/// The sizes without a workload: those of small items.
 const USUAL: Sizes =
     Sizes { inline: true, pair: PairShape::INLINE.window_bytes(), entry: 256, request: (128, 64) };
 /// Header of a message in a ring, and what a message is padded to.
 const FRAME: usize = 16;
 
-/// Of the plan's keys and values in a table of such slots, as far as bare devices are measured.
+/// Computes the sizes for the plan's keys and values in a table of such slots. No size is greater than
+/// `BARE_MAX`, up to which bare devices are measured.
 pub fn sizes(workload: &Plan, slot: Slot) -> Sizes {
     let shape = match slot {
         Slot::Inline64 => PairShape::INLINE,

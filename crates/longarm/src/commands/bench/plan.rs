@@ -1,4 +1,4 @@
-//! From arguments to a plan.
+//! Makes a plan of the arguments.
 
 use longarm_bench::{Pace, Plan, Sweep};
 
@@ -6,10 +6,10 @@ use super::args::{Args, Transport};
 use crate::config::{Config, Origin};
 use crate::output::{Exit, Failure};
 
-/// Items loaded if nobody says how many.
+/// The number of items that are loaded unless the user names another.
 const KEYS: u64 = 1_000_000;
 
-/// The plan that the arguments ask for.
+/// Makes the plan that the arguments ask for.
 pub fn of(args: &Args) -> Result<Plan, Failure> {
     let records = match args.keys[..] {
         [] => KEYS,
@@ -63,7 +63,7 @@ pub fn of(args: &Args) -> Result<Plan, Failure> {
     Ok(plan)
 }
 
-/// Groups are started where nobody named a server, and over transports that have them.
+/// Refuses groups if the user named a server, and over a transport that has no groups.
 pub fn check_replicas(args: &Args, config: &Config) -> Result<(), Failure> {
     if args.replicas == 1 {
         return Ok(());
@@ -79,7 +79,7 @@ pub fn check_replicas(args: &Args, config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Longest value of all points.
+/// The length of the longest value of all points.
 pub fn value_max(plan: &Plan) -> usize {
     match &plan.sweep {
         Some(Sweep::ValueBytes(all)) => all.iter().copied().max().unwrap_or(plan.value_bytes),

@@ -10,13 +10,13 @@ use super::plan::usage;
 use crate::config::{Config, HugePages};
 use crate::output::{Exit, Failure, Output};
 
-/// Items of the tables that are measured if nobody says which.
+/// The numbers of items of the tables that are measured unless the user names others.
 const KEYS: [u64; 4] = [1_000_000, 4_000_000, 10_000_000, 40_000_000];
-/// Share of the slots that are taken halfway between two doublings.
+/// The share of the slots that are taken halfway between two doublings.
 const FILLED: f64 = 0.53;
 const SHAPE: PairShape = PairShape::INLINE;
 
-/// Measures and prints.
+/// Measures the limits and prints them.
 pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let given = &args.keys;
     let keys = if given.is_empty() { &KEYS[..] } else { given };
@@ -30,14 +30,14 @@ pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Fa
             true => output.value(&serde_json::json!({ "machine": machine, "nic": report }))?,
             false => output.write(format!("\n{}", nic_table(&report, args.style())).as_bytes())?,
         }
-        // Who asks for devices wants the memory only if they say so.
+        // A user who asks for devices has the memory measured only by naming sizes.
         if given.is_empty() {
             return Ok(Exit::Ok);
         }
     }
     for &keys in keys {
         let report = match measure(args, keys) {
-            // Sizes that nobody asked for are left out where they do not fit.
+            // Sizes that the user did not name are left out if they do not fit.
             Err(failure) if given.is_empty() && failure.exit == Exit::System => {
                 output.warn(&failure.message);
                 continue;
@@ -54,19 +54,19 @@ pub fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Fa
     Ok(Exit::Ok)
 }
 
-/// Bytes of an index that holds so many items.
+/// Computes the bytes of an index that holds `keys` items.
 fn table_bytes(keys: u64) -> u64 {
     let pairs = (keys as f64 / FILLED / SHAPE.base_slots() as f64).ceil().max(2.0) as u64;
     (pairs * SHAPE.pair_bytes()).next_multiple_of(4096)
 }
 
-/// The limits on a mapping of the size of an index of `keys` items.
+/// Measures the limits on a mapping of the size of an index of `keys` items.
 pub fn measure(args: &Args, keys: u64) -> Result<RawReport, Failure> {
     if keys == 0 || keys > 1 << 36 {
         return Err(usage(&format!("--keys {keys}: a table has 1 to 2^36 items")));
     }
     let bytes = table_bytes(keys);
-    // More than is there would not be refused but paid for by somebody's death.
+    // The kernel would not refuse more memory than there is: it would kill a process for it.
     if let Some(free) = available().filter(|free| bytes > free / 10 * 8) {
         let text = format!(
             "a table of {keys} items has {} MiB, but only {} MiB of memory are available",

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use longarm_server::Member;
 use serde_json::json;
 
-use crate::cluster::{self, Group, numbers, parse_member};
+use crate::cluster::{self, Division, Group, numbers, parse_member};
 use crate::config::units::show_duration;
 use crate::output::{Exit, Failure, Output};
 use crate::times::Times;
@@ -38,7 +38,8 @@ pub struct InitArgs {
 pub fn run(args: InitArgs, output: &mut Output) -> Result<Exit, Failure> {
     let nodes = args.nodes.len();
     let count = args.replicas.unwrap_or(if args.groups == 1 { nodes } else { nodes.min(3) });
-    let cluster = cluster::draw(args.nodes, (args.groups, count), args.times.timing())?;
+    let division = Division { groups: args.groups, replicas: count };
+    let cluster = cluster::draw(args.nodes, division, args.times.timing())?;
     let idle = cluster.nodes.iter().map(|node| node.node);
     let idle = numbers(idle.filter(|node| cluster.groups_on(*node).next().is_none()));
     if !idle.is_empty() {

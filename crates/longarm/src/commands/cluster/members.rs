@@ -14,9 +14,9 @@ use crate::flags::duration;
 use crate::operator;
 use crate::output::{Exit, Failure, Output};
 
-/// A change may take as long as so many elections: it is kept twice by others, and ends in a hand-over.
+/// The number of elections that a change may take: other nodes keep it twice, and it ends in a hand-over.
 const ELECTIONS: u64 = 8;
-/// Before an order is given once more.
+/// The pause before an order is given again.
 const ROUND: Duration = Duration::from_millis(50);
 
 /// Arguments of `add-node`.
@@ -61,7 +61,7 @@ pub struct RemoveNodeArgs {
     pub group: Option<usize>,
 }
 
-/// Writes the node into the file, and has the group take it, which waits for it to be started.
+/// Writes the node into the file, and has the group take it. The group waits until the node is started.
 pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let (file, member) = (&args.file, &args.node);
     let before = cluster::read(file)?;
@@ -78,12 +78,12 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
     }
     let operator = operator::operator(&before, at, config)?;
     let patience = operator::patience(&before, ELECTIONS, config);
-    // The leader waits for an election's time without progress, and says so; how long the node may take to be
-    // there is for who waits to say.
+    // The leader waits for an election's time without progress, and then says that the node is late. How long
+    // the node may take to be there is for the user to say.
     let is_late = |error: &OrderError| matches!(error, OrderError::Denied(_, Deny::Late));
     match insist(args.wait, || operator.add(member, patience), is_late) {
-        Ok(changed) => say((file, at), &changed, output),
-        // The same command did it before, and was not told.
+        Ok(changed) => say(file, at, &changed, output),
+        // The same command added the node before, and did not hear of it.
         Err(OrderError::Denied(_, Deny::Member)) => {
             output.line(&format!("node {} is a replica of the group already", member.node))?;
             Ok(Exit::Ok)
@@ -95,8 +95,9 @@ pub fn add(args: &AddNodeArgs, config: &Config, output: &mut Output) -> Result<E
     }
 }
 
-/// Gives an order until what came of it is known, or that time is over. One of which it is not known may be
-/// under way, or done: the same order once more is told so. `again`: other reasons to give it once more.
+/// Gives an order until its outcome is known, or until `wait` is over. An order whose outcome is not known
+/// may be under way, or done: the leader tells so when it gets the same order again. `again` names other
+/// errors after which the order is given again.
 fn insist(
     wait: Duration,
     mut order: impl FnMut() -> Result<Changed, OrderError>,
@@ -108,7 +109,7 @@ fn insist(
         let error = match (order(), &doubt) {
             (Err(error), _) if again(&error) && Instant::now() < until => continue,
             (Err(error @ OrderError::InDoubt(..)), _) => error,
-            // Perhaps with this very order.
+            // The group is busy, perhaps with this very order.
             (Err(OrderError::Denied(_, Deny::Busy)), Some(error)) => error.clone(),
             (known, _) => return known,
         };
@@ -134,7 +135,8 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
     let patience = operator::patience(&before, ELECTIONS, config);
     let changed = match insist(patience, || operator.remove(node, patience), |_| false) {
         Ok(changed) => changed,
-        // It was removed before, and the file was not written, or nobody was told.
+        // The node was removed before, but the file was not written, or the command did not hear of the
+        // removal.
         Err(OrderError::Denied(_, Deny::Stranger)) => {
             cluster::replace(&without(&before, at, node), file)?;
             output.line(&format!("node {node} was no replica any more; {} says so now", file.display()))?;
@@ -143,10 +145,10 @@ pub fn remove(args: &RemoveNodeArgs, config: &Config, output: &mut Output) -> Re
         Err(error) => return Err(operator::failure(&error)),
     };
     cluster::replace(&without(&before, at, node), file)?;
-    say((file, at), &changed, output)
+    say(file, at, &changed, output)
 }
 
-fn say((file, at): (&Path, usize), changed: &Changed, output: &mut Output) -> Result<Exit, Failure> {
+fn say(file: &Path, at: usize, changed: &Changed, output: &mut Output) -> Result<Exit, Failure> {
     let nodes = changed.members.iter().map(|member| member.node);
     if output.json() {
         let nodes: Vec<_> = nodes.map(|node| node.0).collect();
@@ -164,7 +166,7 @@ fn say((file, at): (&Path, usize), changed: &Changed, output: &mut Output) -> Re
     Ok(Exit::Ok)
 }
 
-/// The cluster with one more replica in a group, as it may be already.
+/// Adds a replica to a group, which may have it already.
 fn with(cluster: &Cluster, at: usize, member: &Member) -> Result<Cluster, String> {
     let mut after = cluster.clone();
     match cluster.node(member.node) {
@@ -186,7 +188,7 @@ fn with(cluster: &Cluster, at: usize, member: &Member) -> Result<Cluster, String
     Ok(after)
 }
 
-/// The cluster without a replica; and without the node, if it has no other.
+/// Takes a replica out of a group, and its node out of the cluster if that has no other replica.
 fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
     let mut after = cluster.clone();
     after.groups[at].replicas.retain(|replica| *replica != node);
@@ -199,13 +201,14 @@ fn without(cluster: &Cluster, at: usize, node: NodeId) -> Cluster {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::parse_member;
+    use crate::cluster::{Division, parse_member};
     use crate::times::Times;
 
     fn three() -> Cluster {
         let nodes =
             ["1=tcp://a:1", "2=tcp://b:1", "3=tcp://c:1"].map(|text| parse_member(text).expect("one"));
-        cluster::draw(nodes.to_vec(), (1, 3), Times::usual().timing()).expect("a cluster")
+        let division = Division { groups: 1, replicas: 3 };
+        cluster::draw(nodes.to_vec(), division, Times::usual().timing()).expect("a cluster")
     }
 
     #[test]
@@ -225,7 +228,7 @@ mod tests {
         let soon = vec![denied(Deny::Late), doubt(), denied(Deny::Busy), Ok(changed.clone())];
         assert_eq!(given(wait, soon), Ok(changed));
         assert_eq!(given(wait, vec![doubt(), doubt(), denied(Deny::Member)]), denied(Deny::Member));
-        // Somebody else's order.
+        // The group is busy with an order of another operator.
         assert_eq!(given(wait, vec![denied(Deny::Busy)]), denied(Deny::Busy));
         assert_eq!(given(Duration::ZERO, vec![doubt()]), doubt());
         assert_eq!(given(Duration::ZERO, vec![denied(Deny::Late)]), denied(Deny::Late));

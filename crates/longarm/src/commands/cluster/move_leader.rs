@@ -31,7 +31,7 @@ pub struct MoveLeaderArgs {
     pub group: Option<usize>,
 }
 
-/// Asks, and says what came of it.
+/// Asks the leader to hand over, and says what came of it.
 pub fn run(args: &MoveLeaderArgs, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let cluster = cluster::read(&args.file)?;
     let (to, file) = (NodeId(args.to), args.file.display());

@@ -43,7 +43,8 @@ pub fn run(args: &StatusArgs, config: &Config, output: &mut Output) -> Result<Ex
     Ok(exit)
 }
 
-/// A change that was begun, or ended here in doubt, and its way on and back.
+/// Describes a change that was begun, or that ended in doubt, with the commands that go on with it or undo
+/// it.
 fn not_added(file: &Path, row: &Value, group: Option<usize>) -> String {
     let (file, node) = (file.display(), &row["node"]);
     let group = group.map_or_else(String::new, |number| format!(" --group {number}"));
@@ -56,7 +57,7 @@ fn not_added(file: &Path, row: &Value, group: Option<usize>) -> String {
     )
 }
 
-/// One table of all replicas, or one object a group.
+/// Prints one table of all replicas, or one object a group.
 fn show(looked: &[Looked<'_>], output: &mut Output) -> Result<(), Failure> {
     if !output.json() {
         let rows: Vec<Vec<Value>> = looked.iter().map(Looked::rows).collect();
@@ -72,7 +73,7 @@ fn show(looked: &[Looked<'_>], output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The rows of each group; of several, with the group's number.
+/// Formats the rows of each group; if there are several groups, with the group's number.
 fn table(groups: &[Vec<Value>]) -> String {
     let several = groups.len() > 1;
     let mut lines =
@@ -114,7 +115,7 @@ fn table(groups: &[Vec<Value>]) -> String {
     text
 }
 
-/// Why nobody leads, as far as it can be told from here.
+/// Says why no node leads, as far as the answers tell.
 fn nobody(path: &Path, said: &[Said]) -> String {
     let alive = said.iter().filter(|said| !matches!(said, Said::Nothing(_))).count();
     let (all, most) = (said.len(), said.len() / 2 + 1);
@@ -139,7 +140,7 @@ mod tests {
         Group { id, sum_key: 1, hash_key: 2, replicas: [2, 1, 3].map(NodeId).to_vec() }
     }
 
-    /// Of nodes 2, 1 and 3, the first of which leads first.
+    /// A group of nodes 2, 1 and 3, of which node 2 is to lead first.
     fn looked(group: &Group, said: [Said; 3]) -> Looked<'_> {
         let members = ["2=tcp://b:2", "1=tcp://a:1", "3=tcp://c:3"];
         let members = members.map(|text| parse_member(text).expect(text)).to_vec();

@@ -1,5 +1,5 @@
 //! `longarm demo --group`: three replicas under load, whose leaders are killed. Each PUT has a key of its
-//! own, so that every single one that was acknowledged can be asked for afterwards.
+//! own, so that the demo can ask for every acknowledged PUT afterwards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,36 +23,38 @@ use crate::processes::{PAUSE, Plan, Replicas, this_program};
 use crate::standing;
 use crate::times::Times;
 
-/// Replicas.
+/// The number of replicas.
 const COUNT: u8 = 3;
-/// Clients that PUT.
+/// The number of clients that PUT.
 const WRITERS: u64 = 4;
-/// Pause of a writer between two PUTs: the machine is to have time for seven processes, and memory for all.
+/// The pause of a writer between two PUTs: the machine must have time for seven processes, and memory for all
+/// items.
 const BREATH: Duration = Duration::from_micros(100);
 /// How long writers work before the leader is killed, and after another leads.
 const LOAD: Duration = Duration::from_secs(3);
 /// Memory of a replica, and PUTs that fit into it.
 const MEMORY: u64 = 256 << 20;
 const PUTS_MAX: u64 = 400_000;
-/// How long anything may take that others of the group do.
+/// The most time for anything that the group is to do.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Keys of one multi-GET.
 const BATCH: usize = 64;
 
-/// What writers and the reader share.
+/// The state that writers and the reader share.
 #[derive(Default)]
 struct Shared {
     end: AtomicBool,
-    /// By writer: how many of its PUTs were acknowledged, from its first on.
+    /// By writer: the number of PUTs, from its first on, that were acknowledged.
     written: [AtomicU64; WRITERS as usize],
     gets: AtomicU64,
-    /// Longest times without an acknowledgement of a writer's and without a GET, in nanoseconds.
+    /// The longest times in nanoseconds without an acknowledgement for a writer, and without a GET.
     put_gap: AtomicU64,
     get_gap: AtomicU64,
     failure: Mutex<Option<String>>,
 }
 
-/// For counters for people, and flags to end: what was written is read back after the threads were joined.
+/// The ordering of counters for people, and of flags to end: PUTs are read back after the threads were
+/// joined.
 // Relaxed: as just said, of all of this file.
 const RELAXED: Ordering = Ordering::Relaxed;
 
@@ -70,7 +72,7 @@ impl Shared {
         self.end.store(true, RELAXED);
     }
 
-    /// A time without an answer is over.
+    /// Notes that a time without an answer is over.
     fn gap(gap: &AtomicU64, since: &mut longarm_base::Nanos) {
         let time = now();
         gap.fetch_max(time.since(*since).0, RELAXED);
@@ -78,7 +80,7 @@ impl Shared {
     }
 }
 
-/// The item that is the `i`-th of a writer.
+/// The number of a writer's `i`-th item.
 fn number(writer: u64, i: u64) -> u64 {
     i * WRITERS + writer
 }
@@ -96,7 +98,7 @@ fn write(client: &mut ClusterClient, writer: u64, shared: &Shared) -> Result<(),
     Ok(())
 }
 
-/// GETs what was acknowledged, at random.
+/// GETs acknowledged items, at random.
 fn read(client: &mut ClusterClient, shared: &Shared) -> Result<(), Error> {
     let (mut chance, mut last, mut expected) = (SplitMix64::new(1), now(), Vec::new());
     while !shared.ended() {
@@ -125,7 +127,7 @@ fn check(item: u64, found: Option<&[u8]>, expected: &mut Vec<u8>) -> Result<(), 
         .map_err(|why| format!("item {} was acknowledged and {why}", human::key(&small_key(item))))
 }
 
-/// Runs it.
+/// Runs the demo of a group.
 pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Result<Exit, Failure> {
     let times = Times::usual();
     let replicas = Replicas::draw(Plan {
@@ -148,7 +150,8 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
     let (shared, threads) = (Arc::default(), Vec::new());
     let mut act = Act { replicas, config, asks, stop, output, shared, threads };
     let done = act.play(&times);
-    // Whatever it came to: the threads end here, the replicas and their files when they are dropped.
+    // Whatever comes of the demo, the threads end here, and the replicas and their files when they are
+    // dropped.
     act.shared.end.store(true, RELAXED);
     let ended = act.join();
     let done = done.and_then(|exit| ended.map(|()| exit));
@@ -157,9 +160,9 @@ pub fn run(config: &Config, stop: Arc<AtomicBool>, output: &mut Output) -> Resul
 
 struct Act<'a> {
     replicas: Replicas,
-    /// Settings of clients.
+    /// Settings of the clients that load.
     config: Config,
-    /// Settings of whoever asks how the group stands.
+    /// Settings of the clients that ask how the group stands.
     asks: Config,
     stop: Arc<AtomicBool>,
     output: &'a mut Output,
@@ -219,7 +222,7 @@ impl Act<'_> {
         if self.output.json() { Ok(()) } else { self.output.line(line) }
     }
 
-    /// What goes on meanwhile and must not.
+    /// Fails if the demo must not go on: after an interrupt, a fault, or the end of a replica.
     fn goes_on(&mut self) -> Result<(), Failure> {
         if self.stop.load(RELAXED) {
             let text = "interrupted; the replicas are stopped and their files are removed";
@@ -246,7 +249,8 @@ impl Act<'_> {
         if self.stop.load(RELAXED) { failure } else { failure.hint(hint.trim()) }
     }
 
-    /// Waits until the group stands so; gives who leads then, and what it says of itself.
+    /// Waits until the group has a leader and `good` accepts its standing. Gives the leader, and what it says
+    /// of itself.
     fn until(
         &mut self,
         what: &str,
@@ -307,7 +311,7 @@ impl Act<'_> {
             .map_or(Ok(()), |what| Err(Failure::new(Exit::Corrupt, format!("FAILED: {what}"))))
     }
 
-    /// Lets the load go on, with a line a second.
+    /// Lets the load go on, and prints a line a second.
     fn load(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
         while began.elapsed() < LOAD {
@@ -325,7 +329,7 @@ impl Act<'_> {
         Ok(())
     }
 
-    /// Kills the leader, and waits for another. Gives how that one took over.
+    /// Kills the leader, and waits for another. Gives the steps by which the new leader took over.
     fn kill(&mut self, leader: NodeId) -> Result<Value, Failure> {
         self.goes_on()?;
         let pid = self.replicas.pid(leader).unwrap_or(0);

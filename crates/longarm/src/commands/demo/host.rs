@@ -1,4 +1,4 @@
-//! A server in a process of its own, with a socket in a directory of its own; both are gone when this is
+//! A server in a process of its own, with a socket in a directory of its own. Both are gone when [`Host`] is
 //! dropped.
 //!
 //! The child stops when its stdin ends, so that a demo that is killed leaves no process either.
@@ -16,7 +16,7 @@ use crate::processes::{Directory, PAUSE, end, server, this_program};
 /// How long the server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// The server.
+/// The server of a demo.
 pub struct Host {
     child: Child,
     directory: Directory,
@@ -24,11 +24,11 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts a server with so much memory, and waits until it answers.
+    /// Starts a server with `memory` bytes, and waits until it answers.
     pub fn start(config: &Config, memory: u64) -> Result<Host, Failure> {
         let directory = Directory::create("demo")?;
         let address = match config.connect_address() {
-            // One who names a transport over the network wants to see that one.
+            // A user who names a transport over the network wants to see that transport.
             Address::Tcp(host) | Address::Verbs(host) if host.ends_with(":0") => {
                 let text = format!("{}: the demo needs a port to connect to", config.connect_address());
                 return Err(Failure::new(Exit::Usage, text).hint("name a free one"));
@@ -50,7 +50,7 @@ impl Host {
         config.address = vec![address];
         config.cluster = None;
         (config.secret_file, config.peer_secret_file) = (None, None);
-        // Two cores shared by a server, readers and writers: an operation may well wait for its turn.
+        // A server, readers and writers may share two cores, so an operation may well wait for its turn.
         config.timeout = config.timeout.max(Duration::from_secs(10));
         let mut host = Host { child, directory, config };
         host.wait_until_ready()?;
@@ -80,12 +80,12 @@ impl Host {
         &self.config
     }
 
-    /// Its process.
+    /// The process id of the server.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// CPU seconds it has used so far, to the hundredth; zero if it is gone.
+    /// The CPU seconds that the server has used so far, to the hundredth; zero if it is gone.
     pub fn cpu(&self) -> f64 {
         longarm_bench::cpu::seconds_of(&[self.child.id()]).unwrap_or(0.0)
     }

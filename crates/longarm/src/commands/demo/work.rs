@@ -27,22 +27,22 @@ const SMALL_BATCHES: u64 = 16;
 /// Updates under way at once.
 const PIPELINE: usize = 8;
 
-/// What there is to read and to update.
+/// The items that the threads read and update.
 #[derive(Clone)]
 pub struct Plan {
-    /// Where the files are.
+    /// The root of the files.
     pub root: PathBuf,
-    /// Their paths, and what they were when they were listed.
+    /// The paths of the files, and what the files were when they were listed.
     pub files: Arc<Vec<Listed>>,
-    /// Small items.
+    /// The number of small items.
     pub items: u64,
-    /// Values that writers replace.
+    /// The number of values that writers replace.
     pub scratch: u64,
-    /// The user wants an end.
+    /// Whether the user wants an end.
     pub stop: Arc<AtomicBool>,
 }
 
-/// What was done so far.
+/// What the threads did so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
     /// GETs checked.
@@ -61,7 +61,7 @@ struct Shared {
     bytes: AtomicU64,
     updates: AtomicU64,
     changed: AtomicU64,
-    /// Readers that have seen everything once.
+    /// The number of readers that have seen everything once.
     seen_all: AtomicU64,
     end: AtomicBool,
     failure: Mutex<Option<Failure>>,
@@ -121,13 +121,13 @@ impl Work {
         self.shared.seen_all.load(Ordering::Relaxed) >= self.readers
     }
 
-    /// Whether nothing has gone wrong and nobody wants an end.
+    /// Whether no thread failed and the user wants no end.
     pub fn goes_on(&self) -> bool {
         // Relaxed: as in `seen_all`.
         !self.shared.end.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed)
     }
 
-    /// What was done so far.
+    /// What the threads did so far.
     pub fn totals(&self) -> Totals {
         // Relaxed: as in `seen_all`.
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -140,7 +140,7 @@ impl Work {
         }
     }
 
-    /// Ends the threads and gives what they did, or the first thing that was wrong.
+    /// Ends the threads and gives what they did, or the first failure.
     pub fn finish(mut self) -> Result<Totals, Failure> {
         self.end();
         let failure = self.shared.failure.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -20,7 +20,7 @@ pub enum Format {
     Tree,
 }
 
-/// Its arguments.
+/// The arguments of `longarm dump`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER)]
 pub struct Args {

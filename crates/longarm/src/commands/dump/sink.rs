@@ -11,19 +11,19 @@ use crate::items::escape::escape;
 use crate::items::record;
 use crate::output::{Exit, Failure};
 
-/// Keys that could not be written and are named; further ones are counted.
+/// The most keys that could not be written and are named; further ones are counted.
 pub const NAMED_MAX: usize = 20;
 
-/// What was written.
+/// How much was written.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Items.
+    /// The number of items.
     pub items: u64,
     /// Bytes of their values.
     pub bytes: u64,
-    /// Keys that could not be written, some of them, with the reason.
+    /// Some of the keys that could not be written, with the reasons.
     pub refused: Vec<String>,
-    /// All of them.
+    /// The number of all keys that could not be written.
     pub refused_count: u64,
 }
 
@@ -34,7 +34,7 @@ enum Form {
     Tree(Tree),
 }
 
-/// Takes items.
+/// A place that takes items.
 pub struct Sink {
     form: Form,
     path: PathBuf,
@@ -126,7 +126,7 @@ impl Sink {
         }
     }
 
-    /// Everything is written out.
+    /// Writes out what is still buffered, and gives how much was written.
     pub fn finish(mut self) -> Result<Summary, Failure> {
         let flushed = match &mut self.form {
             Form::Jsonl(writer) | Form::Tsv(writer) => writer.flush(),
@@ -139,7 +139,7 @@ impl Sink {
 
     fn failed(&self, error: &std::io::Error) -> Failure {
         if error.kind() == std::io::ErrorKind::BrokenPipe && self.path == Path::new("stdout") {
-            // Somebody has seen enough (`| head`).
+            // The reader of stdout has seen enough (`| head`).
             std::process::exit(Exit::Ok.code().into());
         }
         Failure::io("write to", &self.path, error)

@@ -1,7 +1,7 @@
-//! A directory tree made from items: a file each, the key is its path.
+//! Makes a directory tree of items: a file for each item, at the path that its key is.
 //!
-//! No key leads out of the tree: the directory is empty at first, so it has no links that we did not make
-//! (and we make none), and every part of a key must be an ordinary name.
+//! No key leads out of the tree. The directory is empty at first, and the dump makes no links, so there are
+//! none. Every part of a key must be an ordinary name.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::output::{Exit, Failure};
 /// Longest name of a directory entry on Linux.
 const NAME_MAX: usize = 255;
 
-/// The tree.
+/// The tree that is made.
 pub struct Tree {
     root: PathBuf,
     prefix: Vec<u8>,
@@ -30,7 +30,7 @@ impl Tree {
         Ok(Tree { root: root.into(), prefix: prefix.into() })
     }
 
-    /// Writes one file; the inner error is a key that cannot be a path.
+    /// Writes one file; the inner error says why a key cannot be a path.
     pub fn item(&self, key: &[u8], value: &[u8]) -> Result<Result<(), String>, Failure> {
         let below = match path(key.strip_prefix(&self.prefix[..]).unwrap_or(key)) {
             Ok(below) => below,
@@ -55,7 +55,7 @@ fn is_clash(error: &std::io::Error) -> bool {
     matches!(error.kind(), NotADirectory | IsADirectory | AlreadyExists)
 }
 
-/// The relative path that a key is, or why it is none.
+/// Takes a key as a relative path, or says why it is none.
 fn path(key: &[u8]) -> Result<&Path, String> {
     for part in key.split(|&byte| byte == b'/') {
         match part {

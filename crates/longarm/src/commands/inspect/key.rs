@@ -1,4 +1,4 @@
-//! Where one key is: table, pair, slot, entry.
+//! Locates one key: its table, pair, slot and entry.
 
 use longarm_index::hash::{Geometry, ReadGranularity, Record, Search, SearchStep, SlotKind, items};
 use longarm_memory::HashKey;
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::structures::check::{View, read_entry};
 
-/// Looks at a key whose pair changes under them.
+/// The most steps of a search whose pair changes meanwhile.
 const LOOKS: usize = 1000;
 
-/// What is known of it; `None` if it is not there.
+/// Describes the place of a key; gives `None` if the key is not there.
 pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<Value>, String> {
     let hash = HashKey::new(geometry.hash_key).hash(key);
     let mut bytes = Vec::new();
@@ -26,7 +26,8 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
             Record::Entry { csn, entry, .. } => entries.push((csn, entry)),
         })?;
         for (csn, entry) in entries {
-            // Another key's entry may be replaced while we look; ours is asked for again by the caller.
+            // A live server may replace an entry during the look, so an entry that does not verify is passed
+            // over.
             let Ok(read) = read_entry(view, csn, entry, &mut bytes) else { continue };
             if read.key == key {
                 found = Some(json!({
@@ -57,7 +58,7 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
     Ok(None)
 }
 
-/// Offset of the slot of an inline item, by the search that clients use.
+/// Finds the slot of an inline item by the search that clients use; gives its offset.
 fn slot(key: &[u8], geometry: &Geometry, view: View<'_>) -> Option<u64> {
     let inline = geometry.live().all(|table| table.shape.kind == SlotKind::Inline64);
     let hash = HashKey::new(geometry.hash_key).hash(key);

@@ -26,7 +26,7 @@ pub enum Format {
     Jsonl,
 }
 
-/// Its arguments.
+/// The arguments of `longarm load`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER)]
 pub struct Args {

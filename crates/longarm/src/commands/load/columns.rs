@@ -1,4 +1,4 @@
-//! Which columns of a table are key, value and time to live.
+//! Chooses the columns of a table that are key, value and time to live.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::output::{Exit, Failure};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Columns {
     pub(super) key: usize,
-    /// `None`: the whole line.
+    /// `None` is the whole line.
     pub(super) value: Option<usize>,
     pub(super) ttl: Option<usize>,
 }
 
 impl Columns {
-    /// The columns that the arguments choose; `header` has their names, if there is one.
+    /// Chooses the columns that the arguments name; `header` has the names of all, if there is one.
     pub(super) fn choose(args: &Args, header: Option<&[Vec<u8>]>, path: &Path) -> Result<Columns, Failure> {
         let find = |flag: &str, wanted: &Option<String>, name: &str, number: usize| {
             let text = match (wanted, header) {
@@ -31,7 +31,7 @@ impl Columns {
         Ok(Columns { key, value, ttl })
     }
 
-    /// One column of a record.
+    /// Reads one column of a record.
     pub(super) fn get<'a>(
         column: usize,
         mut field: impl FnMut(usize) -> Option<&'a [u8]>,
@@ -40,7 +40,7 @@ impl Columns {
     }
 }
 
-/// A name in the header, or a number from 1.
+/// Finds a column by a name in the header, or by a number from 1.
 fn column(text: &str, header: Option<&[Vec<u8>]>) -> Option<usize> {
     let named = header.and_then(|names| names.iter().position(|name| name == text.as_bytes()));
     named.or_else(|| text.parse::<usize>().ok()?.checked_sub(1))

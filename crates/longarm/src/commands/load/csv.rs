@@ -45,7 +45,7 @@ fn failed(path: &std::path::Path, error: &csv::Error) -> Failure {
     Failure::new(exit, format!("cannot read {}: {error}", path.display()))
 }
 
-/// The record as one line again.
+/// Writes the record as one line again.
 fn whole(record: &csv::ByteRecord) -> Result<Vec<u8>, String> {
     let mut writer = csv::WriterBuilder::new().flexible(true).from_writer(Vec::new());
     writer.write_byte_record(record).map_err(|error| error.to_string())?;

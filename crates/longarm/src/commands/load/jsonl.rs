@@ -97,7 +97,7 @@ pub(super) fn read_line(input: &mut Input, line: &mut u64, bytes: &mut Vec<u8>) 
 impl Source for Jsonl {
     fn next(&mut self) -> Result<Option<Next>, Failure> {
         while read_line(&mut self.input, &mut self.line, &mut self.bytes)? {
-            // An empty line is nobody's item; a last one is the editor's.
+            // An empty line is no item; editors leave one at the end.
             if !trim(&self.bytes).is_empty() {
                 return Ok(Some(self.rules.judge(self.record())));
             }

@@ -1,4 +1,4 @@
-//! A line of text as an item: what stands in it, and what all lines of a file have in common.
+//! Makes an item of a line of text, by rules that all lines of a file have in common.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::args::Args;
 use crate::items::item::{Item, Next, within_limits};
 use crate::items::record;
 
-/// What one line of text has, before it is judged.
+/// The parts of one line of text, before they are judged.
 pub(super) struct Record {
     pub(super) key: Result<Vec<u8>, String>,
     pub(super) value: Result<Vec<u8>, String>,
@@ -15,7 +15,7 @@ pub(super) struct Record {
     pub(super) bytes: u64,
 }
 
-/// What all lines have in common.
+/// The rules that all lines of a file have in common.
 #[derive(Clone)]
 pub(super) struct Rules {
     pub(super) prefix: Vec<u8>,
@@ -45,7 +45,7 @@ impl Rules {
     }
 }
 
-/// A number of milliseconds.
+/// Parses a time to live in milliseconds.
 pub(super) fn ttl(text: &str) -> Result<Option<Duration>, String> {
     if text.is_empty() {
         return Ok(None);

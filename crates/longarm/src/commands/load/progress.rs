@@ -12,7 +12,7 @@ use crate::items::item::Total;
 pub struct Bar(Option<ProgressBar>);
 
 impl Bar {
-    /// Shows one if `wanted` and somebody sees it.
+    /// Shows a bar if it is `wanted` and stderr is a terminal.
     pub fn new(what: &'static str, total: Total, wanted: bool) -> Bar {
         if !wanted || !std::io::stderr().is_terminal() {
             return Bar(None);
@@ -31,7 +31,7 @@ impl Bar {
         Bar(Some(bar))
     }
 
-    /// So much is done.
+    /// Shows how much is done.
     pub fn at(&self, items: u64, bytes: u64) {
         if let Some(bar) = &self.0 {
             bar.set_position(bytes);

@@ -12,7 +12,7 @@ use crate::items::item::Source;
 use crate::output::{Exit, Failure};
 use crate::replaced::replace;
 
-/// How often it is written at most.
+/// The least time between two writes of the file.
 const EVERY: Duration = Duration::from_millis(200);
 /// Version of the file's form.
 const VERSION: u64 = 1;
@@ -43,7 +43,8 @@ impl Resume {
         let text = match std::fs::read_to_string(path) {
             Ok(text) => text,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                // Not later: a path that cannot be written is a mistake to hear of before the work.
+                // Writing the file before the work begins tells the user at once of a path that cannot be
+                // written.
                 resume.write(0, 0)?;
                 return Ok(resume);
             }
@@ -90,7 +91,7 @@ impl Resume {
     }
 }
 
-/// Everything of the arguments that changes what records mean.
+/// Formats all arguments that change what records mean.
 fn meaning(args: &Args) -> String {
     let format = source::format(args).ok();
     let path = std::fs::canonicalize(&args.path).unwrap_or_else(|_| args.path.clone());

@@ -1,4 +1,4 @@
-//! Which source the arguments name, and how it is written.
+//! Opens the source that the arguments name, in the format in which it is written.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub fn open(args: &Args) -> Result<Box<dyn Source>, Failure> {
     })
 }
 
-/// The format, by the path where the user named none.
+/// Chooses the format: by the path, if the user named none.
 pub fn format(args: &Args) -> Result<Format, Failure> {
     if args.format != Format::Auto {
         return Ok(args.format);

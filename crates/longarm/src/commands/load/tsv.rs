@@ -35,7 +35,7 @@ impl Tsv {
     }
 }
 
-/// Without its line end. A carriage return that belongs to a value is written as `\r`.
+/// Cuts the line end off. A carriage return that belongs to a value is written as `\r`.
 fn trim(bytes: &[u8]) -> &[u8] {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     bytes.strip_suffix(b"\r").unwrap_or(bytes)

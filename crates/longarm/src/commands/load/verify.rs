@@ -12,14 +12,14 @@ use crate::items::difference::difference;
 use crate::items::item::{Item, Next, Source};
 use crate::output::Failure;
 
-/// Keys of one batch of GETs.
+/// The most keys of one batch of GETs.
 const BATCH: usize = 64;
-/// Bytes of their values.
+/// The most bytes of the values of one batch, save for the last value.
 const BATCH_BYTES: usize = 4 << 20;
-/// Differing keys that are remembered; with more the comparison ends.
+/// The most differing keys that are remembered; with more the comparison ends.
 const WRONG_MAX: usize = 10_000;
 
-/// What the comparison found.
+/// The outcome of the comparison.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
     /// Items read back.
@@ -66,7 +66,7 @@ fn compare(
     verified: &mut Verified,
 ) -> Result<(), longarm_client::Error> {
     let keys: Vec<&[u8]> = batch.iter().map(|item| &item.key[..]).collect();
-    // A batch in the order of the source: answers come in any order, and the last record of a key counts.
+    // Outcomes have the order of the source: answers come in any order, and the last record of a key counts.
     let mut outcomes: Vec<Option<String>> = vec![None; batch.len()];
     let mut expired = vec![false; batch.len()];
     client.multi_get(&keys, |i, found| {
@@ -93,7 +93,7 @@ fn compare(
 }
 
 impl Verified {
-    /// The result in words.
+    /// Says the outcome in words.
     pub fn text(&self) -> String {
         let read = format!("{} items, {}", human::count(self.items), human::bytes(self.bytes));
         let expired = match self.expired {

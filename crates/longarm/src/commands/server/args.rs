@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::config::flags::ServerSettings;
 
-/// Its arguments.
+/// The arguments of `longarm server`.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "SIGTERM and SIGINT: where it leads a group and another replica is in sync, it hands \

@@ -1,4 +1,4 @@
-//! What a server must be to be a node of a cluster: `--cluster` and `--node`.
+//! Makes a server a node of a cluster, by `--cluster` and `--node`.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::output::{Exit, Failure, Output};
 
 /// A node of a cluster, with its replicas.
 pub struct Node {
-    /// Its cluster.
+    /// The cluster to which it belongs.
     pub cluster: Cluster,
     member: Member,
     joins: bool,
@@ -23,7 +23,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// The one that the arguments name; none for a server of its own.
+    /// Finds the node that the arguments name; gives none for a server without a cluster.
     pub fn of(args: &Args, config: &Config) -> Result<Option<Node>, Failure> {
         let wrong = |text: String| Failure::new(Exit::Usage, text);
         let Some(path) = &config.cluster else {
@@ -64,7 +64,8 @@ impl Node {
         Ok(Some(Node { cluster, member, joins: args.join, dir }))
     }
 
-    /// The settings with the place where it listens. What a cluster decides is not for one server to say.
+    /// Gives the settings with the node's address. Warns of a setting that is not for one server to say,
+    /// since the cluster decides it.
     pub fn config(&self, config: &Config, output: &mut Output) -> Config {
         if config.origin("lease") != Origin::Default {
             output.warn(&format!(
@@ -75,13 +76,13 @@ impl Node {
         config.listening_at(self.member.address.clone())
     }
 
-    /// What the server must know of its groups. Its directory is made if need be.
+    /// Makes the options of the groups of which the node has replicas; makes its directory if need be.
     pub fn groups(&self) -> Result<Vec<GroupOptions>, Failure> {
         self.cluster.groups_on(self.member.node).map(|group| self.group(group)).collect()
     }
 
     fn group(&self, group: &Group) -> Result<GroupOptions, Failure> {
-        // The name that it has always had, where there is only one.
+        // A cluster of one group keeps the name that the store has always had.
         let vote_store = match self.cluster.groups.len() {
             1 => FileVoteStore::open(&self.dir),
             _ => FileVoteStore::of_group(&self.dir, group.id),
@@ -103,12 +104,12 @@ impl Node {
         })
     }
 
-    /// How many groups it has replicas of.
+    /// The number of groups of which the node has replicas.
     pub fn replicas(&self) -> usize {
         self.cluster.groups_on(self.member.node).count()
     }
 
-    /// `node 2 of a group of 3`, `node 2 of 5, with replicas of 3 groups of 4`.
+    /// The node as messages name it: `node 2 of a group of 3`, `node 2 of 5, with replicas of 3 groups of 4`.
     pub fn name(&self) -> String {
         let node = self.member.node;
         match &self.cluster.groups[..] {
@@ -122,13 +123,13 @@ impl Node {
         }
     }
 
-    /// Where it keeps what it promised.
+    /// The directory in which the node keeps what its replicas promised.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 }
 
-/// `FILE.node-N`, beside the cluster's file.
+/// The directory unless the user names another: `FILE.node-N`, beside the cluster's file.
 fn beside(path: &Path, number: u8) -> PathBuf {
     let mut name = OsString::from(path);
     name.push(format!(".node-{number}"));

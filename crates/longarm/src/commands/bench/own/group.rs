@@ -1,4 +1,4 @@
-//! A group of replicas on this machine, for a benchmark: its file, and what each replica is told.
+//! Makes a group of replicas on this machine for a benchmark: its file, and the arguments of each replica.
 
 use std::path::Path;
 
@@ -6,11 +6,11 @@ use longarm_base::{Nanos, NodeId};
 use longarm_client::Address;
 use longarm_server::{Member, Timing};
 
-use crate::cluster;
+use crate::cluster::{self, Division};
 use crate::output::Failure;
 
-/// Nothing fails here but the machine's patience: clients, replicas and whatever else runs share its cores,
-/// and a leader that is kept from one for too long would be deposed in the middle of a run.
+/// The times of the group. Nothing is meant to fail here, but clients, replicas and all else that runs share
+/// the cores of one machine. A leader that gets no core for long must not be deposed in the middle of a run.
 const TIMING: Timing = Timing {
     heartbeat: Nanos::from_millis(5),
     suspect: Nanos::from_millis(1000),
@@ -18,7 +18,7 @@ const TIMING: Timing = Timing {
     election: Nanos::from_millis(3000),
 };
 
-/// Writes the file of a new group of these members into `directory`; the arguments of each.
+/// Writes the file of a new group of these members into `directory`, and gives the arguments of each.
 pub fn arguments(members: &[Address], directory: &Path) -> Result<Vec<Vec<String>>, Failure> {
     let file = directory.join("group.toml");
     let member = |(address, node): (&Address, u8)| Member { node: NodeId(node), address: address.clone() };
@@ -28,7 +28,7 @@ pub fn arguments(members: &[Address], directory: &Path) -> Result<Vec<Vec<String
         ["--cluster", &file, "--node", &node].map(String::from).to_vec()
     };
     let arguments = members.iter().map(words).collect();
-    let one = (1, members.len());
+    let one = Division { groups: 1, replicas: members.len() };
     cluster::create(&cluster::draw(members, one, TIMING)?, &file)?;
     Ok(arguments)
 }

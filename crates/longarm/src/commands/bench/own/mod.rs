@@ -26,9 +26,11 @@ use crate::output::{Exit, Failure};
 
 /// How long a server may take until it answers.
 const START_MAX: Duration = Duration::from_secs(20);
-/// Another program may take the port between our look and the server's bind.
+/// The number of tries to start: another program may take a port between the benchmark's look and the
+/// server's bind.
 const PORTS_TRIED: u32 = 5;
-/// Memory of a server for small plans. What nobody touches costs nothing, except where all of it is locked.
+/// The memory of a server for small plans. Memory that is not touched costs nothing, except where all of it
+/// is locked.
 const MEMORY_MIN: u64 = 1 << 30;
 const LOCKED_MIN: u64 = 128 << 20;
 /// Index bytes of an item while a table grows: the old table at 71 % and the new one at 35 %, with headers.
@@ -39,12 +41,12 @@ const INDEX_BYTES: u64 = 300;
 struct Place {
     transport: Transport,
     ip: IpAddr,
-    /// One: a server; more: a group.
+    /// One is a server without a group, more are a group.
     replicas: usize,
 }
 
 impl Place {
-    /// RDMA devices say where they are.
+    /// Finds the address of the servers: RDMA devices have their own.
     fn of(transport: Transport, args: &Args, config: &Config) -> Result<Place, Failure> {
         let ip = match transport {
             Transport::Shm | Transport::Tcp => Ipv4Addr::LOCALHOST.into(),
@@ -58,7 +60,7 @@ impl Place {
         format!("longarm-{group}{}", self.transport.name())
     }
 
-    /// Addresses that were free a moment ago.
+    /// Finds addresses that were free a moment ago.
     fn addresses(self, directory: &Directory) -> Result<Vec<Address>, Failure> {
         let socket = |number| Address::Shm(directory.path().join(format!("sock{number}")));
         if self.transport == Transport::Shm {
@@ -71,7 +73,7 @@ impl Place {
         })
     }
 
-    /// What its servers are told, one by one.
+    /// Chooses the addresses and the arguments of the servers.
     fn servers(self, directory: &Directory) -> Result<Servers, Failure> {
         let addresses = self.addresses(directory)?;
         let arguments = match &addresses[..] {
@@ -85,30 +87,38 @@ impl Place {
 /// Servers that are to be started.
 struct Servers {
     addresses: Vec<Address>,
-    /// Of each its own.
+    /// The arguments in which each server differs from the others.
     arguments: Vec<Vec<String>>,
 }
 
 impl Servers {
-    fn factory(self, label: String, client: &(Any, Options)) -> LongarmFactory {
-        LongarmFactory::of_cluster(
-            label,
-            Topology::of_one(self.addresses),
-            client.0.clone(),
-            client.1.clone(),
-        )
+    fn factory(self, label: String, client: &ClientSetup) -> LongarmFactory {
+        let ClientSetup { transport, options } = client.clone();
+        LongarmFactory::of_cluster(label, Topology::of_one(self.addresses), transport, options)
     }
 }
 
-/// How clients of this configuration connect; `cache` places are remembered.
-pub fn client_of(config: &Config, cache: Option<usize>) -> Result<(Any, Options), Failure> {
-    let options = connect::options(config, "bench")?;
-    // A benchmark asks a loaded server; what is late is a figure, not a failure.
-    let timeout = options.timeout.max(Duration::from_secs(10));
-    Ok((connect::transport(config)?, Options { timeout, connect_timeout: timeout, cache, ..options }))
+/// How the clients of a benchmark connect.
+#[derive(Clone)]
+pub struct ClientSetup {
+    /// The transport over which they connect.
+    pub transport: Any,
+    /// Their options.
+    pub options: Options,
 }
 
-/// Memory that a plan needs.
+impl ClientSetup {
+    /// Takes the setup from the configuration; each client remembers `cache` places.
+    pub fn of(config: &Config, cache: Option<usize>) -> Result<ClientSetup, Failure> {
+        let options = connect::options(config, "bench")?;
+        // A benchmark asks a loaded server; what is late is a figure, not a failure.
+        let timeout = options.timeout.max(Duration::from_secs(10));
+        let options = Options { timeout, connect_timeout: timeout, cache, ..options };
+        Ok(ClientSetup { transport: connect::transport(config)?, options })
+    }
+}
+
+/// Computes the memory that a plan needs.
 pub fn memory_for(plan: &Plan, transport: Transport, replicas: u8) -> u64 {
     let (key, value) = (24, value_max(plan));
     let inline = longarm_index::hash::Record::fits_inline(
@@ -124,26 +134,26 @@ pub fn memory_for(plan: &Plan, transport: Transport, replicas: u8) -> u64 {
     (plan.records * (INDEX_BYTES + entry)).max(min).next_multiple_of(64 << 20)
 }
 
-/// A server of our own as a target. Clearing it means a new one: that is quicker than removing every item,
-/// and its index is small again.
+/// A target that the benchmark starts itself. Clearing it starts new servers: that is quicker than removing
+/// every item, and the index is small again.
 pub struct OwnServer {
     place: Place,
     arguments: Vec<String>,
-    client: (Any, Options),
+    client: ClientSetup,
     running: Mutex<Running>,
-    /// Somebody connected since the server started.
+    /// Whether a client connected since the servers started.
     used: AtomicBool,
 }
 
 struct Running {
     processes: Vec<Process>,
     factory: LongarmFactory,
-    // After the processes that are in it.
+    // Dropped after the processes that are in it.
     _directory: Directory,
 }
 
 impl OwnServer {
-    /// Starts a server with the settings of `config`, with memory for `plan` unless that is set.
+    /// Starts servers with the settings of `config`, with memory for `plan` unless that is set.
     pub fn start(
         transport: Transport,
         plan: &Plan,
@@ -152,7 +162,7 @@ impl OwnServer {
     ) -> Result<OwnServer, Failure> {
         let place = Place::of(transport, args, config)?;
         let arguments = arguments(config, plan, transport, args.replicas);
-        let client = client_of(config, args.cache)?;
+        let client = ClientSetup::of(config, args.cache)?;
         let running = Mutex::new(Running::start(place, &arguments, &client)?);
         Ok(OwnServer { place, arguments, client, running, used: AtomicBool::new(false) })
     }
@@ -190,10 +200,10 @@ impl TargetFactory for OwnServer {
     }
 }
 
-/// Flags of the server: whatever somebody set anywhere, and memory for the plan.
+/// Makes the flags that all servers get: settings that are stated anywhere, and memory for the plan.
 fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -> Vec<String> {
     let mut words = vec!["server".to_string()];
-    // The server has an address of its own, which names its device, too.
+    // The servers have addresses of their own, which name their device, too.
     let ours = |key: &str| ["address", "cluster", "verbs.device"].contains(&key);
     for setting in SETTINGS.iter().filter(|setting| !ours(setting.key)) {
         if config.origin(setting.key) == Origin::Default {
@@ -216,7 +226,7 @@ fn arguments(config: &Config, plan: &Plan, transport: Transport, replicas: u8) -
 }
 
 impl Running {
-    fn start(place: Place, arguments: &[String], client: &(Any, Options)) -> Result<Running, Failure> {
+    fn start(place: Place, arguments: &[String], client: &ClientSetup) -> Result<Running, Failure> {
         let mut last = String::new();
         for _ in 0..PORTS_TRIED {
             let directory = Directory::new()?;
@@ -233,7 +243,8 @@ impl Running {
         Err(Failure::new(Exit::CannotConnect, format!("the benchmark's server did not come up: {last}")))
     }
 
-    /// Until it serves, and of a group all are in sync: what is measured is a whole group.
+    /// Waits until the server serves, and until all replicas of a group are in sync: the benchmark measures a
+    /// whole group.
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
@@ -265,10 +276,10 @@ impl Drop for Running {
     }
 }
 
-/// Ports that are free, all different.
+/// Finds ports that are free, all different.
 fn free_ports(ip: IpAddr, count: usize) -> Result<Vec<SocketAddr>, Failure> {
     let wrong = |e| Failure::new(Exit::System, format!("no free port at {ip}: {e}"));
-    // Held together, so that none is given out twice.
+    // All ports are held at once, so that none is found twice.
     let held =
         (0..count).map(|_| TcpListener::bind((ip, 0))).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
     held.iter().map(|listener| listener.local_addr().map_err(wrong)).collect()

@@ -11,20 +11,20 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::output::{Exit, Failure};
 
-/// Between two looks at a server.
+/// The pause between two looks at a server.
 pub const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// How long a server may take until it ends.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
-/// A child process; it ends when it is dropped.
+/// A server as a child process. It ends when this is dropped.
 pub struct Process {
     child: Child,
     said: PathBuf,
 }
 
 impl Process {
-    /// Where `setpriv` exists the server also ends with the thread that started it, so that a killed
-    /// benchmark leaves no server behind.
+    /// Starts a server. If `setpriv` exists, the server also ends with the thread that started it, so that a
+    /// killed benchmark leaves no server behind.
     pub fn spawn(directory: &Directory, arguments: &[String]) -> Result<Process, Failure> {
         let system = |what: &str, e: std::io::Error| {
             Failure::new(Exit::System, format!("cannot start the benchmark's server: {what}: {e}"))
@@ -38,7 +38,7 @@ impl Process {
         } else {
             Command::new(&program)
         };
-        // Everything is said by flags: what this process took from its environment is among them.
+        // Flags state all settings, also those that this process took from its environment.
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| name.starts_with("LONGARM_")) {
                 command.env_remove(name);
@@ -51,20 +51,20 @@ impl Process {
         Ok(Process { child, said })
     }
 
-    /// What it said at its end, if it has ended.
+    /// Fails if the server has ended, with its last words.
     pub fn check(&mut self) -> Result<(), String> {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(()) };
         let said = fs::read_to_string(&self.said).unwrap_or_default();
         Err(format!("it ended at once with {status}: {}", said.trim()))
     }
 
-    /// Asks it to end.
+    /// Asks the server to end.
     pub fn ask_to_end(&self) {
-        // An error means that it is gone already.
+        // An error means that the process is gone already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
     }
 
-    /// Waits for its end; kills it if that takes too long.
+    /// Waits for the server's end; kills it if that takes too long.
     pub fn stop(&mut self) {
         let begun = Instant::now();
         while let Ok(None) = self.child.try_wait() {
@@ -85,14 +85,14 @@ impl Drop for Process {
     }
 }
 
-/// A new directory that only this user may enter; it is gone when it is dropped.
+/// A new directory that only this user may enter. It is removed when this is dropped.
 pub struct Directory {
     path: PathBuf,
     files: AtomicU32,
 }
 
 impl Directory {
-    /// Makes one.
+    /// Makes a directory.
     pub fn new() -> Result<Directory, Failure> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: only the number itself matters.
@@ -103,12 +103,12 @@ impl Directory {
         Ok(Directory { path, files: AtomicU32::new(0) })
     }
 
-    /// Where it is.
+    /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// A name in it that nobody has.
+    /// Gives the path of a new file in the directory.
     fn new_file(&self, name: &str) -> PathBuf {
         // Relaxed: only the number itself matters.
         self.path.join(format!("{name}{}", self.files.fetch_add(1, Ordering::Relaxed)))
@@ -117,7 +117,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // It is among temporary files; one that cannot be removed harms nobody.
+        // The directory is among the temporary files, where one that stays does no harm.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
