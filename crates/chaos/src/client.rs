@@ -88,6 +88,19 @@ pub struct Worker {
     pub chance: SplitMix64,
 }
 
+/// One operation that a client asks a group for.
+struct Attempt<'a> {
+    /// The number of the key.
+    number: u32,
+    /// The name of the key.
+    key: &'a [u8],
+    action: Invocation,
+    /// The bytes that a write puts there; none for other operations.
+    bytes: &'a [u8],
+    /// The value and version that the client saw last of the key: conditions are about these.
+    seen: Option<(Value, Csn)>,
+}
+
 /// What a client was told, and of which version.
 type Answer = (OperationOutcome, Option<Csn>);
 
@@ -147,7 +160,7 @@ impl Worker {
         let (Role::All(me, of), Some(old)) = (self.role, round.checked_sub(KEPT)) else { return };
         if old % of == me {
             for key in self.way.names.clone().of(old) {
-                self.perform((key, Invocation::Delete), None, work);
+                self.perform(key, Invocation::Delete, None, work);
             }
         }
     }
@@ -195,10 +208,10 @@ impl Worker {
             }
             _ => Invocation::PutIfAbsent(new),
         };
-        self.perform((key, action), before, work);
+        self.perform(key, action, before, work);
     }
 
-    fn perform(&mut self, (key, action): (u32, Invocation), before: Option<(Value, Csn)>, work: &mut Work) {
+    fn perform(&mut self, key: u32, action: Invocation, before: Option<(Value, Csn)>, work: &mut Work) {
         let name = self.way.names.key(key);
         let bytes = match action {
             Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. } => {
@@ -208,7 +221,8 @@ impl Worker {
         };
         let Some(client) = self.reach(&mut work.client, &name) else { return self.astray(work) };
         let call = now();
-        let answer = self.act(client, (key, &name, &bytes), action, before);
+        let attempt = Attempt { number: key, key: &name, action, bytes: &bytes, seen: before };
+        let answer = self.act(client, attempt);
         let end = now();
         let answer = answer.or_else(|error| {
             if self.role == Role::Rests && gave_up_early(&error, end.since(call), self.way.options.timeout) {
@@ -223,7 +237,7 @@ impl Worker {
             return self.astray(work);
         };
         if let (Role::Probe(probe, group), false) = (self.role, outcome == OperationOutcome::InDoubt) {
-            self.stage.answered((probe, group), (call, end));
+            self.stage.answered(probe, group, call, end);
         }
         let operation = Operation { client: self.number, key, action, outcome, call, end, version };
         match operation.named() {
@@ -233,13 +247,8 @@ impl Worker {
         work.notes.history.push(operation);
     }
 
-    fn act(
-        &self,
-        client: &mut Client,
-        (number, key, bytes): (u32, &[u8], &[u8]),
-        action: Invocation,
-        seen: Option<(Value, Csn)>,
-    ) -> Result<Answer, Error> {
+    fn act(&self, client: &mut Client, attempt: Attempt<'_>) -> Result<Answer, Error> {
+        let Attempt { number, key, action, bytes, seen } = attempt;
         match action {
             Invocation::Get => client.get_versioned(key).map(|got| self.found(number, got)),
             Invocation::Put(_) => {

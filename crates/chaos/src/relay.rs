@@ -36,8 +36,26 @@ pub struct Network {
 /// A connection that was made to a relay.
 struct Arrival {
     near: TcpStream,
-    /// To whom, and where that is.
-    to: (Party, SocketAddr),
+    /// The party behind the relay.
+    to: Party,
+    /// The address at which that party listens.
+    target: SocketAddr,
+}
+
+/// What one party says to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Direction {
+    /// The party that sends.
+    pub from: Party,
+    /// The party that receives.
+    pub to: Party,
+}
+
+impl Direction {
+    /// What the receiver says to the sender.
+    pub fn back(self) -> Direction {
+        Direction { from: self.to, to: self.from }
+    }
 }
 
 struct Shared {
@@ -53,7 +71,8 @@ struct Shared {
 
 /// One connection through a relay.
 struct Line {
-    between: (Party, Party),
+    /// From the party that connected to the one behind the relay.
+    there: Direction,
     near: TcpStream,
     far: TcpStream,
 }
@@ -100,7 +119,7 @@ impl Network {
                 }
                 // A connection that fails is one that its maker makes again.
                 if let Ok(near) = near
-                    && arrivals.send(Arrival { near, to: (to, target) }).is_err()
+                    && arrivals.send(Arrival { near, to, target }).is_err()
                 {
                     return;
                 }
@@ -112,9 +131,9 @@ impl Network {
     }
 
     /// Cuts, or mends, what one party says to another.
-    pub fn cut(&self, (from, to): (Party, Party), cut: bool) {
+    pub fn cut(&self, direction: Direction, cut: bool) {
         // Relaxed: a flag; what is under way when it changes may be either.
-        self.shared.cut[self.shared.way(from, to)].store(cut, Ordering::Relaxed);
+        self.shared.cut[self.shared.index(direction)].store(cut, Ordering::Relaxed);
     }
 
     /// Mends everything.
@@ -125,7 +144,7 @@ impl Network {
 
     /// Resets all connections of a party.
     pub fn reset(&self, party: Party) {
-        self.shared.end(|(from, to)| from == party || to == party);
+        self.shared.end(|direction| direction.from == party || direction.to == party);
     }
 }
 
@@ -141,12 +160,13 @@ impl Drop for Network {
 }
 
 impl Shared {
-    fn way(&self, from: Party, to: Party) -> usize {
-        usize::from(from) * self.parties + usize::from(to)
+    /// The place of a direction's flag in `cut`.
+    fn index(&self, direction: Direction) -> usize {
+        usize::from(direction.from) * self.parties + usize::from(direction.to)
     }
 
-    fn end(&self, which: impl Fn((Party, Party)) -> bool) {
-        for line in self.open.lock().values().filter(|line| which(line.between)) {
+    fn end(&self, which: impl Fn(Direction) -> bool) {
+        for line in self.open.lock().values().filter(|line| which(line.there)) {
             for end in [&line.near, &line.far] {
                 // One that is closed already needs no end.
                 let _ = end.shutdown(Shutdown::Both);
@@ -160,43 +180,40 @@ impl Shared {
             let arrivals: Vec<Arrival> = std::iter::once(first).chain(arrived.try_iter()).collect();
             let processes = self.processes.lock().clone();
             let Ok(sockets) = Sockets::look(&processes) else { continue };
-            for Arrival { near, to } in arrivals {
+            for arrival in arrivals {
+                let near = &arrival.near;
                 let ports = near.peer_addr().and_then(|peer| Ok((peer.port(), near.local_addr()?.port())));
                 let from = ports.ok().and_then(|(port, other)| sockets.party(port, other));
                 let Some(from) = from else { continue };
                 let shared = self.clone();
                 let thread = std::thread::Builder::new().name("relay".into());
                 // One that fails is one that its maker makes again.
-                let _ = thread.spawn(move || shared.join(from, to, near));
+                let _ = thread.spawn(move || shared.join(from, arrival));
             }
         }
     }
 
-    fn join(
-        self: &Arc<Shared>,
-        from: Party,
-        (to, target): (Party, SocketAddr),
-        near: TcpStream,
-    ) -> std::io::Result<()> {
+    fn join(self: &Arc<Shared>, from: Party, arrival: Arrival) -> std::io::Result<()> {
+        let Arrival { near, to, target } = arrival;
         let far = TcpStream::connect_timeout(&target, CONNECT)?;
         for end in [&near, &far] {
             end.set_nodelay(true)?;
         }
         // Relaxed: a number that nobody else has.
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let line = Line { between: (from, to), near: near.try_clone()?, far: far.try_clone()? };
+        let there = Direction { from, to };
+        let line = Line { there, near: near.try_clone()?, far: far.try_clone()? };
         self.open.lock().insert(number, line);
-        let (there, back) = (self.way(from, to), self.way(to, from));
-        let (shared, ends) = (self.clone(), (far.try_clone()?, near.try_clone()?));
+        let (shared, near_end, far_end) = (self.clone(), near.try_clone()?, far.try_clone()?);
         let thread = std::thread::Builder::new().name("relay".into());
-        thread.spawn(move || shared.hand_on((number, back), ends))?;
-        self.hand_on((number, there), (near, far));
+        thread.spawn(move || shared.hand_on(number, there.back(), far_end, near_end))?;
+        self.hand_on(number, there, near, far);
         Ok(())
     }
 
     /// Until one of the two ends it.
-    fn hand_on(&self, (number, cut): (u64, usize), (mut from, mut to): (TcpStream, TcpStream)) {
-        let mut bytes = vec![0; PIECE];
+    fn hand_on(&self, number: u64, direction: Direction, mut from: TcpStream, mut to: TcpStream) {
+        let (mut bytes, cut) = (vec![0; PIECE], self.index(direction));
         // Relaxed: as in `cut`.
         let hold = || {
             while self.cut[cut].load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
@@ -266,10 +283,10 @@ mod tests {
         network.learn(1, 1);
         let way = network.way(2, echo()).expect("a way");
         let mut stream = TcpStream::connect(way).expect("connected");
-        network.cut((1, 2), true);
+        network.cut(Direction { from: 1, to: 2 }, true);
         stream.write_all(&[1]).expect("sent");
         assert_eq!(hear(&mut stream, PATIENCE), Some(1));
-        network.cut((0, 2), true);
+        network.cut(Direction { from: 0, to: 2 }, true);
         stream.write_all(&[2]).expect("sent");
         assert_eq!(hear(&mut stream, Duration::from_millis(30)), None);
     }
@@ -282,14 +299,15 @@ mod tests {
         let mut stream = TcpStream::connect(way).expect("connected");
         stream.write_all(&[1]).expect("sent");
         assert_eq!(hear(&mut stream, PATIENCE), Some(1));
-        for direction in [(1, 2), (2, 1)] {
+        let there = Direction { from: 1, to: 2 };
+        for direction in [there, there.back()] {
             network.cut(direction, true);
             stream.write_all(&[2]).expect("sent");
             assert_eq!(hear(&mut stream, Duration::from_millis(30)), None, "{direction:?}");
             network.mend();
             assert_eq!(hear(&mut stream, PATIENCE), Some(2), "{direction:?}");
         }
-        network.cut((0, 1), true);
+        network.cut(Direction { from: 0, to: 1 }, true);
         stream.write_all(&[3]).expect("sent");
         assert_eq!(hear(&mut stream, PATIENCE), Some(3), "that is between others");
         network.reset(2);

@@ -76,7 +76,7 @@ impl Stage {
     }
 
     /// A probe of a group had an answer.
-    pub fn answered(&self, (probe, group): (Probe, usize), (call, end): (Nanos, Nanos)) {
+    pub fn answered(&self, probe: Probe, group: usize, call: Nanos, end: Nanos) {
         let mut answers = self.answers[group][probe as usize].lock();
         answers.all.push(end);
         answers.asked = call;
@@ -114,17 +114,17 @@ mod tests {
     fn a_gap_is_the_longest_that_touches_the_time() {
         let stage = Stage::new(2);
         for end in [10, 20, 95, 100, 110, 300] {
-            stage.answered((Probe::Get, 1), (Nanos(end - 1), Nanos(end)));
+            stage.answered(Probe::Get, 1, Nanos(end - 1), Nanos(end));
         }
         assert_eq!(stage.gap(Probe::Get, Nanos(30), Nanos(97)), Nanos(75), "begun before");
         assert_eq!(stage.gap(Probe::Get, Nanos(96), Nanos(105)), Nanos(10), "ended after");
         assert_eq!(stage.gap(Probe::Get, Nanos(111), Nanos(112)), Nanos(190), "around");
         assert_eq!(stage.gap(Probe::Put, Nanos(0), Nanos(500)), Nanos(0), "of the other");
-        stage.answered((Probe::Put, 1), (Nanos(400), Nanos(401)));
+        stage.answered(Probe::Put, 1, Nanos(400), Nanos(401));
         assert_eq!(stage.silent_since(Nanos(298)), [0], "nobody answers there");
         assert_eq!(stage.silent_since(Nanos(299)), [0, 1], "GETs have none");
-        stage.answered((Probe::Get, 0), (Nanos(1), Nanos(60)));
-        stage.answered((Probe::Get, 0), (Nanos(61), Nanos(290)));
+        stage.answered(Probe::Get, 0, Nanos(1), Nanos(60));
+        stage.answered(Probe::Get, 0, Nanos(61), Nanos(290));
         assert_eq!(
             stage.gap(Probe::Get, Nanos(96), Nanos(105)),
             Nanos(230),

@@ -266,15 +266,13 @@ impl Torture {
         let (leader, _) = before[group].leader.as_ref().expect("recovered");
         let (leader, in_sync) = (*leader, before[group].in_sync.iter().copied());
         let followers: Vec<NodeId> = in_sync.filter(|node| *node != leader).collect();
-        let times = [self.options.timing.promise, self.options.timing.suspect];
-        let [lease, suspect] = times.map(|time| Duration::from_nanos(time.0));
         let may_add = self.may_add();
         let kinds = self.options.kinds.iter().filter(|kind| may_add || !kind.changes_members());
         let mut kinds: Vec<Kind> = kinds.copied().collect();
         if kinds.is_empty() {
             kinds.push(Kind::Nothing);
         }
-        let fault = Fault::draw(&kinds, (leader, &followers), (lease, suspect), &mut self.chance);
+        let fault = Fault::draw(&kinds, leader, &followers, &self.options.timing, &mut self.chance);
         let line = format!("{}: leader {leader}, follower {}", fault.kind.what(), fault.follower);
         self.replicas.journal().note("fault", &line);
         let at = now();
