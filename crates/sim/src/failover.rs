@@ -12,7 +12,7 @@ use longarm_client::{Client, Error, Options, Write};
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_server::{ServerOptions, TakeoverStats};
 
-use crate::replicas::{QUICK, Servers};
+use crate::replicas::{ClusterSize, QUICK, Servers};
 use crate::world::{Drift, Stopped, World};
 
 /// Writes under way while objects are put in.
@@ -71,7 +71,8 @@ pub fn measure(failover: Failover) -> Result<Vec<Lost>, String> {
         log: longarm_server::Log::silent(),
         ..ServerOptions::default()
     };
-    let servers = Servers::new((3, 3, 1), options, QUICK, Duration::from_micros(200));
+    let size = ClusterSize { servers: 3, founders: 3, groups: 1 };
+    let servers = Servers::new(size, options, QUICK, Duration::from_micros(200));
     for node in 0..3 {
         world.add_machine(Drift::default());
         world.start(node, "server", servers.body(&sim, node));

@@ -113,6 +113,25 @@ pub enum What {
     },
 }
 
+/// How many machines a run has, of those that faults strike: servers have the first numbers, clients the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machines {
+    /// The number of servers.
+    pub servers: u32,
+    /// The number of clients.
+    pub clients: u32,
+}
+
+impl Machines {
+    fn any_server(self, chance: &mut SplitMix64) -> u32 {
+        chance.below(u64::from(self.servers)) as u32
+    }
+
+    fn any_client(self, chance: &mut SplitMix64) -> u32 {
+        self.servers + chance.below(u64::from(self.clients)) as u32
+    }
+}
+
 /// Which faults may strike, and how hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Strength {
@@ -158,7 +177,7 @@ const REST: u64 = 30_000_000;
 
 impl Strength {
     /// Draws all faults until a time, for so many servers and clients.
-    pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut SplitMix64) -> Vec<Fault> {
+    pub fn draw(self, machines: Machines, until: Nanos, chance: &mut SplitMix64) -> Vec<Fault> {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
@@ -172,42 +191,51 @@ impl Strength {
                 break;
             }
             let what = match kinds[chance.below(kinds.len() as u64) as usize] {
-                0 => self.draw_pause((servers, clients), chance),
-                1 => self.draw_cut((servers, clients), chance),
-                2 => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
-                3 => What::Move { to: any(0, servers, chance), rest: Nanos(chance.below(REST)) },
-                4 => What::Change { node: any(0, servers, chance), rest: Nanos(chance.below(REST / 4)) },
+                0 => self.draw_pause(machines, chance),
+                1 => self.draw_cut(machines, chance),
+                2 => What::Crash { server: machines.any_server(chance), time: Nanos(chance.below(DOWN)) },
+                3 => What::Move { to: machines.any_server(chance), rest: Nanos(chance.below(REST)) },
+                4 => {
+                    let node = machines.any_server(chance);
+                    What::Change { node, rest: Nanos(chance.below(REST / 4)) }
+                }
                 5 => What::End {
-                    server: any(0, servers, chance),
+                    server: machines.any_server(chance),
                     within: Nanos(chance.below(END)),
                     time: Nanos(chance.below(DOWN)),
                 },
                 6 => {
-                    let but = chance.once_in(2).then(|| any(0, servers, chance));
+                    let but = chance.once_in(2).then(|| machines.any_server(chance));
                     What::Strand { but, time: Nanos(chance.below(self.strand.0)) }
                 }
-                7 => self.draw_slow((servers, clients), chance),
+                7 => self.draw_slow(machines, chance),
                 8 => self.draw_trap(chance),
-                9 => What::Reformat { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
-                _ => draw_date(any(0, servers, chance), chance),
+                9 => {
+                    let server = machines.any_server(chance);
+                    What::Reformat { server, time: Nanos(chance.below(DOWN)) }
+                }
+                _ => draw_date(machines.any_server(chance), chance),
             };
             faults.push(Fault { at, what });
         }
         faults
     }
 
-    fn draw_pause(self, (servers, clients): (u32, u32), chance: &mut SplitMix64) -> What {
-        let whom = if chance.once_in(2) { any(0, servers, chance) } else { any(servers, clients, chance) };
+    fn draw_pause(self, machines: Machines, chance: &mut SplitMix64) -> What {
+        let whom = match chance.once_in(2) {
+            true => machines.any_server(chance),
+            false => machines.any_client(chance),
+        };
         What::Pause { whom, time: Nanos(chance.below(self.pause.0)) }
     }
 
-    fn draw_cut(self, machines: (u32, u32), chance: &mut SplitMix64) -> What {
+    fn draw_cut(self, machines: Machines, chance: &mut SplitMix64) -> What {
         let (server, others) = draw_ways(machines, chance);
         let (to, from) = (chance.below(3) != 0, chance.below(3) != 0);
         What::Cut { server, others, to: to || !from, from, time: Nanos(chance.below(self.cut.0)) }
     }
 
-    fn draw_slow(self, machines: (u32, u32), chance: &mut SplitMix64) -> What {
+    fn draw_slow(self, machines: Machines, chance: &mut SplitMix64) -> What {
         let (server, others) = draw_ways(machines, chance);
         What::Slow { server, others, by: Nanos(chance.below(self.slow.0)), time: Nanos(chance.below(SLOW)) }
     }
@@ -230,19 +258,14 @@ fn draw_date(server: u32, chance: &mut SplitMix64) -> What {
 }
 
 /// Between a server and a client, two servers, or a server and all others.
-fn draw_ways((servers, clients): (u32, u32), chance: &mut SplitMix64) -> (u32, Vec<u32>) {
-    let server = any(0, servers, chance);
+fn draw_ways(machines: Machines, chance: &mut SplitMix64) -> (u32, Vec<u32>) {
+    let (server, servers) = (machines.any_server(chance), machines.servers);
     let others: Vec<u32> = match chance.below(3) {
         0 if servers > 1 => (0..servers).collect(),
-        1 if servers > 1 => vec![(server + 1 + any(0, servers, chance)) % servers],
-        _ => vec![any(servers, clients, chance)],
+        1 if servers > 1 => vec![(server + 1 + machines.any_server(chance)) % servers],
+        _ => vec![machines.any_client(chance)],
     };
     (server, others.into_iter().filter(|&other| other != server).collect())
-}
-
-/// Any of so many machines from the first one on.
-fn any(first: u32, count: u32, chance: &mut SplitMix64) -> u32 {
-    first + chance.below(u64::from(count)) as u32
 }
 
 impl std::fmt::Display for Fault {

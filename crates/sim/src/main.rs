@@ -99,7 +99,7 @@ struct Sums {
 }
 
 /// Runs one seed after the other, as long as there are some.
-fn run_some(args: &Args, scenario: &Scenario, (next, sums): (&AtomicU64, &Mutex<Sums>)) {
+fn run_some(args: &Args, scenario: &Scenario, next: &AtomicU64, sums: &Mutex<Sums>) {
     loop {
         // Relaxed: only the number itself matters.
         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn run_all(args: &Args, scenario: &Scenario) -> Sums {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
-            scope.spawn(|| recycling(|| run_some(args, scenario, (&next, &sums))));
+            scope.spawn(|| recycling(|| run_some(args, scenario, &next, &sums)));
         }
     });
     let mut sums = sums.into_inner().expect("a violation is no panic");
@@ -160,7 +160,7 @@ fn show(args: &Args) -> ExitCode {
     let scenario = args.scenario.or_else(|| Scenario::named(SHOWN)).expect("it is one of the scenarios");
     let seed = args.seeds.start;
     let plan = args.only.of(&Plan::of(scenario, seed));
-    let (text, sound) = timeline::show((scenario, seed), &plan, Nanos::from_millis(args.every));
+    let (text, sound) = timeline::show(scenario, seed, &plan, Nanos::from_millis(args.every));
     print!("{text}");
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

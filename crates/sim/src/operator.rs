@@ -84,7 +84,9 @@ impl Orders {
     pub fn give(
         orders: &Rc<RefCell<Orders>>,
         order: Order,
-        (tools, rest, calm): (Tools, Nanos, bool),
+        tools: Tools,
+        rest: Nanos,
+        calm: bool,
     ) -> impl FnOnce() + 'static {
         let orders = orders.clone();
         let again = {

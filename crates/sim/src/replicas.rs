@@ -59,6 +59,17 @@ impl Disk {
     }
 }
 
+/// How many servers a run has, and what they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClusterSize {
+    /// The number of servers. More than one are the nodes of a cluster.
+    pub servers: u32,
+    /// The number of servers, the first ones, that are replicas at first.
+    pub founders: u32,
+    /// The number of groups; each has a replica on every node.
+    pub groups: u32,
+}
+
 /// The servers of a run.
 pub struct Servers {
     /// Where they are; their machines are the first ones, in this order.
@@ -95,14 +106,9 @@ pub(crate) const HASH_KEY: u64 = 0x4A54;
 const GROUP: u64 = 7;
 
 impl Servers {
-    /// So many servers; more than one are the nodes of a cluster of so many groups, and the first ones its
-    /// replicas at first.
-    pub fn new(
-        (count, founders, groups): (u32, u32, u32),
-        options: ServerOptions,
-        timing: Timing,
-        fsync: Duration,
-    ) -> Servers {
+    /// The servers of a run that has not begun. `fsync` is how long a disk takes to keep a promise.
+    pub fn new(size: ClusterSize, options: ServerOptions, timing: Timing, fsync: Duration) -> Servers {
+        let ClusterSize { servers: count, founders, groups } = size;
         let disk = |_| Arc::new(Disk { fsync, ..Disk::default() });
         Servers {
             addresses: (0..count).map(|node| Address::Sim(format!("node{node}"))).collect(),

@@ -18,7 +18,7 @@ use crate::judge::Judge;
 use crate::notes::{Note, Notes};
 use crate::operator::{self, Order, Orders};
 use crate::points::Blow;
-use crate::replicas::Servers;
+use crate::replicas::{ClusterSize, Servers};
 use crate::scenario::{Plan, SAFETY, Scenario, TIGHT};
 use crate::traps::Traps;
 use crate::witness::witness;
@@ -116,8 +116,8 @@ impl Run {
         let (noted, done) = (Rc::default(), Rc::default());
         let fsync = Duration::from_nanos(plan.fsync.0);
         let options = options(&plan, &notes);
-        let counts = (plan.servers, plan.founders, plan.groups);
-        let mut servers = Servers::new(counts, options, plan.timing, fsync);
+        let size = ClusterSize { servers: plan.servers, founders: plan.founders, groups: plan.groups };
+        let mut servers = Servers::new(size, options, plan.timing, fsync);
         servers.uneven |= plan.uneven;
         let (down, ending, lost, blank) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         // Events do not say of which group they are.
@@ -315,7 +315,7 @@ impl Run {
                 true
             }
             What::Cut { server, others, to, from, time } => {
-                others.iter().for_each(|&other| self.cut((*server, other), (*to, *from), *time));
+                others.iter().for_each(|&other| self.cut(*server, other, *to, *from, *time));
                 true
             }
             What::Crash { server, time } => {
@@ -346,7 +346,7 @@ impl Run {
             }
             What::Strand { but, time } => self.strand(*but, *time),
             What::Slow { server, others, by, time } => {
-                others.iter().for_each(|&other| self.slow((*server, other), *by, *time));
+                others.iter().for_each(|&other| self.slow(*server, other, *by, *time));
                 true
             }
             What::Trap { point, passes, .. } => {
@@ -365,7 +365,7 @@ impl Run {
         }
     }
 
-    fn cut(&self, (server, other): (u32, u32), (to, from): (bool, bool), time: Nanos) {
+    fn cut(&self, server: u32, other: u32, to: bool, from: bool, time: Nanos) {
         self.sim.cut(server, other, to);
         self.sim.cut(other, server, from);
         let sim = self.sim.clone();
@@ -380,11 +380,11 @@ impl Run {
         let leads = |&node: &u32| self.servers.told(node).role == "leader";
         let Some(leader) = (0..self.plan.servers).find(leads) else { return false };
         let others = (0..self.plan.servers).filter(|&other| other != leader && Some(other) != but);
-        others.for_each(|other| self.cut((leader, other), (true, true), time));
+        others.for_each(|other| self.cut(leader, other, true, true, time));
         true
     }
 
-    fn slow(&self, (server, other): (u32, u32), by: Nanos, time: Nanos) {
+    fn slow(&self, server: u32, other: u32, by: Nanos, time: Nanos) {
         let set = move |sim: &Sim, by| {
             sim.slow(server, other, by);
             sim.slow(other, server, by);
@@ -454,8 +454,8 @@ impl Run {
             self.faults -= 1;
             return false;
         };
-        let how = (self.servers.tools(&self.sim, 0), rest, self.calm);
-        let given = Orders::give(&self.orders, order, how);
+        let tools = self.servers.tools(&self.sim, 0);
+        let given = Orders::give(&self.orders, order, tools, rest, self.calm);
         self.world.start(self.plan.servers + self.plan.clients, "operator", given);
         true
     }
@@ -515,7 +515,7 @@ impl Run {
     fn look_at_all(&mut self) -> Result<Looks, String> {
         let (sim, topology, plan) = (self.sim.clone(), self.servers.topology(), &self.plan);
         let (keys, load, noted) = (plan.keys, plan.load.clone(), self.noted.clone());
-        let looks = self.ask(LAST_LOOK, move || look_at_all(&sim, topology, (keys, &load), &noted))?;
+        let looks = self.ask(LAST_LOOK, move || look_at_all(&sim, topology, keys, &load, &noted))?;
         let looks = looks.map_err(|error| format!("healed, and yet a get fails (I20): {error}"))?;
         self.noted.borrow_mut().left.extend(looks.iter().cloned());
         Ok(looks)

@@ -6,7 +6,7 @@ use longarm_fabric::sim::{Landing, Weather};
 
 use longarm_server::Timing;
 
-use crate::faults::{Fault, Strength, What};
+use crate::faults::{Fault, Machines, Strength, What};
 use crate::replicas::{QUICK, USUAL};
 use crate::workload::{FILLED, Load};
 use crate::world::Drift;
@@ -417,10 +417,10 @@ impl Plan {
             timing,
             clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
         };
-        let strength = draw_strength(scenario, (pauses, cuts, crashes), chance);
+        let strength = draw_strength(&Scenario { pauses, cuts, crashes, ..*scenario }, chance);
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
-        plan.faults = strength.draw((servers, clients), SAFETY, chance);
+        plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
         plan
     }
 }
@@ -434,12 +434,10 @@ fn draw_timing(chance: &mut SplitMix64) -> Timing {
     }
 }
 
-fn draw_strength(
-    scenario: &Scenario,
-    (pauses, cuts, crashes): (bool, bool, bool),
-    chance: &mut SplitMix64,
-) -> Strength {
-    let Scenario { moves, changes, ends, strands, slow, traps, reformats, dates, .. } = *scenario;
+/// How hard each fault strikes that the scenario has.
+fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
+    let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
+    let Scenario { strands, slow, traps, reformats, dates, .. } = *scenario;
     let faults = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates];
     let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };

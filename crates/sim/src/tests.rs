@@ -13,7 +13,7 @@ use longarm_memory::recycling;
 use longarm_server::{Server, ServerOptions};
 
 use crate::operator;
-use crate::replicas::{QUICK, Servers};
+use crate::replicas::{ClusterSize, QUICK, Servers};
 use crate::run;
 use crate::scenario::{Plan, SCENARIOS, Scenario};
 use crate::timeline;
@@ -175,7 +175,8 @@ fn group(seed: u64, weather: Weather) -> (World, Sim, Rc<Servers>) {
         }),
         ..ServerOptions::default()
     };
-    let servers = Rc::new(Servers::new((3, 3, 1), options, QUICK, Duration::from_micros(200)));
+    let size = ClusterSize { servers: 3, founders: 3, groups: 1 };
+    let servers = Rc::new(Servers::new(size, options, QUICK, Duration::from_micros(200)));
     for node in 0..3 {
         assert_eq!(world.add_machine(Drift::default()), node);
         world.start(node, "server", servers.body(&sim, node));

@@ -19,7 +19,7 @@ pub struct Line {
 
 /// Runs the plan that a seed drew, or a part of it: what was drawn, what happened, and what it came to, for
 /// people; and whether nothing was violated.
-pub fn show((scenario, seed): (&Scenario, u64), plan: &Plan, every: Nanos) -> (String, bool) {
+pub fn show(scenario: &Scenario, seed: u64, plan: &Plan, every: Nanos) -> (String, bool) {
     let (report, notes, operations) = watch(plan);
     let mut text = drawn(scenario, seed, plan) + "\n";
     for Line { time, text: what } in lines(&notes, &operations, every) {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_run_is_shown_from_what_was_drawn_to_what_it_came_to() {
         let scenario = Scenario::named("calm").expect("there is one");
-        let (text, sound) = show((scenario, 1), &Plan::of(scenario, 1), Nanos::from_millis(50));
+        let (text, sound) = show(scenario, 1, &Plan::of(scenario, 1), Nanos::from_millis(50));
         let lines: Vec<&str> = text.lines().collect();
         assert!(sound && text.ends_with(": nothing was violated\n"), "{text}");
         assert!(lines[0].starts_with("calm (seed 1): one server of "), "{text}");

@@ -8,8 +8,12 @@ use longarm_host::observe::Observation;
 use super::book::Book;
 use super::rules::{Rules, Seen};
 
-/// Session and operation.
-type By = (u64, u64);
+/// An operation of a session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct By {
+    session: u64,
+    operation: u64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
@@ -30,7 +34,7 @@ impl Sessions {
     }
 }
 
-fn twice((session, operation): By, before: Csn, csn: Csn) -> String {
+fn twice(By { session, operation }: By, before: Csn, csn: Csn) -> String {
     format!("I14: operation {operation} of session {session:x} is version {before:?} and {csn:?}")
 }
 
@@ -39,7 +43,7 @@ impl Rules for Sessions {
         let term = seen.term;
         match seen.event {
             Observation::Ran { session, operation, csn } if *session != 0 && csn.is_valid() => {
-                let by = (*session, *operation);
+                let by = By { session: *session, operation: *operation };
                 self.ran.insert((term, *csn), by);
                 match self.effects.get(&by) {
                     // A leader of before, which does not know yet that it is deposed, may run it again: it
@@ -53,8 +57,9 @@ impl Rules for Sessions {
                 let by = entry.and_then(|entry| Some((*self.ran.get(&(term, entry.csn))?, entry.csn)));
                 by.map_or(Ok(()), |(by, csn)| self.effect(term, by, csn))
             }
-            Observation::Restored { by: Some(by), csn, .. } => {
-                self.found.entry(term).or_default().push((*by, *csn));
+            Observation::Restored { by: Some((session, operation)), csn, .. } => {
+                let by = By { session: *session, operation: *operation };
+                self.found.entry(term).or_default().push((by, *csn));
                 Ok(())
             }
             Observation::Served { term, .. } => {

@@ -13,25 +13,36 @@ use super::rules::{Rules, Seen};
 /// The newest version of a key, and whether it has a value.
 type Newest = BTreeMap<u64, (Csn, bool)>;
 
-/// A write: version, key, and whether it has a value.
-type Write = (Csn, u64, bool);
+/// A version of a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Version {
+    csn: Csn,
+    key: u64,
+    /// Whether the key has a value in it; else it was deleted.
+    value: bool,
+}
 
 /// A position of a term's stream.
-type At = (Term, u16, u64);
+#[derive(Clone, Copy, Debug)]
+struct At {
+    term: Term,
+    stream: u16,
+    position: u64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct StartSets {
     /// Every write, and where it was written.
-    written: BTreeMap<Write, Vec<At>>,
+    written: BTreeMap<Version, Vec<At>>,
     /// What readers may have seen, in any term.
     visible: Newest,
     /// By term: what its leader found.
     found: BTreeMap<Term, Newest>,
     /// By term that began with a mixture: all that its leader found, which is its start set.
-    mixtures: BTreeMap<Term, BTreeSet<Write>>,
+    mixtures: BTreeMap<Term, BTreeSet<Version>>,
 }
 
-fn newer(newest: &mut Newest, key: u64, csn: Csn, value: bool) {
+fn newer(newest: &mut Newest, Version { csn, key, value }: Version) {
     let known = newest.entry(key).or_insert((csn, value));
     *known = (*known).max((csn, value));
 }
@@ -49,35 +60,35 @@ fn source(book: &Book, later: Term, term: Term, is_it: fn(&Reign) -> bool) -> Op
 }
 
 /// Whether a term has, by its cuts, a stream's positions below this.
-fn keeps(reign: &Reign, (term, stream, below): At) -> bool {
-    let cut = reign.cuts.get(usize::from(stream)).copied().unwrap_or(0);
-    reign.base == term && cut >= below
+fn keeps(reign: &Reign, below: At) -> bool {
+    let cut = reign.cuts.get(usize::from(below.stream)).copied().unwrap_or(0);
+    reign.base == below.term && cut >= below.position
 }
 
 /// Whether positions of a term's stream below this are in the start set of a later term.
-fn includes(book: &Book, later: Term, at: At) -> bool {
-    source(book, later, at.0, |_| false).is_some_and(|(_, reign)| keeps(reign, at))
+fn includes(book: &Book, later: Term, below: At) -> bool {
+    source(book, later, below.term, |_| false).is_some_and(|(_, reign)| keeps(reign, below))
 }
 
 impl StartSets {
     /// Whether a write, by where it was written, is in the start set of a later term.
-    fn holds(&self, book: &Book, later: Term, write: &Write, (term, stream, position): At) -> bool {
-        match source(book, later, term, |reign| reign.mixed) {
+    fn holds(&self, book: &Book, later: Term, write: &Version, at: At) -> bool {
+        match source(book, later, at.term, |reign| reign.mixed) {
             Some((of, reign)) if reign.mixed => {
                 self.mixtures.get(&of).is_some_and(|found| found.contains(write))
             }
-            Some((_, reign)) => keeps(reign, (term, stream, position + 1)),
+            Some((_, reign)) => keeps(reign, At { position: at.position + 1, ..at }),
             None => false,
         }
     }
 
     /// Whether a write that the leader of `term` found was cut off before, there where it was written. What a
     /// mixture consists of may have been cut off by terms that never served.
-    fn is_cut_off(&self, book: &Book, term: Term, write: &Write, at: At) -> bool {
+    fn is_cut_off(&self, book: &Book, term: Term, write: &Version, at: At) -> bool {
         match book.reigns.get(&term) {
             Some(reign) if reign.mixed => {
                 let mut served =
-                    book.reigns.range(at.0..term).filter(|(of, reign)| **of > at.0 && reign.served);
+                    book.reigns.range(at.term..term).filter(|(of, reign)| **of > at.term && reign.served);
                 served.any(|(&of, _)| !self.holds(book, of, write, at))
             }
             _ => !self.holds(book, term, write, at),
@@ -85,7 +96,7 @@ impl StartSets {
     }
 
     /// Whether a term, by what its leader found, has this version of a key, or a newer one.
-    fn check(&self, term: Term, key: u64, (csn, value): (Csn, bool)) -> Result<(), String> {
+    fn check(&self, term: Term, Version { csn, key, value }: Version) -> Result<(), String> {
         let found = self.found.get(&term).and_then(|found| found.get(&key));
         match found {
             Some(&(found, _)) if found >= csn => Ok(()),
@@ -103,8 +114,8 @@ impl StartSets {
     fn served(&mut self, term: Term, book: &Book) -> Result<(), String> {
         for (&older, reign) in book.reigns.range(..term) {
             for (&stream, of) in reign.streams.iter().filter(|(_, of)| of.committed > 0) {
-                if !includes(book, term, (older, stream, of.committed)) {
-                    let below = of.committed;
+                let below = of.committed;
+                if !includes(book, term, At { term: older, stream, position: below }) {
                     return Err(format!("I2: {stream}:{below} of term {older} is not in term {term}"));
                 }
             }
@@ -112,11 +123,12 @@ impl StartSets {
         // One that stood still while another came to lead does not know yet that it is over: it need not have
         // what is visible since. It has no lease to tell anybody anything under (I9).
         if book.served_after(term).next().is_none() {
-            self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))?;
+            let mut visible = self.visible.iter();
+            visible.try_for_each(|(&key, &(csn, value))| self.check(term, Version { csn, key, value }))?;
         }
         // What it found readers see from now on, though whoever wrote it may not have lived to apply it.
         for (&key, &(csn, value)) in self.found.get(&term).into_iter().flatten() {
-            newer(&mut self.visible, key, csn, value);
+            newer(&mut self.visible, Version { csn, key, value });
         }
         Ok(())
     }
@@ -127,12 +139,14 @@ impl Rules for StartSets {
         let Seen { node, term, .. } = seen;
         match seen.event {
             Observation::Wrote { stream, position, csn, write: Some((key, value)) } => {
-                self.written.entry((*csn, *key, *value)).or_default().push((term, *stream, *position));
+                let write = Version { csn: *csn, key: *key, value: *value };
+                let at = At { term, stream: *stream, position: *position };
+                self.written.entry(write).or_default().push(at);
                 Ok(())
             }
             Observation::Restored { key: Some(key), csn, value, .. } => {
                 let entry = || format!("version {csn:?} of key {key:x}");
-                let write = (*csn, *key, *value);
+                let write = Version { csn: *csn, key: *key, value: *value };
                 let Some(written) = self.written.get(&write) else {
                     return Err(format!("I6: node {node} found {}, which nobody wrote", entry()));
                 };
@@ -142,12 +156,13 @@ impl Rules for StartSets {
                 if book.reigns.get(&term).is_some_and(|reign| reign.mixed) {
                     self.mixtures.entry(term).or_default().insert(write);
                 }
-                newer(self.found.entry(term).or_default(), *key, *csn, *value);
+                newer(self.found.entry(term).or_default(), write);
                 Ok(())
             }
             Observation::Served { term, .. } => self.served(*term, book),
             Observation::Committed { stream, below, .. } => {
-                match book.served_after(term).find(|&of| !includes(book, of, (term, *stream, *below))) {
+                let at = At { term, stream: *stream, position: *below };
+                match book.served_after(term).find(|&of| !includes(book, of, at)) {
                     None => Ok(()),
                     Some(of) => Err(format!("I2: {stream}:{below} of term {term} is not in term {of}")),
                 }
@@ -158,9 +173,10 @@ impl Rules for StartSets {
                 else {
                     return Ok(());
                 };
-                newer(&mut self.visible, key, csn, value);
-                newer(self.found.entry(term).or_default(), key, csn, value);
-                book.served_after(term).try_for_each(|of| self.check(of, key, (csn, value)))
+                let write = Version { csn, key, value };
+                newer(&mut self.visible, write);
+                newer(self.found.entry(term).or_default(), write);
+                book.served_after(term).try_for_each(|of| self.check(of, write))
             }
             _ => Ok(()),
         }

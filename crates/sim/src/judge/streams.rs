@@ -78,7 +78,7 @@ impl Rules for Streams {
             }
             // A mixture has what was committed below a younger start set, and not each of its positions.
             Observation::Reported { sync, lens, reclaimed, mixed: false, .. } => {
-                self.reported(node, (*sync, *reclaimed, lens), book)
+                self.reported(node, *sync, *reclaimed, lens, book)
             }
             _ => Ok(()),
         }
@@ -90,7 +90,9 @@ impl Streams {
     fn reported(
         &self,
         node: u32,
-        (sync, reclaimed, lens): (Term, u64, &[u64]),
+        sync: Term,
+        reclaimed: u64,
+        lens: &[u64],
         book: &Book,
     ) -> Result<(), String> {
         let told = self.told.get(&(sync, node)).copied().unwrap_or(0);

@@ -55,16 +55,10 @@ impl Log {
     }
 
     fn takes(&mut self, machine: u32, of: Term, base: Term, cuts: &[u64]) -> &mut Log {
-        self.takes_what(machine, of, (base, cuts), false)
+        self.takes_what(machine, of, base, cuts, false)
     }
 
-    fn takes_what(
-        &mut self,
-        machine: u32,
-        term: Term,
-        (base, cuts): (Term, &[u64]),
-        mixed: bool,
-    ) -> &mut Log {
+    fn takes_what(&mut self, machine: u32, term: Term, base: Term, cuts: &[u64], mixed: bool) -> &mut Log {
         let members = self.members.iter().map(|&node| NodeId(node)).collect();
         self.on(machine, Observation::Installing { term, base, cuts: cuts.to_vec(), mixed, members })
     }
@@ -510,7 +504,7 @@ fn a_mixture_is_a_start_set_of_its_own() {
         }
         log.on(1, Observation::SteppedDown { term: second });
         log.report(1, third, second, &[0]).report(2, third, second, &[0]);
-        log.takes_what(1, third, (second, &[0]), true).restored(1, 1, true).restored(1, 2, true);
+        log.takes_what(1, third, second, &[0], true).restored(1, 1, true).restored(1, 2, true);
         if served {
             log.breaks("I3: term 3.1");
             continue;

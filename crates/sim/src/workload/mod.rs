@@ -173,7 +173,7 @@ impl AtWork {
 
     /// What nobody has written: an operation has many a number, so that each write has one.
     fn new_value(&mut self, longest: u64) -> Value {
-        let new = values::new((self.worker.number, self.begun), longest, &mut self.worker.chance);
+        let new = values::new(self.worker.number, self.begun, longest, &mut self.worker.chance);
         self.begun += 1;
         new
     }
@@ -451,7 +451,8 @@ pub type Looks = Vec<Operation>;
 pub fn look_at_all(
     sim: &Sim,
     topology: Topology,
-    (keys, load): (u32, &Load),
+    keys: u32,
+    load: &Load,
     noted: &RefCell<Noted>,
 ) -> Result<Looks, Error> {
     let mut client = client_of(sim, topology, PATIENT);

@@ -9,7 +9,7 @@ use longarm_history::Value;
 const LENGTH: u64 = 24;
 
 /// What nobody wrote yet: short three times of four, or of any length up to the longest.
-pub(super) fn new((client, operation): (u32, u32), longest: u64, chance: &mut SplitMix64) -> Value {
+pub(super) fn new(client: u32, operation: u32, longest: u64, chance: &mut SplitMix64) -> Value {
     let most = u64::from((longest / WORD).ilog2());
     let length = if chance.once_in(4) { chance.below(most) } else { chance.below(2) };
     Value(u64::from(client) << 32 | length << LENGTH | u64::from(operation))
@@ -44,7 +44,7 @@ pub(super) fn read(found: &[u8]) -> Value {
 fn a_value_is_read_and_a_torn_one_is_not() {
     let mut chance = SplitMix64::new(1);
     for operation in 0..40 {
-        let value = new((7, operation), 1 << 14, &mut chance);
+        let value = new(7, operation, 1 << 14, &mut chance);
         assert_eq!(read(&bytes(value)), value);
     }
     let long = Value(7 << 32 | 9 << LENGTH | 1);
