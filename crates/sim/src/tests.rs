@@ -1,4 +1,4 @@
-//! The code that ships, in a world.
+//! Tests of the code that ships, in a world.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -133,7 +133,8 @@ fn a_world_that_ended_leaves_nothing_behind() {
     assert!(maps() < 20, "{} arenas of worlds that ended are still mapped", maps());
 }
 
-/// Also where GETs need no answer of the server, which so only stops to vouch for its memory.
+/// The client notices that the server is gone although its GETs need no answer of the server: the server no
+/// longer vouches for its memory.
 #[test]
 fn a_client_of_a_server_that_is_gone_says_so() {
     let (world, sim, said) = (World::new(3), Sim::new(Weather::FINE), Rc::new(RefCell::new(None)));
@@ -215,7 +216,7 @@ fn a_group_elects_a_leader_serves_and_loses_nothing_when_it_is_gone() {
 }
 
 /// A leader that hands over takes promises back, and its transferee may serve at once: it need not put its
-/// calendar forward by a promise, as if its predecessor's lease could still run. It did, and so did each
+/// calendar forward by a promise, as if its predecessor's lease could still run. It once did, and so did each
 /// transferee after it.
 #[test]
 fn a_leader_that_is_handed_over_to_takes_no_item_before_its_time() {
@@ -290,8 +291,8 @@ fn a_leader_that_began_with_a_mixture_gives_all_that_it_wrote() {
 }
 
 /// A follower had been cut off, as its next leader's start set has less, and reported again that it holds
-/// what it was counted for before. Whoever began from that had a gap, which another replica of the same base
-/// did not have: versions were used twice, and a write was lost. `Mutant::KeepFloors` is that again.
+/// what it was counted for before. A leader that began from that had a gap, which another replica of the same
+/// base did not have: versions were used twice, and a write was lost. `Mutant::KeepFloors` is that again.
 #[test]
 fn what_was_cut_off_is_not_reported_again() {
     are_sound("group-steps", &[10, 17, 41_249]);
@@ -320,7 +321,7 @@ fn what_was_refused_is_refused_again_only_under_the_lease() {
 }
 
 /// A replica had let go of a segment, and of what it had written there when it led. The next leader still had
-/// the segment, gave the replica its line, and so what nobody had counted was there again.
+/// the segment, gave the replica its line, and so entries that no commit had counted were there again.
 #[test]
 fn what_a_replica_let_go_of_does_not_come_back_with_a_line() {
     are_sound("group-strands", &[86_485]);
@@ -332,8 +333,8 @@ fn a_follower_that_came_back_at_once_counts_once_it_is_synced() {
     are_sound("group-slow", &[81_224]);
 }
 
-/// A machine was lost while somebody READ its memory: the network answered with zeroes, and a candidate wrote
-/// them over the line of a segment that it had.
+/// A machine was lost while a candidate READ its memory. The network answered with zeroes, and the candidate
+/// wrote them over the line of a segment that it had.
 #[test]
 fn a_read_of_a_machine_that_is_lost_has_no_answer() {
     are_sound("group-landing", &[40_910]);

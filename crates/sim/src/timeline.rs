@@ -1,4 +1,4 @@
-//! A run as people read it: faults, leaders and operations, by the time of the world.
+//! A run as people read it: faults, leaders and operations, in the order of the world's time.
 
 use longarm_base::Nanos;
 use longarm_history::{Invocation, Operation};
@@ -11,14 +11,14 @@ use crate::scenario::{Plan, Scenario};
 /// A line of a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When.
+    /// The time of the world.
     pub time: Nanos,
-    /// What.
+    /// What happened.
     pub text: String,
 }
 
-/// Runs the plan that a seed drew, or a part of it: what was drawn, what happened, and what it came to, for
-/// people; and whether nothing was violated.
+/// Runs the plan that a seed drew, or a part of it. Returns a text for people, with what was drawn, what
+/// happened and the verdict, and whether nothing was violated.
 pub fn show(scenario: &Scenario, seed: u64, plan: &Plan, every: Nanos) -> (String, bool) {
     let (report, notes, operations) = watch(plan);
     let mut text = drawn(scenario, seed, plan) + "\n";
@@ -58,7 +58,7 @@ pub fn lines(notes: &[(Nanos, Note)], operations: &[Operation], every: Nanos) ->
     lines
 }
 
-/// When operations were answered.
+/// The times at which operations were answered.
 fn ends(operations: &[Operation]) -> Vec<Nanos> {
     operations.iter().filter(|operation| !operation.in_doubt()).map(|operation| operation.end).collect()
 }
@@ -76,7 +76,7 @@ fn line(time: Nanos, note: &Note, ends: &[Nanos]) -> Option<Line> {
     Some(Line { time, text })
 }
 
-/// How long nobody was answered around a moment.
+/// How long no client was answered around a moment.
 fn gap(time: Nanos, ends: &[Nanos]) -> String {
     let next = ends.partition_point(|end| *end < time);
     match (next.checked_sub(1).map(|last| ends[last]), ends.get(next)) {
@@ -116,7 +116,7 @@ fn intervals(operations: &[Operation], every: Nanos) -> Vec<Line> {
     sums.into_iter().enumerate().map(line).collect()
 }
 
-/// What the run came to.
+/// The outcome of the run, in a sentence.
 pub fn verdict(report: &Report, notes: &[(Nanos, Note)], operations: &[Operation]) -> String {
     let leaders = notes.iter().filter(|(_, note)| matches!(note, Note::Said(Notice::Leads, _)));
     let leaders = match leaders.count() {

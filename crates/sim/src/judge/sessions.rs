@@ -1,4 +1,5 @@
-//! I14: each operation of a session has one effect, whoever executed it and however often it was sent (L17).
+//! I14: each operation of a session has one effect, whichever leader executed it, and however often the
+//! client sent it (L17).
 
 use std::collections::BTreeMap;
 
@@ -17,11 +18,11 @@ struct By {
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// By term and version: whose it is.
+    /// By term and version: the operation that made it.
     ran: BTreeMap<(Term, Csn), By>,
-    /// What a leader found, which counts once it serves.
+    /// By term: the effects that its leader found, which count once it serves.
     found: BTreeMap<Term, Vec<(By, Csn)>>,
-    /// The version of each, and the term in which that was known first.
+    /// By operation: its version, and the term in which that was known first.
     effects: BTreeMap<By, (Csn, Term)>,
 }
 
@@ -46,8 +47,8 @@ impl Rules for Sessions {
                 let by = By { session: *session, operation: *operation };
                 self.ran.insert((term, *csn), by);
                 match self.effects.get(&by) {
-                    // A leader of before, which does not know yet that it is deposed, may run it again: it
-                    // cannot commit that, so nobody is told and nothing is applied.
+                    // An earlier leader that does not know yet that it is deposed may run the operation
+                    // again. It cannot commit that, so no client is told and nothing is applied.
                     Some((before, since)) if before != csn && term >= *since => Err(twice(by, *before, *csn)),
                     _ => Ok(()),
                 }

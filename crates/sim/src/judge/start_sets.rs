@@ -1,6 +1,6 @@
-//! I2: what was committed in a term is in the start set of each later term that serves: by the cuts, from
-//! base to base, and by the entries that its leader then found. I13: what was deleted is not back. I6:
-//! nothing is found that nobody wrote. I3: nothing is found that was cut off (L16).
+//! I2: an entry that was committed in a term is in the start set of each later term that serves: by the cuts,
+//! from base to base, and by the entries that its leader then found. I13: a deleted item does not come back.
+//! I6: a leader finds no entry that was never written. I3: a leader finds no entry that was cut off (L16).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use longarm_host::observe::Observation;
 use super::book::{Book, Reign};
 use super::rules::{Rules, Seen};
 
-/// The newest version of a key, and whether it has a value.
+/// The newest version of each key, and whether it has a value.
 type Newest = BTreeMap<u64, (Csn, bool)>;
 
 /// A version of a key.
@@ -32,11 +32,11 @@ struct At {
 
 #[derive(Debug, Default)]
 pub(super) struct StartSets {
-    /// Every write, and where it was written.
+    /// Every version that was written, and where.
     written: BTreeMap<Version, Vec<At>>,
-    /// What readers may have seen, in any term.
+    /// The newest versions that readers may have seen, in any term.
     visible: Newest,
-    /// By term: what its leader found.
+    /// By term: the newest versions that its leader found.
     found: BTreeMap<Term, Newest>,
     /// By term that began with a mixture: all that its leader found, which is its start set.
     mixtures: BTreeMap<Term, BTreeSet<Version>>,
@@ -47,7 +47,7 @@ fn newer(newest: &mut Newest, Version { csn, key, value }: Version) {
     *known = (*known).max((csn, value));
 }
 
-/// Whose cuts, or whose mixture, say what `later` has of the streams of `term`.
+/// The term whose cuts, or whose mixture, say what `later` has of the streams of `term`.
 fn source(book: &Book, later: Term, term: Term, is_it: fn(&Reign) -> bool) -> Option<(Term, &Reign)> {
     let mut of = later;
     while let Some(reign) = book.reigns.get(&of) {
@@ -82,8 +82,8 @@ impl StartSets {
         }
     }
 
-    /// Whether a write that the leader of `term` found was cut off before, there where it was written. What a
-    /// mixture consists of may have been cut off by terms that never served.
+    /// Whether a write that the leader of `term` found was cut off before, at the position where it was
+    /// written. Entries of a mixture may have been cut off by terms that never served.
     fn is_cut_off(&self, book: &Book, term: Term, write: &Version, at: At) -> bool {
         match book.reigns.get(&term) {
             Some(reign) if reign.mixed => {
@@ -100,9 +100,9 @@ impl StartSets {
         let found = self.found.get(&term).and_then(|found| found.get(&key));
         match found {
             Some(&(found, _)) if found >= csn => Ok(()),
-            // A delete that is stored nowhere any more, and nothing of what it ended.
+            // The delete is stored nowhere any more, nor is anything that it deleted.
             None if !value => Ok(()),
-            // Nor is an older delete, which a move had taken to a younger segment.
+            // An older delete is stored, as a move had taken it to a younger segment.
             Some(&(_, false)) if !value => Ok(()),
             Some(&(found, _)) if !value => {
                 Err(format!("I13: term {term} has version {found:?} of key {key:x}, deleted by {csn:?}"))
@@ -120,13 +120,14 @@ impl StartSets {
                 }
             }
         }
-        // One that stood still while another came to lead does not know yet that it is over: it need not have
-        // what is visible since. It has no lease to tell anybody anything under (I9).
+        // A leader that stood still while another came to lead does not know yet that its term is over. It
+        // need not have what became visible since, as it has no lease under which to answer clients (I9).
         if book.served_after(term).next().is_none() {
             let mut visible = self.visible.iter();
             visible.try_for_each(|(&key, &(csn, value))| self.check(term, Version { csn, key, value }))?;
         }
-        // What it found readers see from now on, though whoever wrote it may not have lived to apply it.
+        // Readers see from now on what the leader found, though the leader that wrote it may have crashed
+        // before it applied that.
         for (&key, &(csn, value)) in self.found.get(&term).into_iter().flatten() {
             newer(&mut self.visible, Version { csn, key, value });
         }

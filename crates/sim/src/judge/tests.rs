@@ -94,7 +94,7 @@ impl Log {
         self.on(machine, Observation::Committed { stream: 0, below, by })
     }
 
-    /// They have it on disk that these are to be the replicas.
+    /// Nodes have it on disk that these are to be the replicas.
     fn kept(&mut self, members: &[u8], by: &[u32]) -> &mut Log {
         for &machine in by {
             let members = members.iter().map(|&node| NodeId(node)).collect();
@@ -182,7 +182,8 @@ fn i1_a_replica_without_its_disk_promises_no_less_than_it_had() {
     log.on(1, Observation::Started { term: Term::ZERO }).on(1, Observation::Promised { term: first });
     let violation = log.judge.violation().expect("it has not");
     assert!(violation.starts_with("I1: node 1 promises term 1.0, and had promised 2.0"), "{violation}");
-    // Of its own, if another has promised it, too: or it never was (group-reformat, seed 61246).
+    // A term of its own counts if another replica has promised it, too; else it never was (group-reformat,
+    // seed 61246).
     let after = |others: &[u32]| {
         let mut log = Log::new();
         log.on(0, Observation::Promised { term: first }).on(1, Observation::Promised { term: term(1, 1) });
@@ -237,7 +238,7 @@ fn i2_who_begins_to_lead_too_late_need_not_have_what_came_after_it() {
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 1), term(1, 0), &[1]).restored(1, 1, true);
     log.on(1, Observation::Adopted { term: term(2, 1) }).on(0, Observation::Adopted { term: term(2, 1) });
-    // It stands still, and another leads meanwhile.
+    // Node 1 stands still, and node 2 leads meanwhile.
     log.install(term(3, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(3, 2));
     log.wrote(2, 0, 2, true).committed(2, 1, &[0]).shown(2, 2).applied(2, 0).is_sound();
     log.on(1, Observation::Served { term: term(2, 1), boot: 2 }).is_sound();
@@ -323,7 +324,7 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     log.report(1, term(3, 1), term(1, 0), &[0]).is_sound();
     let told = Observation::Told { node: NodeId(1), reclaimed: 3 };
     Log::serving().on(0, told.clone()).report(1, term(2, 1), term(1, 0), &[0]).breaks("I13");
-    // It may know of fewer again while it is attached anew.
+    // A replica may know of fewer free segments again while it is attached anew.
     let tells = Observation::Tells { node: NodeId(1), reclaimed: 0 };
     Log::serving().on(0, told).on(0, tells).report(1, term(2, 1), term(1, 0), &[0]).is_sound();
 }
@@ -427,11 +428,11 @@ fn i14_an_operation_has_one_effect() {
     let mut log = Log::serving();
     log.on(0, ran(1)).put(0, 0, 1).on(0, ran(1)).on(0, ran(0)).is_sound();
     log.on(0, ran(2)).breaks("I14");
-    // What the first leader did with it, its successor does again.
+    // The leader of the next term runs again what the first leader ran.
     let mut log = Log::serving();
     log.on(0, ran(1)).put(0, 0, 1).install(term(2, 0), term(1, 0), &[1]).restored(0, 1, true);
     log.serve(term(2, 0)).wrote(0, 0, 2, true).on(0, ran(2)).breaks("I14");
-    // One that does not know that it is deposed may run what its successor ran: it comes to nothing.
+    // A leader that does not know that it is deposed may run what its successor ran, without an effect.
     let (mut log, next) = (Log::serving(), term(2, 1));
     log.report(1, next, term(1, 0), &[0]).report(2, next, term(1, 0), &[0]);
     log.takes(1, next, term(1, 0), &[0]);
@@ -509,7 +510,7 @@ fn a_mixture_is_a_start_set_of_its_own() {
             log.breaks("I3: term 3.1");
             continue;
         }
-        // Whoever goes on from it has what it had.
+        // A term that goes on from the mixture has what the mixture had.
         log.on(1, Observation::SteppedDown { term: third }).report(1, fourth, third, &[0]);
         log.report(2, fourth, third, &[0]).takes(2, fourth, third, &[0]);
         log.restored(2, 1, true).restored(2, 2, true).is_sound();
