@@ -1,4 +1,4 @@
-//! A fault: whom it strikes, and its steps, which are drawn before the first is taken.
+//! A fault: which nodes it strikes, and its steps, which are drawn before the first is taken.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -18,14 +18,14 @@ pub enum Cables {
     None,
     /// TCP connections through relays, each way by itself.
     Relays(Network),
-    /// RDMA devices from all others.
+    /// An RDMA device from all others.
     Bridge(Bridge),
 }
 
-/// One step of a fault.
+/// A step of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A process is killed, and started again after so long; `None`: whenever chance has it.
+    /// A process is killed, and started again after so long; `None`: after a random time.
     Kill(NodeId, Option<Duration>),
     /// A process is told to end.
     End(NodeId),
@@ -35,42 +35,42 @@ pub enum Step {
     Go(NodeId),
     /// Time passes.
     Wait(Duration),
-    /// A process that was killed is started again.
+    /// The step waits until a process that was killed is started again.
     AwaitStart(NodeId),
     /// The ways that the kind of fault names are cut.
     Cut,
     /// All ways are whole.
     Mend,
-    /// The leader hands over to this one.
+    /// The leader is ordered to hand over to this node.
     Move(NodeId),
-    /// A node that never was is started, and the group is told to take it.
+    /// A new node is started, and the group is ordered to add it.
     Add,
     /// The node that is being added is killed.
     KillAdded,
-    /// The group has taken it.
+    /// The step waits until the group has added the node.
     AwaitAdded,
-    /// The group does without this one, which ends; `None`: the one that was added.
+    /// The group is ordered to remove a node, which then ends; `None`: the node that was added.
     Remove(Option<NodeId>),
 }
 
-/// What happens, and to whom.
+/// A fault: what happens, and to which nodes.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What.
+    /// The kind of the fault.
     pub kind: Kind,
-    /// Who leads.
+    /// The leader at its beginning.
     pub leader: NodeId,
-    /// One who does not.
+    /// A follower.
     pub follower: NodeId,
-    /// What is done, in this order.
+    /// The steps, in their order.
     pub steps: Vec<Step>,
 }
 
-/// Longest time that a process stutters, and turns of that.
+/// The longest time that a process stutters, and the milliseconds of its turns.
 const STUTTER: Duration = Duration::from_millis(1_500);
 const STOPPED: RangeInclusive<u64> = 1..=60;
 const GOING: RangeInclusive<u64> = 1..=25;
-/// How long followers are away that start slowly.
+/// How long followers are away in a slow restart.
 const SLOW: [Duration; 2] = [Duration::from_millis(3_000), Duration::from_millis(4_500)];
 
 fn ms(ms: u64) -> Duration {
@@ -81,9 +81,9 @@ fn ms(ms: u64) -> Duration {
 struct Draw<'a> {
     leader: NodeId,
     follower: NodeId,
-    /// Another that does not lead, where there are five.
+    /// Another follower, where there are five replicas.
     other: Option<NodeId>,
-    /// A lease and a suspicion, twice: whoever is away for so long is missed.
+    /// Twice a lease and a suspicion: the group misses a node that is away for so long.
     long: Duration,
     suspect: Duration,
     chance: &'a mut SplitMix64,
@@ -104,7 +104,7 @@ impl Draw<'_> {
         Step::Wait(self.between(self.long, self.long + ms(1_000)))
     }
 
-    /// One of all, each as likely.
+    /// Any of the nodes, each as likely.
     fn anybody(&mut self) -> NodeId {
         let all = [Some(self.leader), Some(self.follower), self.other];
         let all: Vec<NodeId> = all.into_iter().flatten().collect();
@@ -199,11 +199,11 @@ impl Draw<'_> {
         steps
     }
 
-    /// Those that change the replicas: there are as many afterwards.
+    /// The steps of a fault that changes the replicas. There are as many replicas afterwards.
     fn members(&mut self, kind: Kind) -> Vec<Step> {
         let (leader, rest) = (self.leader, self.wait(0..=500));
         let (meanwhile, out) = (self.wait(0..=300), Step::Remove(Some(self.anybody())));
-        // Whoever was added while others died is to stay as often as not.
+        // A node that was added while another one died is to stay as often as not.
         let any = if self.chance.modulo(2) == 0 { out } else { Step::Remove(None) };
         match kind {
             Kind::AddNode => vec![Step::Add, Step::AwaitAdded, rest, Step::Remove(None)],
@@ -218,7 +218,7 @@ impl Draw<'_> {
 }
 
 impl Fault {
-    /// Draws one of `kinds`.
+    /// Draws a fault of one of `kinds`.
     pub fn draw(
         kinds: &[Kind],
         leader: NodeId,
@@ -237,7 +237,7 @@ impl Fault {
         Fault { kind, leader, follower, steps }
     }
 
-    /// Cuts what is to be cut.
+    /// Cuts the ways that this fault cuts.
     pub fn cut(&self, cables: &Cables) -> Result<(), Failure> {
         match cables {
             Cables::None => unreachable!("there is no network that has such faults"),
@@ -272,7 +272,7 @@ impl Fault {
 }
 
 impl Cables {
-    /// All is whole.
+    /// Mends all that was cut.
     pub fn mend(&self) -> Result<(), Failure> {
         match self {
             Cables::None => {}

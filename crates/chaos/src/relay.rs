@@ -1,8 +1,9 @@
 //! The network between processes on one machine, with cables that can be pulled.
 //!
-//! Everybody reaches a node through a listener that hands on what comes, byte for byte, once the kernel has
-//! said who connected ([`crate::who`]). So each direction between two parties can be cut for itself. What is
-//! cut is held, and goes on when the cut is mended, as TCP's retransmission would have it; a reset drops it.
+//! Every party reaches a node through a listener that hands on bytes as they come, once the kernel has said
+//! which party connected ([`crate::who`]). So each direction between two parties can be cut for itself. A
+//! relay holds bytes of a direction that is cut, and hands them on when the cut is mended, as TCP's
+//! retransmission would; a reset drops them.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,13 +18,13 @@ use longarm_host::Mutex;
 
 use crate::who::{Party, Sockets};
 
-/// Bytes handed on at once.
+/// The most bytes handed on at once.
 const PIECE: usize = 64 << 10;
-/// Between two looks at a cut.
+/// The time between two looks at a cut.
 const LOOK: Duration = Duration::from_millis(1);
-/// Bound on reaching the process behind a relay.
+/// The bound on reaching the process behind a relay.
 const CONNECT: Duration = Duration::from_secs(1);
-/// Most connections of which it is not known yet who made them; more wait to be accepted.
+/// The most connections of which it is not known yet which party made them; more wait to be accepted.
 const UNKNOWN_MAX: usize = 1024;
 
 /// All relays of a run.
@@ -60,16 +61,16 @@ impl Direction {
 
 struct Shared {
     parties: usize,
-    /// By sender and receiver.
+    /// By direction: whether it is cut.
     cut: Vec<AtomicBool>,
-    /// Processes of the nodes; all others are clients.
+    /// The processes of the nodes; all other processes are clients.
     processes: Mutex<BTreeMap<Party, u32>>,
     open: Mutex<BTreeMap<u64, Line>>,
     number: AtomicU64,
     ended: AtomicBool,
 }
 
-/// One connection through a relay.
+/// A connection through a relay.
 struct Line {
     /// From the party that connected to the one behind the relay.
     there: Direction,
@@ -82,7 +83,7 @@ fn system(what: &str, error: &std::io::Error) -> Failure {
 }
 
 impl Network {
-    /// For nodes 1 to `nodes`, and clients.
+    /// A network of the nodes 1 to `nodes`, and of clients.
     pub fn new(nodes: u8) -> Result<Network, Failure> {
         let parties = usize::from(nodes) + 1;
         let cut = (0..parties * parties).map(|_| AtomicBool::new(false)).collect();
@@ -101,12 +102,12 @@ impl Network {
         (self.shared.parties - 1) as Party
     }
 
-    /// A node has this process now.
+    /// Notes that a node has this process now.
     pub fn learn(&self, node: Party, process: u32) {
         self.shared.processes.lock().insert(node, process);
     }
 
-    /// A way to a node that listens at `target`: where others connect.
+    /// Lays a way to a node that listens at `target`; returns where other parties connect.
     pub fn way(&self, to: Party, target: SocketAddr) -> Result<SocketAddr, Failure> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| system("listen", &error))?;
         let address = listener.local_addr().map_err(|error| system("say where it listens", &error))?;
@@ -117,7 +118,7 @@ impl Network {
                 if shared.ended.load(Ordering::Acquire) {
                     return;
                 }
-                // A connection that fails is one that its maker makes again.
+                // The party whose connection fails makes it again.
                 if let Ok(near) = near
                     && arrivals.send(Arrival { near, to, target }).is_err()
                 {
@@ -132,7 +133,7 @@ impl Network {
 
     /// Cuts, or mends, what one party says to another.
     pub fn cut(&self, direction: Direction, cut: bool) {
-        // Relaxed: a flag; what is under way when it changes may be either.
+        // Relaxed: a flag; bytes that are under way when it changes may be handed on or held.
         self.shared.cut[self.shared.index(direction)].store(cut, Ordering::Relaxed);
     }
 
@@ -154,7 +155,7 @@ impl Drop for Network {
         self.shared.ended.store(true, Ordering::Release);
         self.mend();
         self.shared.end(|_| true);
-        // Who accepts is waiting for a connection.
+        // Each thread that accepts wakes only for a connection.
         self.listening.lock().iter().for_each(|address| drop(TcpStream::connect(address)));
     }
 }
@@ -168,13 +169,13 @@ impl Shared {
     fn end(&self, which: impl Fn(Direction) -> bool) {
         for line in self.open.lock().values().filter(|line| which(line.there)) {
             for end in [&line.near, &line.far] {
-                // One that is closed already needs no end.
+                // A connection that is closed already needs no end.
                 let _ = end.shutdown(Shutdown::Both);
             }
         }
     }
 
-    /// Lays lines for connections, of as many at once as there are, until there can be no more.
+    /// Lays lines for connections until no more can come. It asks the kernel for all that have come at once.
     fn serve(self: &Arc<Shared>, arrived: &Receiver<Arrival>) {
         while let Ok(first) = arrived.recv() {
             let arrivals: Vec<Arrival> = std::iter::once(first).chain(arrived.try_iter()).collect();
@@ -187,7 +188,7 @@ impl Shared {
                 let Some(from) = from else { continue };
                 let shared = self.clone();
                 let thread = std::thread::Builder::new().name("relay".into());
-                // One that fails is one that its maker makes again.
+                // The party whose connection fails makes it again.
                 let _ = thread.spawn(move || shared.join(from, arrival));
             }
         }
@@ -199,7 +200,7 @@ impl Shared {
         for end in [&near, &far] {
             end.set_nodelay(true)?;
         }
-        // Relaxed: a number that nobody else has.
+        // Relaxed: a number that no other line has.
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let there = Direction { from, to };
         let line = Line { there, near: near.try_clone()?, far: far.try_clone()? };
@@ -211,7 +212,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Until one of the two ends it.
+    /// Hands bytes on in one direction, until either end closes.
     fn hand_on(&self, number: u64, direction: Direction, mut from: TcpStream, mut to: TcpStream) {
         let (mut bytes, cut) = (vec![0; PIECE], self.index(direction));
         // Relaxed: as in `cut`.
@@ -226,7 +227,7 @@ impl Shared {
                 break;
             }
         }
-        // Also that it ended is not told while the way is cut.
+        // The end of the stream, too, is not told while the way is cut.
         hold();
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);
@@ -235,7 +236,7 @@ impl Shared {
 }
 
 /// Ports of this machine that are free and beyond `after`, outside the range from which outgoing connections
-/// take theirs.
+/// take their ports.
 pub fn free_ports(count: u8, after: Option<u16>) -> Result<Vec<u16>, Failure> {
     let own = || 10_000 + (std::process::id() % 1_500) as u16 * 12;
     let first = after.map_or_else(own, |after| after + 1);
@@ -253,10 +254,10 @@ mod tests {
 
     use super::*;
 
-    /// Longest that anything here may take.
+    /// The longest that any step of a test may take.
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A process that says again what it is told.
+    /// A listener that echoes what it hears.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("bound");

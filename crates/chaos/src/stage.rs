@@ -1,11 +1,12 @@
-//! What all threads of a run share: what to do, whether to go on, and when a PUT and a GET last worked.
+//! The state that all threads of a run share: the round of keys, whether to go on, and when PUTs and GETs
+//! worked.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use longarm_base::Nanos;
 use longarm_host::Mutex;
 
-/// A client that does one thing all the time, to see when it works.
+/// A client that does the same operation all the time, to see when it works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probe {
     /// PUTs.
@@ -14,11 +15,11 @@ pub enum Probe {
     Get = 1,
 }
 
-/// To one client, each when it came.
+/// The answers to one probe.
 #[derive(Default)]
 struct Answers {
     all: Vec<Nanos>,
-    /// When the last one was asked for.
+    /// When the probe asked for the last answer.
     asked: Nanos,
 }
 
@@ -30,18 +31,18 @@ impl Answers {
     }
 }
 
-/// What is shared.
+/// The shared state.
 pub struct Stage {
     ended: AtomicBool,
-    /// Which keys are used.
+    /// The round whose keys clients use.
     round: AtomicU32,
-    /// To the probes of each group.
+    /// The answers to the two probes of each group.
     answers: Vec<[Mutex<Answers>; 2]>,
     failures: Mutex<Vec<String>>,
 }
 
 impl Stage {
-    /// For clients of so many groups.
+    /// The state for clients of so many groups.
     pub fn new(groups: usize) -> Stage {
         Stage {
             ended: AtomicBool::default(),
@@ -51,31 +52,31 @@ impl Stage {
         }
     }
 
-    /// Everybody is to end.
+    /// Tells all threads to end.
     pub fn end(&self) {
         // Relaxed: a flag to end; histories are read after the threads were joined.
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everybody is to end.
+    /// Whether all threads are to end.
     pub fn is_over(&self) -> bool {
         // Relaxed: as in `end`.
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Which keys to use now.
+    /// The round whose keys clients use now.
     pub fn round(&self) -> u32 {
-        // Relaxed: some may use the old ones a little longer.
+        // Relaxed: some clients may use the old keys a little longer.
         self.round.load(Ordering::Relaxed)
     }
 
-    /// Other keys from now on.
+    /// Begins another round, which has other keys.
     pub fn next_round(&self) {
         // Relaxed: as in `round`.
         self.round.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A probe of a group had an answer.
+    /// Notes that a probe of a group had an answer.
     pub fn answered(&self, probe: Probe, group: usize, call: Nanos, end: Nanos) {
         let mut answers = self.answers[group][probe as usize].lock();
         answers.all.push(end);
@@ -88,14 +89,14 @@ impl Stage {
         (0..self.answers.len()).filter(silent).collect()
     }
 
-    /// The longest time without an answer to such a probe, of whichever group, that touches the time from
-    /// `from` to `to`.
+    /// The longest time without an answer to such a probe of any group that touches the time from `from` to
+    /// `to`.
     pub fn gap(&self, probe: Probe, from: Nanos, to: Nanos) -> Nanos {
         let gaps = self.answers.iter().filter_map(|group| group[probe as usize].lock().gap(from, to));
         gaps.max().unwrap_or(Nanos(0))
     }
 
-    /// Something that must not be.
+    /// Notes a failure of the run.
     pub fn fail(&self, what: String) {
         self.failures.lock().push(what);
     }
