@@ -29,7 +29,8 @@ impl Bridge {
     }
 }
 
-/// The bridge's port to the interface that a device is on: the other end of a pair of virtual ones.
+/// The bridge's port to the interface that a device is on. Interface and port are the two ends of a virtual
+/// pair.
 fn port(device: &str) -> Result<String, Failure> {
     let read = |path: String| {
         let text = std::fs::read_to_string(&path);

@@ -70,7 +70,7 @@ pub struct Notes {
     pub history: History,
     /// Operations on counters.
     pub counts: Vec<Count>,
-    /// Operations without an effect and without an answer.
+    /// The number of operations without an effect and without an answer.
     pub refused: u64,
 }
 

@@ -131,7 +131,7 @@ impl Network {
         thread.map(|_| address).map_err(|error| system("have a thread", &error))
     }
 
-    /// Cuts, or mends, what one party says to another.
+    /// Cuts a direction, or mends it.
     pub fn cut(&self, direction: Direction, cut: bool) {
         // Relaxed: a flag; bytes that are under way when it changes may be handed on or held.
         self.shared.cut[self.shared.index(direction)].store(cut, Ordering::Relaxed);

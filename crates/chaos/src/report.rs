@@ -121,9 +121,9 @@ pub struct Report {
     pub failures: Vec<String>,
     /// What the judges of histories say, and what they accuse.
     pub judged: Judged,
-    /// Operations without an effect and without an answer.
+    /// The number of operations without an effect and without an answer.
     pub refused: u64,
-    /// Replicas that others took for lost and killed.
+    /// The number of replicas that others took for lost and killed.
     pub fenced: u64,
     /// What the processes held at most.
     pub held: String,

@@ -51,7 +51,8 @@ const REST_MAX: Nanos = Nanos::from_millis(400);
 pub const RESTING: u32 = 2;
 /// How long clients use the keys of a round.
 const ROUND: Nanos = Nanos::from_millis(2_000);
-/// What a replica of one group may hold beyond the memory that it, and over shm all of its group, were given.
+/// What a replica of one group may hold beyond the memory of that replica, and over shm of all replicas of
+/// its group.
 const SPARE: Held = Held { memory: 256 << 20, descriptors: 512, threads: 128 };
 
 /// How long a group may take, which grows with its election time: long elections say that the machine is
@@ -323,7 +324,7 @@ impl Torture {
         }
     }
 
-    /// Starts processes that died, and ends the run where one had no reason to.
+    /// Starts processes that died, and ends the run if a process had no reason to die.
     fn look_after(&mut self) -> Result<(), Failure> {
         let fault = || self.replicas.journal().fault().map(str::to_string);
         if let Some(failure) = self.stage.failure().or_else(fault) {

@@ -19,7 +19,8 @@ pub struct Scenario {
     pub name: &'static str,
     /// Its description, in a line.
     pub about: &'static str,
-    /// Lines of a READ and parts of a WRITE at moments of their own, losses, slow ways.
+    /// Each line of a READ is read, and each part of a WRITE lands, at a moment of its own. Messages are
+    /// lost, and ways are slow.
     pub weather: bool,
     /// With weather: WRITEs complete up to four milliseconds before all of them is visible.
     pub lands_late: bool,
@@ -279,17 +280,17 @@ impl Scenario {
     }
 }
 
-/// Faults strike for at most so long; clients that are done earlier end it.
+/// The longest time for which faults strike. Clients that are done earlier end it.
 pub const SAFETY: Nanos = Nanos::from_millis(3_000);
 
 /// What a seed drew, which is everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Clients, one machine each, whether or not they run.
+    /// The number of clients, each on a machine of its own, whether or not they run.
     pub clients: u32,
     /// The numbers of clients that do nothing, which a reduction left out.
     pub idle: Vec<u32>,
-    /// Keys: few, so that clients meet, or so many that the index grows.
+    /// The number of keys: few, so that clients meet, or so many that the index grows.
     pub keys: u32,
     /// Operations of a client.
     pub operations: u32,
@@ -331,11 +332,11 @@ const SPARES: u32 = 2;
 /// Memory of so few segments that writes wait for collection, and for longer than clients wait.
 pub const TIGHT: u64 = 16 << 20;
 
-/// Half a percent: half of what a lease allows for, between any two clocks.
+/// Half a percent, in parts of a million: half of the drift between any two clocks that a lease allows for.
 const DRIFT_MOST: u64 = 5_000;
 
 impl Plan {
-    /// What a seed makes of a scenario.
+    /// The plan that a seed draws from a scenario.
     pub fn of(scenario: &Scenario, seed: u64) -> Plan {
         Plan::draw(scenario, &mut SplitMix64::new(seed))
     }
@@ -392,7 +393,7 @@ impl Plan {
                 false if chance.once_in(4) => chance.below(200) as u32,
                 false => chance.below(8) as u32,
             },
-            // A change takes as long as some hundred operations, and so does an end.
+            // Runs with changes or ends are longer, as either takes as long as some hundred operations.
             operations: (50 + chance.below(200) as u32)
                 * if scenario.changes || scenario.ends { 6 } else { 1 },
             load,

@@ -38,7 +38,7 @@ impl Agreements {
     /// candidate to lead that does not know of it.
     fn installs(&self, term: Term, members: &[NodeId]) -> Result<(), String> {
         let Some((&older, agreed)) = self.agreed.range(..term).next_back() else { return Ok(()) };
-        // Sets that were on disk later may be agreed on by now, or come to be.
+        // A set that reached a disk later may be agreed on by now, or be agreed on later.
         let later = self.kept.keys().any(|&(kept, _)| kept > older && kept < term);
         let is = numbers(members);
         if later || *agreed == is {

@@ -8,7 +8,7 @@
 //! - [`fences`]: a leader that is fenced off writes no more (I5).
 //! - [`leases`]: leases end before the promises they rest on, and no replica reports inside its promise (I9).
 //! - [`streams`]: only synced followers count, and what they acknowledged they have (I4).
-//! - [`start_sets`]: what was committed is in each later term that serves, and what was deleted is not back
+//! - [`start_sets`]: committed entries are in each later term that serves, and deleted items do not come back
 //!   (I2, I6, I13).
 //! - [`versions`]: versions are used once and never decrease, and what is acknowledged is visible (I7, I8).
 //! - [`sessions`]: each operation has one effect (I14).

@@ -259,7 +259,7 @@ fn i2_and_i13_what_a_term_found_is_not_lost_though_nobody_had_applied_it() {
     };
     after(false, &[(2, true)]).is_sound();
     after(false, &[(1, true)]).breaks("I2");
-    // Nothing that the delete hides is stored, and so it went.
+    // The delete is gone, as nothing that it hides is stored.
     after(true, &[]).is_sound();
     after(true, &[(1, true)]).breaks("I13");
 }
@@ -309,7 +309,7 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     Log::serving().wrote(0, 1, 1, true).breaks("I4");
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[0]).breaks("I4");
-    // What was cut off is not there, whatever was counted; until something is given to it again.
+    // A replica does not have what was cut off, whatever was counted, until a leader gives it entries again.
     let cut = |of, at| Observation::CutOff { sync: term(of, 0), cuts: vec![at] };
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, cut(1, 0)).report(1, term(2, 1), term(1, 0), &[1]).breaks("I4");
@@ -318,7 +318,7 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, cut(1, 0)).on(1, Observation::Adopted { term: term(1, 0) });
     log.report(1, term(2, 1), term(1, 0), &[1]).is_sound();
-    // What a later term that served reclaimed is gone where a replica was catching up with that.
+    // A replica that was catching up with a later term that served lacks what that term reclaimed.
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(2, 2));
     log.report(1, term(3, 1), term(1, 0), &[0]).is_sound();

@@ -12,7 +12,7 @@ use crate::replicas::HASH_KEY;
 const LONG: u64 = 2 << 20;
 /// The longest value of other seeds; three values of four are short enough for a slot.
 pub(super) const SHORT: u64 = 4 << 10;
-/// Items for which a table is made at first, where it is to grow.
+/// The number of items that the first table is made for if it is to grow.
 const FEW: u64 = 1;
 /// The fewest keys where clients write all of them first, so that the table grows twice.
 pub const FILLED: u32 = 750;
@@ -24,26 +24,26 @@ const CROWDED: u64 = 0xFF00_0000_0000_00FF;
 /// What clients do beside gets and writes of single keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Bytes of the longest value at most: those of some kilobytes arrive whole, others in pieces, and the
+    /// The most bytes of a value. Values of some kilobytes arrive whole, longer ones in pieces, and the
     /// longest have segments of their own.
     pub longest: u64,
-    /// Writes that a client has open at most.
+    /// The most writes that a client has open.
     pub open: u32,
-    /// Items that the first table is made for.
+    /// The number of items that the first table is made for.
     pub expected: u64,
-    /// Clients write all keys first, so that tables grow.
+    /// Whether clients write all keys first, so that tables grow.
     pub fills: bool,
-    /// Some keys are counters.
+    /// Whether some keys are counters.
     pub counts: bool,
-    /// Some keys expire.
+    /// Whether some keys expire.
     pub expires: bool,
-    /// A few keys are hot for a moment, and read again much later.
+    /// Whether a few keys are hot for a moment, and read again much later.
     pub moves_on: bool,
-    /// A client does nothing for longer than its timeout.
+    /// Whether a client now and then does nothing for longer than its timeout.
     pub idles: bool,
-    /// Conditions are mostly about what is there no more.
+    /// Whether conditions are mostly about values that are there no more.
     pub outdated: bool,
-    /// Names of one byte, the longest ones, and those that crowd one place of the index.
+    /// Whether keys have names of one byte, the longest names, and names that crowd one place of the index.
     pub hostile: bool,
 }
 

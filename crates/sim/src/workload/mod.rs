@@ -24,13 +24,13 @@ pub use noted::{Calendars, Life, Noted};
 const TIMEOUT: Duration = Duration::from_millis(200);
 /// The bound on one operation of the last look, when all is healed: a group may have to elect a leader first.
 const PATIENT: Duration = Duration::from_secs(2);
-/// Places that a client remembers: more than there are keys, so that few are forgotten, and so few that a
-/// client costs no time to make.
+/// The number of places that a client remembers. It is greater than most numbers of keys, so that clients
+/// forget few, and small enough that a client costs no time to make.
 const REMEMBERED: usize = 1 << 10;
 /// The number of keys that are hot at one time, and for how many operations they are hot.
 const HOT: u64 = 4;
 const SPELL: u32 = 40;
-/// Keys that a client asks for at once, when it looks at all.
+/// The number of keys that a client asks for at once in the last look.
 const AT_ONCE: usize = 64;
 /// The longest time to live, in milliseconds.
 const LIFE: u64 = 400;
@@ -285,7 +285,7 @@ impl AtWork {
                 }
             }
             Deed::Write(action, ttl) => {
-                // Nothing was there to be replaced.
+                // A replace of a key that is not there counts as refused.
                 let outcome = match (action, outcome) {
                     (Invocation::Replace { .. }, OperationOutcome::Absent) => OperationOutcome::Refused,
                     _ => outcome,

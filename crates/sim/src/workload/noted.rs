@@ -5,7 +5,8 @@ use longarm_history::NEVER;
 use longarm_history::counters::{self, Count};
 use longarm_history::{Evidence, History, Invocation, Operation, OperationOutcome, Value, sweep, zones};
 
-/// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
+/// The steps of the exhaustive search for a key. A key that it cannot decide in so many is left to the other
+/// judges.
 const SEARCH: u64 = 20_000;
 /// How much earlier or later than its time to live says an item is gone, because calendars of servers differ,
 /// and clocks drift.

@@ -2,8 +2,8 @@
 //!
 //! (1) Time stands still while a task runs, but for what the task says it spent: each look at a clock and
 //!     each idle poll costs some nanoseconds, so a loop that waits for the time to come ends.
-//! (2) What is due runs in the order of its time, then of its making: nothing depends on addresses, hashes or
-//!     the machine that simulates (I21).
+//! (2) Tasks and events run in the order of the times at which they are due, then of their making. So nothing
+//!     depends on addresses, hashes or the machine that simulates (I21).
 //! (3) A task that spends the time until something else is due makes way for that.
 //! (4) A paused machine's tasks do not run; what its NIC does belongs to no task, and goes on (L9).
 
@@ -124,7 +124,8 @@ struct State {
     machines: Vec<Machine>,
     running: Option<u64>,
     chance: SplitMix64,
-    /// What clocks show to destructors of crashed tasks: every wait is over soon.
+    /// The time that clocks show to destructors of crashed tasks. It runs fast, so that every wait is over
+    /// soon.
     afterlife: Nanos,
     /// The number of tasks that went on, and of events.
     steps: u64,
