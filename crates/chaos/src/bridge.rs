@@ -1,13 +1,13 @@
 //! The bridge between RDMA devices of one machine, as `cargo x vm` lays it: each device is on an interface
-//! whose other end is a port of the bridge. A port that is down cuts its device off. What TCP carries between
-//! processes of one machine, it carries still: a device that is cut off is found out by what RDMA does.
+//! whose other end is a port of the bridge. A port that is down cuts its device off. TCP still carries what
+//! it carries between processes of one machine. So only RDMA shows that a device is cut off.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use longarm::output::{Exit, Failure};
 
-/// The ports, by number of the replica, from 1 on.
+/// The ports of the bridge, by number of the replica, from 1 on.
 pub struct Bridge {
     ports: Vec<String>,
 }
@@ -23,13 +23,14 @@ impl Bridge {
         set(&self.ports[usize::from(replica) - 1], "down")
     }
 
-    /// All is whole.
+    /// Mends all ports.
     pub fn mend(&self) -> Result<(), Failure> {
         self.ports.iter().try_for_each(|port| set(port, "up"))
     }
 }
 
-/// The bridge's port to the interface that a device is on: the other end of a pair of virtual ones.
+/// The bridge's port to the interface that a device is on. Interface and port are the two ends of a virtual
+/// pair.
 fn port(device: &str) -> Result<String, Failure> {
     let read = |path: String| {
         let text = std::fs::read_to_string(&path);

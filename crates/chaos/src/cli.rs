@@ -135,7 +135,7 @@ pub enum Transport {
     Verbs,
 }
 
-/// Runs it.
+/// Runs the torture that the arguments describe, and prints its report.
 fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -177,7 +177,7 @@ fn run(args: &Args, config: &Config, output: &mut Output) -> Result<Exit, Failur
     Ok(Exit::Ok)
 }
 
-/// Keeps the log of what is to be looked into.
+/// Keeps the log of a run whose failure is to be looked into.
 fn kept(failure: Failure, torture: &mut Torture) -> Failure {
     if failure.exit != Exit::Corrupt {
         return failure;
@@ -191,7 +191,7 @@ fn options(args: &Args, stop: Arc<AtomicBool>) -> Result<Options, Failure> {
     let ways = match args.transport {
         Transport::Shm => Ways::Direct,
         Transport::Tcp if args.no_cuts => Ways::Direct,
-        // What hands bytes on takes as much of the machine as the group.
+        // Relays are left out if no fault needs them, as they take as much of the machine as the group.
         Transport::Tcp if !args.only.is_empty() && !args.only.iter().any(|kind| kind.cuts()) => Ways::Direct,
         Transport::Tcp => Ways::Relays,
         Transport::Verbs => Ways::Bridge,
@@ -272,7 +272,7 @@ fn head(args: &Args, transport: &str) -> String {
     )
 }
 
-/// Loads items that nobody asks for.
+/// Loads items that no client asks for.
 fn load(args: &Args, config: &Config, output: &mut Output) -> Result<(), Failure> {
     if args.items == 0 {
         return Ok(());

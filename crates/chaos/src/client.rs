@@ -16,28 +16,28 @@ use crate::names::{COUNTERS, KEPT, Names, Warmth};
 use crate::stage::{Probe, Stage};
 use crate::values::{self, Values};
 
-/// Longest pause of a client between two operations: many clients share few cores, and the history is to fit
-/// into memory.
+/// The longest pause of a client between two operations. Many clients share few cores, and the history must
+/// fit into memory.
 const PAUSE_MAX: Duration = Duration::from_millis(4);
-/// Pause of a probe, which is how exactly it sees gaps.
+/// The pause of a probe between two operations, which bounds how exactly it sees gaps.
 const PROBE_PAUSE: Duration = Duration::from_micros(500);
-/// Pause before another try to connect.
+/// The pause before another try to connect.
 const RETRY: Duration = Duration::from_millis(5);
-/// Longest that a client rests before it looks whether all is over.
+/// The longest that a client rests before it looks whether the run is over.
 const REST_LOOK: Duration = Duration::from_millis(50);
-/// Keys that are looked at together when all is over.
+/// The number of keys that the last look gets at once.
 const AT_ONCE: usize = 64;
-/// One operation in so many is the last of its client: another session takes its place.
+/// One operation in so many is the last of its session: another session takes the place of that.
 const NEW_SESSION: u64 = 1_000;
 
-/// What a client is for.
+/// The task of a client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
-    /// One thing all the time, in one group.
+    /// Does the same operation all the time, in one group.
     Probe(Probe, usize),
-    /// Everything; of so many who do, it is which.
+    /// Does every operation. The numbers are which of these clients it is, and how many there are.
     All(u32, u32),
-    /// A GET or a PUT now and then, after it rested for longer than its timeout.
+    /// Does a GET or a PUT now and then, after it rested for longer than its timeout.
     Rests,
 }
 
@@ -50,7 +50,7 @@ pub struct Way {
     pub names: Names,
     /// Where the groups are for clients.
     pub map: Arc<Map>,
-    /// What writes put there.
+    /// The values that writes put there.
     pub values: Arc<Values>,
     /// Bounds and login.
     pub options: Options,
@@ -70,25 +70,38 @@ pub struct Notes {
     pub history: History,
     /// Operations on counters.
     pub counts: Vec<Count>,
-    /// Operations without an effect and without an answer.
+    /// The number of operations without an effect and without an answer.
     pub refused: u64,
 }
 
-/// A client and what it is for.
+/// A client and its task.
 pub struct Worker {
-    /// Its number, from 1 on.
+    /// The number of the client, from 1 on.
     pub number: u32,
-    /// What it is for.
+    /// Its task.
     pub role: Role,
     /// How it reaches the groups.
     pub way: Way,
-    /// What it shares with others.
+    /// What it shares with other threads.
     pub stage: Arc<Stage>,
-    /// Its own chance.
+    /// Its own random generator.
     pub chance: SplitMix64,
 }
 
-/// What a client was told, and of which version.
+/// An operation that a client asks a group for.
+struct Attempt<'a> {
+    /// The number of the key.
+    number: u32,
+    /// The name of the key.
+    key: &'a [u8],
+    action: Invocation,
+    /// The bytes that a write puts there; none for other operations.
+    bytes: &'a [u8],
+    /// The value and version that the client saw last of the key: conditions are about these.
+    seen: Option<(Value, Csn)>,
+}
+
+/// The outcome that a client was told, and the version that it is of.
 type Answer = (OperationOutcome, Option<Csn>);
 
 /// What a client has while it works.
@@ -96,14 +109,14 @@ struct Work {
     client: ClusterClient,
     /// The edition of the map that it knows.
     edition: u32,
-    /// What it saw last of each key: conditions are about that.
+    /// The value and version that the client saw last of each key: conditions are about these.
     seen: HashMap<u32, (Value, Csn)>,
     written: u64,
     notes: Notes,
 }
 
 impl Worker {
-    /// Works until everybody is to end.
+    /// Works until all clients are to end.
     pub fn run(mut self) -> Notes {
         let (client, edition) = (self.way.client(), self.way.map.edition());
         let (seen, notes) = (HashMap::new(), Notes::default());
@@ -141,32 +154,33 @@ impl Worker {
         }
     }
 
-    /// Another round: conditions are about its keys, and those of long ago are deleted, by one of all.
+    /// Begins another round. Conditions are about its keys from now on, and one of the clients deletes the
+    /// keys of a round long ago.
     fn turn(&mut self, round: u32, work: &mut Work) {
         work.seen.clear();
         let (Role::All(me, of), Some(old)) = (self.role, round.checked_sub(KEPT)) else { return };
         if old % of == me {
             for key in self.way.names.clone().of(old) {
-                self.perform((key, Invocation::Delete), None, work);
+                self.perform(key, Invocation::Delete, None, work);
             }
         }
     }
 
-    /// Another session, which reads the map anew.
+    /// Begins another session, which reads the map anew.
     fn renew(&self, work: &mut Work) {
         work.edition = self.way.map.edition();
         work.client = self.way.client();
     }
 
-    /// Something had no answer: where the group is may have changed.
+    /// Begins another session if the map has changed. An operation had no answer, and the group may be
+    /// elsewhere now.
     fn astray(&self, work: &mut Work) {
         if work.edition != self.way.map.edition() {
             self.renew(work);
         }
     }
 
-    /// The client of the group that has a key; `None` if it is not connected, and could not be. Nothing was
-    /// asked then.
+    /// The client of the group that has a key. `None` if it cannot connect, and nothing was asked then.
     fn reach<'a>(&self, client: &'a mut ClusterClient, key: &[u8]) -> Option<&'a mut Client> {
         let reached = client.group_of(key);
         if reached.is_err() {
@@ -175,7 +189,7 @@ impl Worker {
         reached.ok()
     }
 
-    /// Does something to some key.
+    /// Does a random operation to a random key, as the client's task has it.
     fn operate(&mut self, round: u32, work: &mut Work) {
         let (key, warmth) = match self.role {
             Role::Probe(_, group) => (self.way.names.of_probes(round, group), Warmth::Now),
@@ -195,10 +209,10 @@ impl Worker {
             }
             _ => Invocation::PutIfAbsent(new),
         };
-        self.perform((key, action), before, work);
+        self.perform(key, action, before, work);
     }
 
-    fn perform(&mut self, (key, action): (u32, Invocation), before: Option<(Value, Csn)>, work: &mut Work) {
+    fn perform(&mut self, key: u32, action: Invocation, before: Option<(Value, Csn)>, work: &mut Work) {
         let name = self.way.names.key(key);
         let bytes = match action {
             Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. } => {
@@ -208,7 +222,8 @@ impl Worker {
         };
         let Some(client) = self.reach(&mut work.client, &name) else { return self.astray(work) };
         let call = now();
-        let answer = self.act(client, (key, &name, &bytes), action, before);
+        let attempt = Attempt { number: key, key: &name, action, bytes: &bytes, seen: before };
+        let answer = self.act(client, attempt);
         let end = now();
         let answer = answer.or_else(|error| {
             if self.role == Role::Rests && gave_up_early(&error, end.since(call), self.way.options.timeout) {
@@ -223,7 +238,7 @@ impl Worker {
             return self.astray(work);
         };
         if let (Role::Probe(probe, group), false) = (self.role, outcome == OperationOutcome::InDoubt) {
-            self.stage.answered((probe, group), (call, end));
+            self.stage.answered(probe, group, call, end);
         }
         let operation = Operation { client: self.number, key, action, outcome, call, end, version };
         match operation.named() {
@@ -233,13 +248,8 @@ impl Worker {
         work.notes.history.push(operation);
     }
 
-    fn act(
-        &self,
-        client: &mut Client,
-        (number, key, bytes): (u32, &[u8], &[u8]),
-        action: Invocation,
-        seen: Option<(Value, Csn)>,
-    ) -> Result<Answer, Error> {
+    fn act(&self, client: &mut Client, attempt: Attempt<'_>) -> Result<Answer, Error> {
+        let Attempt { number, key, action, bytes, seen } = attempt;
         match action {
             Invocation::Get => client.get_versioned(key).map(|got| self.found(number, got)),
             Invocation::Put(_) => {
@@ -278,7 +288,7 @@ impl Worker {
             Err(why) => {
                 let name = String::from_utf8_lossy(&self.way.names.key(number)).into_owned();
                 self.stage.fail(format!("client {}: the value of {name} {why}", self.number));
-                // A value that nobody wrote: the judges see it, too.
+                // The judges are given a value that no client wrote, so that they see it, too.
                 (OperationOutcome::Found(Value(u64::MAX)), Some(version))
             }
         }
@@ -315,8 +325,8 @@ impl Worker {
     }
 }
 
-/// Whether an operation ended for want of an answer though it had hardly begun: who rests is not to be taken
-/// for who waits.
+/// Whether an operation ended for want of an answer though it had hardly begun. A client must not count the
+/// time that it rested as time that it waited.
 fn gave_up_early(error: &Error, took: Nanos, timeout: Duration) -> bool {
     let late = matches!(error, Error::Unresponsive { .. } | Error::InDoubt(_));
     late && Duration::from_nanos(took.0) < timeout / 2
@@ -329,8 +339,8 @@ fn conditional(put: Put) -> Answer {
     }
 }
 
-/// Gets every key and counter of all rounds once more, when all is well again: what was acknowledged must be
-/// there. `number` is that of who looks.
+/// Gets every key and counter of all rounds once more, after all is well again: each acknowledged write must
+/// be there. `number` is that of the client that looks.
 pub fn look_at_all(
     way: &Way,
     stage: &Arc<Stage>,

@@ -1,14 +1,16 @@
-//! A fault: whom it strikes, and its steps, which are drawn before the first is taken.
+//! A fault: which nodes it strikes, and its steps, which are drawn before the first is taken.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use longarm::output::Failure;
 use longarm_base::NodeId;
 use longarm_base::random::SplitMix64;
+use longarm_server::Timing;
 
 use crate::bridge::Bridge;
 use crate::kind::Kind;
-use crate::relay::Network;
+use crate::relay::{Direction, Network};
 
 /// What can be cut between processes.
 pub enum Cables {
@@ -16,14 +18,14 @@ pub enum Cables {
     None,
     /// TCP connections through relays, each way by itself.
     Relays(Network),
-    /// RDMA devices from all others.
+    /// An RDMA device from all others.
     Bridge(Bridge),
 }
 
-/// One step of a fault.
+/// A step of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// A process is killed, and started again after so long; `None`: whenever chance has it.
+    /// A process is killed, and started again after so long; `None`: after a random time.
     Kill(NodeId, Option<Duration>),
     /// A process is told to end.
     End(NodeId),
@@ -33,42 +35,42 @@ pub enum Step {
     Go(NodeId),
     /// Time passes.
     Wait(Duration),
-    /// A process that was killed is started again.
+    /// The step waits until a process that was killed is started again.
     AwaitStart(NodeId),
     /// The ways that the kind of fault names are cut.
     Cut,
     /// All ways are whole.
     Mend,
-    /// The leader hands over to this one.
+    /// The leader is ordered to hand over to this node.
     Move(NodeId),
-    /// A node that never was is started, and the group is told to take it.
+    /// A new node is started, and the group is ordered to add it.
     Add,
     /// The node that is being added is killed.
     KillAdded,
-    /// The group has taken it.
+    /// The step waits until the group has added the node.
     AwaitAdded,
-    /// The group does without this one, which ends; `None`: the one that was added.
+    /// The group is ordered to remove a node, which then ends; `None`: the node that was added.
     Remove(Option<NodeId>),
 }
 
-/// What happens, and to whom.
+/// A fault: what happens, and to which nodes.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What.
+    /// The kind of the fault.
     pub kind: Kind,
-    /// Who leads.
+    /// The leader at its beginning.
     pub leader: NodeId,
-    /// One who does not.
+    /// A follower.
     pub follower: NodeId,
-    /// What is done, in this order.
+    /// The steps, in their order.
     pub steps: Vec<Step>,
 }
 
-/// Longest time that a process stutters, and turns of that.
+/// The longest time that a process stutters, and the milliseconds of its turns.
 const STUTTER: Duration = Duration::from_millis(1_500);
-const STOPPED: (u64, u64) = (1, 60);
-const GOING: (u64, u64) = (1, 25);
-/// How long followers are away that start slowly.
+const STOPPED: RangeInclusive<u64> = 1..=60;
+const GOING: RangeInclusive<u64> = 1..=25;
+/// How long followers are away in a slow restart.
 const SLOW: [Duration; 2] = [Duration::from_millis(3_000), Duration::from_millis(4_500)];
 
 fn ms(ms: u64) -> Duration {
@@ -79,9 +81,9 @@ fn ms(ms: u64) -> Duration {
 struct Draw<'a> {
     leader: NodeId,
     follower: NodeId,
-    /// Another that does not lead, where there are five.
+    /// Another follower, where there are five replicas.
     other: Option<NodeId>,
-    /// A lease and a suspicion, twice: whoever is away for so long is missed.
+    /// Twice a lease and a suspicion: the group misses a node that is away for so long.
     long: Duration,
     suspect: Duration,
     chance: &'a mut SplitMix64,
@@ -93,15 +95,16 @@ impl Draw<'_> {
         least + Duration::from_nanos(self.chance.modulo(spare + 1))
     }
 
-    fn wait(&mut self, (least, most): (u64, u64)) -> Step {
-        Step::Wait(self.between(ms(least), ms(most)))
+    /// A wait of so many milliseconds.
+    fn wait(&mut self, millis: RangeInclusive<u64>) -> Step {
+        Step::Wait(self.between(ms(*millis.start()), ms(*millis.end())))
     }
 
     fn missed(&mut self) -> Step {
         Step::Wait(self.between(self.long, self.long + ms(1_000)))
     }
 
-    /// One of all, each as likely.
+    /// Any of the nodes, each as likely.
     fn anybody(&mut self) -> NodeId {
         let all = [Some(self.leader), Some(self.follower), self.other];
         let all: Vec<NodeId> = all.into_iter().flatten().collect();
@@ -148,13 +151,13 @@ impl Draw<'_> {
             }
             Kind::StopTwo => {
                 let [one, other] = self.two();
-                let (both, more) = (self.wait((300, 1_000)), self.wait((0, 50)));
+                let (both, more) = (self.wait(300..=1_000), self.wait(0..=50));
                 vec![Step::Stop(one), Step::Stop(other), both, Step::Go(one), more, Step::Go(other)]
             }
             Kind::KillLeaderInRejoin => {
                 let away = self.between(ms(0), ms(500));
                 let rejoins = vec![Step::Kill(follower, Some(away)), Step::AwaitStart(follower)];
-                [rejoins, vec![self.wait((10, 200)), Step::Kill(leader, None)]].concat()
+                [rejoins, vec![self.wait(10..=200), Step::Kill(leader, None)]].concat()
             }
             Kind::AddNode
             | Kind::RemoveNode
@@ -180,7 +183,7 @@ impl Draw<'_> {
         let follower = self.follower;
         let mut steps = Vec::new();
         for _ in 0..=self.chance.modulo(3) {
-            let again = [Step::Kill(follower, Some(ms(0))), Step::AwaitStart(follower), self.wait((10, 250))];
+            let again = [Step::Kill(follower, Some(ms(0))), Step::AwaitStart(follower), self.wait(10..=250)];
             steps.extend(again);
         }
         steps.push(Step::Kill(follower, None));
@@ -196,11 +199,11 @@ impl Draw<'_> {
         steps
     }
 
-    /// Those that change the replicas: there are as many afterwards.
+    /// The steps of a fault that changes the replicas. There are as many replicas afterwards.
     fn members(&mut self, kind: Kind) -> Vec<Step> {
-        let (leader, rest) = (self.leader, self.wait((0, 500)));
-        let (meanwhile, out) = (self.wait((0, 300)), Step::Remove(Some(self.anybody())));
-        // Whoever was added while others died is to stay as often as not.
+        let (leader, rest) = (self.leader, self.wait(0..=500));
+        let (meanwhile, out) = (self.wait(0..=300), Step::Remove(Some(self.anybody())));
+        // A node that was added while another one died is to stay as often as not.
         let any = if self.chance.modulo(2) == 0 { out } else { Step::Remove(None) };
         match kind {
             Kind::AddNode => vec![Step::Add, Step::AwaitAdded, rest, Step::Remove(None)],
@@ -215,11 +218,12 @@ impl Draw<'_> {
 }
 
 impl Fault {
-    /// Draws one of `kinds`.
+    /// Draws a fault of one of `kinds`.
     pub fn draw(
         kinds: &[Kind],
-        (leader, followers): (NodeId, &[NodeId]),
-        (lease, suspect): (Duration, Duration),
+        leader: NodeId,
+        followers: &[NodeId],
+        timing: &Timing,
         chance: &mut SplitMix64,
     ) -> Fault {
         let kind = kinds[chance.modulo(kinds.len() as u64) as usize];
@@ -227,12 +231,13 @@ impl Fault {
         let follower = followers[first];
         let further = 1 + chance.modulo(followers.len() as u64 - 1) as usize;
         let other = (followers.len() >= 4).then(|| followers[(first + further) % followers.len()]);
+        let [lease, suspect] = [timing.promise, timing.suspect].map(|time| Duration::from_nanos(time.0));
         let long = 2 * (lease + suspect);
         let steps = Draw { leader, follower, other, long, suspect, chance }.steps(kind);
         Fault { kind, leader, follower, steps }
     }
 
-    /// Cuts what is to be cut.
+    /// Cuts the ways that this fault cuts.
     pub fn cut(&self, cables: &Cables) -> Result<(), Failure> {
         match cables {
             Cables::None => unreachable!("there is no network that has such faults"),
@@ -246,10 +251,14 @@ impl Fault {
     fn cut_ways(&self, network: &Network) {
         let all = 0..=network.nodes();
         let (leader, follower) = (self.leader.0, self.follower.0);
-        let to = |whom: u8| all.clone().filter(move |other| *other != whom).map(move |other| (other, whom));
-        let from = |whom: u8| to(whom).map(|(other, whom)| (whom, other));
-        let both = |one: u8, other: u8| vec![(one, other), (other, one)];
-        let ways: Vec<_> = match self.kind {
+        let others = |whom: u8| all.clone().filter(move |other| *other != whom);
+        let to = |whom: u8| others(whom).map(move |other| Direction { from: other, to: whom });
+        let from = |whom: u8| to(whom).map(Direction::back);
+        let both = |one: u8, other: u8| {
+            let way = Direction { from: one, to: other };
+            vec![way, way.back()]
+        };
+        let ways: Vec<Direction> = match self.kind {
             Kind::CutLeader => to(leader).chain(from(leader)).collect(),
             Kind::CutFollower => to(follower).chain(from(follower)).collect(),
             Kind::MuteLeader => from(leader).collect(),
@@ -263,7 +272,7 @@ impl Fault {
 }
 
 impl Cables {
-    /// All is whole.
+    /// Mends all that was cut.
     pub fn mend(&self) -> Result<(), Failure> {
         match self {
             Cables::None => {}
@@ -278,13 +287,20 @@ impl Cables {
 mod tests {
     use std::collections::BTreeSet;
 
+    use longarm_base::Nanos;
+
     use super::*;
     use crate::kind::{Shape, Ways};
 
     fn drawn(nodes: u8, kind: Kind, seed: u64) -> Fault {
         let followers: Vec<NodeId> = (2..=nodes).map(NodeId).collect();
-        let times = (ms(100), ms(200));
-        Fault::draw(&[kind], (NodeId(1), &followers), times, &mut SplitMix64::new(seed))
+        let timing = Timing {
+            heartbeat: Nanos::from_millis(20),
+            suspect: Nanos::from_millis(200),
+            promise: Nanos::from_millis(100),
+            election: Nanos::from_millis(500),
+        };
+        Fault::draw(&[kind], NodeId(1), &followers, &timing, &mut SplitMix64::new(seed))
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub struct Held {
 }
 
 impl Held {
-    /// Of a process; `None` if it is gone.
+    /// What a process holds; `None` if it is gone.
     fn of(pid: u32) -> Option<Held> {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let number = |name: &str| -> Option<u64> {
@@ -36,7 +36,7 @@ impl Held {
     }
 }
 
-/// What all processes of a run held.
+/// What the processes of a run held at most.
 #[derive(Default)]
 pub struct Watch {
     most: Held,
@@ -52,14 +52,14 @@ impl Watch {
         }
     }
 
-    /// What was more than `bound`, in words.
+    /// What a process held beyond `bound`, in words.
     pub fn beyond(&self, bound: Held) -> Option<String> {
         let Held { memory, descriptors, threads } = self.most;
         let within = memory <= bound.memory && descriptors <= bound.descriptors && threads <= bound.threads;
         (!within).then(|| format!("a replica held more than it may: {} ({bound:?})", self.to_text()))
     }
 
-    /// For people.
+    /// The greatest holdings as a text for people.
     pub fn to_text(&self) -> String {
         let Held { memory, descriptors, threads } = self.most;
         let longest = self.lives.values().max().unwrap_or(&0);

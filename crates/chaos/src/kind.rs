@@ -35,10 +35,10 @@ pub enum Kind {
     ResetLeader,
 }
 
-/// What there is between processes.
+/// The network between processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ways {
-    /// Nothing that could be cut.
+    /// A direct way, which cannot be cut.
     Direct,
     /// Relays, which nodes that are added later do not have.
     Relays,
@@ -46,19 +46,19 @@ pub enum Ways {
     Bridge,
 }
 
-/// What decides which faults there can be.
+/// The shape of a run, which decides which faults there can be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
     /// Replicas of a group.
     pub replicas: u8,
     /// Groups.
     pub groups: u8,
-    /// What there is between processes.
+    /// The network between processes.
     pub ways: Ways,
 }
 
 impl Kind {
-    /// In words.
+    /// A description in words.
     pub fn what(self) -> &'static str {
         match self {
             Kind::Nothing => "nothing (what the machine does alone)",
@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Whether it cuts something.
+    /// Whether the fault cuts a way.
     pub fn cuts(self) -> bool {
         matches!(
             self,
@@ -106,7 +106,7 @@ impl Kind {
         )
     }
 
-    /// Whether it changes which replicas there are.
+    /// Whether the fault changes which replicas there are.
     pub fn changes_members(self) -> bool {
         matches!(
             self,
@@ -114,12 +114,12 @@ impl Kind {
         )
     }
 
-    /// Whether two memories are lost by it, or two replicas away, at one time.
+    /// Whether two replicas lose their memory, or are away, at one time.
     fn wants_five(self) -> bool {
         matches!(self, Kind::KillTwo | Kind::StopTwo | Kind::KillLeaderInRejoin)
     }
 
-    /// Why there can be none of it, and what to do about that.
+    /// Why a run of this shape cannot have the fault, and what to do about that.
     pub fn why_not(self, shape: Shape) -> Option<(&'static str, &'static str)> {
         let on_a_bridge = matches!(self, Kind::CutLeader | Kind::CutFollower);
         match shape.ways {
@@ -148,7 +148,7 @@ impl Kind {
         }
     }
 
-    /// All that there can be; what is met most often stands there twice.
+    /// All kinds that a run of this shape can have. The kind that is met most often is there twice.
     pub fn all(shape: Shape) -> Vec<Kind> {
         let all = <Kind as clap::ValueEnum>::value_variants();
         let fit = all.iter().copied().filter(|kind| kind.why_not(shape).is_none());

@@ -1,12 +1,12 @@
 //! Groups of replicas as processes, struck by one fault after the other, while clients note what they see.
 //!
-//! [`cli`] is what the user may say, [`program`] what the processes run. [`kind`] is what can happen,
-//! [`fault`] the steps of it; [`torture`] strikes, and gives orders to the groups; [`over`] is how processes
-//! reach each other: [`relay`] a network whose cables can be pulled, [`bridge`] one of RDMA devices; [`who`]
-//! made a connection the kernel says. [`client`] is who notes, [`names`] of which keys, [`values`] what is in
-//! them, [`map`] where they are, and [`looks`] is what was seen of them at the end; [`stage`] is what the
-//! threads share, [`held`] what processes hold, [`report`] what came of it. Every process has a replica of
-//! every group.
+//! [`cli`] has the flags, and [`program`] finds the program that the processes run. [`kind`] names the kinds
+//! of faults, and [`fault`] draws their steps. [`torture`] strikes, and gives orders to the groups. [`over`]
+//! says how processes reach each other: [`relay`] is a network whose cables can be pulled, and [`bridge`] is
+//! that of RDMA devices. [`who`] asks the kernel which process made a connection. [`client`] is a client that
+//! notes what it sees, [`names`] names the keys, [`values`] makes their values, [`map`] says where the groups
+//! are, and [`looks`] has what the last look saw. [`stage`] is what the threads share, [`held`] what
+//! processes hold, and [`report`] the outcome. Every process has a replica of every group.
 #![forbid(unsafe_code)]
 
 mod bridge;
@@ -35,7 +35,7 @@ use longarm::output::Exit;
 /// Does what `args` say, the program's name first.
 ///
 /// `longarm-chaos server` is `longarm server`: tests have it for their nodes, as cargo builds no other
-/// program for them. Nobody else is told of it.
+/// program for them. The help does not mention it.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> Exit {
     let args: Vec<OsString> = args.into_iter().collect();
     match args.get(1) {

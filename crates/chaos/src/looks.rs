@@ -1,19 +1,19 @@
-//! What the last look saw at each replica.
+//! The last look at the end of a run, and what it saw at each replica.
 
 use longarm_base::NodeId;
 use longarm_history::Operation;
 use longarm_history::counters::Count;
 
-/// Whoever looks while a node leads is the client of this number and the node's.
+/// The client that looks while a node leads has this number plus the node's.
 pub const LOOKER: u32 = 1_000_000;
 
-/// What was seen, and of whom.
+/// What the last look saw.
 #[derive(Default)]
 pub struct Looks {
-    /// Nodes that led, in this order.
+    /// The nodes that led, in this order.
     pub at: Vec<NodeId>,
-    /// Values.
+    /// The values that it found.
     pub left: Vec<Operation>,
-    /// Counters.
+    /// The counters that it found.
     pub counts: Vec<Count>,
 }

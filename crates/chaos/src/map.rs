@@ -1,4 +1,4 @@
-//! Where the groups are, as whoever reads the cluster's file again would find them.
+//! Where the groups are, as a client that reads the cluster's file again would find them.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,18 +17,18 @@ impl Map {
         Map { edition: AtomicU32::new(0), topology: Mutex::new(topology) }
     }
 
-    /// Which edition there is: whoever has an older one may not find anybody.
+    /// The current edition. A client with an older one may find no replica.
     pub fn edition(&self) -> u32 {
         // Relaxed: a number to compare; the map itself is behind a lock.
         self.edition.load(Ordering::Relaxed)
     }
 
-    /// What it says.
+    /// The topology of the current edition.
     pub fn topology(&self) -> Topology {
         self.topology.lock().clone()
     }
 
-    /// Nodes came or went.
+    /// Begins another edition, after nodes came or went.
     pub fn revise(&self, topology: Topology) {
         *self.topology.lock() = topology;
         // Relaxed: as in `edition`.

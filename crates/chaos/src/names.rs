@@ -1,18 +1,18 @@
-//! What keys are called, and how warm they are. They are of a round, so that the history of each is short
-//! enough to be searched; each group has one of its own in every round, for its probes. What was hot in a
-//! round is read again long after it. Keys whose values are bulky are of an age, which is many rounds.
+//! The names of keys, and how warm they are. A key belongs to a round, so that its history is short enough to
+//! be searched. In every round each group has a key of its own, for its probes. Clients read a key that was
+//! hot in a round again long after it. Keys with bulky values belong to an age, which is many rounds.
 
 use longarm_base::random::SplitMix64;
 use longarm_client::Topology;
 
-/// Keys of one round: some that everybody wants, and others.
+/// The keys of one round: some that all clients want, and others.
 const HOT: u32 = 4;
 const COLD: u32 = 200;
-/// Keys of one age, whose values are bulky.
+/// The keys of one age, whose values are bulky.
 const BULK: u32 = 96;
-/// Rounds of an age.
+/// The rounds of an age.
 const AGE: u32 = 32;
-/// Keys older than so many rounds are deleted: what there is does not grow for ever.
+/// Keys older than so many rounds are deleted, so that the stored data does not grow for ever.
 pub const KEPT: u32 = 150;
 /// Counters of one round.
 pub const COUNTERS: u32 = 2;
@@ -20,22 +20,22 @@ pub const COUNTERS: u32 = 2;
 /// How warm a key is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Warmth {
-    /// Of this round: everything is done to it.
+    /// A key of this round, on which clients do every operation.
     Now,
-    /// Of this age: overwritten again and again.
+    /// A key of this age, which clients overwrite again and again.
     Bulk,
-    /// Of an earlier round or age: it was hot for a moment, and is read.
+    /// A key of an earlier round or age: it was hot for a moment, and clients read it.
     Past,
 }
 
-/// Numbers of keys, and the names of these.
+/// The numbers of keys, and their names.
 #[derive(Clone)]
 pub struct Names {
     topology: Topology,
 }
 
 impl Names {
-    /// Of keys that these groups have.
+    /// The names of keys that these groups have.
     pub fn new(topology: Topology) -> Names {
         Names { topology }
     }
@@ -45,14 +45,14 @@ impl Names {
         HOT + COLD + BULK + self.topology.groups().len() as u32
     }
 
-    /// A key for everybody, in a round.
+    /// Draws a key for any client, in a round.
     pub fn draw(&self, round: u32, chance: &mut SplitMix64) -> (u32, Warmth) {
         match chance.modulo(24) {
             0..2 => (self.bulk(round, chance), Warmth::Bulk),
             2..4 if round > 0 => {
                 let back = 1 + chance.modulo(round.min(KEPT - 1).into()) as u32;
                 match chance.modulo(4) {
-                    // Of this age, if that is not over.
+                    // The key is of this age, if that is not over.
                     0 => (self.bulk(round - back, chance), Warmth::Past),
                     _ => (self.of_round(round - back, chance), Warmth::Past),
                 }
@@ -86,7 +86,7 @@ impl Names {
         (0..self.a_round()).filter(used).map(move |key| first + key)
     }
 
-    /// The name of a key: one of a group's probes has a name that the group has.
+    /// The name of a key. The key of a group's probes has a name that is placed in that group.
     pub fn key(&self, number: u32) -> Vec<u8> {
         let name = format!("torture/{number}");
         let Some(group) = (number % self.a_round()).checked_sub(HOT + COLD + BULK) else {

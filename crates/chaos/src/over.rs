@@ -16,18 +16,19 @@ use crate::relay::{Network, free_ports};
 /// How processes reach each other.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Over {
-    /// By shared memory.
+    /// Over shared memory.
     Shm,
-    /// By TCP.
+    /// Over TCP.
     Tcp,
-    /// By TCP, through relays that can be cut.
+    /// Over TCP, through relays that can be cut.
     Relays,
-    /// By RDMA: the device of each replica, and where it listens.
+    /// Over RDMA: the device of each replica, and where the replica listens.
     Verbs(Vec<(String, Address)>),
 }
 
 impl Over {
-    /// Where one more node can listen, beside these; `None` for a socket where all have theirs.
+    /// Where another node can listen, beside these; `None` if the node has a socket where all nodes have
+    /// theirs.
     pub fn place(&self, nodes: &[Member]) -> Result<Option<Address>, Failure> {
         if *self != Over::Tcp {
             return Ok(None);
@@ -40,7 +41,7 @@ impl Over {
         Ok(local(&free_ports(1, last)?).pop())
     }
 
-    /// For people.
+    /// The transport's name for people.
     pub fn name(&self) -> &'static str {
         match self {
             Over::Shm => "shm",
@@ -51,7 +52,7 @@ impl Over {
     }
 }
 
-/// Replicas that are to be started, what can be cut between them, and where clients reach them.
+/// Draws the replicas that are to be started, the cables between them, and where clients reach them.
 pub fn connected(over: &Over, mut plan: Plan) -> Result<(Replicas, Cables, Topology), Failure> {
     match over {
         Over::Shm | Over::Tcp => {
@@ -87,7 +88,7 @@ fn local(ports: &[u16]) -> Vec<Address> {
     ports.iter().map(|port| Address::Tcp(format!("127.0.0.1:{port}"))).collect()
 }
 
-/// Lays a way to each replica. Gives their groups as all others are to find them.
+/// Lays a way to each replica through the relays. Returns the groups as all others are to find them.
 fn lay(network: &Network, replicas: &mut Replicas, ports: &[u16]) -> Result<Topology, Failure> {
     let own = replicas.cluster().nodes.clone();
     let way = |(member, port): (&Member, &u16)| {
@@ -97,7 +98,7 @@ fn lay(network: &Network, replicas: &mut Replicas, ports: &[u16]) -> Result<Topo
     let seen: Vec<Member> = own.iter().zip(ports).map(way).collect::<Result<_, Failure>>()?;
     for (at, member) in own.iter().enumerate() {
         let mut members = seen.clone();
-        // It listens where it is.
+        // The replica itself listens behind its relay.
         members[at] = member.clone();
         replicas.see_others_at(member.node, members)?;
     }

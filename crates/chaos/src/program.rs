@@ -1,11 +1,12 @@
-//! Which program the nodes run: `longarm` as it ships, which links nothing that strikes or judges it.
+//! Finds the program that the nodes run: `longarm` as it ships, which links nothing that strikes or judges
+//! it.
 
 use std::path::{Path, PathBuf};
 
 use longarm::output::{Exit, Failure};
 use longarm::processes::this_program;
 
-/// Its name.
+/// The name of that program.
 const NAME: &str = "longarm";
 
 /// The program that is named, or the one beside this one.

@@ -1,8 +1,9 @@
 //! The network between processes on one machine, with cables that can be pulled.
 //!
-//! Everybody reaches a node through a listener that hands on what comes, byte for byte, once the kernel has
-//! said who connected ([`crate::who`]). So each direction between two parties can be cut for itself. What is
-//! cut is held, and goes on when the cut is mended, as TCP's retransmission would have it; a reset drops it.
+//! Every party reaches a node through a listener that hands on bytes as they come, once the kernel has said
+//! which party connected ([`crate::who`]). So each direction between two parties can be cut for itself. A
+//! relay holds bytes of a direction that is cut, and hands them on when the cut is mended, as TCP's
+//! retransmission would; a reset drops them.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -17,13 +18,13 @@ use longarm_host::Mutex;
 
 use crate::who::{Party, Sockets};
 
-/// Bytes handed on at once.
+/// The most bytes handed on at once.
 const PIECE: usize = 64 << 10;
-/// Between two looks at a cut.
+/// The time between two looks at a cut.
 const LOOK: Duration = Duration::from_millis(1);
-/// Bound on reaching the process behind a relay.
+/// The bound on reaching the process behind a relay.
 const CONNECT: Duration = Duration::from_secs(1);
-/// Most connections of which it is not known yet who made them; more wait to be accepted.
+/// The most connections of which it is not known yet which party made them; more wait to be accepted.
 const UNKNOWN_MAX: usize = 1024;
 
 /// All relays of a run.
@@ -36,24 +37,43 @@ pub struct Network {
 /// A connection that was made to a relay.
 struct Arrival {
     near: TcpStream,
-    /// To whom, and where that is.
-    to: (Party, SocketAddr),
+    /// The party behind the relay.
+    to: Party,
+    /// The address at which that party listens.
+    target: SocketAddr,
+}
+
+/// What one party says to another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Direction {
+    /// The party that sends.
+    pub from: Party,
+    /// The party that receives.
+    pub to: Party,
+}
+
+impl Direction {
+    /// What the receiver says to the sender.
+    pub fn back(self) -> Direction {
+        Direction { from: self.to, to: self.from }
+    }
 }
 
 struct Shared {
     parties: usize,
-    /// By sender and receiver.
+    /// By direction: whether it is cut.
     cut: Vec<AtomicBool>,
-    /// Processes of the nodes; all others are clients.
+    /// The processes of the nodes; all other processes are clients.
     processes: Mutex<BTreeMap<Party, u32>>,
     open: Mutex<BTreeMap<u64, Line>>,
     number: AtomicU64,
     ended: AtomicBool,
 }
 
-/// One connection through a relay.
+/// A connection through a relay.
 struct Line {
-    between: (Party, Party),
+    /// From the party that connected to the one behind the relay.
+    there: Direction,
     near: TcpStream,
     far: TcpStream,
 }
@@ -63,7 +83,7 @@ fn system(what: &str, error: &std::io::Error) -> Failure {
 }
 
 impl Network {
-    /// For nodes 1 to `nodes`, and clients.
+    /// A network of the nodes 1 to `nodes`, and of clients.
     pub fn new(nodes: u8) -> Result<Network, Failure> {
         let parties = usize::from(nodes) + 1;
         let cut = (0..parties * parties).map(|_| AtomicBool::new(false)).collect();
@@ -82,12 +102,12 @@ impl Network {
         (self.shared.parties - 1) as Party
     }
 
-    /// A node has this process now.
+    /// Notes that a node has this process now.
     pub fn learn(&self, node: Party, process: u32) {
         self.shared.processes.lock().insert(node, process);
     }
 
-    /// A way to a node that listens at `target`: where others connect.
+    /// Lays a way to a node that listens at `target`; returns where other parties connect.
     pub fn way(&self, to: Party, target: SocketAddr) -> Result<SocketAddr, Failure> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|error| system("listen", &error))?;
         let address = listener.local_addr().map_err(|error| system("say where it listens", &error))?;
@@ -98,9 +118,9 @@ impl Network {
                 if shared.ended.load(Ordering::Acquire) {
                     return;
                 }
-                // A connection that fails is one that its maker makes again.
+                // The party whose connection fails makes it again.
                 if let Ok(near) = near
-                    && arrivals.send(Arrival { near, to: (to, target) }).is_err()
+                    && arrivals.send(Arrival { near, to, target }).is_err()
                 {
                     return;
                 }
@@ -111,10 +131,10 @@ impl Network {
         thread.map(|_| address).map_err(|error| system("have a thread", &error))
     }
 
-    /// Cuts, or mends, what one party says to another.
-    pub fn cut(&self, (from, to): (Party, Party), cut: bool) {
-        // Relaxed: a flag; what is under way when it changes may be either.
-        self.shared.cut[self.shared.way(from, to)].store(cut, Ordering::Relaxed);
+    /// Cuts a direction, or mends it.
+    pub fn cut(&self, direction: Direction, cut: bool) {
+        // Relaxed: a flag; bytes that are under way when it changes may be handed on or held.
+        self.shared.cut[self.shared.index(direction)].store(cut, Ordering::Relaxed);
     }
 
     /// Mends everything.
@@ -125,7 +145,7 @@ impl Network {
 
     /// Resets all connections of a party.
     pub fn reset(&self, party: Party) {
-        self.shared.end(|(from, to)| from == party || to == party);
+        self.shared.end(|direction| direction.from == party || direction.to == party);
     }
 }
 
@@ -135,68 +155,66 @@ impl Drop for Network {
         self.shared.ended.store(true, Ordering::Release);
         self.mend();
         self.shared.end(|_| true);
-        // Who accepts is waiting for a connection.
+        // Each thread that accepts wakes only for a connection.
         self.listening.lock().iter().for_each(|address| drop(TcpStream::connect(address)));
     }
 }
 
 impl Shared {
-    fn way(&self, from: Party, to: Party) -> usize {
-        usize::from(from) * self.parties + usize::from(to)
+    /// The place of a direction's flag in `cut`.
+    fn index(&self, direction: Direction) -> usize {
+        usize::from(direction.from) * self.parties + usize::from(direction.to)
     }
 
-    fn end(&self, which: impl Fn((Party, Party)) -> bool) {
-        for line in self.open.lock().values().filter(|line| which(line.between)) {
+    fn end(&self, which: impl Fn(Direction) -> bool) {
+        for line in self.open.lock().values().filter(|line| which(line.there)) {
             for end in [&line.near, &line.far] {
-                // One that is closed already needs no end.
+                // A connection that is closed already needs no end.
                 let _ = end.shutdown(Shutdown::Both);
             }
         }
     }
 
-    /// Lays lines for connections, of as many at once as there are, until there can be no more.
+    /// Lays lines for connections until no more can come. It asks the kernel for all that have come at once.
     fn serve(self: &Arc<Shared>, arrived: &Receiver<Arrival>) {
         while let Ok(first) = arrived.recv() {
             let arrivals: Vec<Arrival> = std::iter::once(first).chain(arrived.try_iter()).collect();
             let processes = self.processes.lock().clone();
             let Ok(sockets) = Sockets::look(&processes) else { continue };
-            for Arrival { near, to } in arrivals {
+            for arrival in arrivals {
+                let near = &arrival.near;
                 let ports = near.peer_addr().and_then(|peer| Ok((peer.port(), near.local_addr()?.port())));
                 let from = ports.ok().and_then(|(port, other)| sockets.party(port, other));
                 let Some(from) = from else { continue };
                 let shared = self.clone();
                 let thread = std::thread::Builder::new().name("relay".into());
-                // One that fails is one that its maker makes again.
-                let _ = thread.spawn(move || shared.join(from, to, near));
+                // The party whose connection fails makes it again.
+                let _ = thread.spawn(move || shared.join(from, arrival));
             }
         }
     }
 
-    fn join(
-        self: &Arc<Shared>,
-        from: Party,
-        (to, target): (Party, SocketAddr),
-        near: TcpStream,
-    ) -> std::io::Result<()> {
+    fn join(self: &Arc<Shared>, from: Party, arrival: Arrival) -> std::io::Result<()> {
+        let Arrival { near, to, target } = arrival;
         let far = TcpStream::connect_timeout(&target, CONNECT)?;
         for end in [&near, &far] {
             end.set_nodelay(true)?;
         }
-        // Relaxed: a number that nobody else has.
+        // Relaxed: a number that no other line has.
         let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let line = Line { between: (from, to), near: near.try_clone()?, far: far.try_clone()? };
+        let there = Direction { from, to };
+        let line = Line { there, near: near.try_clone()?, far: far.try_clone()? };
         self.open.lock().insert(number, line);
-        let (there, back) = (self.way(from, to), self.way(to, from));
-        let (shared, ends) = (self.clone(), (far.try_clone()?, near.try_clone()?));
+        let (shared, near_end, far_end) = (self.clone(), near.try_clone()?, far.try_clone()?);
         let thread = std::thread::Builder::new().name("relay".into());
-        thread.spawn(move || shared.hand_on((number, back), ends))?;
-        self.hand_on((number, there), (near, far));
+        thread.spawn(move || shared.hand_on(number, there.back(), far_end, near_end))?;
+        self.hand_on(number, there, near, far);
         Ok(())
     }
 
-    /// Until one of the two ends it.
-    fn hand_on(&self, (number, cut): (u64, usize), (mut from, mut to): (TcpStream, TcpStream)) {
-        let mut bytes = vec![0; PIECE];
+    /// Hands bytes on in one direction, until either end closes.
+    fn hand_on(&self, number: u64, direction: Direction, mut from: TcpStream, mut to: TcpStream) {
+        let (mut bytes, cut) = (vec![0; PIECE], self.index(direction));
         // Relaxed: as in `cut`.
         let hold = || {
             while self.cut[cut].load(Ordering::Relaxed) && !self.ended.load(Ordering::Relaxed) {
@@ -209,7 +227,7 @@ impl Shared {
                 break;
             }
         }
-        // Also that it ended is not told while the way is cut.
+        // The end of the stream, too, is not told while the way is cut.
         hold();
         let _ = to.shutdown(Shutdown::Both);
         let _ = from.shutdown(Shutdown::Both);
@@ -218,7 +236,7 @@ impl Shared {
 }
 
 /// Ports of this machine that are free and beyond `after`, outside the range from which outgoing connections
-/// take theirs.
+/// take their ports.
 pub fn free_ports(count: u8, after: Option<u16>) -> Result<Vec<u16>, Failure> {
     let own = || 10_000 + (std::process::id() % 1_500) as u16 * 12;
     let first = after.map_or_else(own, |after| after + 1);
@@ -236,10 +254,10 @@ mod tests {
 
     use super::*;
 
-    /// Longest that anything here may take.
+    /// The longest that any step of a test may take.
     const PATIENCE: Duration = Duration::from_secs(20);
 
-    /// A process that says again what it is told.
+    /// A listener that echoes what it hears.
     fn echo() -> SocketAddr {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -266,10 +284,10 @@ mod tests {
         network.learn(1, 1);
         let way = network.way(2, echo()).expect("a way");
         let mut stream = TcpStream::connect(way).expect("connected");
-        network.cut((1, 2), true);
+        network.cut(Direction { from: 1, to: 2 }, true);
         stream.write_all(&[1]).expect("sent");
         assert_eq!(hear(&mut stream, PATIENCE), Some(1));
-        network.cut((0, 2), true);
+        network.cut(Direction { from: 0, to: 2 }, true);
         stream.write_all(&[2]).expect("sent");
         assert_eq!(hear(&mut stream, Duration::from_millis(30)), None);
     }
@@ -282,14 +300,15 @@ mod tests {
         let mut stream = TcpStream::connect(way).expect("connected");
         stream.write_all(&[1]).expect("sent");
         assert_eq!(hear(&mut stream, PATIENCE), Some(1));
-        for direction in [(1, 2), (2, 1)] {
+        let there = Direction { from: 1, to: 2 };
+        for direction in [there, there.back()] {
             network.cut(direction, true);
             stream.write_all(&[2]).expect("sent");
             assert_eq!(hear(&mut stream, Duration::from_millis(30)), None, "{direction:?}");
             network.mend();
             assert_eq!(hear(&mut stream, PATIENCE), Some(2), "{direction:?}");
         }
-        network.cut((0, 1), true);
+        network.cut(Direction { from: 0, to: 1 }, true);
         stream.write_all(&[3]).expect("sent");
         assert_eq!(hear(&mut stream, PATIENCE), Some(3), "that is between others");
         network.reset(2);

@@ -1,4 +1,4 @@
-//! What came of a run: a line a fault, gaps by kind, and what the judges say.
+//! The outcome of a run: a line for each fault, gaps by kind, and what the judges say.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,17 +13,18 @@ use crate::fault::Fault;
 use crate::kind::Kind;
 use crate::looks::LOOKER;
 
-/// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
+/// The steps of the exhaustive search for a key. A key that it cannot decide in so many is left to the other
+/// judges.
 const SEARCH: u64 = 100_000;
 
-/// Another leader of a group.
+/// The take-over of a group by another leader.
 #[derive(Clone, Debug)]
 pub struct Takeover {
-    /// The number of the group, from 0 on; `None` if there is one only.
+    /// The number of the group, from 0 on; `None` if there is only one.
     pub group: Option<usize>,
-    /// Who leads it.
+    /// The new leader.
     pub node: NodeId,
-    /// How it came to.
+    /// The steps in which it came to lead.
     pub how: Value,
 }
 
@@ -35,21 +36,21 @@ fn named(group: Option<usize>) -> String {
 /// A fault that was overcome.
 #[derive(Clone, Debug)]
 pub struct Struck {
-    /// The number of the group whose leader was struck, or follower; `None` if there is one only.
+    /// The number of the group whose leader or follower was struck; `None` if there is only one.
     pub group: Option<usize>,
-    /// What, and whom.
+    /// The fault.
     pub fault: Fault,
-    /// When, since the first.
+    /// When it began, since the clients began.
     pub at: Nanos,
-    /// How long it lasted.
+    /// How long the fault lasted.
     pub lasted: Nanos,
     /// The longest time without an answer to a client that PUTs, until all was well again.
     pub put: Nanos,
     /// The same for GETs.
     pub get: Nanos,
-    /// From its end until all replicas were in sync.
+    /// The time from the end of the fault until all replicas were in sync.
     pub in_sync: Nanos,
-    /// Who took over.
+    /// The leaders that took over.
     pub takeovers: Vec<Takeover>,
 }
 
@@ -58,7 +59,7 @@ fn ms(time: Nanos) -> String {
 }
 
 impl Struck {
-    /// For people.
+    /// The text for people.
     pub fn to_text(&self) -> String {
         let Fault { kind, leader, follower, .. } = &self.fault;
         let mut text = format!(
@@ -78,7 +79,7 @@ impl Struck {
         text
     }
 
-    /// For scripts.
+    /// The value for scripts.
     pub fn to_json(&self) -> Value {
         let takeovers = self.takeovers.iter().map(|one| {
             let group = one.group.unwrap_or(0) + 1;
@@ -112,38 +113,38 @@ fn steps(how: &Value) -> String {
     STEPS.map(step).join(", ")
 }
 
-/// What came of a run.
+/// The outcome of a run.
 pub struct Report {
-    /// Faults.
+    /// The faults.
     pub struck: Vec<Struck>,
-    /// What was not as it is to be, beside histories.
+    /// What failed, beside the histories.
     pub failures: Vec<String>,
     /// What the judges of histories say, and what they accuse.
     pub judged: Judged,
-    /// Operations without an effect and without an answer.
+    /// The number of operations without an effect and without an answer.
     pub refused: u64,
-    /// Replicas that others took for lost and killed.
+    /// The number of replicas that others took for lost and killed.
     pub fenced: u64,
-    /// What processes held.
+    /// What the processes held at most.
     pub held: String,
-    /// Replicas at which all was read while they led, in this order.
+    /// The replicas that led while the last look read all keys there, in this order.
     pub looks: Vec<NodeId>,
     /// Replicas of the group.
     pub replicas: u8,
 }
 
-/// What the judges say.
+/// The verdicts of the judges.
 pub struct Judged {
-    /// Of values.
+    /// The verdict on values.
     values: longarm_history::HistoryReport,
-    /// Operations on counters.
+    /// The number of operations on counters.
     counted: usize,
-    /// The first that is wrong with those.
+    /// The first violation on counters.
     miscount: Option<counters::Miscount>,
 }
 
 impl Judged {
-    /// For people.
+    /// The text for people.
     pub fn to_text(&self) -> String {
         format!(
             "values: {}\ncounters: {} operations: {}\n",
@@ -164,7 +165,7 @@ pub fn judge(history: &History, left: &[Operation], counts: Vec<Count>) -> Judge
     Judged { values, counted, miscount }
 }
 
-/// Nearest rank.
+/// A percentile by nearest rank.
 fn percentile(sorted: &[u64], percent: usize) -> u64 {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied().unwrap_or(0)
@@ -190,7 +191,7 @@ impl Report {
         kinds
     }
 
-    /// For people.
+    /// The text for people.
     pub fn to_text(&self) -> String {
         let mut text = format!(
             "{:<46} {:>5}  {:>23}  {:>23}  {:>15}\n{:<46} {:>5}  {:>23}  {:>23}  {:>15}\n",
@@ -238,7 +239,7 @@ impl Report {
         text
     }
 
-    /// What take-overs after the loss of a leader were made of.
+    /// The times of the steps of take-overs after the loss of a leader.
     fn takeovers(&self) -> String {
         let killed = |struck: &&Struck| struck.fault.kind == Kind::KillLeader;
         let how: Vec<&Value> = self
@@ -259,7 +260,7 @@ impl Report {
         text
     }
 
-    /// For scripts.
+    /// The value for scripts.
     pub fn to_json(&self) -> Value {
         let kinds = self.by_kind().into_iter().map(|(kind, struck)| {
             let of = |value: &dyn Fn(&Struck) -> Nanos| {
@@ -300,7 +301,7 @@ mod tests {
         Operation { client: LOOKER + node, key: 7, action: Invocation::Get, outcome, call, end, version }
     }
 
-    /// What is wrong if two nodes show this.
+    /// The violation that the judges find if two nodes show these values.
     fn wrong(first: Option<u64>, second: Option<u64>) -> Option<String> {
         let left = [look(1, first, 100), look(2, second, 200)];
         let mut history = History::default();

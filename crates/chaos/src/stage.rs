@@ -1,11 +1,12 @@
-//! What all threads of a run share: what to do, whether to go on, and when a PUT and a GET last worked.
+//! The state that all threads of a run share: the round of keys, whether to go on, and when PUTs and GETs
+//! worked.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use longarm_base::Nanos;
 use longarm_host::Mutex;
 
-/// A client that does one thing all the time, to see when it works.
+/// A client that does the same operation all the time, to see when it works.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Probe {
     /// PUTs.
@@ -14,11 +15,11 @@ pub enum Probe {
     Get = 1,
 }
 
-/// To one client, each when it came.
+/// The answers to one probe.
 #[derive(Default)]
 struct Answers {
     all: Vec<Nanos>,
-    /// When the last one was asked for.
+    /// When the probe asked for the last answer.
     asked: Nanos,
 }
 
@@ -30,18 +31,18 @@ impl Answers {
     }
 }
 
-/// What is shared.
+/// The shared state.
 pub struct Stage {
     ended: AtomicBool,
-    /// Which keys are used.
+    /// The round whose keys clients use.
     round: AtomicU32,
-    /// To the probes of each group.
+    /// The answers to the two probes of each group.
     answers: Vec<[Mutex<Answers>; 2]>,
     failures: Mutex<Vec<String>>,
 }
 
 impl Stage {
-    /// For clients of so many groups.
+    /// The state for clients of so many groups.
     pub fn new(groups: usize) -> Stage {
         Stage {
             ended: AtomicBool::default(),
@@ -51,32 +52,32 @@ impl Stage {
         }
     }
 
-    /// Everybody is to end.
+    /// Tells all threads to end.
     pub fn end(&self) {
         // Relaxed: a flag to end; histories are read after the threads were joined.
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    /// Whether everybody is to end.
+    /// Whether all threads are to end.
     pub fn is_over(&self) -> bool {
         // Relaxed: as in `end`.
         self.ended.load(Ordering::Relaxed)
     }
 
-    /// Which keys to use now.
+    /// The round whose keys clients use now.
     pub fn round(&self) -> u32 {
-        // Relaxed: some may use the old ones a little longer.
+        // Relaxed: some clients may use the old keys a little longer.
         self.round.load(Ordering::Relaxed)
     }
 
-    /// Other keys from now on.
+    /// Begins another round, which has other keys.
     pub fn next_round(&self) {
         // Relaxed: as in `round`.
         self.round.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A probe of a group had an answer.
-    pub fn answered(&self, (probe, group): (Probe, usize), (call, end): (Nanos, Nanos)) {
+    /// Notes that a probe of a group had an answer.
+    pub fn answered(&self, probe: Probe, group: usize, call: Nanos, end: Nanos) {
         let mut answers = self.answers[group][probe as usize].lock();
         answers.all.push(end);
         answers.asked = call;
@@ -88,14 +89,14 @@ impl Stage {
         (0..self.answers.len()).filter(silent).collect()
     }
 
-    /// The longest time without an answer to such a probe, of whichever group, that touches the time from
-    /// `from` to `to`.
+    /// The longest time without an answer to such a probe of any group that touches the time from `from` to
+    /// `to`.
     pub fn gap(&self, probe: Probe, from: Nanos, to: Nanos) -> Nanos {
         let gaps = self.answers.iter().filter_map(|group| group[probe as usize].lock().gap(from, to));
         gaps.max().unwrap_or(Nanos(0))
     }
 
-    /// Something that must not be.
+    /// Notes a failure of the run.
     pub fn fail(&self, what: String) {
         self.failures.lock().push(what);
     }
@@ -114,17 +115,17 @@ mod tests {
     fn a_gap_is_the_longest_that_touches_the_time() {
         let stage = Stage::new(2);
         for end in [10, 20, 95, 100, 110, 300] {
-            stage.answered((Probe::Get, 1), (Nanos(end - 1), Nanos(end)));
+            stage.answered(Probe::Get, 1, Nanos(end - 1), Nanos(end));
         }
         assert_eq!(stage.gap(Probe::Get, Nanos(30), Nanos(97)), Nanos(75), "begun before");
         assert_eq!(stage.gap(Probe::Get, Nanos(96), Nanos(105)), Nanos(10), "ended after");
         assert_eq!(stage.gap(Probe::Get, Nanos(111), Nanos(112)), Nanos(190), "around");
         assert_eq!(stage.gap(Probe::Put, Nanos(0), Nanos(500)), Nanos(0), "of the other");
-        stage.answered((Probe::Put, 1), (Nanos(400), Nanos(401)));
+        stage.answered(Probe::Put, 1, Nanos(400), Nanos(401));
         assert_eq!(stage.silent_since(Nanos(298)), [0], "nobody answers there");
         assert_eq!(stage.silent_since(Nanos(299)), [0, 1], "GETs have none");
-        stage.answered((Probe::Get, 0), (Nanos(1), Nanos(60)));
-        stage.answered((Probe::Get, 0), (Nanos(61), Nanos(290)));
+        stage.answered(Probe::Get, 0, Nanos(1), Nanos(60));
+        stage.answered(Probe::Get, 0, Nanos(61), Nanos(290));
         assert_eq!(
             stage.gap(Probe::Get, Nanos(96), Nanos(105)),
             Nanos(230),

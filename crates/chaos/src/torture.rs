@@ -1,9 +1,10 @@
-//! A run: groups are started, faults strike, and everything that was seen is judged. [`act`] takes the steps
-//! of a fault, [`orders`] gives those to the groups, [`last`] looks at all keys at the end.
+//! A run, which starts groups, strikes them with faults, and has judges read everything that clients saw.
+//! [`act`] takes the steps of a fault, [`orders`] gives orders to the groups, and [`last`] looks at all keys
+//! at the end.
 //!
-//! Never do more replicas lose their memory than a group can bear: one that did must be in sync again before
-//! the next is struck. Over shm a leader that others take for lost is killed by them; whoever is no more is
-//! started again.
+//! Never do more replicas lose their memory than a group can bear: a replica that did must be in sync again
+//! before the next is struck. Over shm the other replicas kill a leader that they take for lost. The run
+//! starts each process that ended again.
 
 mod act;
 mod last;
@@ -39,35 +40,38 @@ use crate::report::{self, Report, Struck, Takeover};
 use crate::stage::{Probe, Stage};
 use crate::values::Values;
 
-/// Between two looks at the processes, and at how the group stands.
+/// The times between two looks at the processes, and at how the groups stand.
 const LOOK: Duration = Duration::from_millis(10);
 const LOOK_AT_GROUP: Nanos = Nanos::from_millis(25);
-/// A process that died is started again within this.
+/// The time within which a process that died is started again.
 const DOWN_MAX: Nanos = Nanos::from_millis(600);
-/// Longest rest between two faults.
+/// The longest rest between two faults.
 const REST_MAX: Nanos = Nanos::from_millis(400);
-/// Clients that rest for longer than their timeout between any two operations.
+/// The number of clients that rest for longer than their timeout between any two operations.
 pub const RESTING: u32 = 2;
-/// How long the same keys are used.
+/// How long clients use the keys of a round.
 const ROUND: Nanos = Nanos::from_millis(2_000);
-/// What a replica of one group may hold beyond the memory that it, and over shm all of its group, were given.
+/// What a replica of one group may hold beyond the memory of that replica, and over shm of all replicas of
+/// its group.
 const SPARE: Held = Held { memory: 256 << 20, descriptors: 512, threads: 128 };
 
-/// How long things may take, at the times of the group: who grants it long elections has a slow machine.
+/// How long a group may take, which grows with its election time: long elections say that the machine is
+/// slow.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Service is back within this, once a fault is over.
+    /// The time within which service is back, once a fault is over.
     pub service: Nanos,
-    /// All replicas are in sync within this, once a fault is over.
+    /// The time within which all replicas are in sync, once a fault is over.
     pub sync: Nanos,
-    /// A replica answers within this how it stands.
+    /// The time within which a replica answers how it stands.
     pub answer: Duration,
-    /// Bounds on an operation, for every other client: so that some are in doubt, and some are not.
+    /// The bounds on an operation, each for every other client, so that some operations are in doubt, and
+    /// some are not.
     pub timeouts: [Duration; 2],
 }
 
 impl Bounds {
-    /// At these times.
+    /// The bounds at these times of a group.
     pub fn of(timing: &Timing) -> Bounds {
         let election = timing.election;
         let service = Nanos(4 * election.0).max(Nanos::from_millis(10_000));
@@ -83,7 +87,7 @@ impl Bounds {
     }
 }
 
-/// What a run is to be.
+/// The options of a run.
 pub struct Options {
     /// The program whose servers the nodes are.
     pub program: PathBuf,
@@ -91,27 +95,28 @@ pub struct Options {
     pub over: Over,
     /// How long faults strike.
     pub time: Duration,
-    /// How many replicas.
+    /// The number of replicas of a group.
     pub replicas: u8,
-    /// How many groups.
+    /// The number of groups.
     pub groups: u8,
-    /// How many clients do everything, beside two probes a group and those that rest.
+    /// The number of clients that do every operation, beside two probes for each group and the clients that
+    /// rest.
     pub clients: u32,
-    /// Decides which faults strike, when and whom; not what comes of it.
+    /// The seed, which decides which faults strike, when and which nodes, but not the outcome.
     pub seed: u64,
-    /// Faults to draw from.
+    /// The kinds of faults to draw from.
     pub kinds: Vec<Kind>,
-    /// Times of each group.
+    /// The times of each group.
     pub timing: Timing,
-    /// Bytes of memory of a replica of one group.
+    /// The bytes of memory of a replica of one group.
     pub memory: u64,
-    /// Threads of a replica of one group that execute writes.
+    /// The number of threads of a replica of one group that execute writes.
     pub workers: u8,
-    /// The user wants an end.
+    /// Set when the user wants an end.
     pub stop: Arc<AtomicBool>,
 }
 
-/// A group under torture.
+/// Groups under torture.
 pub struct Torture {
     options: Options,
     bounds: Bounds,
@@ -121,25 +126,25 @@ pub struct Torture {
     way: Way,
     cables: Cables,
     replicas: Replicas,
-    /// Settings of whoever asks how the groups stand.
+    /// The settings with which the run asks how the groups stand.
     config: Config,
     chance: SplitMix64,
-    /// Replicas that do not run, and when they are to be started.
+    /// The replicas that do not run, and when they are to be started.
     down: BTreeMap<NodeId, Nanos>,
-    /// How long some of those that will end are to be away.
+    /// How long some of the replicas that will end are to be away.
     away: BTreeMap<NodeId, Nanos>,
     /// The number of the next node that is added.
     next_node: u8,
-    /// Replicas that lost their memory and are not in sync again.
+    /// The replicas that lost their memory and are not in sync again.
     lost: BTreeSet<NodeId>,
-    /// Replicas that we told to end.
+    /// The replicas that the run told to end.
     told: BTreeSet<NodeId>,
     watch: Watch,
     /// Since when all replicas have been in sync.
     whole: Nanos,
     round: Nanos,
     struck: Vec<Struck>,
-    /// Replicas that others of the group killed.
+    /// The number of replicas that others of the group killed.
     fenced: u64,
 }
 
@@ -150,7 +155,7 @@ impl Drop for Torture {
 }
 
 impl Torture {
-    /// Groups that are in sync, and nobody asks anything of them yet.
+    /// Starts the groups, and waits until they are in sync. No client asks them for anything yet.
     pub fn begin(options: Options, config: &Config) -> Result<Torture, Failure> {
         let plan = Plan {
             program: options.program.clone(),
@@ -204,7 +209,7 @@ impl Torture {
         Ok(torture)
     }
 
-    /// Settings of a client of the groups, as they stand.
+    /// The settings of a client of the groups as they are now.
     pub fn config(&self) -> Config {
         let mut config = self.config.clone();
         config.cluster = Some(self.replicas.file());
@@ -212,7 +217,8 @@ impl Torture {
         config
     }
 
-    /// Faults strike, and all is healed. `said` is told of each fault that was overcome.
+    /// Strikes with faults, and waits after each until all is healed. `said` is told of each fault that was
+    /// overcome.
     pub fn run(&mut self, mut said: impl FnMut(&Struck) -> Result<(), Failure>) -> Result<(), Failure> {
         self.start_clients()?;
         let began = now();
@@ -259,22 +265,20 @@ impl Torture {
         Ok(())
     }
 
-    /// One fault, from its beginning until all is well again.
+    /// Strikes with one fault, and waits until all is well again.
     fn strike(&mut self, began: Nanos) -> Result<Struck, Failure> {
         let before = self.recover(now())?;
         let group = self.chance.modulo(before.len() as u64) as usize;
         let (leader, _) = before[group].leader.as_ref().expect("recovered");
         let (leader, in_sync) = (*leader, before[group].in_sync.iter().copied());
         let followers: Vec<NodeId> = in_sync.filter(|node| *node != leader).collect();
-        let times = [self.options.timing.promise, self.options.timing.suspect];
-        let [lease, suspect] = times.map(|time| Duration::from_nanos(time.0));
         let may_add = self.may_add();
         let kinds = self.options.kinds.iter().filter(|kind| may_add || !kind.changes_members());
         let mut kinds: Vec<Kind> = kinds.copied().collect();
         if kinds.is_empty() {
             kinds.push(Kind::Nothing);
         }
-        let fault = Fault::draw(&kinds, (leader, &followers), (lease, suspect), &mut self.chance);
+        let fault = Fault::draw(&kinds, leader, &followers, &self.options.timing, &mut self.chance);
         let line = format!("{}: leader {leader}, follower {}", fault.kind.what(), fault.follower);
         self.replicas.journal().note("fault", &line);
         let at = now();
@@ -307,7 +311,7 @@ impl Torture {
         (self.options.groups > 1).then_some(group)
     }
 
-    /// Lets time pass, and sees to the processes.
+    /// Lets time pass, and starts processes again that ended.
     fn pass(&mut self, time: Nanos) -> Result<(), Failure> {
         let until = now() + time;
         loop {
@@ -320,7 +324,7 @@ impl Torture {
         }
     }
 
-    /// Starts processes that died, and ends the run where one had no reason to.
+    /// Starts processes that died, and ends the run if a process had no reason to die.
     fn look_after(&mut self) -> Result<(), Failure> {
         let fault = || self.replicas.journal().fault().map(str::to_string);
         if let Some(failure) = self.stage.failure().or_else(fault) {
@@ -384,7 +388,7 @@ impl Torture {
             let (asked, waited) = (!self.clients.is_empty(), now().since(over));
             let silent = if asked { self.stage.silent_since(over) } else { Vec::new() };
             let serves = silent.is_empty();
-            // A leader may not have noticed yet whom it lost: it is believed the second time.
+            // A leader may not have noticed yet which follower it lost, so only its second report counts.
             if whole && before && serves {
                 self.lost.clear();
                 self.replicas.cluster().nodes.iter().for_each(|member| {
@@ -421,7 +425,7 @@ impl Torture {
         }
     }
 
-    /// Ends the clients; gives what they noted.
+    /// Ends the clients; returns what they noted.
     fn collect(&mut self) -> Result<Notes, Failure> {
         self.stage.end();
         let mut all = Notes::default();
@@ -436,7 +440,7 @@ impl Torture {
         Ok(all)
     }
 
-    /// What the judges say of a run that did not come to its end; nothing if they were asked already.
+    /// What the judges say of a run that did not come to its end; empty if they were asked already.
     pub fn judge_so_far(&mut self) -> Result<String, Failure> {
         if self.clients.is_empty() {
             return Ok(String::new());
@@ -444,7 +448,7 @@ impl Torture {
         self.collect().map(|notes| report::judge(&notes.history, &[], notes.counts).to_text())
     }
 
-    /// All is over: what is there is looked at, the replicas end, and everything is judged.
+    /// Ends the run: looks at all keys, ends the replicas, and has everything judged.
     pub fn end(&mut self) -> Result<Report, Failure> {
         self.recover(now())?;
         let Notes { mut history, mut counts, refused } = self.collect()?;
@@ -465,7 +469,7 @@ impl Torture {
         })
     }
 
-    /// Ends the replicas; what was not as it is to be, in words.
+    /// Ends the replicas; returns in words which of them ended with an error.
     fn stop(&mut self) -> Option<String> {
         let bad: Vec<String> = self
             .replicas
@@ -478,7 +482,7 @@ impl Torture {
     }
 
     fn beyond(&self) -> Option<String> {
-        // Over shm a leader maps the memory of all, and of one that is being added.
+        // Over shm a leader maps the memory of all replicas, and of one that is being added.
         let shares = if self.options.over == Over::Shm { u64::from(self.options.replicas) + 1 } else { 1 };
         let groups = u64::from(self.options.groups);
         self.watch.beyond(Held {
@@ -488,7 +492,7 @@ impl Torture {
         })
     }
 
-    /// The files of the run stay. Gives the end of its log, and where that is.
+    /// Keeps the files of the run. Returns the end of its log, and where the log is.
     pub fn keep_files(&mut self) -> (String, PathBuf) {
         self.replicas.keep_files();
         let journal = self.replicas.journal();

@@ -1,5 +1,5 @@
-//! Values of 1 byte to 1 MiB, and which write each is of. Those of sixteen bytes and more say it themselves
-//! and can be judged byte for byte; for shorter ones it is remembered here who wrote them.
+//! Values of 1 byte to 1 MiB, and which write each is of. Values of sixteen bytes and more name their write,
+//! and can be judged byte for byte. Which write a shorter value is of is remembered here.
 
 use std::collections::HashMap;
 
@@ -8,27 +8,28 @@ use longarm_base::random::SplitMix64;
 use longarm_history::Value;
 use longarm_host::Mutex;
 
-/// Bytes that say which write a value is of.
+/// The bytes that say which write a value is of.
 const HEAD: usize = 16;
 /// Marks the number of a write whose value has `BULK` bytes.
 const BULK_BIT: u64 = 1 << 39;
-/// The least and the most bytes of what is overwritten all the time, so that segments are collected.
+/// The least and the most bytes of values that clients overwrite all the time, so that segments are
+/// collected.
 const BULK: (u64, u64) = (8 << 10, 100 << 10);
-/// Longest value.
+/// The longest value.
 const LEN_MAX: u64 = 1 << 20;
 /// One value in so many is shorter than its head would be.
 const TINY: u64 = 24;
 
-/// The number of a write: of a client, its so-many-th.
+/// The number of a client's write, as a value that names it.
 pub fn number(client: u32, written: u64, bulk: bool) -> Value {
     Value(u64::from(client) << 40 | if bulk { BULK_BIT } else { 0 } | written)
 }
 
-/// Most values fit a slot, some are long, few go in pieces, and very few in many.
+/// The length of a value. Most values fit a slot, some are long, few go in pieces, and very few in many.
 pub fn len_of(value: u64) -> usize {
     let mut chance = SplitMix64::new(value);
     if value & BULK_BIT != 0 {
-        // As many of each size class: a piece is 16 KiB.
+        // Each size class has as many values; a piece is 16 KiB.
         let most = BULK.1 >> chance.modulo(3);
         return (BULK.0 + chance.modulo(most - BULK.0)) as usize;
     }
@@ -40,7 +41,7 @@ pub fn len_of(value: u64) -> usize {
     }
 }
 
-/// Who wrote what cannot say so: of each key, bytes are of one write.
+/// The writes of values too short to name theirs. The same bytes under a key are of one write only.
 #[derive(Default)]
 pub struct Values {
     tiny: Mutex<HashMap<(u32, Vec<u8>), Value>>,
@@ -63,7 +64,7 @@ impl Values {
         bytes
     }
 
-    /// Which write bytes under a key are of, or how they are wrong.
+    /// The write that bytes under a key are of, or how the bytes are wrong.
     pub fn read(&self, key: u32, bytes: &[u8]) -> Result<Value, String> {
         if bytes.len() >= HEAD {
             return judge(key.into(), bytes, len_of, &mut Vec::new()).map(Value);

@@ -1,28 +1,29 @@
-//! Who has the socket at the other end of a connection: the kernel knows which process, so nobody needs to be
-//! root.
+//! Finds the party that has the socket at the other end of a connection. The kernel knows which process has
+//! it, and tells without root.
 //!
-//! To ask it takes milliseconds, however many are asked about: so many at once.
+//! A question to the kernel takes milliseconds, however many connections it is about, so relays ask about
+//! many at once.
 
 use std::collections::{BTreeMap, HashMap};
 
-/// Who has one end of a connection: a node's number, or 0 for all clients.
+/// A party that has one end of a connection: a node's number, or 0 for all clients.
 pub type Party = u8;
 
-/// The sockets of this machine, and who has them, at one moment.
+/// The sockets of this machine, and the parties that have them, at one moment.
 pub struct Sockets {
-    /// By the port that one is bound to, and the port that it is connected to: its inode.
+    /// By the port that a socket is bound to, and the port that it is connected to: its inode.
     inodes: HashMap<(u16, u16), u64>,
-    /// Those that a node has.
+    /// By inode: the node that has the socket.
     owners: HashMap<u64, Party>,
 }
 
 impl Sockets {
-    /// As they are now, if nodes have these processes.
+    /// Reads the sockets as they are now, where nodes have these processes.
     pub fn look(processes: &BTreeMap<Party, u32>) -> std::io::Result<Sockets> {
         let table = std::fs::read_to_string("/proc/net/tcp")?;
         let inodes = table.lines().skip(1).filter_map(inode).collect();
         let of = |(party, process): (&Party, &u32)| {
-            // One that has ended has none.
+            // A process that has ended has no sockets.
             let open = std::fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
             let links = open.filter_map(|entry| std::fs::read_link(entry.path()).ok());
             links.filter_map(|link| socket(link.to_str()?)).map(|inode| (inode, *party)).collect::<Vec<_>>()
@@ -30,22 +31,23 @@ impl Sockets {
         Ok(Sockets { inodes, owners: processes.iter().flat_map(of).collect() })
     }
 
-    /// Who has the socket that is bound to `port` and connected to `other`; `None` if there is none.
+    /// The party that has the socket bound to `port` and connected to `other`; `None` if there is no such
+    /// socket.
     pub fn party(&self, port: u16, other: u16) -> Option<Party> {
         let inode = self.inodes.get(&(port, other))?;
         Some(self.owners.get(inode).copied().unwrap_or(0))
     }
 }
 
-/// Of a line of the kernel's table: number, local and remote address, state, queues, timer, retransmissions,
-/// user, timeout, inode.
+/// Parses a line of the kernel's table: number, local and remote address, state, queues, timer,
+/// retransmissions, user, timeout, inode. Returns the two ports and the inode.
 fn inode(line: &str) -> Option<((u16, u16), u64)> {
     let fields: Vec<&str> = line.split_whitespace().take(10).collect();
     let port = |address: &str| u16::from_str_radix(address.rsplit_once(':')?.1, 16).ok();
     Some(((port(fields.get(1)?)?, port(fields.get(2)?)?), fields.get(9)?.parse().ok()?))
 }
 
-/// Of a link to what a descriptor is.
+/// Parses the link of a descriptor; returns the inode if it is a socket.
 fn socket(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }

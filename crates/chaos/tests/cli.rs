@@ -1,5 +1,5 @@
 //! The program as its users meet it. Its nodes are `longarm-chaos server`, because cargo builds no other
-//! program for these tests; that it takes `longarm` where it is beside it is seen with a copy of that name.
+//! program for these tests; a copy named `longarm` shows that it takes the program of that name beside it.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// Longest that one call of the program may take.
+/// The longest that one call of the program may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The program.
 const CHAOS: &str = env!("CARGO_BIN_EXE_longarm-chaos");
 
-/// What was said on stdout and on stderr, and the exit code. Temporary files go to `directory`.
+/// Runs the program; returns its stdout, its stderr and the exit code. Temporary files go to `directory`.
 fn run(program: &Path, directory: &Path, args: &[&str]) -> (String, String, i32) {
     let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {

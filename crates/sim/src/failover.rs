@@ -1,7 +1,9 @@
-//! How long nobody is served when a leader is lost, with many objects and the paper's timing (LoLKV 6.5).
+//! Measures how long a group serves no client when its leader is lost, with many objects and the paper's
+//! timing (LoLKV 6.5).
 //!
-//! A world charges no CPU for what tasks do, but for what grows with the data: who restores spends
-//! [`longarm_server::RESTORE_ENTRY`] on each entry. So what is measured is the protocol's time and that.
+//! A world charges a task no CPU, except for work that grows with the data: a new leader that restores its
+//! index spends [`longarm_server::RESTORE_ENTRY`] on each entry. So the measured time is that of the protocol
+//! and of the restore.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,54 +14,56 @@ use longarm_client::{Client, Error, Options, Write};
 use longarm_fabric::sim::{Sim, Weather};
 use longarm_server::{ServerOptions, TakeoverStats};
 
-use crate::replicas::{QUICK, Servers};
+use crate::replicas::{ClusterSize, QUICK, Servers};
 use crate::world::{Drift, Stopped, World};
 
-/// Writes under way while objects are put in.
+/// The number of writes under way while the client loads the objects.
 const DEPTH: usize = 32;
-/// How long a leader is gone; it comes back without its memory.
+/// How long a crashed leader is down; it comes back without its memory.
 const DOWN: Nanos = Nanos::from_millis(100);
-/// The loop that looks whether something is reached.
+/// The time between two looks at whether a condition holds.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// Bound on anything that is waited for.
+/// The bound on each wait.
 const PATIENCE: Nanos = Nanos::from_millis(600_000);
 
-/// What is measured.
+/// The parameters of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Failover {
-    /// Objects that the group holds.
+    /// The number of objects that the group holds.
     pub objects: u64,
-    /// How often a leader is lost.
+    /// The number of times that a leader is lost.
     pub times: u32,
-    /// Between two of these, once all are in sync.
+    /// The time between two losses, from when all replicas are in sync.
     pub rest: Nanos,
-    /// How long it is at most until who is connected to it is told. Of a process that is killed, as in the
-    /// paper, a NIC says so at once; of a machine that is gone, the other side's NIC when it gives up.
+    /// The longest time until the machines that are connected to a lost leader are told. If a process is
+    /// killed, as in the paper, its NIC tells them at once. If a machine is gone, the NIC of each tells it
+    /// when that NIC gives up.
     pub notice: Nanos,
-    /// What the world is drawn from.
+    /// The seed of the world.
     pub seed: u64,
 }
 
-/// What the client saw.
+/// What the client has seen so far.
 #[derive(Default)]
 struct Seen {
     loaded: bool,
-    /// When a write was answered last, and the longest time between two since somebody looked.
+    /// When a write was answered last.
     last: Nanos,
+    /// The longest time between two answers since the last loss.
     gap: Nanos,
     wrong: Option<Error>,
 }
 
-/// One loss of a leader.
+/// A loss of a leader.
 #[derive(Clone, Debug)]
 pub struct Lost {
     /// How long no write was answered.
     pub gap: Nanos,
-    /// What the new leader's part of it went into, if it still says so.
+    /// What the new leader spent its part of that time on, if it still reports that.
     pub takeover: Option<TakeoverStats>,
 }
 
-/// What each loss was like, in order. An error if something did not come to be.
+/// Measures the losses, in order. An error if a condition that it waits for does not come true.
 pub fn measure(failover: Failover) -> Result<Vec<Lost>, String> {
     let (world, sim) =
         (World::new(failover.seed), Sim::new(Weather { give_up: failover.notice, ..Weather::FINE }));
@@ -71,7 +75,8 @@ pub fn measure(failover: Failover) -> Result<Vec<Lost>, String> {
         log: longarm_server::Log::silent(),
         ..ServerOptions::default()
     };
-    let servers = Servers::new((3, 3, 1), options, QUICK, Duration::from_micros(200));
+    let size = ClusterSize { servers: 3, founders: 3, groups: 1 };
+    let servers = Servers::new(size, options, QUICK, Duration::from_micros(200));
     for node in 0..3 {
         world.add_machine(Drift::default());
         world.start(node, "server", servers.body(&sim, node));
@@ -110,7 +115,7 @@ pub fn measure(failover: Failover) -> Result<Vec<Lost>, String> {
         world.crash(leader);
         world.run(world.time() + DOWN);
         until("somebody is served", &|| world.time().since(seen.borrow().last) < LOOK)?;
-        // What the lost one told last is that it leads.
+        // The lost leader is left out, because its last report says that it leads.
         let others = (0..3).filter(|&node| node != leader);
         let heir = others.map(|node| servers.told(node)).find(|told| told.role == "leader");
         lost.push(Lost { gap: seen.borrow().gap, takeover: heir.and_then(|told| told.takeover) });
@@ -150,7 +155,7 @@ fn load_and_write(
         seen.gap = seen.gap.max(now.since(seen.last));
         seen.last = now;
         drop(seen);
-        // A service with some load: what nobody has applied ahead is little.
+        // The load is moderate, so that little is left that no replica has applied ahead.
         longarm_host::sleep(Duration::from_micros(200));
     }
 }

@@ -1,20 +1,21 @@
-//! Faults of a run, drawn before it begins: a plan can be shown, and run again with some of them only.
+//! The faults of a run. They are drawn before it begins, so that a plan can be shown, and run again with only
+//! some of them.
 
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
 
 use crate::points::{Blow, Point};
 
-/// Something that goes wrong at some time.
+/// A fault and the time at which it strikes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// When it strikes, unless the run is over.
+    /// The time at which it strikes, unless the run is over.
     pub at: Nanos,
-    /// What it is.
+    /// What goes wrong.
     pub what: What,
 }
 
-/// What goes wrong. Machines are numbered, servers first.
+/// A kind of fault. Machines are numbered, servers first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// A machine's CPUs stand still; its NIC answers.
@@ -28,89 +29,108 @@ pub enum What {
     Cut {
         /// The server.
         server: u32,
-        /// From whom it is cut off.
+        /// The machines from which it is cut off.
         others: Vec<u32>,
-        /// What it sends is lost.
+        /// Whether messages that the server sends are lost.
         to: bool,
-        /// What is sent to it is lost.
+        /// Whether messages to the server are lost.
         from: bool,
         /// For how long.
         time: Nanos,
     },
-    /// Whoever leads the first group is cut off from all other servers, both ways; clients reach it.
+    /// The leader of the first group is cut off from all other servers, both ways; clients still reach it.
     Strand {
-        /// This one it reaches, if it is another.
+        /// A server that the leader still reaches, unless that is the leader itself.
         but: Option<u32>,
         /// For how long.
         time: Nanos,
     },
-    /// What goes to or from a server, from or to others, takes longer.
+    /// Messages between a server and other machines take longer, both ways.
     Slow {
         /// The server.
         server: u32,
-        /// From and to whom.
+        /// The other machines.
         others: Vec<u32>,
         /// How much longer each way takes.
         by: Nanos,
         /// For how long.
         time: Nanos,
     },
-    /// Whichever replica comes to a point next, after so many others, is struck there.
+    /// A replica is struck at a point of what it does: the next one that comes there after so many passes.
     Trap {
-        /// Where.
+        /// The point.
         point: Point,
-        /// How many others.
+        /// The number of passes before it.
         passes: u32,
-        /// What strikes it.
+        /// What strikes the replica.
         blow: Blow,
     },
-    /// Somebody sets the calendar of a server.
+    /// The calendar of a server is set.
     SetCalendar {
         /// Which.
         server: u32,
-        /// So many milliseconds ahead of what is right; behind, if negative.
+        /// How many milliseconds ahead of the right time; behind, if negative.
         ahead: i64,
     },
-    /// No fault: an operator wants another replica to lead, unless an order of his is under way.
+    /// No fault: the operator orders a replica to lead, unless an earlier order is under way.
     Move {
         /// Which.
         to: u32,
-        /// How long he does nothing after.
+        /// How long the operator rests after the order.
         rest: Nanos,
     },
-    /// No fault: an operator adds a replica if it is none, and removes it if it is one, unless an order of
-    /// his is under way, or there would be too few.
+    /// No fault: the operator adds a node that is no replica, or removes one that is. The operator does
+    /// nothing if an earlier order is under way, or too few replicas would be left.
     Change {
         /// Which.
         node: u32,
-        /// How long he does nothing after.
+        /// How long the operator rests after the order.
         rest: Nanos,
     },
-    /// A replica loses its memory, unless as many have as a group can bear.
+    /// A replica loses its memory, unless as many replicas have lost theirs as a group can bear.
     Crash {
         /// Which.
         server: u32,
         /// How long it is down.
         time: Nanos,
     },
-    /// A replica loses its memory and its disk, unless as many have lost their memory as a group can bear, or
-    /// another one its disk and is not in sync since.
+    /// A replica loses its memory and its disk, unless as many replicas have lost their memory as a group can
+    /// bear, or another replica has lost its disk and is not in sync since.
     Reformat {
         /// Which.
         server: u32,
         /// How long it is down.
         time: Nanos,
     },
-    /// A replica is told to end, and then loses its memory whether it has ended or not; unless as many have
-    /// as a group can bear.
+    /// A replica is told to end, and then loses its memory whether it has ended or not; unless as many
+    /// replicas have lost theirs as a group can bear.
     End {
         /// Which.
         server: u32,
-        /// How long it has.
+        /// How long the replica has to end.
         within: Nanos,
         /// How long it is down.
         time: Nanos,
     },
+}
+
+/// The machines of a run that faults may strike. Servers have the first numbers, clients the next.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Machines {
+    /// The number of servers.
+    pub servers: u32,
+    /// The number of clients.
+    pub clients: u32,
+}
+
+impl Machines {
+    fn any_server(self, chance: &mut SplitMix64) -> u32 {
+        chance.below(u64::from(self.servers)) as u32
+    }
+
+    fn any_client(self, chance: &mut SplitMix64) -> u32 {
+        self.servers + chance.below(u64::from(self.clients)) as u32
+    }
 }
 
 /// Which faults may strike, and how hard.
@@ -146,19 +166,19 @@ pub struct Strength {
 const DATES: u64 = 14;
 /// Slow ways are slow for less than this.
 const SLOW: u64 = 300_000_000;
-/// Others that pass a trap before it springs are fewer.
+/// Fewer replicas than this pass a trap before it springs.
 const PASSES: u64 = 6;
 
 /// A crashed replica is down for less than this.
 const DOWN: u64 = 40_000_000;
-/// One that is told to end has less than this: some hand over in time, and some do not.
+/// A replica that is told to end has less time than this: some hand over in time, and some do not.
 const END: u64 = 150_000_000;
 /// An operator does nothing for less than this.
 const REST: u64 = 30_000_000;
 
 impl Strength {
-    /// Draws all faults until a time, for so many servers and clients.
-    pub fn draw(self, (servers, clients): (u32, u32), until: Nanos, chance: &mut SplitMix64) -> Vec<Fault> {
+    /// Draws all faults until a time.
+    pub fn draw(self, machines: Machines, until: Nanos, chance: &mut SplitMix64) -> Vec<Fault> {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
@@ -172,42 +192,51 @@ impl Strength {
                 break;
             }
             let what = match kinds[chance.below(kinds.len() as u64) as usize] {
-                0 => self.draw_pause((servers, clients), chance),
-                1 => self.draw_cut((servers, clients), chance),
-                2 => What::Crash { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
-                3 => What::Move { to: any(0, servers, chance), rest: Nanos(chance.below(REST)) },
-                4 => What::Change { node: any(0, servers, chance), rest: Nanos(chance.below(REST / 4)) },
+                0 => self.draw_pause(machines, chance),
+                1 => self.draw_cut(machines, chance),
+                2 => What::Crash { server: machines.any_server(chance), time: Nanos(chance.below(DOWN)) },
+                3 => What::Move { to: machines.any_server(chance), rest: Nanos(chance.below(REST)) },
+                4 => {
+                    let node = machines.any_server(chance);
+                    What::Change { node, rest: Nanos(chance.below(REST / 4)) }
+                }
                 5 => What::End {
-                    server: any(0, servers, chance),
+                    server: machines.any_server(chance),
                     within: Nanos(chance.below(END)),
                     time: Nanos(chance.below(DOWN)),
                 },
                 6 => {
-                    let but = chance.once_in(2).then(|| any(0, servers, chance));
+                    let but = chance.once_in(2).then(|| machines.any_server(chance));
                     What::Strand { but, time: Nanos(chance.below(self.strand.0)) }
                 }
-                7 => self.draw_slow((servers, clients), chance),
+                7 => self.draw_slow(machines, chance),
                 8 => self.draw_trap(chance),
-                9 => What::Reformat { server: any(0, servers, chance), time: Nanos(chance.below(DOWN)) },
-                _ => draw_date(any(0, servers, chance), chance),
+                9 => {
+                    let server = machines.any_server(chance);
+                    What::Reformat { server, time: Nanos(chance.below(DOWN)) }
+                }
+                _ => draw_date(machines.any_server(chance), chance),
             };
             faults.push(Fault { at, what });
         }
         faults
     }
 
-    fn draw_pause(self, (servers, clients): (u32, u32), chance: &mut SplitMix64) -> What {
-        let whom = if chance.once_in(2) { any(0, servers, chance) } else { any(servers, clients, chance) };
+    fn draw_pause(self, machines: Machines, chance: &mut SplitMix64) -> What {
+        let whom = match chance.once_in(2) {
+            true => machines.any_server(chance),
+            false => machines.any_client(chance),
+        };
         What::Pause { whom, time: Nanos(chance.below(self.pause.0)) }
     }
 
-    fn draw_cut(self, machines: (u32, u32), chance: &mut SplitMix64) -> What {
+    fn draw_cut(self, machines: Machines, chance: &mut SplitMix64) -> What {
         let (server, others) = draw_ways(machines, chance);
         let (to, from) = (chance.below(3) != 0, chance.below(3) != 0);
         What::Cut { server, others, to: to || !from, from, time: Nanos(chance.below(self.cut.0)) }
     }
 
-    fn draw_slow(self, machines: (u32, u32), chance: &mut SplitMix64) -> What {
+    fn draw_slow(self, machines: Machines, chance: &mut SplitMix64) -> What {
         let (server, others) = draw_ways(machines, chance);
         What::Slow { server, others, by: Nanos(chance.below(self.slow.0)), time: Nanos(chance.below(SLOW)) }
     }
@@ -222,27 +251,22 @@ impl Strength {
     }
 }
 
-/// By little and by much as often.
+/// Draws how far a calendar is set: by little as often as by much.
 fn draw_date(server: u32, chance: &mut SplitMix64) -> What {
     let most = 2 << chance.below(DATES);
     let by = chance.below(most) as i64;
     What::SetCalendar { server, ahead: if chance.once_in(2) { by } else { -by } }
 }
 
-/// Between a server and a client, two servers, or a server and all others.
-fn draw_ways((servers, clients): (u32, u32), chance: &mut SplitMix64) -> (u32, Vec<u32>) {
-    let server = any(0, servers, chance);
+/// Draws the two ends of a way: a server and a client, two servers, or a server and all others.
+fn draw_ways(machines: Machines, chance: &mut SplitMix64) -> (u32, Vec<u32>) {
+    let (server, servers) = (machines.any_server(chance), machines.servers);
     let others: Vec<u32> = match chance.below(3) {
         0 if servers > 1 => (0..servers).collect(),
-        1 if servers > 1 => vec![(server + 1 + any(0, servers, chance)) % servers],
-        _ => vec![any(servers, clients, chance)],
+        1 if servers > 1 => vec![(server + 1 + machines.any_server(chance)) % servers],
+        _ => vec![machines.any_client(chance)],
     };
     (server, others.into_iter().filter(|&other| other != server).collect())
-}
-
-/// Any of so many machines from the first one on.
-fn any(first: u32, count: u32, chance: &mut SplitMix64) -> u32 {
-    first + chance.below(u64::from(count)) as u32
 }
 
 impl std::fmt::Display for Fault {
@@ -294,7 +318,7 @@ impl std::fmt::Display for Fault {
     }
 }
 
-/// How far calendars are set from each other's, or from what is right.
+/// How far calendars are set from one another, or from the right time.
 pub fn calendars_apart(faults: &[Fault]) -> Nanos {
     let dates = faults.iter().filter_map(|fault| match fault.what {
         What::SetCalendar { ahead, .. } => Some(ahead),

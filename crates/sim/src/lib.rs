@@ -1,7 +1,7 @@
 //! The deterministic simulator: many machines in one world, one thread, one seed.
 //!
-//! [`world`] runs the code that ships, unchanged: what `longarm-host` would ask of the operating system, the
-//! world answers. The same seed gives the same run (I21).
+//! [`world`] runs the code that ships, unchanged: the world answers what `longarm-host` would ask of the
+//! operating system. The same seed gives the same run (I21).
 
 pub mod failover;
 pub mod faults;

@@ -1,5 +1,5 @@
-//! `longarm-sim --scenario S --seeds A..B`: runs seeds, reduces what fails, and says how to run it again.
-//! With `--timeline` it shows one run.
+//! `longarm-sim --scenario S --seeds A..B`: runs seeds, reduces runs that fail, and says how to run them
+//! again. With `--timeline` it shows one run.
 
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -14,7 +14,7 @@ use longarm_sim::run::play;
 use longarm_sim::scenario::{Plan, SCENARIOS, Scenario};
 use longarm_sim::timeline;
 
-/// What a timeline shows if nothing else is named.
+/// The scenario that a timeline shows if none is named.
 const SHOWN: &str = "group-crashes";
 
 /// Runs seeds of a simulated world.
@@ -98,8 +98,8 @@ struct Sums {
     violations: Vec<(u64, String)>,
 }
 
-/// Runs one seed after the other, as long as there are some.
-fn run_some(args: &Args, scenario: &Scenario, (next, sums): (&AtomicU64, &Mutex<Sums>)) {
+/// Runs seeds one after the other until none is left.
+fn run_some(args: &Args, scenario: &Scenario, next: &AtomicU64, sums: &Mutex<Sums>) {
     loop {
         // Relaxed: only the number itself matters.
         let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +128,7 @@ fn run_all(args: &Args, scenario: &Scenario) -> Sums {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
-            scope.spawn(|| recycling(|| run_some(args, scenario, (&next, &sums))));
+            scope.spawn(|| recycling(|| run_some(args, scenario, &next, &sums)));
         }
     });
     let mut sums = sums.into_inner().expect("a violation is no panic");
@@ -137,7 +137,7 @@ fn run_all(args: &Args, scenario: &Scenario) -> Sums {
     sums
 }
 
-/// How to run a seed again, and what is left of it when it is reduced.
+/// Prints the command that runs a seed again, and for the first violation that of a reduced run.
 #[expect(clippy::print_stdout, reason = "a program's results")]
 fn show_again(args: &Args, scenario: &Scenario, seed: u64, first: bool) {
     let again = |left: &Reduction| match left == &Reduction::default() {
@@ -154,13 +154,13 @@ fn show_again(args: &Args, scenario: &Scenario, seed: u64, first: bool) {
     }
 }
 
-/// Shows a run, and what it came to.
+/// Prints the timeline of a run, and its verdict.
 #[expect(clippy::print_stdout, reason = "a program's results")]
 fn show(args: &Args) -> ExitCode {
     let scenario = args.scenario.or_else(|| Scenario::named(SHOWN)).expect("it is one of the scenarios");
     let seed = args.seeds.start;
     let plan = args.only.of(&Plan::of(scenario, seed));
-    let (text, sound) = timeline::show((scenario, seed), &plan, Nanos::from_millis(args.every));
+    let (text, sound) = timeline::show(scenario, seed, &plan, Nanos::from_millis(args.every));
     print!("{text}");
     if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -171,7 +171,7 @@ fn spread(sorted: &[Nanos]) -> [f64; 3] {
     [50, 99, 100].map(|percent| sorted.get(rank(percent) - 1).map_or(0.0, |time| time.0 as f64 / 1e6))
 }
 
-/// Measures how long nobody is served.
+/// Measures how long a group serves no client after it lost its leader.
 #[expect(clippy::print_stdout, reason = "a program's results")]
 fn fail_over(args: &Args, times: u32) -> ExitCode {
     let Args { objects, seeds, .. } = args;
@@ -232,7 +232,7 @@ fn main() -> ExitCode {
             println!("{:14}p50 {half:.3}, p99 {almost:.3}, most {most:.3}", "");
         }
     }
-    // Again where the eye ends: reductions are long.
+    // Violations are printed once more at the end, because reductions are long.
     for violation in &found {
         println!("VIOLATION {violation}");
     }

@@ -1,4 +1,4 @@
-//! What happened when, for people who watch a run.
+//! Notes of what happened when, for people who watch a run.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use longarm_server::{Log, Notice};
 
 use crate::faults::Fault;
 
-/// Something worth telling.
+/// An event that a timeline may show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// A fault struck.
@@ -16,40 +16,41 @@ pub enum Note {
     Sprung(u32, Fault),
     /// A replica that had crashed is there again, without its memory.
     Up(u32),
-    /// No faults from now on.
+    /// The faults are over.
     Healed,
-    /// A server said this.
+    /// A server logged this line.
     Said(Notice, String),
 }
 
-/// Where notes are put down, if anybody wants them. The order is that of the world.
+/// The notes of a run, in the order of the world; none unless the run is watched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notes(Option<Arc<Mutex<Taken>>>);
 
-/// When, and what.
+/// Each note, with its time.
 type Taken = Vec<(Nanos, Note)>;
 
 impl Notes {
-    /// Somebody wants them.
+    /// The notes of a run that is watched.
     pub fn taken() -> Notes {
         Notes(Some(Arc::default()))
     }
 
-    /// One more.
+    /// Adds a note, which is made only if the run is watched.
     pub fn add(&self, time: Nanos, note: impl FnOnce() -> Note) {
         if let Some(notes) = &self.0 {
             notes.lock().expect("nobody panics with it").push((time, note()));
         }
     }
 
-    /// All so far.
+    /// Takes all notes so far.
     pub fn take(&self) -> Vec<(Nanos, Note)> {
         self.0
             .as_ref()
             .map_or_else(Vec::new, |notes| std::mem::take(&mut *notes.lock().expect("nobody panics with it")))
     }
 
-    /// Where servers say something. With `LONGARM_SIM_LOG` in the environment it is also shown at once.
+    /// The log that servers write to. With `LONGARM_SIM_LOG` in the environment each line is also shown at
+    /// once.
     pub fn log(&self) -> Log {
         let (notes, shown) = (self.clone(), std::env::var_os("LONGARM_SIM_LOG").is_some());
         Log::new(move |line| {

@@ -1,5 +1,5 @@
-//! An operator, who has leaders hand over and replicas change: one order at a time, and the same again until
-//! it is known what came of it.
+//! An operator, who orders leaders to hand over and replicas to change. The operator gives one order at a
+//! time, and repeats a change until its outcome is known.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -12,67 +12,67 @@ use longarm_fabric::Login;
 use longarm_fabric::sim::Sim;
 use longarm_server::{Changed, Deny, Member, Moved, OrderError, Stay};
 
-/// Bound on a connection of the operator, and on its patience.
+/// The bound on connecting, and on waiting for the outcome of an order.
 const CONNECT: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_millis(1_000);
 
-/// Changes in one run: each term begins segments of its own, and those of older ones are not freed before the
-/// quarantine is over, which is longer than most runs.
+/// The most changes in one run. Each term begins segments of its own, and segments of older terms are not
+/// freed before the quarantine is over, which is longer than most runs.
 const CHANGES_MAX: usize = 8;
 
 /// An order to the first group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// That node is to lead, whichever leads now.
+    /// This node is to lead, whichever node leads now.
     Lead(u32),
-    /// It is to be a replica.
+    /// This node is to be a replica.
     Add(u32),
-    /// It is to be none.
+    /// This node is to be no replica any more.
     Remove(u32),
 }
 
-/// What became of orders.
+/// The orders of a run, and their outcomes.
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
-    /// One is under way, or was not long ago.
+    /// Whether an order is under way, or the operator rests after one.
     open: bool,
-    /// Changes that were ordered.
+    /// The number of changes that were ordered.
     changes: usize,
-    /// A change of which it is not known whether it was made.
+    /// A change of which the operator does not know whether it was made.
     pub unsure: Option<Order>,
-    /// Who the replicas are, as the operator was told last.
+    /// The replicas, as the operator was told last.
     pub told: Option<BTreeSet<u32>>,
-    /// How long writes waited, of those that were carried out.
+    /// How long writes waited during each order that was carried out.
     pub gaps: Vec<Nanos>,
-    /// One that failed where nothing else fails.
+    /// The first order that failed in a run in which nothing else fails.
     pub wrong: Option<String>,
 }
 
 /// The operator's tools.
 pub(crate) type Tools = longarm_server::Operator<Sim>;
 
-/// What replicas and operators have, and clients have not.
+/// The login of replicas and operators, which clients do not have.
 pub(crate) fn peers() -> Login {
     Login::Peer(Arc::from(&b"of replicas"[..]))
 }
 
-/// Everything that he needs but the order.
+/// Everything that the operator needs but the order.
 pub(crate) fn tools(sim: &Sim, group: u64, members: Vec<Member>) -> Tools {
     Tools { transport: sim.clone().into(), group, members, login: peers(), connect: CONNECT }
 }
 
 impl Orders {
-    /// Whether he waits for what comes of an order, or rests after it.
+    /// Whether the operator waits for the outcome of an order, or rests after one.
     pub fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Whether he gives this one.
+    /// Whether the operator may give this order now.
     pub fn may_give(&self, order: Order) -> bool {
         !self.is_open() && (self.changes < CHANGES_MAX || !order.changes())
     }
 
-    /// The nodes that he wants to be replicas, and that may be by now.
+    /// The node of an addition whose outcome is unknown: it may be a replica by now.
     pub fn may_be_added(&self) -> Option<u32> {
         match self.unsure {
             Some(Order::Add(node)) => Some(node),
@@ -80,11 +80,13 @@ impl Orders {
         }
     }
 
-    /// What he does about an order; then he does nothing for a while. `calm`: nothing else fails.
+    /// The task that gives an order and then rests. `calm` says that nothing else fails in the run.
     pub fn give(
         orders: &Rc<RefCell<Orders>>,
         order: Order,
-        (tools, rest, calm): (Tools, Nanos, bool),
+        tools: Tools,
+        rest: Nanos,
+        calm: bool,
     ) -> impl FnOnce() + 'static {
         let orders = orders.clone();
         let again = {
@@ -124,13 +126,13 @@ impl Orders {
                 self.gaps.push(nanos(moved.gap));
                 None
             }
-            // It may not have been synced yet, or is no replica.
+            // The node may not have been synced yet, or be no replica.
             Err(OrderError::Stays(_, Stay::Leads | Stay::Behind | Stay::Stranger)) => None,
             other => calm.then(|| format!("{other:?}")),
         }
     }
 
-    /// `again`: of the same order before it is not known what came of it.
+    /// Notes the outcome of a change. `again` says that the outcome of the same order before is unknown.
     fn changed(&mut self, again: bool, changed: &Result<Changed, OrderError>, calm: bool) -> Option<String> {
         match changed {
             Ok(changed) => {
@@ -139,7 +141,7 @@ impl Orders {
                 self.gaps.extend(changed.gap.map(nanos));
                 None
             }
-            // It is so already.
+            // The change was made already.
             Err(OrderError::Denied(_, Deny::Member | Deny::Stranger)) if again => {
                 (self.unsure, self.told) = (None, None);
                 None

@@ -1,33 +1,33 @@
-//! The points of what a replica does at which it may be struck, and with what.
+//! The points in what a replica does at which a trap may strike it, and the blows.
 
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
 use longarm_host::observe::{Observation, ReplicaStep};
 
-/// Where a replica may be struck.
+/// A point at which a replica may be struck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
     /// A step that has a name of its own.
     Step(ReplicaStep),
     /// A promise is on disk.
     Promised,
-    /// Nothing of older terms lands any more.
+    /// No WRITE of an older term's leader lands at the replica any more.
     Fenced,
-    /// It said what it holds.
+    /// The replica reported what it holds.
     Reported,
-    /// It begins to make a start set its own.
+    /// The candidate begins to install a start set.
     Installing,
-    /// It holds a term's start set.
+    /// The replica holds a term's start set.
     Adopted,
-    /// It begins to serve.
+    /// The leader begins to serve.
     Served,
-    /// It takes back what it was promised: another is to lead.
+    /// The leader gives up the promises it holds, because another replica is to lead.
     HandedOver,
-    /// It leads no more.
+    /// The leader leads no more.
     SteppedDown,
-    /// Another set of replicas is on its disk.
+    /// The replica has another set of replicas on its disk.
     Kept,
-    /// Other replicas are agreed on.
+    /// Another set of replicas is agreed on.
     Agreed,
     /// A follower was told how many segments are free.
     Told,
@@ -49,13 +49,13 @@ const OTHERS: [Point; 11] = [
 ];
 
 impl Point {
-    /// Any of them.
+    /// Draws any point.
     pub fn draw(chance: &mut SplitMix64) -> Point {
         let at = chance.below((OTHERS.len() + ReplicaStep::ALL.len()) as u64) as usize;
         OTHERS.get(at).copied().unwrap_or_else(|| Point::Step(ReplicaStep::ALL[at - OTHERS.len()]))
     }
 
-    /// Where an event is, if it is anywhere.
+    /// The point at which an event happens, if it happens at one.
     pub(crate) fn of(event: &Observation) -> Option<Point> {
         Some(match event {
             Observation::Reached { step } => Point::Step(*step),
@@ -75,11 +75,12 @@ impl Point {
     }
 }
 
-/// What becomes of whoever comes to a point.
+/// What becomes of the replica that comes to a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blow {
-    /// It loses its memory, and is down for so long; unless as many have as a group can bear.
+    /// The replica loses its memory and is down for so long, unless as many replicas have lost theirs as a
+    /// group can bear.
     Crash(Nanos),
-    /// Its CPUs stand still for so long.
+    /// The replica's CPUs stand still for so long.
     Pause(Nanos),
 }

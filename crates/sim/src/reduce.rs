@@ -1,8 +1,8 @@
-//! From a seed that violates something to less that still violates it: fewer faults, clients and
-//! operations, a finer network (delta debugging; Zeller and Hildebrandt, TSE 2002, section 3).
+//! Reduces a run that violates a rule to a smaller one that still violates it: fewer faults, clients and
+//! operations, a steady network (delta debugging; Zeller and Hildebrandt, TSE 2002, section 3).
 //!
-//! A [`Reduction`] is what is left out of the plan that a seed drew. It is a word on a command line, so the
-//! reduced run is reproduced by one command. The search is deterministic, and bounded by a number of runs.
+//! A [`Reduction`] says what is left of the plan that a seed drew. It is a word on a command line, so one
+//! command reproduces the reduced run. The search is deterministic, and bounded by a number of runs.
 
 use std::collections::BTreeSet;
 
@@ -20,16 +20,16 @@ pub struct Reduction {
     pub faults: Option<BTreeSet<usize>>,
     /// Only these clients, by number; `None`: all.
     pub clients: Option<BTreeSet<u32>>,
-    /// So many operations a client.
+    /// The number of operations of a client; `None`: as in the plan.
     pub operations: Option<u32>,
-    /// A steady network.
+    /// Whether the network is made steady.
     pub fine: bool,
-    /// Clocks that go right.
+    /// Whether clocks are made to go right.
     pub true_clocks: bool,
 }
 
 impl Reduction {
-    /// The plan with this left of it.
+    /// The part of a plan that is left.
     pub fn of(&self, plan: &Plan) -> Plan {
         let mut plan = plan.clone();
         if let Some(kept) = &self.faults {
@@ -101,27 +101,27 @@ impl std::str::FromStr for Reduction {
 /// A reduced run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reduced {
-    /// What is left.
+    /// What is left of the plan.
     pub left: Reduction,
-    /// What it comes to.
+    /// The report of the reduced run.
     pub report: Report,
     /// Runs that the search took.
     pub runs: u32,
 }
 
-/// Which kind of violation a text is of: a smaller run must not end with another.
+/// The kind of violation that a text is of. A smaller run must not end with a violation of another kind.
 fn kind(violation: &str) -> &str {
     let line = violation.lines().next().unwrap_or_default();
     let rule = line.split_once(':').map(|(rule, _)| rule);
     rule.unwrap_or_else(|| line.split(|c: char| c.is_ascii_digit()).next().unwrap_or(line))
 }
 
-/// Reduces a plan that violates something, as far as so many runs go. `None` if it violates nothing.
+/// Reduces a plan that violates a rule, in at most so many runs. `None` if the plan violates none.
 pub fn reduce(plan: &Plan, runs: u32) -> Option<Reduced> {
     reduce_by(plan, runs, &play)
 }
 
-/// The same for any way to run a plan.
+/// Reduces a plan by any way to run one.
 fn reduce_by(plan: &Plan, runs: u32, play: &dyn Fn(&Plan) -> Report) -> Option<Reduced> {
     let report = play(plan);
     let kind = kind(report.violation.as_ref()?).to_string();
@@ -136,13 +136,13 @@ struct Search<'a> {
     play: &'a dyn Fn(&Plan) -> Report,
     kind: String,
     best: Reduced,
-    /// At most so many.
+    /// The most runs that the search may take.
     runs: u32,
 }
 
 impl Search<'_> {
     fn run(&mut self) {
-        // Those that struck before it was noticed.
+        // Only faults that struck before the violation was noticed can have caused it.
         let struck = (0..self.best.report.faults as usize).collect();
         self.attempt(|left| left.faults = Some(struck));
         self.shorten();
@@ -170,7 +170,7 @@ impl Search<'_> {
         same
     }
 
-    /// Fewer operations a client: half of them, then a quarter less, and so on.
+    /// Leaves each client fewer operations: half of them, then a quarter less, and so on.
     fn shorten(&mut self) {
         let mut step = self.plan.operations / 2;
         while step > 0 {
@@ -242,7 +242,7 @@ mod tests {
         (0..).map(|seed| Plan::of(scenario, seed)).find(|plan| plan.faults.len() > 300).expect("some seed")
     }
 
-    /// A world that breaks if two certain faults strike, and somebody does at least 37 operations.
+    /// A world that breaks if two certain faults strike, and a client does at least 37 operations.
     fn breaks(guilty: [&Fault; 2], plan: &Plan) -> Report {
         let struck = guilty.iter().all(|fault| plan.faults.contains(fault));
         let broken = struck && plan.operations >= 37 && plan.running() > 0;

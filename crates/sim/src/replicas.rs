@@ -1,4 +1,4 @@
-//! Servers of a world: one of its own, or the nodes of a cluster.
+//! The servers of a world: a single one, or the nodes of a cluster.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -16,9 +16,9 @@ use longarm_server::{
 
 use crate::operator::{self, Tools};
 
-/// Between two looks at whether a server is to end.
+/// The time between two looks at whether a server is to end.
 const LOOK: Duration = Duration::from_millis(2);
-/// How long one that is told to end gives its clients.
+/// How long a server that is told to end gives its clients.
 const DRAIN: Duration = Duration::from_millis(100);
 
 /// A disk that takes its time, and outlives its machine's memory.
@@ -41,8 +41,8 @@ impl VoteStore for Disk {
     }
 }
 
-/// Of two sets of replicas, which is the newer one: the term whose leader said so, and whether it changed
-/// what it had.
+/// The age of a set of replicas: the term whose leader said so, and whether that leader changed the set it
+/// had. Of two sets the one of the higher rank is newer.
 type Rank = (Term, bool);
 
 impl Disk {
@@ -50,7 +50,7 @@ impl Disk {
         *self.kept.lock().expect("nobody panics with it") = None;
     }
 
-    /// The newest set of replicas that was kept; nobody, if none was.
+    /// The newest set of replicas on the disk; empty if there is none.
     fn members(&self) -> (Rank, BTreeSet<u32>) {
         let kept = self.kept.lock().expect("nobody panics with it");
         let Some(Promise { members, .. }) = &*kept else { return Default::default() };
@@ -59,13 +59,24 @@ impl Disk {
     }
 }
 
+/// How many servers a run has, and what they are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClusterSize {
+    /// The number of servers. More than one are the nodes of a cluster.
+    pub servers: u32,
+    /// The number of servers, the first ones, that are replicas at first.
+    pub founders: u32,
+    /// The number of groups; each has a replica on every node.
+    pub groups: u32,
+}
+
 /// The servers of a run.
 pub struct Servers {
-    /// Where they are; their machines are the first ones, in this order.
+    /// Their addresses; their machines are the first ones, in this order.
     pub addresses: Vec<Address>,
     founders: usize,
     groups: u32,
-    /// Every second node has a worker more.
+    /// Whether every second node has one more worker.
     pub uneven: bool,
     options: ServerOptions,
     timing: Timing,
@@ -85,24 +96,19 @@ enum End {
     Done,
 }
 
-/// Looks at how a replica stands in its group.
+/// Shows how a replica stands in its group.
 type Stands = Arc<dyn Fn() -> GroupStats + Send + Sync>;
 
-/// Key of the first group's hashes; others' follow.
+/// The key of the first group's hashes; the other groups' keys are the next numbers.
 pub(crate) const HASH_KEY: u64 = 0x4A54;
 
-/// Names of groups; the number is added.
+/// The name of the first group; the other groups' names are the next numbers.
 const GROUP: u64 = 7;
 
 impl Servers {
-    /// So many servers; more than one are the nodes of a cluster of so many groups, and the first ones its
-    /// replicas at first.
-    pub fn new(
-        (count, founders, groups): (u32, u32, u32),
-        options: ServerOptions,
-        timing: Timing,
-        fsync: Duration,
-    ) -> Servers {
+    /// The servers of a run that has not begun. `fsync` is how long a disk takes to keep a promise.
+    pub fn new(size: ClusterSize, options: ServerOptions, timing: Timing, fsync: Duration) -> Servers {
+        let ClusterSize { servers: count, founders, groups } = size;
         let disk = |_| Arc::new(Disk { fsync, ..Disk::default() });
         Servers {
             addresses: (0..count).map(|node| Address::Sim(format!("node{node}"))).collect(),
@@ -118,7 +124,7 @@ impl Servers {
         }
     }
 
-    /// What a client must know of them.
+    /// What a client must know of the servers.
     pub fn topology(&self) -> Topology {
         let founders = self.addresses[..self.founders].to_vec();
         if self.groups == 1 {
@@ -128,7 +134,7 @@ impl Servers {
         Topology::new(0x91ACE, (0..self.groups).map(group).collect())
     }
 
-    /// What each is in the first group, as it said last.
+    /// How a node stands in the first group, as it reported last.
     pub fn told(&self, node: u32) -> GroupStats {
         self.told_of(node, 0)
     }
@@ -138,21 +144,21 @@ impl Servers {
         stands.map_or_else(GroupStats::default, |stands| stands())
     }
 
-    /// Whether its memory counts in all groups, as far as it said.
+    /// Whether a node's memory counts in all groups, as far as it reported.
     pub fn is_synced(&self, node: u32) -> bool {
         let standing = self.standing[node as usize].borrow();
         !standing.is_empty() && standing.iter().all(|stands| stands().sync.is_some())
     }
 
-    /// Whether some term of a group has begun: a replica that has no part in it yet is as good as lost.
+    /// Whether a term of any group has begun. From then on a replica that has no part in one is as good as
+    /// lost.
     pub fn has_begun(&self) -> bool {
         let begun = |stands: &Stands| stands().sync.is_some_and(|sync| sync != Term::ZERO.to_string());
         self.standing.iter().any(|standing| standing.borrow().iter().any(begun))
     }
 
-    /// Compares what replicas hold that are in sync with the leader, when nothing is written any more: the
-    /// newest version of each key is the same (I3, I16). An error if nobody leads, or some replica is
-    /// not in sync.
+    /// Compares what the replicas hold when no client writes any more: the newest version of each key is the
+    /// same at each replica (I3, I16). An error if no replica leads, or one is not in sync with the leader.
     pub fn agree(&self) -> Result<(), String> {
         (0..self.groups as usize).try_for_each(|group| {
             self.agrees(group)
@@ -178,8 +184,8 @@ impl Servers {
         Ok(())
     }
 
-    /// The replicas of a group, by what its leader has on disk. An error if nobody leads, or one of them is
-    /// not in sync with the leader.
+    /// The replicas of a group, by what its leader has on disk. An error if no replica leads, or one of them
+    /// is not in sync with the leader.
     pub fn members_of(&self, group: usize) -> Result<Vec<u32>, String> {
         let told = |node: u32| self.told_of(node, group);
         let leader = (0..self.standing.len() as u32).map(told).find(|told| told.role == "leader");
@@ -192,16 +198,18 @@ impl Servers {
         }
     }
 
-    /// What is stored of each key at a replica. Deletes go some time, at each replica its own.
+    /// What a replica stores of each key that has a value. Deletes are left out: each replica drops them at a
+    /// time of its own.
     fn held(&self, group: usize, node: u32) -> Held {
         let mut held = self.contents[node as usize].borrow()[group].newest();
         held.retain(|_, (_, value)| value.is_some());
         held
     }
 
-    /// What says whether a replica that takes over the start set of a term, in a cluster of one group, holds
-    /// of each key what the leader does (I3). What either had of older terms and has no more was needless:
-    /// something newer is stored, or it was a delete of which nothing older is. An error names a key.
+    /// Makes the check of a replica that takes over the start set of a term, in a cluster of one group: it
+    /// holds of each key what the leader does (I3). Either of the two may lack a version of an older term
+    /// only if it was needless there: a newer version is stored, or the version was a delete and none of the
+    /// key is stored. An error names a key.
     pub fn adoptions(&self) -> impl Fn(u32, Term) -> Result<(), String> + 'static {
         let contents = self.contents.clone();
         move |node, term| {
@@ -227,8 +235,8 @@ impl Servers {
         }
     }
 
-    /// A node that leads a group shows of each key, by its index, the version that its arena holds: of keys
-    /// of that group, which are all where there is one.
+    /// Checks that the leader of a group shows, by its index, the version of each key that its arena holds.
+    /// Only keys of that group count, which are all keys if there is one group.
     pub fn shows(
         &self,
         group: usize,
@@ -248,7 +256,7 @@ impl Servers {
         Ok(())
     }
 
-    /// What the server of this number does for as long as its machine runs.
+    /// The task of a server, for as long as its machine runs.
     pub fn body(&self, sim: &Sim, node: u32) -> impl FnOnce() + 'static {
         let (sim, options) = (sim.clone(), self.options_of(node));
         let standing = self.standing[node as usize].clone();
@@ -258,7 +266,7 @@ impl Servers {
         let ends = self.ends[node as usize].clone();
         ends.take();
         move || {
-            // One of its own is never told to end.
+            // A single server is never told to end.
             let look = if options.groups.is_empty() { Duration::from_secs(1) } else { LOOK };
             let server = Server::start_on(&sim, options).expect("a server starts");
             contents.replace(server.contents());
@@ -271,17 +279,17 @@ impl Servers {
         }
     }
 
-    /// That server is told to end.
+    /// Tells a server to end.
     pub fn end(&self, node: u32) {
         self.ends[node as usize].set(End::Wanted);
     }
 
-    /// Whether it has, of itself.
+    /// Whether a server that was told to end has ended by itself.
     pub fn has_ended(&self, node: u32) -> bool {
         self.ends[node as usize].get() == End::Done
     }
 
-    /// A node's disk is another one, with nothing on it.
+    /// Replaces a node's disk with an empty one.
     pub fn reformat(&self, node: u32) {
         self.disks[node as usize].iter().for_each(|disk| disk.reformat());
     }
@@ -291,8 +299,8 @@ impl Servers {
         operator::tools(sim, GROUP + u64::from(group), self.members(self.addresses.len()))
     }
 
-    /// The sets of replicas that the first group may have, the newest last: with those of them that are on
-    /// disk, a majority having heard of no newer one. One that is being agreed on may be on no disk yet.
+    /// The sets of replicas that the first group may have, the newest last: those on disk of which a majority
+    /// has heard of no newer set. A set that is being agreed on may be on no disk yet.
     pub fn possible(&self) -> Vec<BTreeSet<u32>> {
         let kept: Vec<_> = self.disks.iter().map(|groups| groups[0].members()).collect();
         let mut sets: Vec<_> = kept.iter().filter(|(_, set)| !set.is_empty()).cloned().collect();
@@ -318,7 +326,7 @@ impl Servers {
     fn options_of(&self, node: u32) -> ServerOptions {
         let mut options = self.options.clone();
         options.addresses = vec![self.addresses[node as usize].clone()];
-        // Nodes need not be alike.
+        // Nodes may differ in their number of workers.
         options.workers += node as usize % 2;
         if self.addresses.len() > 1 {
             options.groups = (0..self.groups).map(|group| self.group_of(node, group)).collect();
@@ -346,7 +354,8 @@ impl Servers {
     }
 }
 
-/// A quarter of a new cluster's times; elections, which need only be longer than the rest, take less.
+/// A quarter of a new cluster's times. Elections take less than that, as they need only be longer than the
+/// other times.
 pub const USUAL: Timing = Timing {
     heartbeat: Nanos::from_millis(1),
     suspect: Nanos::from_micros(7_500),

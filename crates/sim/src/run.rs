@@ -1,5 +1,5 @@
-//! One run: a server and its clients under the faults of a scenario (safety), then all is healed and
-//! everybody must come to an end (liveness; I20). What clients saw is judged.
+//! One run: servers and their clients under the faults of a scenario (safety). Then the run heals all that is
+//! broken, and every client must come to an end (liveness; I20). Judges read what clients saw.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -18,34 +18,35 @@ use crate::judge::Judge;
 use crate::notes::{Note, Notes};
 use crate::operator::{self, Order, Orders};
 use crate::points::Blow;
-use crate::replicas::Servers;
+use crate::replicas::{ClusterSize, Servers};
 use crate::scenario::{Plan, SAFETY, Scenario, TIGHT};
 use crate::traps::Traps;
 use crate::witness::witness;
 use crate::workload::{Calendars, Looks, Noted, Worker, look_at_all};
 use crate::world::{Stopped, World};
 
-/// Healed, everybody is done within this.
+/// The time within which every client is done once all is healed.
 const LIVENESS: Nanos = Nanos::from_millis(60_000);
-/// Nobody writes any more: replicas hold the same within this.
+/// The time within which replicas hold the same once no client writes.
 const CONVERGENCE: Nanos = Nanos::from_millis(20_000);
-/// A look at who is done.
+/// The time between two looks at which clients are done.
 const LOOK: Nanos = Nanos::from_millis(20);
-/// The same where it is done soon.
+/// The same time where an answer comes soon.
 const GLANCE: Nanos = Nanos::from_micros(500);
-/// A last look at all keys takes at most so long, and an order to lead.
+/// The bounds on a last look at all keys, and on an order to lead.
 const LAST_LOOK: Nanos = Nanos::from_millis(4_000);
 const LAST_ORDER: Duration = Duration::from_secs(1);
 /// In one of so many seeds each replica is compared with its leader when it takes over a start set.
 const LOOKED_AT: u64 = 4;
-/// What a run came to.
+
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Operations that were noted.
+    /// The number of operations that clients noted.
     pub operations: usize,
-    /// Of them, in doubt.
+    /// The number of these that are in doubt.
     pub in_doubt: usize,
-    /// Faults that struck.
+    /// The number of faults that struck.
     pub faults: u64,
     /// Steps of the world.
     pub steps: u64,
@@ -53,7 +54,7 @@ pub struct Report {
     pub events: u64,
     /// How long writes waited while leaders handed over or replicas changed.
     pub gaps: Vec<Nanos>,
-    /// What was violated.
+    /// The first violation.
     pub violation: Option<String>,
 }
 
@@ -64,11 +65,11 @@ pub fn run(scenario: &Scenario, seed: u64) -> Report {
 
 /// Runs a plan.
 pub fn play(plan: &Plan) -> Report {
-    // Also one run alone: what is known of memory that nobody wrote is to be the same.
+    // A run alone recycles memory, too, so that it knows as much of unwritten memory as one of many.
     recycling(|| Run::new(plan.clone(), Notes::default()).finish())
 }
 
-/// Runs a plan, and says what happened when. Operations are those that were judged.
+/// Runs a plan; returns its report, what happened when, and the operations that were judged.
 pub fn watch(plan: &Plan) -> (Report, Vec<(Nanos, Note)>, Vec<Operation>) {
     let notes = Notes::taken();
     recycling(|| {
@@ -91,22 +92,22 @@ struct Run {
     ending: Vec<(Nanos, u32, Nanos)>,
     /// Replicas that crashed and have not been synced again, as far as they say.
     lost: Vec<u32>,
-    /// Of them, those whose disks were lost.
+    /// Those of the lost replicas whose disks were lost, too.
     blank: Vec<u32>,
     noted: Rc<RefCell<Noted>>,
     done: Rc<RefCell<u32>>,
-    /// Of a group.
+    /// The judge of a group; none if there is no group, or more than one.
     judge: Option<Rc<RefCell<Judge>>>,
     faults: u64,
     orders: Rc<RefCell<Orders>>,
     traps: Rc<RefCell<Traps>>,
-    /// Terms that began to serve.
+    /// The number of terms that began to serve.
     served: Rc<Cell<u32>>,
-    /// How far the calendars of servers are set from each other's.
+    /// How far calendars of servers are set from one another.
     apart: Nanos,
-    /// Nothing fails but what is wrong.
+    /// Whether nothing goes wrong, so that each failure is a violation.
     calm: bool,
-    /// No write may be without an answer: nothing goes wrong, and no write waits for memory.
+    /// Whether each write must have an answer, as nothing goes wrong, and no write waits for memory.
     all_are_answered: bool,
 }
 
@@ -116,11 +117,11 @@ impl Run {
         let (noted, done) = (Rc::default(), Rc::default());
         let fsync = Duration::from_nanos(plan.fsync.0);
         let options = options(&plan, &notes);
-        let counts = (plan.servers, plan.founders, plan.groups);
-        let mut servers = Servers::new(counts, options, plan.timing, fsync);
+        let size = ClusterSize { servers: plan.servers, founders: plan.founders, groups: plan.groups };
+        let mut servers = Servers::new(size, options, plan.timing, fsync);
         servers.uneven |= plan.uneven;
         let (down, ending, lost, blank) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        // Events do not say of which group they are.
+        // Events do not name their group, so the judge can watch only a single one.
         let judge = (plan.servers > 1 && plan.groups == 1).then(|| {
             let mut judge = Judge::new(plan.servers, plan.timing, &plan.clocks);
             if plan.is_calm() {
@@ -134,7 +135,7 @@ impl Run {
         let apart = calendars_apart(&plan.faults);
         if plan.servers > 1 {
             let (traps, served) = (Rc::clone(&traps), Rc::clone(&served));
-            // It looks at all of two arenas, which takes a fifth of a run's time.
+            // The comparison reads all of two arenas, which takes a fifth of a run's time.
             let looks = plan.seed.is_multiple_of(LOOKED_AT);
             let adoptions = looks.then(|| servers.adoptions());
             world.set_witness(witness(judge.clone(), traps, served, adoptions));
@@ -187,7 +188,7 @@ impl Run {
         }
     }
 
-    /// What the calendars of leaders did.
+    /// How far the calendars of leaders may have been off.
     fn calendars(&self) -> Calendars {
         // Each leader may set its calendar forward by two milliseconds, and by what clocks drift in a promise
         // (decision 16).
@@ -201,7 +202,7 @@ impl Run {
             self.world.start(server, "server", self.servers.body(&self.sim, server));
         }
         for (number, &taste) in (1..).zip(&self.plan.tastes) {
-            // A plan may have been reduced: its machine stays, so that others keep their numbers.
+            // A client that a reduction left out keeps its machine, so that the others keep their numbers.
             if self.plan.idle.contains(&number) {
                 continue;
             }
@@ -244,7 +245,7 @@ impl Run {
         }
     }
 
-    /// Faults strike until they are over, the time is, or all clients are done.
+    /// Lets faults strike until none is left, the time is over, or all clients are done.
     fn safety(&mut self) -> Result<(), String> {
         let faults = std::mem::take(&mut self.plan.faults);
         let mut faults = faults.into_iter().peekable();
@@ -262,7 +263,7 @@ impl Run {
         Ok(())
     }
 
-    /// A replica came to where a trap was set.
+    /// Strikes a replica that came to a point at which a trap was set.
     fn spring(&mut self, server: u32) {
         let Some(fault) = self.traps.borrow_mut().take() else { return };
         let What::Trap { blow, .. } = fault.what else { return };
@@ -284,7 +285,7 @@ impl Run {
         }
     }
 
-    /// Replicas that were told to end lose their memory once they have, or when their time has come.
+    /// Takes the memory of replicas that were told to end, once they have ended or their time is over.
     fn turn_off(&mut self, now: Nanos) {
         let servers = &self.servers;
         let is_over =
@@ -293,7 +294,7 @@ impl Run {
         over.into_iter().for_each(|(_, server, time)| self.lose(server, time));
     }
 
-    /// Starts replicas again whose time has come.
+    /// Starts replicas again that have been down for their time.
     fn restart(&mut self, now: Nanos) {
         let (due, down) = self.down.iter().partition(|(until, _)| *until <= now);
         self.down = down;
@@ -306,7 +307,7 @@ impl Run {
         }
     }
 
-    /// One fault. What cannot be now, such as a crash too many, is nothing.
+    /// Lets a fault strike. A fault that cannot be now, such as a crash too many, does nothing.
     fn strike(&mut self, fault: &Fault) {
         self.faults += 1;
         let struck = match &fault.what {
@@ -315,7 +316,7 @@ impl Run {
                 true
             }
             What::Cut { server, others, to, from, time } => {
-                others.iter().for_each(|&other| self.cut((*server, other), (*to, *from), *time));
+                others.iter().for_each(|&other| self.cut(*server, other, *to, *from, *time));
                 true
             }
             What::Crash { server, time } => {
@@ -346,7 +347,7 @@ impl Run {
             }
             What::Strand { but, time } => self.strand(*but, *time),
             What::Slow { server, others, by, time } => {
-                others.iter().for_each(|&other| self.slow((*server, other), *by, *time));
+                others.iter().for_each(|&other| self.slow(*server, other, *by, *time));
                 true
             }
             What::Trap { point, passes, .. } => {
@@ -365,7 +366,7 @@ impl Run {
         }
     }
 
-    fn cut(&self, (server, other): (u32, u32), (to, from): (bool, bool), time: Nanos) {
+    fn cut(&self, server: u32, other: u32, to: bool, from: bool, time: Nanos) {
         self.sim.cut(server, other, to);
         self.sim.cut(other, server, from);
         let sim = self.sim.clone();
@@ -375,16 +376,16 @@ impl Run {
         });
     }
 
-    /// Whoever leads, as far as it says, is cut off from all other servers but one.
+    /// Cuts the leader off from all other servers but one. The leader is the first server that says it leads.
     fn strand(&self, but: Option<u32>, time: Nanos) -> bool {
         let leads = |&node: &u32| self.servers.told(node).role == "leader";
         let Some(leader) = (0..self.plan.servers).find(leads) else { return false };
         let others = (0..self.plan.servers).filter(|&other| other != leader && Some(other) != but);
-        others.for_each(|other| self.cut((leader, other), (true, true), time));
+        others.for_each(|other| self.cut(leader, other, true, true, time));
         true
     }
 
-    fn slow(&self, (server, other): (u32, u32), by: Nanos, time: Nanos) {
+    fn slow(&self, server: u32, other: u32, by: Nanos, time: Nanos) {
         let set = move |sim: &Sim, by| {
             sim.slow(server, other, by);
             sim.slow(other, server, by);
@@ -394,7 +395,7 @@ impl Run {
         self.world.after(time, move || set(&sim, Nanos(0)));
     }
 
-    /// A replica is about to lose its memory, unless as many have as a group can bear.
+    /// Notes that a replica is about to lose its memory; `false` if as many have as a group can bear.
     fn is_to_lose(&mut self, server: u32) -> bool {
         self.forget_the_synced();
         let again = self.lost.contains(&server);
@@ -407,13 +408,13 @@ impl Run {
         true
     }
 
-    /// Whether it is down, or about to be.
+    /// Whether a replica is down, or about to be.
     fn is_down(&self, server: u32) -> bool {
         let ending = self.ending.iter().map(|(_, ending, _)| *ending);
         self.down.iter().map(|(_, down)| *down).chain(ending).any(|it| it == server)
     }
 
-    /// Those that were lost and are in sync again count no more.
+    /// Forgets lost replicas that are in sync again.
     fn forget_the_synced(&mut self) {
         let mut lost = std::mem::take(&mut self.lost);
         lost.retain(|&lost| self.is_down(lost) || !self.servers.is_synced(lost));
@@ -421,14 +422,14 @@ impl Run {
         self.lost = lost;
     }
 
-    /// A replica loses its memory.
+    /// Takes a replica's memory, and takes the replica down for a time.
     fn lose(&mut self, server: u32, time: Nanos) {
         self.world.enter(|| self.sim.machine_down(server));
         self.world.crash(server);
         self.down.push((self.world.time() + time, server));
     }
 
-    /// Whether the group goes on if this replica, too, loses its memory, whoever its replicas are by now.
+    /// Whether the group goes on if this replica, too, loses its memory, whichever set of replicas it has.
     fn can_bear(&self, server: u32) -> bool {
         let sets = self.servers.possible();
         let counts = |node: &u32| {
@@ -440,7 +441,8 @@ impl Run {
         !counts(&server) || lost.count() < (self.plan.fewest() - 1) / 2
     }
 
-    /// What an operator says who would have a node be a replica if it is none, and none if it is one.
+    /// The order that makes a node a replica if it is none, and none if it is one. A change whose outcome is
+    /// unknown comes first.
     fn change(&self, node: u32) -> Option<Order> {
         let (sets, unsure) = (self.servers.possible(), self.orders.borrow().unsure);
         let is_one = sets.last().is_some_and(|newest| newest.contains(&node));
@@ -448,19 +450,19 @@ impl Run {
         unsure.or(if is_one { enough.then_some(Order::Remove(node)) } else { Some(Order::Add(node)) })
     }
 
-    /// An operator, who has a machine of its own, says something, unless he is busy.
+    /// Has the operator, who has a machine of its own, give an order, unless an earlier one is under way.
     fn order(&mut self, order: Option<Order>, rest: Nanos) -> bool {
         let Some(order) = order.filter(|&order| self.orders.borrow().may_give(order)) else {
             self.faults -= 1;
             return false;
         };
-        let how = (self.servers.tools(&self.sim, 0), rest, self.calm);
-        let given = Orders::give(&self.orders, order, how);
+        let tools = self.servers.tools(&self.sim, 0);
+        let given = Orders::give(&self.orders, order, tools, rest, self.calm);
         self.world.start(self.plan.servers + self.plan.clients, "operator", given);
         true
     }
 
-    /// Replicas are those that the operator was told they are.
+    /// Checks that the replicas are those that the operator was told.
     fn are_as_told(&self) -> Result<(), String> {
         let (orders, sets) = (self.orders.borrow(), self.servers.possible());
         match &orders.told {
@@ -471,8 +473,8 @@ impl Run {
         }
     }
 
-    /// What comes of replicas some time after all is well again: that they hold the same, say. One may stand
-    /// still for a while then, and another may lead in the meantime.
+    /// Waits until a condition on the servers holds, once all is healed: for example that replicas hold the
+    /// same. A replica may still stand still for a while, and another may lead in the meantime.
     fn converge<T>(&mut self, on: impl Fn(&Servers) -> Result<T, String>) -> Result<T, String> {
         let begun = self.world.time();
         loop {
@@ -484,7 +486,7 @@ impl Run {
         }
     }
 
-    /// All is well again: everybody comes to an end, and what is there is looked at once more.
+    /// Heals all that is broken, waits until every client is done, and looks at every key once more.
     fn liveness(&mut self) -> Result<(), String> {
         self.notes.add(self.world.time(), || Note::Healed);
         self.traps.borrow_mut().clear();
@@ -515,13 +517,13 @@ impl Run {
     fn look_at_all(&mut self) -> Result<Looks, String> {
         let (sim, topology, plan) = (self.sim.clone(), self.servers.topology(), &self.plan);
         let (keys, load, noted) = (plan.keys, plan.load.clone(), self.noted.clone());
-        let looks = self.ask(LAST_LOOK, move || look_at_all(&sim, topology, (keys, &load), &noted))?;
+        let looks = self.ask(LAST_LOOK, move || look_at_all(&sim, topology, keys, &load, &noted))?;
         let looks = looks.map_err(|error| format!("healed, and yet a get fails (I20): {error}"))?;
         self.noted.borrow_mut().left.extend(looks.iter().cloned());
         Ok(looks)
     }
 
-    /// Has a client do something, when all is well, and waits for what comes of it.
+    /// Has a client do something once all is healed, and waits for its result.
     fn ask<T: 'static>(&mut self, most: Nanos, act: impl FnOnce() -> T + 'static) -> Result<T, String> {
         let answer = Rc::new(RefCell::new(None));
         let answered = answer.clone();
@@ -542,8 +544,8 @@ impl Run {
         Ok(answer.take().expect("looked at above"))
     }
 
-    /// Each replica of a group leads once, and clients find there what they may. What it shows is what its
-    /// arena holds.
+    /// Has each replica of a group lead once, and checks what clients find there, and that the replica shows
+    /// what its arena holds.
     fn each_leads(&mut self, group: u32) -> Result<(), String> {
         // The operator gives one order at a time.
         while self.orders.borrow().is_open() {
@@ -552,7 +554,7 @@ impl Run {
         'replicas: for node in self.converge(|servers| servers.members_of(group as usize))? {
             let begun = self.world.time();
             while let Some(stays) = self.lead(group, node)? {
-                // A change of which nobody knows what came may come true at any change of leader.
+                // A change whose outcome is unknown may come true at any change of leader.
                 let members = self.converge(|servers| servers.members_of(group as usize))?;
                 if !members.contains(&node) {
                     continue 'replicas;
@@ -569,7 +571,7 @@ impl Run {
         Ok(())
     }
 
-    /// Has a replica lead; why it does not, if it does not.
+    /// Has a replica lead; returns why it does not, if it does not.
     fn lead(&mut self, group: u32, node: u32) -> Result<Option<String>, String> {
         let tools = self.servers.tools(&self.sim, group);
         let moved = self.ask(LIVENESS, move || tools.move_leader(NodeId(node as u8), LAST_ORDER))?;

@@ -1,4 +1,5 @@
-//! Scenarios: which faults may strike. A seed draws which of them do, how often, and how hard.
+//! Scenarios, each of which says which faults may strike. A seed draws which of them do, how often, and how
+//! hard.
 
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
@@ -6,7 +7,7 @@ use longarm_fabric::sim::{Landing, Weather};
 
 use longarm_server::Timing;
 
-use crate::faults::{Fault, Strength, What};
+use crate::faults::{Fault, Machines, Strength, What};
 use crate::replicas::{QUICK, USUAL};
 use crate::workload::{FILLED, Load};
 use crate::world::Drift;
@@ -16,9 +17,10 @@ use crate::world::Drift;
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub about: &'static str,
-    /// Lines of a READ and parts of a WRITE at moments of their own, losses, slow ways.
+    /// Each line of a READ is read, and each part of a WRITE lands, at a moment of its own. Messages are
+    /// lost, and ways are slow.
     pub weather: bool,
     /// With weather: WRITEs complete up to four milliseconds before all of them is visible.
     pub lands_late: bool,
@@ -77,7 +79,7 @@ impl Scenario {
         five: false,
     };
 
-    /// All that may strike one server and its clients.
+    /// Everything that may strike one server and its clients.
     const ALL: Scenario = Scenario {
         name: "all",
         about: "everything at once",
@@ -88,7 +90,7 @@ impl Scenario {
         ..Scenario::CALM
     };
 
-    /// All that may strike a group.
+    /// Everything that may strike a group.
     const GROUP_ALL: Scenario = Scenario {
         name: "group-all",
         about: "replicas, and everything at once",
@@ -97,7 +99,7 @@ impl Scenario {
         ..Scenario::ALL
     };
 
-    /// And other replicas as well.
+    /// Everything that may strike a group while its replicas change.
     const GROUP_CHANGES_ALL: Scenario = Scenario {
         name: "group-changes-all",
         about: "replicas are added and removed, leaders hand over, and everything at once",
@@ -278,23 +280,23 @@ impl Scenario {
     }
 }
 
-/// Faults strike for at most so long; clients that are done earlier end it.
+/// The longest time for which faults strike. Clients that are done earlier end it.
 pub const SAFETY: Nanos = Nanos::from_millis(3_000);
 
-/// What a seed drew: everything that a run depends on.
+/// What a seed drew, which is everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Clients, one machine each, whether or not they run.
+    /// The number of clients, each on a machine of its own, whether or not they run.
     pub clients: u32,
-    /// Clients, by number, that do nothing: of a plan that was reduced.
+    /// The numbers of clients that do nothing, which a reduction left out.
     pub idle: Vec<u32>,
-    /// Keys: few, so that clients meet, or so many that the index grows.
+    /// The number of keys: few, so that clients meet, or so many that the index grows.
     pub keys: u32,
     /// Operations of a client.
     pub operations: u32,
-    /// What else they do.
+    /// What else clients do.
     pub load: Load,
-    /// Worker threads of a server.
+    /// The number of worker threads of a server.
     pub workers: usize,
     /// Bytes of memory: so few that clients wait for reclaimed segments, or enough.
     pub memory: u64,
@@ -302,21 +304,21 @@ pub struct Plan {
     pub inline: bool,
     /// How the network is during the safety phase.
     pub weather: Weather,
-    /// What goes wrong, in order.
+    /// The faults, in the order of their times.
     pub faults: Vec<Fault>,
     /// What each client does is drawn from this.
     pub tastes: Vec<u64>,
     /// What the world draws is drawn from this.
     pub seed: u64,
-    /// Servers: one of its own, or the nodes of a cluster.
+    /// The number of servers: a single one, or the nodes of a cluster.
     pub servers: u32,
-    /// So many of them, the first ones, are the replicas at first.
+    /// The number of servers, the first ones, that are replicas at first.
     pub founders: u32,
-    /// Groups, if it is a cluster; each has a replica on every node.
+    /// The number of groups, if there is a cluster; each has a replica on every node.
     pub groups: u32,
-    /// Every second node has a worker more.
+    /// Whether every second node has one more worker.
     pub uneven: bool,
-    /// How long it takes to keep a promise.
+    /// How long a disk takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
     pub timing: Timing,
@@ -324,35 +326,35 @@ pub struct Plan {
     pub clocks: Vec<Drift>,
 }
 
-/// Servers that may be added.
+/// The number of servers that may be added.
 const SPARES: u32 = 2;
 
-/// Memory of so few segments that writes wait for collection, for longer than clients do.
+/// Memory of so few segments that writes wait for collection, and for longer than clients wait.
 pub const TIGHT: u64 = 16 << 20;
 
-/// Half a percent: half of what a lease allows for, between any two clocks.
+/// Half a percent, in parts of a million: half of the drift between any two clocks that a lease allows for.
 const DRIFT_MOST: u64 = 5_000;
 
 impl Plan {
-    /// What a seed makes of a scenario.
+    /// The plan that a seed draws from a scenario.
     pub fn of(scenario: &Scenario, seed: u64) -> Plan {
         Plan::draw(scenario, &mut SplitMix64::new(seed))
     }
 
-    /// Whether nothing goes wrong, but that there is an operator.
+    /// Whether nothing goes wrong; orders of the operator are no faults.
     pub fn is_calm(&self) -> bool {
         let orders = |fault: &Fault| matches!(fault.what, What::Move { .. } | What::Change { .. });
         self.weather == Weather::FINE && self.faults.iter().all(orders)
     }
 
-    /// A group that changes has at least so many replicas; of so many less than half may be lost at a time.
+    /// The fewest replicas that the group has at any time. Of so many, fewer than half may be lost at a time.
     pub fn fewest(&self) -> usize {
         let founders = self.founders as usize;
-        // There may be one less in no time.
+        // A change may take one replica away at any time.
         if self.founders < self.servers && founders < 5 { 3 } else { founders }
     }
 
-    /// Clients that do something.
+    /// The number of clients that do something.
     pub fn running(&self) -> u32 {
         self.clients - self.idle.len() as u32
     }
@@ -391,7 +393,7 @@ impl Plan {
                 false if chance.once_in(4) => chance.below(200) as u32,
                 false => chance.below(8) as u32,
             },
-            // A change takes as long as some hundred operations, and so does an end.
+            // Runs with changes or ends are longer, as either takes as long as some hundred operations.
             operations: (50 + chance.below(200) as u32)
                 * if scenario.changes || scenario.ends { 6 } else { 1 },
             load,
@@ -417,15 +419,15 @@ impl Plan {
             timing,
             clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
         };
-        let strength = draw_strength(scenario, (pauses, cuts, crashes), chance);
+        let strength = draw_strength(&Scenario { pauses, cuts, crashes, ..*scenario }, chance);
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
-        plan.faults = strength.draw((servers, clients), SAFETY, chance);
+        plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
         plan
     }
 }
 
-/// As in the paper, with leases that outlast many a fault, or as a new cluster has them.
+/// Draws the paper's times, the same with leases that outlast many a fault, or the usual times.
 fn draw_timing(chance: &mut SplitMix64) -> Timing {
     match chance.below(4) {
         0 => QUICK,
@@ -434,16 +436,14 @@ fn draw_timing(chance: &mut SplitMix64) -> Timing {
     }
 }
 
-fn draw_strength(
-    scenario: &Scenario,
-    (pauses, cuts, crashes): (bool, bool, bool),
-    chance: &mut SplitMix64,
-) -> Strength {
-    let Scenario { moves, changes, ends, strands, slow, traps, reformats, dates, .. } = *scenario;
+/// How hard each fault strikes that the scenario has.
+fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
+    let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
+    let Scenario { strands, slow, traps, reformats, dates, .. } = *scenario;
     let faults = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates];
     let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
-    // Five replicas are all in sync, which a change demands, less often.
+    // A change demands that all replicas are in sync, and five are so less often.
     let rest = if scenario.five { 40_000_000 } else { 5_000_000 };
     let mut time = |is: bool, least: u64, most: u64| match is {
         true => Nanos(least + chance.below(most)),

@@ -1,4 +1,4 @@
-//! The code that ships, in a world.
+//! Tests of the code that ships, in a world.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use longarm_memory::recycling;
 use longarm_server::{Server, ServerOptions};
 
 use crate::operator;
-use crate::replicas::{QUICK, Servers};
+use crate::replicas::{ClusterSize, QUICK, Servers};
 use crate::run;
 use crate::scenario::{Plan, SCENARIOS, Scenario};
 use crate::timeline;
@@ -117,7 +117,7 @@ fn the_table_grows_several_times_under_clients_that_fill_it() {
         }
     });
     assert_eq!(world.run(Nanos::from_millis(5000)), Stopped::Time);
-    // A table that comes is one change, and one that goes is another.
+    // The epoch changes once when a table comes, and once when the old table goes.
     let grown: Vec<u64> = told.borrow().iter().map(|epoch| (epoch - 1) / 2).collect();
     assert_eq!(grown, [1, 2], "with a third of the keys, and with all");
 }
@@ -133,7 +133,8 @@ fn a_world_that_ended_leaves_nothing_behind() {
     assert!(maps() < 20, "{} arenas of worlds that ended are still mapped", maps());
 }
 
-/// Also where GETs need no answer of the server, which so only stops to vouch for its memory.
+/// The client notices that the server is gone although its GETs need no answer of the server: the server no
+/// longer vouches for its memory.
 #[test]
 fn a_client_of_a_server_that_is_gone_says_so() {
     let (world, sim, said) = (World::new(3), Sim::new(Weather::FINE), Rc::new(RefCell::new(None)));
@@ -175,7 +176,8 @@ fn group(seed: u64, weather: Weather) -> (World, Sim, Rc<Servers>) {
         }),
         ..ServerOptions::default()
     };
-    let servers = Rc::new(Servers::new((3, 3, 1), options, QUICK, Duration::from_micros(200)));
+    let size = ClusterSize { servers: 3, founders: 3, groups: 1 };
+    let servers = Rc::new(Servers::new(size, options, QUICK, Duration::from_micros(200)));
     for node in 0..3 {
         assert_eq!(world.add_machine(Drift::default()), node);
         world.start(node, "server", servers.body(&sim, node));
@@ -214,7 +216,7 @@ fn a_group_elects_a_leader_serves_and_loses_nothing_when_it_is_gone() {
 }
 
 /// A leader that hands over takes promises back, and its transferee may serve at once: it need not put its
-/// calendar forward by a promise, as if its predecessor's lease could still run. It did, and so did each
+/// calendar forward by a promise, as if its predecessor's lease could still run. It once did, and so did each
 /// transferee after it.
 #[test]
 fn a_leader_that_is_handed_over_to_takes_no_item_before_its_time() {
@@ -244,7 +246,7 @@ fn a_leader_that_is_handed_over_to_takes_no_item_before_its_time() {
     assert!(lived >= Nanos::from_millis(295), "gone after {lived:?}");
 }
 
-/// A whole run of a group, again and again: its judge hears of everything, and a timeline is the same.
+/// A watched run of a group tells its judge everything, and its timeline is the same each time.
 #[test]
 fn a_watched_run_tells_the_same_each_time() {
     let scenario = Scenario::named("group-crashes").expect("there is one");
@@ -262,7 +264,7 @@ fn a_watched_run_tells_the_same_each_time() {
     assert_eq!(first, told());
 }
 
-/// These seeds of a scenario violate nothing.
+/// Checks that these seeds of a scenario violate nothing.
 #[track_caller]
 fn are_sound(name: &str, seeds: &[u64]) {
     let scenario = Scenario::named(name).expect("there is one");
@@ -271,75 +273,77 @@ fn are_sound(name: &str, seeds: &[u64]) {
     }
 }
 
-/// The table that was pushed to a follower had completed and not landed when a stream's claim of a segment
-/// did, over another connection; then it landed over that, and what the follower had acknowledged was not to
-/// be found. `Mutant::NoDrain` is that again.
+/// A leader's push of the segment table to a follower had completed, but not landed, when a stream's claim of
+/// a segment landed over another connection. Then the table landed over the claim, and the follower did not
+/// find what it had acknowledged. `Mutant::NoDrain` brings this fault back.
 #[test]
 fn what_is_pushed_has_landed_before_streams_write() {
-    // The seed that found it first, and one that finds the mutant as things are now.
+    // The first seed found the fault first. The second finds the mutant in the code as it is now.
     are_sound("group-changes-all", &[5_000_240]);
     are_sound("group-landing", &[154]);
 }
 
-/// A leader that had begun with a mixture gave a follower, as what its own term had written so far, what it
-/// remembered of the base: its base is the term itself. The follower counted for entries that it lacked.
+/// A leader that begins with a mixture has its own term as its base. It gave a follower what it remembered of
+/// the base as what the term had written so far. So the follower counted for entries that it lacked.
 #[test]
 fn a_leader_that_began_with_a_mixture_gives_all_that_it_wrote() {
     are_sound("group-landing", &[521, 606, 725]);
 }
 
 /// A follower had been cut off, as its next leader's start set has less, and reported again that it holds
-/// what it was counted for before. Whoever began from that had a gap, which another replica of the same base
-/// did not have: versions were used twice, and a write was lost. `Mutant::KeepFloors` is that again.
+/// what it was counted for before. A leader that began from that had a gap, which another replica of the same
+/// base did not have: versions were used twice, and a write was lost. `Mutant::KeepFloors` brings this fault
+/// back.
 #[test]
 fn what_was_cut_off_is_not_reported_again() {
     are_sound("group-steps", &[10, 17, 41_249]);
 }
 
-/// A follower that was catching up had let go of a segment, and then was given what its leader
-/// still had there: that landed over what a stream had written in the next use. `Mutant::PushOver` is that
-/// again.
+/// A follower that was catching up had let go of a segment. Then the leader gave it what the leader still had
+/// there, which landed over what a stream had written in the next use. `Mutant::PushOver` brings this fault
+/// back.
 #[test]
 fn nothing_is_pushed_where_a_follower_has_let_go() {
     are_sound("group-slow", &[105]);
 }
 
 /// A leader that handed over waited for a copy that its maintenance thread had written and slept on for 40
-/// ms. `Mutant::SleepUnsent` is that again.
+/// ms. `Mutant::SleepUnsent` brings this fault back.
 #[test]
 fn a_leader_that_hands_over_has_sent_what_it_wrote() {
     are_sound("group-moves", &[151, 81_923]);
 }
 
-/// A client's request was refused by a leader, run by the next one, and sent again to the first, which said
-/// once more that it was refused. `Mutant::RecallAnyway` is that again.
+/// A leader refused a client's request, the next leader ran it, and the client sent it to the first again,
+/// which said once more that it was refused. `Mutant::RecallAnyway` brings this fault back.
 #[test]
 fn what_was_refused_is_refused_again_only_under_the_lease() {
     are_sound("group-steps", &[86_051]);
 }
 
 /// A replica had let go of a segment, and of what it had written there when it led. The next leader still had
-/// the segment, gave the replica its line, and so what nobody had counted was there again.
+/// the segment, gave the replica its line, and so entries that no commit had counted were there again.
 #[test]
 fn what_a_replica_let_go_of_does_not_come_back_with_a_line() {
     are_sound("group-strands", &[86_485]);
 }
 
-/// A follower went and came back before its stream looked: it went on counting while it was synced anew.
+/// A follower went and came back before the leader's stream looked, and so it went on counting while it was
+/// synced anew.
 #[test]
 fn a_follower_that_came_back_at_once_counts_once_it_is_synced() {
     are_sound("group-slow", &[81_224]);
 }
 
-/// A machine was lost while somebody READ its memory: the network answered with zeroes, and a candidate wrote
-/// them over the line of a segment that it had.
+/// A machine was lost while a candidate READ its memory. The network answered with zeroes, and the candidate
+/// wrote them over the line of a segment that it had.
 #[test]
 fn a_read_of_a_machine_that_is_lost_has_no_answer() {
     are_sound("group-landing", &[40_910]);
 }
 
-/// With half a percent of drift each way an anchor was trusted for too long: a client that only read got
-/// what a deposed leader had, two seconds on. `Mutant::NoDrift` is that again.
+/// With half a percent of drift each way a client trusted an anchor for too long. A client that only read got
+/// what a deposed leader had, two seconds on. `Mutant::NoDrift` brings this fault back.
 #[test]
 fn a_client_of_a_drifting_clock_does_not_trust_for_longer() {
     are_sound("group-pauses", &[3, 5, 8, 13]);

@@ -1,4 +1,4 @@
-//! A run as people read it: faults, leaders and operations, by the time of the world.
+//! A run as people read it: faults, leaders and operations, in the order of the world's time.
 
 use longarm_base::Nanos;
 use longarm_history::{Invocation, Operation};
@@ -11,15 +11,15 @@ use crate::scenario::{Plan, Scenario};
 /// A line of a timeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// When.
+    /// The time of the world.
     pub time: Nanos,
-    /// What.
+    /// What happened.
     pub text: String,
 }
 
-/// Runs the plan that a seed drew, or a part of it: what was drawn, what happened, and what it came to, for
-/// people; and whether nothing was violated.
-pub fn show((scenario, seed): (&Scenario, u64), plan: &Plan, every: Nanos) -> (String, bool) {
+/// Runs the plan that a seed drew, or a part of it. Returns a text for people, with what was drawn, what
+/// happened and the verdict, and whether nothing was violated.
+pub fn show(scenario: &Scenario, seed: u64, plan: &Plan, every: Nanos) -> (String, bool) {
     let (report, notes, operations) = watch(plan);
     let mut text = drawn(scenario, seed, plan) + "\n";
     for Line { time, text: what } in lines(&notes, &operations, every) {
@@ -58,7 +58,7 @@ pub fn lines(notes: &[(Nanos, Note)], operations: &[Operation], every: Nanos) ->
     lines
 }
 
-/// When operations were answered.
+/// The times at which operations were answered.
 fn ends(operations: &[Operation]) -> Vec<Nanos> {
     operations.iter().filter(|operation| !operation.in_doubt()).map(|operation| operation.end).collect()
 }
@@ -76,7 +76,7 @@ fn line(time: Nanos, note: &Note, ends: &[Nanos]) -> Option<Line> {
     Some(Line { time, text })
 }
 
-/// How long nobody was answered around a moment.
+/// How long no client was answered around a moment.
 fn gap(time: Nanos, ends: &[Nanos]) -> String {
     let next = ends.partition_point(|end| *end < time);
     match (next.checked_sub(1).map(|last| ends[last]), ends.get(next)) {
@@ -116,7 +116,7 @@ fn intervals(operations: &[Operation], every: Nanos) -> Vec<Line> {
     sums.into_iter().enumerate().map(line).collect()
 }
 
-/// What the run came to.
+/// The outcome of the run, in a sentence.
 pub fn verdict(report: &Report, notes: &[(Nanos, Note)], operations: &[Operation]) -> String {
     let leaders = notes.iter().filter(|(_, note)| matches!(note, Note::Said(Notice::Leads, _)));
     let leaders = match leaders.count() {
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_run_is_shown_from_what_was_drawn_to_what_it_came_to() {
         let scenario = Scenario::named("calm").expect("there is one");
-        let (text, sound) = show((scenario, 1), &Plan::of(scenario, 1), Nanos::from_millis(50));
+        let (text, sound) = show(scenario, 1, &Plan::of(scenario, 1), Nanos::from_millis(50));
         let lines: Vec<&str> = text.lines().collect();
         assert!(sound && text.ends_with(": nothing was violated\n"), "{text}");
         assert!(lines[0].starts_with("calm (seed 1): one server of "), "{text}");

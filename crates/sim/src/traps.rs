@@ -1,4 +1,4 @@
-//! Traps: what strikes a replica at a step of what it does, rather than at some time.
+//! Traps, which strike a replica at a point of what it does rather than at a time.
 
 use longarm_host::observe::Observation;
 
@@ -10,7 +10,7 @@ use crate::points::Point;
 struct Trap {
     fault: Fault,
     point: Point,
-    /// How many come by before it springs.
+    /// How many replicas pass before it springs.
     passes: u32,
 }
 
@@ -18,17 +18,17 @@ struct Trap {
 #[derive(Debug, Default)]
 pub(crate) struct Traps {
     set: Vec<Trap>,
-    /// What sprang, until somebody takes it.
+    /// The fault of the trap that sprang, until the run takes it.
     sprung: Option<Fault>,
 }
 
 impl Traps {
-    /// One more; it springs on whoever is the next there, after so many others.
+    /// Sets a trap. It springs on the next replica that comes to the point after so many passes.
     pub fn set(&mut self, fault: Fault, point: Point, passes: u32) {
         self.set.push(Trap { fault, point, passes });
     }
 
-    /// Whether a trap springs on whom this event is of.
+    /// Whether a trap springs on the replica of this event.
     pub fn hear(&mut self, event: &Observation) -> bool {
         let Some(point) = Point::of(event).filter(|_| self.sprung.is_none()) else { return false };
         let Some(at) = self.set.iter().position(|trap| trap.point == point) else { return false };
@@ -40,12 +40,12 @@ impl Traps {
         true
     }
 
-    /// What sprang.
+    /// Takes the fault of the trap that sprang.
     pub fn take(&mut self) -> Option<Fault> {
         self.sprung.take()
     }
 
-    /// None is set any more.
+    /// Removes all traps that are set.
     pub fn clear(&mut self) {
         self.set.clear();
     }

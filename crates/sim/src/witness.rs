@@ -1,4 +1,5 @@
-//! Who is told what happens in the world of a run: the judge, the traps, and the count of terms that served.
+//! The witness of a run's world, which tells the judge and the traps what happens, and counts the terms that
+//! served.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -10,8 +11,8 @@ use crate::judge::Judge;
 use crate::traps::Traps;
 use crate::world::Witness;
 
-/// Tells a judge, if there is one, what happens, and says where a trap springs. `adoptions` says what is
-/// wrong with what a replica holds that takes over a start set.
+/// Makes the witness. It tells the judge, if there is one, what happens, and says where a trap springs.
+/// `adoptions` checks what a replica holds that takes over a start set.
 pub fn witness(
     judge: Option<Rc<RefCell<Judge>>>,
     traps: Rc<RefCell<Traps>>,

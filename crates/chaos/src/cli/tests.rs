@@ -29,7 +29,7 @@ fn every_flag_has_help() {
     }
 }
 
-/// Calls of the program that the README has: in code, or in the middle of a text.
+/// The calls of the program that the README has, in code or in the middle of a text.
 fn readme_calls() -> Vec<String> {
     let readme = include_str!("../../../../README.md");
     let of_line = |line: &'static str| line.split('`').filter(|part| part.starts_with("longarm-chaos "));

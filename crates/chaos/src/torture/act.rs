@@ -1,4 +1,4 @@
-//! The steps of a fault are taken, one after the other, while the processes are seen to.
+//! Takes the steps of a fault, one after the other, and starts processes again that ended meanwhile.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::orders::{Given, Order};
 use super::{LOOK, Torture};
 use crate::fault::{Fault, Step};
 
-/// A process that is to be started again is within this, whatever else the machine does.
+/// The time within which a process is started again, whatever else the machine does.
 const START_MAX: Nanos = Nanos::from_millis(30_000);
 
 fn nanos(time: Duration) -> Nanos {
@@ -55,7 +55,7 @@ impl Torture {
             Step::Cut => fault.cut(&self.cables)?,
             Step::Mend => self.cables.mend()?,
             Step::Move(to) => {
-                // Whether it does is not asked here: all may be on their way elsewhere.
+                // The outcome does not matter here: the groups may be on their way to another leader.
                 let given = self.order(group, Order::Move(to), Nanos(0))?;
                 let _ = self.await_order(given)?;
             }
@@ -71,7 +71,7 @@ impl Torture {
         self.tell(node, Signal::KILL);
     }
 
-    /// A signal that ends a process, if there is one.
+    /// Sends a signal that ends a process, if there is a process.
     fn tell(&mut self, node: NodeId, signal: Signal) {
         if self.replicas.pid(node).is_some() {
             self.told.insert(node);

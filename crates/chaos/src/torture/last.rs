@@ -1,5 +1,5 @@
-//! The last look: every key is read at every replica while it leads. What was acknowledged must be there,
-//! whoever leads; what a replica lacks that does not lead shows at no other time.
+//! The last look reads every key at every replica while that replica leads. Each acknowledged write must be
+//! there, whichever replica leads. What a follower lacks shows at no other time.
 
 use longarm::connect;
 use longarm::output::{Exit, Failure};
@@ -12,7 +12,7 @@ use crate::client::{Way, look_at_all};
 use crate::looks::{LOOKER, Looks};
 
 impl Torture {
-    /// Looks at each replica, the one that leads now first. Nobody else does anything.
+    /// Looks at each replica, the one that leads now first. No other client does anything meanwhile.
     pub(super) fn look_everywhere(&mut self) -> Result<Looks, Failure> {
         let options = connect::options(&self.config(), "longarm-chaos: last look")?;
         let way = Way { options, ..self.way.clone() };
@@ -43,7 +43,7 @@ impl Torture {
             let leads = |at: usize| standings[at].leader.as_ref().is_some_and(|(leader, _)| *leader == node);
             let Some(group) = (0..standings.len()).find(|at| !leads(*at)) else { return Ok(()) };
             let given = self.order(group, Order::Move(node), Nanos(0))?;
-            // Whether it came about is seen when all is in sync again.
+            // Whether the node leads is seen when all is in sync again.
             let _ = self.await_order(given)?;
             if now() >= until {
                 let text = format!("node {node} does not lead, though it is in sync and nothing strikes");

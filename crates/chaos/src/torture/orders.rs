@@ -1,5 +1,5 @@
-//! Orders to the groups under torture, given as an operator would, each from a thread of its own: whatever
-//! strikes meanwhile, what was ordered is to come about.
+//! Orders to the groups under torture, given as an operator would give them, each from a thread of its own.
+//! An order must come about whatever strikes meanwhile.
 
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,28 +13,28 @@ use longarm_server::{Deny, Member, Operator, OrderError, Stay};
 
 use super::{LOOK, Torture};
 
-/// Between two tries.
+/// The time between two tries.
 const RETRY: Duration = Duration::from_millis(20);
-/// Elections that an order may take.
+/// The number of elections that an order may take.
 const ELECTIONS: u64 = 4;
 /// The highest number of a node.
 const NUMBER_MAX: u8 = 127;
 
-/// What is to come about.
+/// An order to a group.
 #[derive(Clone, Debug)]
 pub enum Order {
-    /// This one leads.
+    /// This node is to lead.
     Move(NodeId),
-    /// This one is a replica.
+    /// This node is to be a replica.
     Add(Member),
-    /// This one is none.
+    /// This node is to be no replica any more.
     Remove(NodeId),
 }
 
-/// An order that is under way: at its end, whether it came about, or why not.
+/// An order that is under way. At its end it says whether the order came about, or why not.
 pub struct Given(JoinHandle<Result<(), String>>);
 
-/// Whether it came about: also if it had already.
+/// Gives an order once. It counts as done if it had come about already.
 fn done(order: &Order, operator: &Operator<Any>, patience: Duration) -> Result<(), OrderError> {
     let came = match order {
         Order::Move(to) => operator.move_leader(*to, patience).and_then(|moved| match moved.leader {
@@ -53,7 +53,7 @@ fn done(order: &Order, operator: &Operator<Any>, patience: Duration) -> Result<(
 }
 
 impl Torture {
-    /// Gives an order to a group, again and again until it came about or `time` is over; at least once.
+    /// Gives an order to a group, again and again until it comes about or `time` is over; at least once.
     pub(super) fn order(&self, group: usize, order: Order, time: Nanos) -> Result<Given, Failure> {
         let cluster = self.replicas.cluster();
         let operator = operator(cluster, group, &self.config)?;
@@ -75,7 +75,8 @@ impl Torture {
             .map_err(|error| Failure::new(Exit::System, format!("cannot start a thread: {error}")))
     }
 
-    /// Waits for what came of an order, and sees to the processes. The thread has a bound of its own.
+    /// Waits for the outcome of an order, and starts processes again that ended. The thread has a bound of
+    /// its own.
     pub(super) fn await_order(&mut self, Given(thread): Given) -> Result<Result<(), String>, Failure> {
         while !thread.is_finished() {
             self.pass(Nanos(LOOK.as_nanos() as u64))?;
@@ -89,7 +90,7 @@ impl Torture {
             .map_err(|_| Failure::new(Exit::Corrupt, "an order ended by a broken invariant (see above)"))
     }
 
-    /// Starts a node that never was, and orders the group to take it.
+    /// Starts a new node, and orders the group to add it.
     pub(super) fn add(&mut self) -> Result<(NodeId, Given), Failure> {
         let node = NodeId(self.next_node);
         self.next_node += 1;
@@ -100,7 +101,7 @@ impl Torture {
         Ok((node, self.order(0, Order::Add(member), self.bounds.sync)?))
     }
 
-    /// Waits until the group has taken it.
+    /// Waits until the group has added the node.
     pub(super) fn added(&mut self, node: NodeId, given: Given) -> Result<(), Failure> {
         self.await_order(given)?.map_err(|text| Failure::new(Exit::Corrupt, text))?;
         self.replicas.journal().note("fault", &format!("node {node} is added"));
@@ -108,7 +109,7 @@ impl Torture {
         Ok(())
     }
 
-    /// The group does without a node, whose process ends then.
+    /// Orders the group to remove a node, whose process then ends.
     pub(super) fn remove(&mut self, node: NodeId) -> Result<(), Failure> {
         let given = self.order(0, Order::Remove(node), self.bounds.sync)?;
         self.await_order(given)?.map_err(|text| Failure::new(Exit::Corrupt, text))?;
@@ -121,7 +122,7 @@ impl Torture {
         Ok(())
     }
 
-    /// Whether there are numbers left for nodes that never were.
+    /// Whether there are numbers left for new nodes.
     pub(super) fn may_add(&self) -> bool {
         self.next_node <= NUMBER_MAX
     }

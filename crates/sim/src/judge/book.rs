@@ -1,4 +1,5 @@
-//! What all rules rest on: who leads which term, where it began, and what its streams hold.
+//! The facts that all rules rest on: which node leads which term, where the term began, and what its streams
+//! hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -10,30 +11,30 @@ use longarm_host::observe::Observation;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Entry {
     pub csn: Csn,
-    /// How many events had been heard of before it was written.
+    /// The number of events that the judge had heard of before the entry was written.
     pub moment: u64,
     /// Key and whether it has a value, for a client's write; `None` for a copy.
     pub write: Option<(u64, bool)>,
 }
 
-/// One stream of a term.
+/// A stream of a term.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     pub entries: Vec<Entry>,
-    /// All positions below.
+    /// The number of positions that are committed, from the first on.
     pub committed: u64,
-    /// All positions below.
+    /// The number of positions that are applied, from the first on.
     pub applied: u64,
 }
 
-/// A term that somebody leads, or tried to.
+/// A term that a node leads, or tried to lead.
 #[derive(Clone, Debug)]
 pub(super) struct Reign {
     /// The replicas of the group, in this term.
     pub members: BTreeSet<u32>,
     pub base: Term,
     pub cuts: Vec<u64>,
-    /// What its leader had of terms before the base was a mixture.
+    /// Whether its leader had a mixture of the terms before the base.
     pub mixed: bool,
     pub served: bool,
     pub streams: BTreeMap<u16, Stream>,
@@ -50,18 +51,18 @@ pub(super) fn is_majority_of(members: &BTreeSet<u32>, nodes: impl Iterator<Item 
     those.len() > members.len() / 2
 }
 
-/// The book.
+/// The facts that the judge has heard of.
 #[derive(Clone, Debug)]
 pub(super) struct Book {
-    /// The first so many machines are servers.
+    /// The number of servers, which are the first machines.
     pub servers: u32,
     pub reigns: BTreeMap<Term, Reign>,
-    /// Who ever held the start set of a term.
+    /// The nodes that ever held the start set of a term.
     pub adopted: BTreeSet<(Term, u32)>,
-    /// Of those, who lost their memory since, and how many events had been heard of before.
+    /// The nodes among those that lost their memory since, and the number of events before each loss.
     lost: BTreeMap<(Term, u32), u64>,
     leading: BTreeMap<u32, Term>,
-    /// Events that were heard of.
+    /// The number of events that the judge heard of.
     moment: u64,
 }
 
@@ -82,7 +83,7 @@ impl Book {
         is_majority_of(members, nodes)
     }
 
-    /// Terms after this one that began to serve.
+    /// The terms after this one that began to serve.
     pub fn served_after(&self, term: Term) -> impl Iterator<Item = Term> + '_ {
         let later = self.reigns.range((Bound::Excluded(term), Bound::Unbounded));
         later.filter(|(_, reign)| reign.served).map(|(&of, _)| of)
@@ -99,21 +100,22 @@ impl Book {
         stream.entries.get(usize::try_from(position).ok()?).copied()
     }
 
-    /// How many entries a stream of a term has; `None` if nobody took the term.
+    /// How many entries a stream of a term has; `None` if no node took the term.
     pub fn len(&self, term: Term, stream: u16) -> Option<u64> {
         let streams = &self.reigns.get(&term)?.streams;
         Some(streams.get(&stream).map_or(0, |stream| stream.entries.len() as u64))
     }
 
-    /// Whether a follower may count for an entry of a term: it held its start set, then or later, and has not
-    /// lost its memory since; or lost it when the entry was written already, and may have acknowledged it.
+    /// Whether a follower may count for an entry of a term. It must have held the start set of the term, then
+    /// or later, and not have lost its memory since. A follower that lost its memory after the entry was
+    /// written counts as well, as it may have acknowledged the entry before.
     pub fn may_count(&self, term: Term, follower: u32, written: Option<Entry>) -> bool {
         let key = (term, follower);
         let before = |lost: &u64| written.is_some_and(|entry| entry.moment < *lost);
         self.adopted.contains(&key) && self.lost.get(&key).is_none_or(before)
     }
 
-    /// Notes what happened. An error: it cannot have happened like this.
+    /// Records an event. An error says that it cannot have happened like this.
     pub fn record(&mut self, node: u32, event: &Observation) -> Result<(), String> {
         self.moment += 1;
         match event {

@@ -1,6 +1,6 @@
 //! I5: when a replica has fenced for a term, nothing of an older term's leader lands in what it lends to
-//! leaders (L6, L7). Seen is who sent what lands, not over which of its queue pairs: what the same node sends
-//! for two of its own terms is told apart by the tests of `fabric` alone.
+//! leaders (L6, L7). The judge sees which node sent a WRITE, and not over which of its queue pairs. Only the
+//! tests of `fabric` tell apart the WRITEs of one node for two of its own terms.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::rules::{Rules, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Fences {
-    /// By replica: the term that alone may write there.
+    /// By replica: the only term whose leader may write there.
     open: BTreeMap<u32, Term>,
 }
 

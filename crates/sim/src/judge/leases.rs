@@ -1,9 +1,11 @@
-//! I9: a leader's lease, and what clients trust because of it, end before the promises it rests on; nobody
-//! reports for another term inside a promise (L8); when a term begins to serve, all that rests on older ones
-//! is over; and a client counts what it READ before its trust ended only (L9).
+//! I9: a leader's lease, and the trust of clients that rests on it, end before the promises that the lease
+//! rests on. No replica reports for another term inside its promise (L8). When a term begins to serve, every
+//! lease and every trust of older terms is over. A client counts only what it READ before its trust ended
+//! (L9).
 //!
 //! Ends are compared in the time of the world, whatever the machines' clocks show. A promise lasts D on the
-//! clock of who made it, from when it saw the heartbeat; that is not before the heartbeat was begun.
+//! clock of the replica that made it, from when the replica saw the heartbeat, which is not before the leader
+//! began the heartbeat.
 
 use std::collections::BTreeMap;
 
@@ -19,28 +21,28 @@ pub(super) struct Leases {
     promise: Nanos,
     clocks: Vec<Machine>,
     terms: BTreeMap<Term, Ends>,
-    /// Of each server that clients may know: its term.
+    /// By boot number of each server that clients may know: its term.
     boots: BTreeMap<u64, Term>,
-    /// By client and server: until when it trusts it, on its own clock.
+    /// By client and boot number of a server: until when the client trusts the server, on the client's clock.
     trusts: BTreeMap<(u32, u64), Nanos>,
-    /// Reports: when, by whom, for which term.
+    /// The reports: when, by which replica, for which term.
     reports: Vec<(Nanos, u32, Term)>,
     /// When each term began to serve.
     served: BTreeMap<Term, Nanos>,
 }
 
-/// Until when what is relied on, of one term.
+/// Until when machines rely on one term.
 #[derive(Debug, Default)]
 struct Ends {
     /// The leader's lease.
     lease: Nanos,
-    /// Whatever anybody trusts, the leader included.
+    /// The latest trust of any machine, the leader included.
     trust: Nanos,
-    /// Whatever clients trust.
+    /// The latest trust of any client.
     clients: Nanos,
-    /// Until then the promises last that the best lease so far rests on.
+    /// The end of the promises that the longest lease so far rests on.
     promise: Nanos,
-    /// Replicas whose promises the leader counts on, and until when.
+    /// The replicas whose promises the leader counts on, and until when.
     by: BTreeMap<u32, Nanos>,
 }
 
@@ -90,7 +92,7 @@ impl Leases {
         self.trust(term, end)
     }
 
-    /// Somebody relies on a term until then.
+    /// Notes that a machine relies on a term until then.
     fn trust(&mut self, term: Term, end: Nanos) -> Result<(), String> {
         let ends = self.terms.entry(term).or_default();
         ends.trust = ends.trust.max(end);
@@ -119,7 +121,7 @@ impl Rules for Leases {
                 self.trusts.insert((node, *boot), *end);
                 let Some(&term) = self.boots.get(boot) else { return Ok(()) };
                 let end = self.when(node, *end);
-                // No trust at all: the server has vouched for nothing yet, or not for long.
+                // This is no trust at all: the server has not vouched for its memory yet, or not for long.
                 if end <= time {
                     return Ok(());
                 }

@@ -1,6 +1,6 @@
 //! M14: from one term that serves to the next the replicas of the group are the same, or one more, or one
-//! less; and once majorities of both sets have it on disk, the next term has the new one, which counts as
-//! agreed on no earlier.
+//! less. A new set counts as agreed on once majorities of both sets have it on disk, and no earlier. From
+//! then on the next term has the new set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::rules::{Rules, Seen};
 pub(super) struct Agreements {
     /// By term: the replicas that the next one has.
     agreed: BTreeMap<Term, BTreeSet<u32>>,
-    /// By term and the replicas that it, or the next one, has: who has them on disk.
+    /// By term and a set of replicas that it, or the next term, has: the nodes that have the set on disk.
     kept: BTreeMap<(Term, BTreeSet<u32>), BTreeSet<u32>>,
 }
 
@@ -34,10 +34,11 @@ impl Agreements {
         }
     }
 
-    /// Whoever knows of a set that was agreed on helps nobody to lead who does not.
+    /// Checks the set with which a term begins. A replica that knows of a set that was agreed on helps no
+    /// candidate to lead that does not know of it.
     fn installs(&self, term: Term, members: &[NodeId]) -> Result<(), String> {
         let Some((&older, agreed)) = self.agreed.range(..term).next_back() else { return Ok(()) };
-        // Sets that were on disk later may be agreed on by now, or come to be.
+        // A set that reached a disk later may be agreed on by now, or be agreed on later.
         let later = self.kept.keys().any(|&(kept, _)| kept > older && kept < term);
         let is = numbers(members);
         if later || *agreed == is {

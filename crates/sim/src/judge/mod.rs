@@ -1,18 +1,19 @@
-//! The judge that watches a group while it runs: the rules of the specification in plain Rust, told what
-//! happened event by event (`longarm_host::observe`). It sees all machines and the time of the world, which
-//! none of them does, and knows nothing of how they decide.
+//! The judge that watches a group while it runs: the rules of the specification in plain Rust. The judge
+//! hears of what happens event by event (`longarm_host::observe`). It sees all machines and the time of the
+//! world, which no machine does, and knows nothing of how machines decide.
 //!
-//! - [`book`]: what every rule rests on: who leads which term, from which start set, with which entries.
+//! - [`book`]: the facts that every rule rests on: which node leads which term, from which start set, with
+//!   which entries.
 //! - [`promises`]: one leader a term, by a majority's promises (I1); what is promised is kept (L2).
-//! - [`fences`]: what is fenced off writes no more (I5).
-//! - [`leases`]: leases end before the promises they rest on, and nobody reports inside one (I9).
+//! - [`fences`]: a leader that is fenced off writes no more (I5).
+//! - [`leases`]: leases end before the promises they rest on, and no replica reports inside its promise (I9).
 //! - [`streams`]: only synced followers count, and what they acknowledged they have (I4).
-//! - [`start_sets`]: what was committed is in each later term that serves, and what was deleted is not back
+//! - [`start_sets`]: committed entries are in each later term that serves, and deleted items do not come back
 //!   (I2, I6, I13).
 //! - [`versions`]: versions are used once and never decrease, and what is acknowledged is visible (I7, I8).
 //! - [`sessions`]: each operation has one effect (I14).
 //! - [`members`]: replicas change one at a time, and what was agreed on stays (M14).
-//! - [`prompt`]: where nothing goes wrong, what is written is committed soon (I20).
+//! - [`prompt`]: where nothing goes wrong, writes are committed soon (I20).
 //!
 //! docs/mechanisms.md, "Invariants", says which invariants are looked at elsewhere.
 
@@ -53,7 +54,8 @@ impl std::fmt::Debug for Judge {
 }
 
 impl Judge {
-    /// Of a group whose replicas, and those that may be, are the first machines. `clocks` are all machines'.
+    /// A judge of a group whose replicas, and the nodes that may become replicas, are the first machines.
+    /// `clocks` are those of all machines.
     pub fn new(servers: u32, timing: Timing, clocks: &[Drift]) -> Judge {
         let clocks: Vec<Machine> = clocks.iter().map(|&drift| Machine::new(drift)).collect();
         let rules: Vec<Box<dyn Rules>> = vec![
@@ -69,8 +71,8 @@ impl Judge {
         Judge { book: Book::new(servers), rules, violation: None, heard: 0 }
     }
 
-    /// Hears of something that happened at a time of the world on a machine. After the first violation
-    /// nothing is judged any more.
+    /// Hears of an event at a time of the world on a machine. After the first violation it judges nothing any
+    /// more.
     pub fn hear(&mut self, time: Nanos, machine: u32, event: &Observation) {
         if self.violation.is_some() {
             return;
@@ -87,17 +89,17 @@ impl Judge {
         self.rules.iter_mut().try_for_each(|rules| rules.hear(seen, &self.book))
     }
 
-    /// Nothing goes wrong: what is written is committed soon.
+    /// Demands that writes are committed soon, which holds in runs in which nothing goes wrong.
     pub fn be_prompt(&mut self) {
         self.rules.push(Box::new(prompt::Prompt::default()));
     }
 
-    /// What somebody else saw was wrong.
+    /// Notes a violation that another party saw, unless there is one already.
     pub fn blame(&mut self, time: Nanos, violated: &str) {
         self.violation.get_or_insert_with(|| format!("{violated}, at {:.6} ms", time.0 as f64 / 1e6));
     }
 
-    /// A replica's disk was lost with its memory.
+    /// Notes that a replica's disk was lost with its memory.
     pub fn reformatted(&mut self, node: u32) {
         self.rules.iter_mut().for_each(|rules| rules.reformatted(node));
     }
@@ -107,12 +109,12 @@ impl Judge {
         self.book.term_of(u32::from(term.node().0)) == term
     }
 
-    /// What was violated first.
+    /// The first violation.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
     }
 
-    /// Events heard of so far.
+    /// The number of events heard of so far.
     pub fn heard(&self) -> u64 {
         self.heard
     }

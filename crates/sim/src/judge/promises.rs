@@ -13,19 +13,20 @@ use super::rules::{Rules, Seen};
 pub(super) struct Promises {
     /// By replica: the highest term that it kept on disk.
     kept: BTreeMap<u32, Term>,
-    /// By replica: the highest that it kept and somebody else knows of: of another node, or promised by one.
+    /// By replica: the highest term that it kept and that another node knows of. The term is that node's own,
+    /// or the node has promised it, too.
     known: BTreeMap<u32, Term>,
-    /// Replicas whose disks were lost, and that have promised nothing since.
+    /// The replicas whose disks were lost, and that have promised nothing since.
     blank: BTreeSet<u32>,
 }
 
 impl Promises {
-    /// A replica has promised a term.
+    /// Notes that a replica has promised a term.
     fn note(&mut self, node: u32, term: Term) {
         self.blank.remove(&node);
         self.kept.insert(node, term);
         let of = u32::from(term.node().0);
-        // Of its own, nobody else knows before another has promised it, too.
+        // No other node knows of a replica's own term before another has promised it, too.
         if of != node {
             for node in [of, node] {
                 let known = self.known.entry(node).or_insert(term);
@@ -34,7 +35,7 @@ impl Promises {
         }
     }
 
-    /// A majority has promised this term, or a later one.
+    /// Whether a majority has promised this term, or a later one.
     fn by_majority(&self, term: Term, book: &Book) -> bool {
         book.is_majority(term, self.kept.iter().filter(|(_, kept)| **kept >= term).map(|(&node, _)| node))
     }
@@ -45,8 +46,9 @@ impl Rules for Promises {
         let node = seen.node;
         let kept = self.kept.get(&node).copied().unwrap_or(Term::ZERO);
         match seen.event {
-            // It cannot know, and asks. What it promises then is not below what it had promised, and others
-            // know of. A term of its own that nobody else promised never was.
+            // A replica without its disk cannot know its promises, and asks the others. What it promises then
+            // is not below a promise of its own that others know of. A term of its own that no other replica
+            // promised never was.
             Observation::Started { .. } if self.blank.contains(&node) => Ok(()),
             Observation::Started { term } if *term < kept => {
                 Err(format!("I1: node {node} starts with a promise of term {term}, and had promised {kept}"))

@@ -1,5 +1,5 @@
-//! I20: where nothing goes wrong, what a leader writes is committed soon: clients wait for a write of theirs,
-//! and a hand-over for all that is under way.
+//! I20: where nothing goes wrong, a leader's writes are committed soon, because clients wait for their
+//! writes, and a hand-over waits for all that are under way.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,7 +9,7 @@ use longarm_host::observe::Observation;
 use super::book::Book;
 use super::rules::{Rules, Seen};
 
-/// From when an entry is written until it is committed: several times what the largest take.
+/// The longest time from the write of an entry to its commit: several times that of the largest entries.
 const PROMPT: Nanos = Nanos::from_millis(10);
 
 #[derive(Debug, Default)]

@@ -1,4 +1,5 @@
-//! I14: each operation of a session has one effect, whoever executed it and however often it was sent (L17).
+//! I14: each operation of a session has one effect, whichever leader executed it, and however often the
+//! client sent it (L17).
 
 use std::collections::BTreeMap;
 
@@ -8,16 +9,20 @@ use longarm_host::observe::Observation;
 use super::book::Book;
 use super::rules::{Rules, Seen};
 
-/// Session and operation.
-type By = (u64, u64);
+/// An operation of a session.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct By {
+    session: u64,
+    operation: u64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
-    /// By term and version: whose it is.
+    /// By term and version: the operation that made it.
     ran: BTreeMap<(Term, Csn), By>,
-    /// What a leader found, which counts once it serves.
+    /// By term: the effects that its leader found, which count once it serves.
     found: BTreeMap<Term, Vec<(By, Csn)>>,
-    /// The version of each, and the term in which that was known first.
+    /// By operation: its version, and the term in which that was known first.
     effects: BTreeMap<By, (Csn, Term)>,
 }
 
@@ -30,7 +35,7 @@ impl Sessions {
     }
 }
 
-fn twice((session, operation): By, before: Csn, csn: Csn) -> String {
+fn twice(By { session, operation }: By, before: Csn, csn: Csn) -> String {
     format!("I14: operation {operation} of session {session:x} is version {before:?} and {csn:?}")
 }
 
@@ -39,11 +44,11 @@ impl Rules for Sessions {
         let term = seen.term;
         match seen.event {
             Observation::Ran { session, operation, csn } if *session != 0 && csn.is_valid() => {
-                let by = (*session, *operation);
+                let by = By { session: *session, operation: *operation };
                 self.ran.insert((term, *csn), by);
                 match self.effects.get(&by) {
-                    // A leader of before, which does not know yet that it is deposed, may run it again: it
-                    // cannot commit that, so nobody is told and nothing is applied.
+                    // An earlier leader that does not know yet that it is deposed may run the operation
+                    // again. It cannot commit that, so no client is told and nothing is applied.
                     Some((before, since)) if before != csn && term >= *since => Err(twice(by, *before, *csn)),
                     _ => Ok(()),
                 }
@@ -53,8 +58,9 @@ impl Rules for Sessions {
                 let by = entry.and_then(|entry| Some((*self.ran.get(&(term, entry.csn))?, entry.csn)));
                 by.map_or(Ok(()), |(by, csn)| self.effect(term, by, csn))
             }
-            Observation::Restored { by: Some(by), csn, .. } => {
-                self.found.entry(term).or_default().push((*by, *csn));
+            Observation::Restored { by: Some((session, operation)), csn, .. } => {
+                let by = By { session: *session, operation: *operation };
+                self.found.entry(term).or_default().push((by, *csn));
                 Ok(())
             }
             Observation::Served { term, .. } => {

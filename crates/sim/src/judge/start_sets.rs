@@ -1,6 +1,6 @@
-//! I2: what was committed in a term is in the start set of each later term that serves: by the cuts, from
-//! base to base, and by the entries that its leader then found. I13: what was deleted is not back. I6:
-//! nothing is found that nobody wrote. I3: nothing is found that was cut off (L16).
+//! I2: an entry that was committed in a term is in the start set of each later term that serves: by the cuts,
+//! from base to base, and by the entries that its leader then found. I13: a deleted item does not come back.
+//! I6: a leader finds no entry that was never written. I3: a leader finds no entry that was cut off (L16).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,33 +10,44 @@ use longarm_host::observe::Observation;
 use super::book::{Book, Reign};
 use super::rules::{Rules, Seen};
 
-/// The newest version of a key, and whether it has a value.
+/// The newest version of each key, and whether it has a value.
 type Newest = BTreeMap<u64, (Csn, bool)>;
 
-/// A write: version, key, and whether it has a value.
-type Write = (Csn, u64, bool);
+/// A version of a key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Version {
+    csn: Csn,
+    key: u64,
+    /// Whether the key has a value in it; else it was deleted.
+    value: bool,
+}
 
 /// A position of a term's stream.
-type At = (Term, u16, u64);
+#[derive(Clone, Copy, Debug)]
+struct At {
+    term: Term,
+    stream: u16,
+    position: u64,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct StartSets {
-    /// Every write, and where it was written.
-    written: BTreeMap<Write, Vec<At>>,
-    /// What readers may have seen, in any term.
+    /// Every version that was written, and where.
+    written: BTreeMap<Version, Vec<At>>,
+    /// The newest versions that readers may have seen, in any term.
     visible: Newest,
-    /// By term: what its leader found.
+    /// By term: the newest versions that its leader found.
     found: BTreeMap<Term, Newest>,
     /// By term that began with a mixture: all that its leader found, which is its start set.
-    mixtures: BTreeMap<Term, BTreeSet<Write>>,
+    mixtures: BTreeMap<Term, BTreeSet<Version>>,
 }
 
-fn newer(newest: &mut Newest, key: u64, csn: Csn, value: bool) {
+fn newer(newest: &mut Newest, Version { csn, key, value }: Version) {
     let known = newest.entry(key).or_insert((csn, value));
     *known = (*known).max((csn, value));
 }
 
-/// Whose cuts, or whose mixture, say what `later` has of the streams of `term`.
+/// The term whose cuts, or whose mixture, say what `later` has of the streams of `term`.
 fn source(book: &Book, later: Term, term: Term, is_it: fn(&Reign) -> bool) -> Option<(Term, &Reign)> {
     let mut of = later;
     while let Some(reign) = book.reigns.get(&of) {
@@ -49,35 +60,35 @@ fn source(book: &Book, later: Term, term: Term, is_it: fn(&Reign) -> bool) -> Op
 }
 
 /// Whether a term has, by its cuts, a stream's positions below this.
-fn keeps(reign: &Reign, (term, stream, below): At) -> bool {
-    let cut = reign.cuts.get(usize::from(stream)).copied().unwrap_or(0);
-    reign.base == term && cut >= below
+fn keeps(reign: &Reign, below: At) -> bool {
+    let cut = reign.cuts.get(usize::from(below.stream)).copied().unwrap_or(0);
+    reign.base == below.term && cut >= below.position
 }
 
 /// Whether positions of a term's stream below this are in the start set of a later term.
-fn includes(book: &Book, later: Term, at: At) -> bool {
-    source(book, later, at.0, |_| false).is_some_and(|(_, reign)| keeps(reign, at))
+fn includes(book: &Book, later: Term, below: At) -> bool {
+    source(book, later, below.term, |_| false).is_some_and(|(_, reign)| keeps(reign, below))
 }
 
 impl StartSets {
     /// Whether a write, by where it was written, is in the start set of a later term.
-    fn holds(&self, book: &Book, later: Term, write: &Write, (term, stream, position): At) -> bool {
-        match source(book, later, term, |reign| reign.mixed) {
+    fn holds(&self, book: &Book, later: Term, write: &Version, at: At) -> bool {
+        match source(book, later, at.term, |reign| reign.mixed) {
             Some((of, reign)) if reign.mixed => {
                 self.mixtures.get(&of).is_some_and(|found| found.contains(write))
             }
-            Some((_, reign)) => keeps(reign, (term, stream, position + 1)),
+            Some((_, reign)) => keeps(reign, At { position: at.position + 1, ..at }),
             None => false,
         }
     }
 
-    /// Whether a write that the leader of `term` found was cut off before, there where it was written. What a
-    /// mixture consists of may have been cut off by terms that never served.
-    fn is_cut_off(&self, book: &Book, term: Term, write: &Write, at: At) -> bool {
+    /// Whether a write that the leader of `term` found was cut off before, at the position where it was
+    /// written. Entries of a mixture may have been cut off by terms that never served.
+    fn is_cut_off(&self, book: &Book, term: Term, write: &Version, at: At) -> bool {
         match book.reigns.get(&term) {
             Some(reign) if reign.mixed => {
                 let mut served =
-                    book.reigns.range(at.0..term).filter(|(of, reign)| **of > at.0 && reign.served);
+                    book.reigns.range(at.term..term).filter(|(of, reign)| **of > at.term && reign.served);
                 served.any(|(&of, _)| !self.holds(book, of, write, at))
             }
             _ => !self.holds(book, term, write, at),
@@ -85,13 +96,13 @@ impl StartSets {
     }
 
     /// Whether a term, by what its leader found, has this version of a key, or a newer one.
-    fn check(&self, term: Term, key: u64, (csn, value): (Csn, bool)) -> Result<(), String> {
+    fn check(&self, term: Term, Version { csn, key, value }: Version) -> Result<(), String> {
         let found = self.found.get(&term).and_then(|found| found.get(&key));
         match found {
             Some(&(found, _)) if found >= csn => Ok(()),
-            // A delete that is stored nowhere any more, and nothing of what it ended.
+            // The delete is stored nowhere any more, nor is anything that it deleted.
             None if !value => Ok(()),
-            // Nor is an older delete, which a move had taken to a younger segment.
+            // An older delete is stored, as a move had taken it to a younger segment.
             Some(&(_, false)) if !value => Ok(()),
             Some(&(found, _)) if !value => {
                 Err(format!("I13: term {term} has version {found:?} of key {key:x}, deleted by {csn:?}"))
@@ -103,20 +114,22 @@ impl StartSets {
     fn served(&mut self, term: Term, book: &Book) -> Result<(), String> {
         for (&older, reign) in book.reigns.range(..term) {
             for (&stream, of) in reign.streams.iter().filter(|(_, of)| of.committed > 0) {
-                if !includes(book, term, (older, stream, of.committed)) {
-                    let below = of.committed;
+                let below = of.committed;
+                if !includes(book, term, At { term: older, stream, position: below }) {
                     return Err(format!("I2: {stream}:{below} of term {older} is not in term {term}"));
                 }
             }
         }
-        // One that stood still while another came to lead does not know yet that it is over: it need not have
-        // what is visible since. It has no lease to tell anybody anything under (I9).
+        // A leader that stood still while another came to lead does not know yet that its term is over. It
+        // need not have what became visible since, as it has no lease under which to answer clients (I9).
         if book.served_after(term).next().is_none() {
-            self.visible.iter().try_for_each(|(&key, &newest)| self.check(term, key, newest))?;
+            let mut visible = self.visible.iter();
+            visible.try_for_each(|(&key, &(csn, value))| self.check(term, Version { csn, key, value }))?;
         }
-        // What it found readers see from now on, though whoever wrote it may not have lived to apply it.
+        // Readers see from now on what the leader found, though the leader that wrote it may have crashed
+        // before it applied that.
         for (&key, &(csn, value)) in self.found.get(&term).into_iter().flatten() {
-            newer(&mut self.visible, key, csn, value);
+            newer(&mut self.visible, Version { csn, key, value });
         }
         Ok(())
     }
@@ -127,12 +140,14 @@ impl Rules for StartSets {
         let Seen { node, term, .. } = seen;
         match seen.event {
             Observation::Wrote { stream, position, csn, write: Some((key, value)) } => {
-                self.written.entry((*csn, *key, *value)).or_default().push((term, *stream, *position));
+                let write = Version { csn: *csn, key: *key, value: *value };
+                let at = At { term, stream: *stream, position: *position };
+                self.written.entry(write).or_default().push(at);
                 Ok(())
             }
             Observation::Restored { key: Some(key), csn, value, .. } => {
                 let entry = || format!("version {csn:?} of key {key:x}");
-                let write = (*csn, *key, *value);
+                let write = Version { csn: *csn, key: *key, value: *value };
                 let Some(written) = self.written.get(&write) else {
                     return Err(format!("I6: node {node} found {}, which nobody wrote", entry()));
                 };
@@ -142,12 +157,13 @@ impl Rules for StartSets {
                 if book.reigns.get(&term).is_some_and(|reign| reign.mixed) {
                     self.mixtures.entry(term).or_default().insert(write);
                 }
-                newer(self.found.entry(term).or_default(), *key, *csn, *value);
+                newer(self.found.entry(term).or_default(), write);
                 Ok(())
             }
             Observation::Served { term, .. } => self.served(*term, book),
             Observation::Committed { stream, below, .. } => {
-                match book.served_after(term).find(|&of| !includes(book, of, (term, *stream, *below))) {
+                let at = At { term, stream: *stream, position: *below };
+                match book.served_after(term).find(|&of| !includes(book, of, at)) {
                     None => Ok(()),
                     Some(of) => Err(format!("I2: {stream}:{below} of term {term} is not in term {of}")),
                 }
@@ -158,9 +174,10 @@ impl Rules for StartSets {
                 else {
                     return Ok(());
                 };
-                newer(&mut self.visible, key, csn, value);
-                newer(self.found.entry(term).or_default(), key, csn, value);
-                book.served_after(term).try_for_each(|of| self.check(of, key, (csn, value)))
+                let write = Version { csn, key, value };
+                newer(&mut self.visible, write);
+                newer(self.found.entry(term).or_default(), write);
+                book.served_after(term).try_for_each(|of| self.check(of, write))
             }
             _ => Ok(()),
         }

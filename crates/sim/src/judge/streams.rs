@@ -1,6 +1,7 @@
-//! I4: what counts as committed a majority has, all of them synced in the term (L1); it is applied only then
-//! (M5); a replica that reports has all that was counted from it (L6), says nothing of what was cut off there
-//! (L16), and knows of each free segment it was told of (rule of reclaiming, for I13).
+//! I4: a majority has each entry that counts as committed, and the whole majority is synced in the term (L1).
+//! The leader applies an entry only then (M5). A replica that reports has all that commits counted from it
+//! (L6), reports nothing that was cut off there (L16), and knows of each free segment that it was told of
+//! (rule of reclaiming, for I13).
 
 use std::collections::BTreeMap;
 
@@ -12,11 +13,11 @@ use super::rules::{Rules, Seen};
 
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    /// By term, follower and stream: what a commit counted from it.
+    /// By term, follower and stream: how many positions commits counted from the follower.
     counted: BTreeMap<(Term, u32), BTreeMap<u16, u64>>,
     /// By term and follower: how many segments it was told are free.
     told: BTreeMap<(Term, u32), u64>,
-    /// By replica: where it was cut off, of which sync term, until it is given something again.
+    /// By replica: the cuts and their sync term, until it starts anew, or adopts or installs a start set.
     cuts: BTreeMap<u32, (Term, Vec<u64>)>,
 }
 
@@ -71,14 +72,14 @@ impl Rules for Streams {
                 self.cuts.insert(node, (*sync, cuts.clone()));
                 Ok(())
             }
-            // A candidate fetches what others have.
+            // A candidate fetches entries that other replicas have.
             Observation::Started { .. } | Observation::Adopted { .. } | Observation::Installing { .. } => {
                 self.cuts.remove(&node);
                 Ok(())
             }
-            // A mixture has what was committed below a younger start set, and not each of its positions.
+            // A mixture has what was committed below a younger start set, but not each of its positions.
             Observation::Reported { sync, lens, reclaimed, mixed: false, .. } => {
-                self.reported(node, (*sync, *reclaimed, lens), book)
+                self.reported(node, *sync, *reclaimed, lens, book)
             }
             _ => Ok(()),
         }
@@ -90,7 +91,9 @@ impl Streams {
     fn reported(
         &self,
         node: u32,
-        (sync, reclaimed, lens): (Term, u64, &[u64]),
+        sync: Term,
+        reclaimed: u64,
+        lens: &[u64],
         book: &Book,
     ) -> Result<(), String> {
         let told = self.told.get(&(sync, node)).copied().unwrap_or(0);
@@ -117,8 +120,9 @@ impl Streams {
                 ));
             }
         }
-        // A later term that served may have it catch up, and what that reclaimed is gone here already.
-        // Nothing rests on this report: of each majority somebody is synced in the later term.
+        // The leader of a later term that served may have this replica catch up, and segments that this
+        // leader reclaimed are gone here already. Nothing rests on this report: of each majority some replica
+        // is synced in the later term.
         if book.served_after(sync).next().is_some() {
             return Ok(());
         }

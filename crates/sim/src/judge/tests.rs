@@ -55,16 +55,10 @@ impl Log {
     }
 
     fn takes(&mut self, machine: u32, of: Term, base: Term, cuts: &[u64]) -> &mut Log {
-        self.takes_what(machine, of, (base, cuts), false)
+        self.takes_what(machine, of, base, cuts, false)
     }
 
-    fn takes_what(
-        &mut self,
-        machine: u32,
-        term: Term,
-        (base, cuts): (Term, &[u64]),
-        mixed: bool,
-    ) -> &mut Log {
+    fn takes_what(&mut self, machine: u32, term: Term, base: Term, cuts: &[u64], mixed: bool) -> &mut Log {
         let members = self.members.iter().map(|&node| NodeId(node)).collect();
         self.on(machine, Observation::Installing { term, base, cuts: cuts.to_vec(), mixed, members })
     }
@@ -100,7 +94,7 @@ impl Log {
         self.on(machine, Observation::Committed { stream: 0, below, by })
     }
 
-    /// They have it on disk that these are to be the replicas.
+    /// Nodes have it on disk that these are to be the replicas.
     fn kept(&mut self, members: &[u8], by: &[u32]) -> &mut Log {
         for &machine in by {
             let members = members.iter().map(|&node| NodeId(node)).collect();
@@ -188,7 +182,8 @@ fn i1_a_replica_without_its_disk_promises_no_less_than_it_had() {
     log.on(1, Observation::Started { term: Term::ZERO }).on(1, Observation::Promised { term: first });
     let violation = log.judge.violation().expect("it has not");
     assert!(violation.starts_with("I1: node 1 promises term 1.0, and had promised 2.0"), "{violation}");
-    // Of its own, if another has promised it, too: or it never was (group-reformat, seed 61246).
+    // A term of its own counts if another replica has promised it, too; else it never was (group-reformat,
+    // seed 61246).
     let after = |others: &[u32]| {
         let mut log = Log::new();
         log.on(0, Observation::Promised { term: first }).on(1, Observation::Promised { term: term(1, 1) });
@@ -243,7 +238,7 @@ fn i2_who_begins_to_lead_too_late_need_not_have_what_came_after_it() {
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 1), term(1, 0), &[1]).restored(1, 1, true);
     log.on(1, Observation::Adopted { term: term(2, 1) }).on(0, Observation::Adopted { term: term(2, 1) });
-    // It stands still, and another leads meanwhile.
+    // Node 1 stands still, and node 2 leads meanwhile.
     log.install(term(3, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(3, 2));
     log.wrote(2, 0, 2, true).committed(2, 1, &[0]).shown(2, 2).applied(2, 0).is_sound();
     log.on(1, Observation::Served { term: term(2, 1), boot: 2 }).is_sound();
@@ -264,7 +259,7 @@ fn i2_and_i13_what_a_term_found_is_not_lost_though_nobody_had_applied_it() {
     };
     after(false, &[(2, true)]).is_sound();
     after(false, &[(1, true)]).breaks("I2");
-    // Nothing that the delete hides is stored, and so it went.
+    // The delete is gone, as nothing that it hides is stored.
     after(true, &[]).is_sound();
     after(true, &[(1, true)]).breaks("I13");
 }
@@ -314,7 +309,7 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     Log::serving().wrote(0, 1, 1, true).breaks("I4");
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[1]).is_sound();
     Log::serving().put(0, 0, 1).report(1, term(2, 1), term(1, 0), &[0]).breaks("I4");
-    // What was cut off is not there, whatever was counted; until something is given to it again.
+    // A replica does not have what was cut off, whatever was counted, until a leader gives it entries again.
     let cut = |of, at| Observation::CutOff { sync: term(of, 0), cuts: vec![at] };
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, cut(1, 0)).report(1, term(2, 1), term(1, 0), &[1]).breaks("I4");
@@ -323,13 +318,13 @@ fn i4_only_synced_followers_count_and_they_have_what_they_were_counted_for() {
     let mut log = Log::serving();
     log.wrote(0, 0, 1, true).on(1, cut(1, 0)).on(1, Observation::Adopted { term: term(1, 0) });
     log.report(1, term(2, 1), term(1, 0), &[1]).is_sound();
-    // What a later term that served reclaimed is gone where a replica was catching up with that.
+    // A replica that was catching up with a later term that served lacks what that term reclaimed.
     let mut log = Log::serving();
     log.put(0, 0, 1).install(term(2, 2), term(1, 0), &[1]).restored(2, 1, true).serve(term(2, 2));
     log.report(1, term(3, 1), term(1, 0), &[0]).is_sound();
     let told = Observation::Told { node: NodeId(1), reclaimed: 3 };
     Log::serving().on(0, told.clone()).report(1, term(2, 1), term(1, 0), &[0]).breaks("I13");
-    // It may know of fewer again while it is attached anew.
+    // A replica may know of fewer free segments again while it is attached anew.
     let tells = Observation::Tells { node: NodeId(1), reclaimed: 0 };
     Log::serving().on(0, told).on(0, tells).report(1, term(2, 1), term(1, 0), &[0]).is_sound();
 }
@@ -433,11 +428,11 @@ fn i14_an_operation_has_one_effect() {
     let mut log = Log::serving();
     log.on(0, ran(1)).put(0, 0, 1).on(0, ran(1)).on(0, ran(0)).is_sound();
     log.on(0, ran(2)).breaks("I14");
-    // What the first leader did with it, its successor does again.
+    // The leader of the next term runs again what the first leader ran.
     let mut log = Log::serving();
     log.on(0, ran(1)).put(0, 0, 1).install(term(2, 0), term(1, 0), &[1]).restored(0, 1, true);
     log.serve(term(2, 0)).wrote(0, 0, 2, true).on(0, ran(2)).breaks("I14");
-    // One that does not know that it is deposed may run what its successor ran: it comes to nothing.
+    // A leader that does not know that it is deposed may run what its successor ran, without an effect.
     let (mut log, next) = (Log::serving(), term(2, 1));
     log.report(1, next, term(1, 0), &[0]).report(2, next, term(1, 0), &[0]);
     log.takes(1, next, term(1, 0), &[0]);
@@ -510,12 +505,12 @@ fn a_mixture_is_a_start_set_of_its_own() {
         }
         log.on(1, Observation::SteppedDown { term: second });
         log.report(1, third, second, &[0]).report(2, third, second, &[0]);
-        log.takes_what(1, third, (second, &[0]), true).restored(1, 1, true).restored(1, 2, true);
+        log.takes_what(1, third, second, &[0], true).restored(1, 1, true).restored(1, 2, true);
         if served {
             log.breaks("I3: term 3.1");
             continue;
         }
-        // Whoever goes on from it has what it had.
+        // A term that goes on from the mixture has what the mixture had.
         log.on(1, Observation::SteppedDown { term: third }).report(1, fourth, third, &[0]);
         log.report(2, fourth, third, &[0]).takes(2, fourth, third, &[0]);
         log.restored(2, 1, true).restored(2, 2, true).is_sound();

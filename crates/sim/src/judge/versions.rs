@@ -62,7 +62,7 @@ impl Rules for Versions {
                 };
                 match self.shown.get(&(term, key)) {
                     Some((newest, true)) if *newest >= csn => Ok(()),
-                    // Deleted since, or by this.
+                    // The key was deleted since, or by this write.
                     Some((_, false)) => Ok(()),
                     None if !value => Ok(()),
                     shown => Err(format!(

@@ -1,4 +1,4 @@
-//! How clients load a run, of all the ways there are: most seeds know few of them, so that most are cheap.
+//! How clients load a run. Most seeds use few of the possible ways, so that most runs are cheap.
 
 use std::sync::OnceLock;
 
@@ -8,13 +8,13 @@ use longarm_memory::HashKey;
 
 use crate::replicas::HASH_KEY;
 
-/// Longest value of seeds that have long ones: more than a segment.
+/// The longest value of seeds that have long ones, which is more than a segment.
 const LONG: u64 = 2 << 20;
-/// Longest value of others: three of four are short enough for a slot.
+/// The longest value of other seeds; three values of four are short enough for a slot.
 pub(super) const SHORT: u64 = 4 << 10;
-/// Items for which a table is made at first, where it is to grow.
+/// The number of items that the first table is made for if it is to grow.
 const FEW: u64 = 1;
-/// Keys at least, where clients write all of them first: the table grows twice.
+/// The fewest keys where clients write all of them first, so that the table grows twice.
 pub const FILLED: u32 = 750;
 /// Keys of one place in the index, more than it has slots for, and the bits of their hashes that are the
 /// same.
@@ -24,42 +24,42 @@ const CROWDED: u64 = 0xFF00_0000_0000_00FF;
 /// What clients do beside gets and writes of single keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Bytes of the longest value at most: those of some kilobytes arrive whole, others in pieces, and the
+    /// The most bytes of a value. Values of some kilobytes arrive whole, longer ones in pieces, and the
     /// longest have segments of their own.
     pub longest: u64,
-    /// Writes that a client has open at most.
+    /// The most writes that a client has open.
     pub open: u32,
-    /// Items that the first table is made for.
+    /// The number of items that the first table is made for.
     pub expected: u64,
-    /// Clients write all keys first, so that tables grow.
+    /// Whether clients write all keys first, so that tables grow.
     pub fills: bool,
-    /// Some keys are counters.
+    /// Whether some keys are counters.
     pub counts: bool,
-    /// Some keys expire.
+    /// Whether some keys expire.
     pub expires: bool,
-    /// A few keys are hot for a moment, and read again much later.
+    /// Whether a few keys are hot for a moment, and read again much later.
     pub moves_on: bool,
-    /// A client does nothing for longer than its timeout.
+    /// Whether a client now and then does nothing for longer than its timeout.
     pub idles: bool,
-    /// Conditions are mostly about what is there no more.
+    /// Whether conditions are mostly about values that are there no more.
     pub outdated: bool,
-    /// Names of one byte, the longest ones, and those that crowd one place of the index.
+    /// Whether keys have names of one byte, the longest names, and names that crowd one place of the index.
     pub hostile: bool,
 }
 
-/// What may be done with a key, and who judges it.
+/// What clients may do with a key, and which judge it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Values.
     Plain,
     /// Values that may expire.
     Expiring,
-    /// A number, to which ones are added.
+    /// A number, which clients increment.
     Counter,
 }
 
 impl Load {
-    /// What a seed draws. A table that grows does so in a third of them.
+    /// Draws a load. The table grows in a third of the seeds.
     pub fn draw(chance: &mut SplitMix64) -> Load {
         let fills = chance.once_in(3);
         Load {
@@ -76,7 +76,7 @@ impl Load {
         }
     }
 
-    /// What a key is.
+    /// The kind of a key.
     pub fn kind(&self, key: u32) -> Kind {
         match key % 4 {
             1 if self.counts => Kind::Counter,
@@ -99,7 +99,7 @@ impl Load {
     }
 }
 
-/// Names that the first group finds in one pair of slots, and takes for each other until it looks closely.
+/// Names that the first group finds in one pair of slots, and must compare byte for byte to tell apart.
 fn crowd() -> &'static [Vec<u8>] {
     static CROWDS: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
     CROWDS.get_or_init(|| {

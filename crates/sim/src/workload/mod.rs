@@ -20,38 +20,38 @@ use longarm_host::world::entered;
 pub use load::{FILLED, Kind, Load};
 pub use noted::{Calendars, Life, Noted};
 
-/// Bound on one operation: short, so that faults leave some in doubt.
+/// The bound on one operation, which is short, so that faults leave some operations in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);
-/// The same for the last look, when all is well again: a leader may have to be elected.
+/// The bound on one operation of the last look, when all is healed: a group may have to elect a leader first.
 const PATIENT: Duration = Duration::from_secs(2);
-/// Places that a client remembers: more than there are keys, so that few are forgotten, and so few that a
-/// client costs no time to make.
+/// The number of places that a client remembers. It is greater than most numbers of keys, so that clients
+/// forget few, and small enough that a client costs no time to make.
 const REMEMBERED: usize = 1 << 10;
-/// Keys that are hot at one time, and how many operations they are that for.
+/// The number of keys that are hot at one time, and for how many operations they are hot.
 const HOT: u64 = 4;
 const SPELL: u32 = 40;
-/// Keys that a client asks for at once, when it looks at all.
+/// The number of keys that a client asks for at once in the last look.
 const AT_ONCE: usize = 64;
-/// Longest time to live.
+/// The longest time to live, in milliseconds.
 const LIFE: u64 = 400;
 
-/// One client.
+/// A client.
 pub struct Worker {
-    /// Its number.
+    /// The number of the client.
     pub number: u32,
     /// How many clients there are.
     pub clients: u32,
-    /// Keys it touches.
+    /// The number of keys that it touches.
     pub keys: u32,
-    /// How much it does.
+    /// The number of its operations.
     pub operations: u32,
-    /// Of what.
+    /// The kinds of its operations.
     pub load: Load,
-    /// Its own chance.
+    /// Its own random generator.
     pub chance: SplitMix64,
-    /// Where everybody notes what they did.
+    /// The notes of all clients.
     pub noted: Rc<RefCell<Noted>>,
-    /// Clients that are done.
+    /// The number of clients that are done.
     pub done: Rc<RefCell<u32>>,
 }
 
@@ -59,9 +59,9 @@ pub struct Worker {
 struct AtWork {
     worker: Worker,
     client: ClusterClient<Sim>,
-    /// What it saw last of each key, and before that: conditions are about that.
+    /// What the client saw last of each key, and before that: conditions are about these values.
     seen: Vec<[Option<(Value, Csn)>; 2]>,
-    /// Operations it has begun.
+    /// The number of operations it has begun.
     begun: u32,
 }
 
@@ -73,14 +73,14 @@ struct Asked {
     call: Nanos,
 }
 
-/// What it does to a key.
+/// What a client does to a key.
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    /// Of values, perhaps with a time to live.
+    /// A write of a value, perhaps with a time to live.
     Write(Invocation, Option<Nanos>),
-    /// Of a counter.
+    /// An increment of a counter.
     Add,
-    /// Gives what is there another time to live, or all time.
+    /// A new time to live for the item that is there; `None`: for ever.
     Touch(Option<Nanos>),
 }
 
@@ -89,11 +89,11 @@ fn time() -> Nanos {
 }
 
 impl Worker {
-    /// Works until it is done. Panics if it finds bytes that nobody can have written.
+    /// Works until all operations are done. Panics if a GET finds bytes that no client can have written.
     pub fn run(self, sim: &Sim, topology: Topology) {
         let several = topology.groups().len() > 1;
         let mut client = client_of(sim, topology, TIMEOUT);
-        // Of several groups one that nobody leads must not hold up the others.
+        // A group that no replica leads must not hold up the others.
         if !several {
             open_all(&mut client);
         }
@@ -111,7 +111,7 @@ impl Worker {
 }
 
 impl AtWork {
-    /// Writes its share of all keys, each with a value that stays and is not of the longest.
+    /// Writes the client's share of all keys, each with a value that stays and is not of the longest.
     fn fill(&mut self) {
         let Worker { number, clients, keys, load, .. } = &self.worker;
         let most = load.open.max(8) as usize;
@@ -163,7 +163,7 @@ impl AtWork {
         (key % keys) as u32
     }
 
-    /// What to do to a key that nobody has written yet, so that it is there.
+    /// The deed that puts a key there that no client has written yet.
     fn first_deed(&mut self, key: u32) -> Deed {
         match self.worker.load.kind(key) {
             Kind::Counter => Deed::Add,
@@ -171,14 +171,15 @@ impl AtWork {
         }
     }
 
-    /// What nobody has written: an operation has many a number, so that each write has one.
+    /// A value that no client has written. It takes an operation number of its own, so that each write has
+    /// one.
     fn new_value(&mut self, longest: u64) -> Value {
-        let new = values::new((self.worker.number, self.begun), longest, &mut self.worker.chance);
+        let new = values::new(self.worker.number, self.begun, longest, &mut self.worker.chance);
         self.begun += 1;
         new
     }
 
-    /// What to do to a key.
+    /// Draws what to do to a key.
     fn deed(&mut self, key: u32) -> Deed {
         let kind = self.worker.load.kind(key);
         if kind == Kind::Counter {
@@ -202,7 +203,7 @@ impl AtWork {
         Deed::Write(action, ttl)
     }
 
-    /// Writes all of them, then waits for what comes of it.
+    /// Submits a write of each key, then waits for all answers.
     fn write_all(&mut self, keys: &[u32], deed: fn(&mut AtWork, u32) -> Deed) {
         let mut open = Vec::new();
         for &key in keys {
@@ -213,7 +214,7 @@ impl AtWork {
                 Err(error) => self.note(asked, Err(error)),
             }
         }
-        // A get in between, too.
+        // Some gets go out while writes are under way.
         if open.len() > 1 && self.worker.chance.once_in(2) {
             let key = self.any_key();
             self.get(key);
@@ -251,7 +252,7 @@ impl AtWork {
         })
     }
 
-    /// Notes what came of a write; nothing, if it certainly did nothing.
+    /// Notes the outcome of a write, unless it certainly had no effect.
     fn note(&mut self, asked: Asked, answer: Result<Reply, Error>) {
         let Asked { key, deed, call } = asked;
         let (outcome, version) = match answer {
@@ -284,12 +285,12 @@ impl AtWork {
                 }
             }
             Deed::Write(action, ttl) => {
-                // Nothing was there to be replaced.
+                // A replace of a key that is not there counts as refused.
                 let outcome = match (action, outcome) {
                     (Invocation::Replace { .. }, OperationOutcome::Absent) => OperationOutcome::Refused,
                     _ => outcome,
                 };
-                // A removal's version is of nothing that is there.
+                // The version of a removal is that of no item.
                 let version = version.filter(|_| action != Invocation::Delete);
                 let operation = Operation { client, key, action, outcome, call, end, version };
                 if self.worker.load.kind(key) == Kind::Plain {
@@ -304,7 +305,7 @@ impl AtWork {
         }
     }
 
-    /// What may happen to whoever did nothing.
+    /// Accepts the errors that faults may cause if the operation had no effect; panics on any other.
     fn forgive(&self, error: Error) {
         match error {
             Error::Lost { .. }
@@ -333,7 +334,8 @@ impl AtWork {
         }
     }
 
-    /// Whether something is there: as of somebody who put what nobody had written only if nothing was there.
+    /// Asks whether a key is there. If so, the history has a refused put-if-absent of a value that no client
+    /// writes; else it has a get that found nothing.
     fn ask_for(&mut self, key: u32) {
         let (name, call) = (self.worker.load.name(key), time());
         let there = match self.client.exists(&name) {
@@ -364,12 +366,12 @@ impl AtWork {
         }
     }
 
-    /// A multi-GET: each of its keys was looked up some time between call and answer.
+    /// Gets several keys at once. Each was looked up at some time between call and answer.
     fn look_at(&mut self, keys: &[u32]) {
         let load = &self.worker.load;
         let names: Vec<_> = keys.iter().map(|&key| load.name(key)).collect();
         let (client, call, noted) = (self.worker.number, time(), &self.worker.noted);
-        // What is shown counts, also where another group has no leader.
+        // What one group shows counts, even if another group has no leader.
         let looked = self.client.multi_get(&names, |i, found| {
             Seen { client, key: keys[i], call }.note(found, load, &mut noted.borrow_mut());
         });
@@ -379,7 +381,7 @@ impl AtWork {
     }
 }
 
-/// Who looked at what, and when.
+/// The look of a client at a key, and when it began.
 struct Seen {
     client: u32,
     key: u32,
@@ -387,7 +389,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Notes what is found; returns it, where it is of a key that keeps its values.
+    /// Notes what the client found; returns it if the key keeps its values.
     fn note(self, found: Option<(&[u8], Csn)>, load: &Load, noted: &mut Noted) -> Option<Operation> {
         let Seen { client, key, call } = self;
         let end = time();
@@ -418,7 +420,7 @@ fn remember(seen: &mut [Option<(Value, Csn)>; 2], operation: &Operation) {
     }
 }
 
-/// A counter's value.
+/// The value of a counter; panics if the bytes are none.
 fn counted(found: &[u8]) -> u64 {
     let number = std::str::from_utf8(found).ok().and_then(|text| text.parse().ok());
     number.unwrap_or_else(|| panic!("torn: a counter of {} bytes: {found:?}", found.len()))
@@ -447,11 +449,12 @@ fn open_all(client: &mut ClusterClient<Sim>) {
 /// What a last look saw of keys that keep their values.
 pub type Looks = Vec<Operation>;
 
-/// Gets every key once more, when all is well again: what was acknowledged must be there.
+/// Gets every key once more, after all is healed: each acknowledged write must be there.
 pub fn look_at_all(
     sim: &Sim,
     topology: Topology,
-    (keys, load): (u32, &Load),
+    keys: u32,
+    load: &Load,
     noted: &RefCell<Noted>,
 ) -> Result<Looks, Error> {
     let mut client = client_of(sim, topology, PATIENT);

@@ -5,59 +5,62 @@ use longarm_history::NEVER;
 use longarm_history::counters::{self, Count};
 use longarm_history::{Evidence, History, Invocation, Operation, OperationOutcome, Value, sweep, zones};
 
-/// Steps of the exhaustive search, a key; what it cannot decide in so many is left to the other judges.
+/// The steps of the exhaustive search for a key. A key that it cannot decide in so many is left to the other
+/// judges.
 const SEARCH: u64 = 20_000;
-/// How much earlier or later an item is gone than it was said: calendars of servers differ, and clocks drift.
+/// How much earlier or later than its time to live says an item is gone, because calendars of servers differ,
+/// and clocks drift.
 const AROUND: Nanos = Nanos::from_millis(100);
-/// Whose operations those are that nobody asked for: the expiries.
+/// The client of operations that no client asked for: the expiries.
 const NOBODY: u32 = u32::MAX - 1;
 
 /// What clients did and saw.
 #[derive(Debug, Default)]
 pub struct Noted {
-    /// With keys that keep their values.
+    /// Operations on keys that keep their values.
     pub plain: History,
-    /// The last looks at them, when all was well again.
+    /// The last looks at these keys, after all was healed.
     pub left: Vec<Operation>,
-    /// With keys whose values may expire; without versions, as a new expiry makes a new one.
+    /// Operations on keys whose values may expire. They are noted without versions, as a new expiry makes a
+    /// new one.
     pub expiring: Vec<Operation>,
-    /// What said when they do.
+    /// The times at which clients said that these values expire.
     pub lives: Vec<Life>,
-    /// With counters.
+    /// Operations on counters.
     pub counts: Vec<Count>,
 }
 
-/// Somebody said when a key expires, perhaps never.
+/// The time to live that a client gave to an item, perhaps for ever.
 #[derive(Clone, Copy, Debug)]
 pub struct Life {
     /// The key.
     pub key: u32,
-    /// What was written with it; `None` where what is there stays.
+    /// The value that was written with it; `None` if the value that is there stays.
     pub value: Option<Value>,
-    /// How long it is to be there.
+    /// How long the item is to be there; `None`: for ever.
     pub ttl: Option<Nanos>,
-    /// Before it was asked for.
+    /// A time before the client asked.
     pub call: Nanos,
-    /// After it was answered; never, in doubt.
+    /// A time after the answer; `NEVER` if the write is in doubt.
     pub end: Nanos,
 }
 
-/// What the calendars of leaders did.
+/// How far the calendars of leaders may have been off.
 #[derive(Clone, Copy, Debug)]
 pub struct Calendars {
-    /// By so much they were set forward, so that an item may be gone earlier than it was said.
+    /// How far they were set forward. An item may be gone earlier by so much than its time to live says.
     pub early: Nanos,
-    /// They stood still for as long as nobody led, where a leader's host was behind: so an item may be gone
-    /// later than it was said.
+    /// Whether they may have stood still while no replica led, as a leader's host was behind. An item may
+    /// then be gone later than its time to live says.
     pub stands: bool,
 }
 
-/// What came of it.
+/// The verdict of the judges.
 #[derive(Clone, Debug)]
 pub struct Judged {
-    /// Operations that were noted.
+    /// The number of operations that were noted.
     pub operations: usize,
-    /// Of them, in doubt.
+    /// The number of these that are in doubt.
     pub in_doubt: usize,
     /// The first violation.
     pub violation: Option<String>,
@@ -92,8 +95,9 @@ impl Noted {
         unique(keys).find_map(|key| self.misjudged(key, calendars))
     }
 
-    /// From the time on at which a key may be gone, somebody may have removed what is there; before it is as
-    /// if it never expired. The time of what is in doubt begins when it was asked for.
+    /// Judges the operations on a key whose values may expire. From the earliest time on at which a value may
+    /// expire, an expiry may have removed it; before that time the value is as one that never expires. The
+    /// time to live of a write in doubt begins when the client asked for it.
     fn misjudged(&self, key: u32, Calendars { early, stands }: Calendars) -> Option<String> {
         let mut operations: Vec<Operation> =
             self.expiring.iter().filter(|operation| operation.key == key).cloned().collect();
@@ -110,14 +114,14 @@ impl Noted {
     }
 }
 
-/// A removal that may have been at any time since.
+/// The expiry of an item, as a removal in doubt, which may have been at any time from the earliest one on.
 fn expiry(life: &Life, early: Nanos) -> Option<Operation> {
     let soonest = (life.call + life.ttl?).since(AROUND + early);
     let (client, key, action, outcome) = (NOBODY, life.key, Invocation::Delete, OperationOutcome::InDoubt);
     Some(Operation { client, key, action, outcome, call: soonest, end: NEVER, version: None })
 }
 
-/// Whether a value is found that was to be gone by then, and nobody gave it more time.
+/// Whether a value was found that was to be gone by then, though no client gave it more time.
 fn overstays(found: &Operation, lives: &[&Life]) -> Option<&'static str> {
     let OperationOutcome::Found(value) = found.outcome else { return None };
     let written = lives.iter().find(|life| life.value == Some(value) && life.end != NEVER)?;

@@ -1,15 +1,16 @@
-//! Values that say whose they are in every word, so that no byte of another one, or of another place, is
-//! taken for theirs.
+//! Values that name themselves in every word, so that no byte of another value, or of another place, is taken
+//! for one of theirs.
 
 use longarm_base::limits::WORD;
 use longarm_base::random::SplitMix64;
 use longarm_history::Value;
 
-/// Bits of a value's number that say how long it is: from two to this power words on, to twice that.
+/// The place of the bits in a value's number that say how long it is: from two to their power words on, to
+/// twice that.
 const LENGTH: u64 = 24;
 
-/// What nobody wrote yet: short three times of four, or of any length up to the longest.
-pub(super) fn new((client, operation): (u32, u32), longest: u64, chance: &mut SplitMix64) -> Value {
+/// A value that no client wrote yet: short three times of four, or of any length up to the longest.
+pub(super) fn new(client: u32, operation: u32, longest: u64, chance: &mut SplitMix64) -> Value {
     let most = u64::from((longest / WORD).ilog2());
     let length = if chance.once_in(4) { chance.below(most) } else { chance.below(2) };
     Value(u64::from(client) << 32 | length << LENGTH | u64::from(operation))
@@ -30,10 +31,10 @@ fn word(value: Value, at: u64) -> u64 {
     value.0.wrapping_add(at.wrapping_mul(0x9E37_79B9_7F4A_7C15))
 }
 
-/// Which value these bytes are; every byte counts. Panics if nobody can have written them.
+/// Reads a value, of which every byte counts. Panics if no client can have written these bytes.
 pub(super) fn read(found: &[u8]) -> Value {
     let value = Value(found.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)));
-    // Of wrong bytes the length may be anything.
+    // Wrong bytes may claim any length.
     let least = 1u64.checked_shl(least_of(value) as u32).unwrap_or(0);
     let like = (found.len() as u64 / WORD).checked_div(least) == Some(1) && found == bytes(value);
     assert!(like, "torn: {} bytes that begin as value {:#x}", found.len(), value.0);
@@ -44,7 +45,7 @@ pub(super) fn read(found: &[u8]) -> Value {
 fn a_value_is_read_and_a_torn_one_is_not() {
     let mut chance = SplitMix64::new(1);
     for operation in 0..40 {
-        let value = new((7, operation), 1 << 14, &mut chance);
+        let value = new(7, operation, 1 << 14, &mut chance);
         assert_eq!(read(&bytes(value)), value);
     }
     let long = Value(7 << 32 | 9 << LENGTH | 1);

@@ -11,9 +11,9 @@ const MILLION: i128 = 1_000_000;
 /// What is wrong with a machine's clock, within what the protocol allows or beyond it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drift {
-    /// What it shows at the beginning of the world.
+    /// What the clock shows at the beginning of the world.
     pub offset: Nanos,
-    /// How much too fast it goes, in parts of a million; too slow if negative.
+    /// How much too fast the clock goes, in parts of a million; too slow if negative.
     pub rate: i32,
 }
 
@@ -24,9 +24,9 @@ pub struct Machine {
     pub drift: Drift,
     /// Until when its CPUs do nothing; its NIC answers all the same.
     pub paused_until: Nanos,
-    /// By how many milliseconds somebody set its calendar ahead; behind, if negative.
+    /// By how many milliseconds a fault set its calendar ahead; behind, if negative.
     pub set_ahead: i64,
-    /// It runs: after a crash it does not, until it is started again.
+    /// Whether it runs. After a crash it does not, until it is started again.
     pub up: bool,
 }
 
@@ -36,8 +36,8 @@ impl Machine {
         Machine { drift, paused_until: Nanos(0), set_ahead: 0, up: true }
     }
 
-    /// What its calendar says when its clock says `now`, in milliseconds since the world began. Somebody
-    /// keeps calendars right, but for some milliseconds, unless they are set.
+    /// What its calendar says when its clock says `now`, in milliseconds since the world began. Calendars are
+    /// right but for some milliseconds, unless a fault sets them.
     pub fn calendar(&self, now: Nanos) -> i64 {
         let right = now.since(Nanos(self.drift.offset.0 / CALENDAR * CALENDAR));
         (right.0 / 1_000_000) as i64 + self.set_ahead

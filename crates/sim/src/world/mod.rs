@@ -1,11 +1,11 @@
-//! A world: its time, its machines, the tasks on them, and whatever else happens at some time.
+//! A world: its time, its machines, the tasks on them, and other events.
 //!
 //! (1) Time stands still while a task runs, but for what the task says it spent: each look at a clock and
 //!     each idle poll costs some nanoseconds, so a loop that waits for the time to come ends.
-//! (2) What is due runs in the order of its time, then of its making: nothing depends on addresses, hashes or
-//!     the machine that simulates (I21).
-//! (3) A task that spent more than the time until the next thing that is due makes way for it.
-//! (4) A paused machine's tasks do not run; what its NIC does is no task's and goes on (L9).
+//! (2) Tasks and events run in the order of the times at which they are due, then of their making. So nothing
+//!     depends on addresses, hashes or the machine that simulates (I21).
+//! (3) A task that spends the time until something else is due makes way for that.
+//! (4) A paused machine's tasks do not run; what its NIC does belongs to no task, and goes on (L9).
 
 mod machine;
 mod task;
@@ -25,7 +25,7 @@ use longarm_host::observe::Observation;
 pub use machine::{Drift, Machine};
 use task::{Ended, Task, Way};
 
-/// What a look at a clock, and an idle poll, cost.
+/// The time that a look at a clock, and an idle poll, cost.
 const LOOK: Nanos = Nanos(25);
 const IDLE: Nanos = Nanos(100);
 const SECOND: Nanos = Nanos::from_millis(1000);
@@ -35,21 +35,23 @@ const DAY: UnixMillis = UnixMillis(1_767_225_600_000);
 /// Why a world stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stopped {
-    /// The time was over.
+    /// The time until which the world was to run is over.
     Time,
     /// Nothing will ever happen again.
     Quiet,
     /// A task panicked: its name, and what it said.
     Panicked(String, String),
-    /// A machine came to where its witness wanted to be asked what becomes of it.
+    /// The witness stopped the world at an event of this machine, so that the run can decide what becomes of
+    /// it.
     Halted(u32),
 }
 
 /// What is due.
 enum What {
-    /// This task goes on from this rest of its; void if something else ended that before.
+    /// A task, by its number, goes on from a rest, by its number. Void if another event ended that rest
+    /// before.
     Task(u64, u64),
-    /// Something that is no task's.
+    /// An event that belongs to no task.
     Event(Box<dyn FnOnce()>),
 }
 
@@ -81,34 +83,34 @@ impl PartialOrd for Due {
 }
 
 impl Ord for Due {
-    /// Of a heap the greatest comes first, of a world what is due first.
+    /// Reverses the order, because a heap gives the greatest first, and a world needs what is due first.
     fn cmp(&self, other: &Due) -> Ordering {
         other.key().cmp(&self.key())
     }
 }
 
-/// What the world knows of a task, by its number. Those of tasks that are over stay, and hold little.
+/// What the world knows of a task, by its number. It stays when the task is over, and holds little then.
 struct Known {
     name: Box<str>,
     machine: u32,
     life: Life,
-    /// Times that it rested. What was to wake it from an earlier rest is void.
+    /// The number of its rests. An event that was to end an earlier rest is void.
     rests: u64,
-    /// The bed it is parked in.
+    /// The bed that it is parked in.
     bed: Option<usize>,
-    /// Tasks that wait for its end.
+    /// The tasks that wait for its end.
     joiners: Vec<u64>,
 }
 
-/// How far a task is.
+/// The state of a task.
 enum Life {
-    /// It waits.
+    /// The task waits.
     Resting(Task),
-    /// It runs; this is its way out.
+    /// The task runs; this is its way out.
     Running(Way),
-    /// It ended, or panicked, and nobody has joined it yet.
+    /// The task ended, or panicked, and no task has joined it yet.
     Over { panicked: bool },
-    /// Nobody will ask for it any more, or its machine crashed.
+    /// The task was joined, or its machine crashed.
     Gone,
 }
 
@@ -117,35 +119,36 @@ struct State {
     made: u64,
     queue: BinaryHeap<Due>,
     known: Vec<Known>,
-    /// Tasks that are parked, in the order of their numbers: there are few.
+    /// The parked tasks, in the order of their numbers. There are few.
     parked: Vec<u64>,
     machines: Vec<Machine>,
     running: Option<u64>,
     chance: SplitMix64,
-    /// What clocks show to destructors of crashed tasks: every wait is over soon.
+    /// The time that clocks show to destructors of crashed tasks. It runs fast, so that every wait is over
+    /// soon.
     afterlife: Nanos,
-    /// Things that were done.
+    /// The number of tasks that went on, and of events.
     steps: u64,
     witness: Option<Witness>,
     /// The machine on whose account the world is to stop.
     halted: Option<u32>,
 }
 
-/// Who is told what happens: when, and on which machine. If it says so, the world stops before anything else
-/// happens: somebody decides what becomes of the machine.
+/// A function that is told each event: when, on which machine, and what. If it returns `true`, the world
+/// stops before anything else happens, so that the run can decide what becomes of the machine.
 pub type Witness = Rc<dyn Fn(Nanos, u32, &Observation) -> bool>;
 
-/// A world. It ends when this is dropped, and everything in it.
+/// A world. It ends with everything in it when this is dropped.
 pub struct World(Rc<RefCell<State>>);
 
-/// The same world as its tasks see it. Those that wait hold it, so it may not be what keeps them alive.
+/// The same world as its tasks see it. Tasks that wait hold it, so it must not keep them alive.
 struct Inside(Rc<RefCell<State>>);
 
 impl Drop for World {
     fn drop(&mut self) {
         let machines = self.0.borrow().machines.len() as u32;
         (0..machines).for_each(|machine| self.crash(machine));
-        // Events may hold what asks the world when it is dropped.
+        // Events may hold values whose destructors ask the world.
         let queue = std::mem::take(&mut self.0.borrow_mut().queue);
         self.enter(|| drop(queue));
     }
@@ -170,12 +173,12 @@ impl World {
         })))
     }
 
-    /// From now on this one is told what happens.
+    /// Sets the witness, which is told what happens from now on.
     pub fn set_witness(&self, witness: Witness) {
         self.0.borrow_mut().witness = Some(witness);
     }
 
-    /// One more machine; returns its number.
+    /// Adds a machine; returns its number.
     pub fn add_machine(&self, drift: Drift) -> u32 {
         let mut state = self.0.borrow_mut();
         state.machines.push(Machine::new(drift));
@@ -192,19 +195,19 @@ impl World {
         self.0.borrow().time
     }
 
-    /// After so long something happens that is no task's.
+    /// Has an event, which belongs to no task, happen after so long.
     pub fn after(&self, time: Nanos, event: impl FnOnce() + 'static) {
         let mut state = self.0.borrow_mut();
         let time = state.time + time;
         state.push(time, What::Event(Box::new(event)));
     }
 
-    /// Things that were done so far: tasks that went on, and events.
+    /// The number of tasks that went on so far, and of events.
     pub fn steps(&self) -> u64 {
         self.0.borrow().steps
     }
 
-    /// The machine's CPUs do nothing for so long.
+    /// Has a machine's CPUs do nothing for so long.
     pub fn pause(&self, machine: u32, time: Nanos) {
         let mut state = self.0.borrow_mut();
         let until = state.time + time;
@@ -212,14 +215,13 @@ impl World {
         machine.paused_until = machine.paused_until.max(until);
     }
 
-    /// Somebody sets the machine's calendar, so many milliseconds ahead of what is right; behind, if
-    /// negative.
+    /// Sets a machine's calendar, so many milliseconds ahead of the right time; behind, if negative.
     pub fn set_calendar(&self, machine: u32, ahead: i64) {
         self.0.borrow_mut().machines[machine as usize].set_ahead = ahead;
     }
 
-    /// The machine is gone, with its tasks and its memory. Returns when what its tasks held is dropped, none
-    /// of which can do anything any more.
+    /// Crashes a machine: its tasks and its memory are gone. Returns when everything that its tasks held is
+    /// dropped. None of these tasks can do anything any more.
     pub fn crash(&self, machine: u32) {
         let gone = {
             let mut state = self.0.borrow_mut();
@@ -230,7 +232,7 @@ impl World {
             let gone: Vec<u64> = (0..state.known.len() as u64).filter(of).collect();
             gone.into_iter().filter_map(|id| state.forget(id)).collect::<Vec<_>>()
         };
-        // Their destructors ask the world for this and that.
+        // The destructors of these tasks may ask the world for its time.
         self.enter(|| drop(gone));
     }
 
@@ -239,7 +241,7 @@ impl World {
         longarm_host::world::enter(Rc::new(Inside(self.0.clone())), act)
     }
 
-    /// After a crash: the machine runs again, with nothing on it.
+    /// Has a crashed machine run again, with nothing on it.
     pub fn restart(&self, machine: u32) {
         self.0.borrow_mut().machines[machine as usize].up = true;
     }
@@ -303,7 +305,7 @@ impl World {
 }
 
 impl Inside {
-    /// Lets the others go on until the running task is woken.
+    /// Lets the other tasks go on until the running task is woken.
     fn rest(&self) {
         let way = {
             let state = self.0.borrow();
@@ -316,7 +318,7 @@ impl Inside {
         way.out();
     }
 
-    /// The running task spent some time; who is due before goes first.
+    /// Charges the running task some time. A task that is due before that is over goes first.
     fn spend(&self, time: Nanos) {
         {
             let mut state = self.0.borrow_mut();
@@ -350,7 +352,7 @@ impl State {
         &mut self.known[task as usize]
     }
 
-    /// When something is due next, which is then the first of the queue.
+    /// When a task or an event is due next, which is then the first of the queue.
     fn next(&mut self) -> Option<Nanos> {
         while let Some(due) = self.queue.peek() {
             match due.what {
@@ -398,7 +400,7 @@ impl State {
         }
     }
 
-    /// Its rest is over, and whatever else was to end it is void.
+    /// Ends a task's rest; any other event that was to end it is void.
     fn get_up(&mut self, id: u64) {
         let known = self.of_mut(id);
         known.rests += 1;
@@ -422,7 +424,7 @@ impl State {
         Some(Stopped::Panicked(name.into(), text.unwrap_or_else(|| "something that is no text".into())))
     }
 
-    /// A task that will not go on.
+    /// Takes a task that will not go on, so that the caller drops it.
     fn forget(&mut self, id: u64) -> Option<Task> {
         self.get_up(id);
         match std::mem::replace(&mut self.of_mut(id).life, Life::Gone) {
@@ -517,7 +519,7 @@ impl Host for Inside {
     }
 
     fn cores(&self) -> usize {
-        // One, two or four: what many threads do at once is done by one alone elsewhere.
+        // Machines have one, two or four cores, so that code runs with many threads and with one alone.
         1 << (self.machine() % 3)
     }
 
@@ -535,7 +537,8 @@ impl Host for Inside {
         let running = || state.running.map(|running| state.of(running).machine);
         let machine = match event {
             Observation::Landed { into, .. } => Some(into),
-            // What a crashed machine's tasks leave behind tells nothing any more.
+            // Destructors of a crashed machine's tasks are on no machine, and the witness hears nothing of
+            // them.
             _ => running(),
         };
         let time = state.time;

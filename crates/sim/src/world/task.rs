@@ -1,4 +1,4 @@
-//! A task: code with a stack of its own, which stops where it waits and goes on where it stopped.
+//! A task: code with a stack of its own, which stops when it waits and goes on where it stopped.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -9,9 +9,9 @@ use std::rc::Rc;
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
-/// Bytes of a stack. Pages that nobody touches cost nothing.
+/// Bytes of a stack. Pages that no task touches cost nothing.
 const STACK: usize = 1 << 20;
-/// Stacks of tasks that are over, kept for others: to map one costs more than most tasks do.
+/// The most stacks of finished tasks that are kept for others: to map a stack costs more than most tasks do.
 const SPARE: usize = 64;
 
 thread_local! {
@@ -23,7 +23,7 @@ fn stack() -> DefaultStack {
     spare.unwrap_or_else(|| DefaultStack::new(STACK).expect("memory for a stack"))
 }
 
-/// Keeps the stack of a coroutine that is over. While the thread ends nobody keeps anything.
+/// Keeps the stack of a coroutine that is over. A thread that ends keeps none.
 fn keep(over: Coroutine<(), (), Ended>) {
     let stack = over.into_stack();
     let _ = STACKS.try_with(|stacks| {
@@ -41,7 +41,7 @@ pub type Ended = Result<(), Box<dyn Any + Send>>;
 #[derive(Debug, Default)]
 struct Exit {
     yielder: Cell<Option<NonNull<Yielder<(), ()>>>>,
-    /// It is being unwound because it was dropped: no panic of its own.
+    /// Whether the task is being unwound because it was dropped, which is no panic of its own.
     dropped: Cell<bool>,
 }
 
@@ -91,7 +91,7 @@ impl Task {
 }
 
 impl Drop for Task {
-    /// What stands on its stack is dropped, as when a thread panics.
+    /// Drops what stands on the task's stack, as when a thread panics.
     fn drop(&mut self) {
         self.exit.dropped.set(true);
         if let Some(mut coroutine) = self.coroutine.take() {
