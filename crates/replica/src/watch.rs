@@ -190,12 +190,12 @@ mod tests {
         watch.touch(term(4), Nanos(104));
         watch.release(term(3));
         assert!(!watch.is_free(&timing, Nanos(105)), "a younger leader was heard of");
-        assert_eq!(patience(&watch, &timing, (Nanos(104), Nanos(1))), Nanos(5));
+        assert_eq!(patience(&watch, &timing, Nanos(104), Nanos(1)), Nanos(5));
         assert!(watch.is_free(&timing, Nanos(115)));
     }
 
     /// Looks every `every` from `from` on, and says after which silence `watch` suspects its leader.
-    fn patience(watch: &LeaderWatch, timing: &Timing, (from, every): (Nanos, Nanos)) -> Nanos {
+    fn patience(watch: &LeaderWatch, timing: &Timing, from: Nanos, every: Nanos) -> Nanos {
         let (mut watch, mut now) = (*watch, from);
         while !watch.suspects(timing, now) {
             assert!(now < from + timing.election, "no leader is waited for without a bound");
@@ -212,19 +212,19 @@ mod tests {
         let beat = |number| Beat::new(Term::new(3, NodeId(1)), number);
         let mut watch = LeaderWatch::new(Term::new(3, NodeId(1)), ms(0));
         watch.observe(beat(1), &timing, ms(1_000));
-        assert_eq!(patience(&watch, &timing, (ms(1_000), ms(5))), ms(35), "one look after the time");
+        assert_eq!(patience(&watch, &timing, ms(1_000), ms(5)), ms(35), "one look after the time");
         // All stood still; the leader speaks when it can.
         let mut late = watch;
         assert!(!late.suspects(&timing, ms(1_100)), "asked by another replica before it looked itself");
         late.observe(beat(1), &timing, ms(1_100));
         assert!(!late.suspects(&timing, ms(1_100)));
-        assert_eq!(patience(&late, &timing, (ms(1_100), ms(5))), ms(125), "90 ms of absence and 30");
+        assert_eq!(patience(&late, &timing, ms(1_100), ms(5)), ms(125), "90 ms of absence and 30");
         late.observe(beat(2), &timing, ms(1_110));
         assert_eq!(late.longest(ms(1_110)), ms(20), "nothing is learnt of the 90");
-        assert_eq!(patience(&late, &timing, (ms(1_110), ms(5))), ms(45), "twice of that");
+        assert_eq!(patience(&late, &timing, ms(1_110), ms(5)), ms(45), "twice of that");
         // A replica that is late at each look still finds a lost leader.
-        assert_eq!(patience(&watch, &timing, (ms(1_000), ms(50))), ms(200), "one look after five times");
-        assert_eq!(patience(&watch, &timing, (ms(1_000), ms(13))), ms(52), "12 of absence and 30");
+        assert_eq!(patience(&watch, &timing, ms(1_000), ms(50)), ms(200), "one look after five times");
+        assert_eq!(patience(&watch, &timing, ms(1_000), ms(13)), ms(52), "12 of absence and 30");
     }
 
     #[test]
@@ -252,7 +252,7 @@ mod tests {
         assert!(!restarted.suspects(&timing, Nanos(103)), "it is there again");
         beat(&mut watch, 2, 103);
         assert!(!watch.suspects(&timing, Nanos(104)), "another one leads");
-        assert_eq!(patience(&watch, &timing, (Nanos(103), Nanos(1))), Nanos(31), "and is silent");
+        assert_eq!(patience(&watch, &timing, Nanos(103), Nanos(1)), Nanos(31), "and is silent");
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
             watch.observe(Beat::new(term, number), &timing, now);
             now
         };
-        let patience = |watch: &LeaderWatch, now| patience(watch, &timing, (now, ms(1))).0 / 1_000_000 - 1;
+        let patience = |watch: &LeaderWatch, now| patience(watch, &timing, now, ms(1)).0 / 1_000_000 - 1;
         beats(&mut watch, 1, 5);
         let mut seen = beats(&mut watch, 1, 5);
         assert_eq!(patience(&watch, seen), 30);

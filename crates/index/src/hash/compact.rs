@@ -4,8 +4,8 @@
 //!
 //! (1) It is begun when a group is needed and the table cannot grow, not before: a slot that becomes free is
 //!     mostly taken by the next new key. From then on each pair is looked at once, by those who need a group,
-//!     and again whenever one of its slots becomes free, by whoever freed it, as the lock is released. So what
-//!     a refusal costs does not depend on the size of the table.
+//!     and again whenever one of its slots becomes free, by whoever freed it, as the lock is released. So
+//!     what a refusal costs does not depend on the size of the table.
 //! (2) The record has its new slot before it loses the old one, under the lock of the pair. A READ may have
 //!     seen the new slot before that and the header after it, and would find the key nowhere. So the pair has
 //!     SPILLED before the first record moves (`spill.rs` (2)): a reader that finds nothing asks the server.
@@ -20,8 +20,8 @@ use super::owner::{Entries, LiveTable, Owner, first_free};
 use super::resize::rehashed;
 
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
-    /// Looks at the next so many pairs of the newest table, if there are some that were not looked at yet; how
-    /// many groups came back.
+    /// Looks at the next so many pairs of the newest table, if there are some that were not looked at yet;
+    /// how many groups came back.
     pub fn compact_some(&self, pairs: u64) -> usize {
         let state = self.state.read().expect("index state");
         let live = state.live.last().expect("an index has a table");
@@ -29,6 +29,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         if live.compacted.load(Ordering::Relaxed) >= live.table.pairs {
             return 0;
         }
+        // Relaxed: as above.
         let from = live.compacted.fetch_add(pairs, Ordering::Relaxed);
         let compact = |pair| {
             let mut header = self.lock_pair(&live.table, pair);

@@ -16,8 +16,8 @@ use super::slot::Record;
 use super::spill::{NO_SLOT, SpilledRecord};
 
 /// The tables of an index as they are while the guard lives: none is added or taken out. A thread needs one
-/// for all pairs that it locks at a time; a second one could wait for ever, behind a thread that waits to add a
-/// table.
+/// for all pairs that it locks at a time; a second one could wait for ever, behind a thread that waits to add
+/// a table.
 pub struct IndexGuard<'a, M: OwnedWords, E: Entries> {
     owner: &'a Owner<M, E>,
     state: RwLockReadGuard<'a, IndexState>,
