@@ -29,10 +29,12 @@ pub(super) struct Stream {
 
 /// A term that a node leads, or tried to lead.
 #[derive(Clone, Debug)]
-pub(super) struct Reign {
+pub(super) struct LeaderTerm {
     /// The replicas of the group, in this term.
     pub members: BTreeSet<u32>,
+    /// The term whose streams its start set has, up to the cuts.
     pub base: Term,
+    /// By stream of the base: how many positions the start set has.
     pub cuts: Vec<u64>,
     /// Whether its leader had a mixture of the terms before the base.
     pub mixed: bool,
@@ -56,7 +58,7 @@ pub(super) fn is_majority_of(members: &BTreeSet<u32>, nodes: impl Iterator<Item 
 pub(super) struct Book {
     /// The number of servers, which are the first machines.
     pub servers: u32,
-    pub reigns: BTreeMap<Term, Reign>,
+    pub terms: BTreeMap<Term, LeaderTerm>,
     /// The nodes that ever held the start set of a term.
     pub adopted: BTreeSet<(Term, u32)>,
     /// The nodes among those that lost their memory since, and the number of events before each loss.
@@ -68,8 +70,8 @@ pub(super) struct Book {
 
 impl Book {
     pub fn new(servers: u32) -> Book {
-        let (reigns, adopted, lost, leading) = Default::default();
-        Book { servers, reigns, adopted, lost, leading, moment: 0 }
+        let (terms, adopted, lost, leading) = Default::default();
+        Book { servers, terms, adopted, lost, leading, moment: 0 }
     }
 
     /// The term that a node leads, or is about to; zero if none.
@@ -79,14 +81,14 @@ impl Book {
 
     /// Whether these are a majority of the replicas that a term has.
     pub fn is_majority(&self, term: Term, nodes: impl Iterator<Item = u32>) -> bool {
-        let Some(Reign { members, .. }) = self.reigns.get(&term) else { return false };
+        let Some(LeaderTerm { members, .. }) = self.terms.get(&term) else { return false };
         is_majority_of(members, nodes)
     }
 
     /// The terms after this one that began to serve.
     pub fn served_after(&self, term: Term) -> impl Iterator<Item = Term> + '_ {
-        let later = self.reigns.range((Bound::Excluded(term), Bound::Unbounded));
-        later.filter(|(_, reign)| reign.served).map(|(&of, _)| of)
+        let later = self.terms.range((Bound::Excluded(term), Bound::Unbounded));
+        later.filter(|(_, led)| led.served).map(|(&of, _)| of)
     }
 
     /// Whether the leader of a term and these followers are a majority.
@@ -96,13 +98,13 @@ impl Book {
 
     /// An entry of a term.
     pub fn entry(&self, term: Term, stream: u16, position: u64) -> Option<Entry> {
-        let stream = self.reigns.get(&term)?.streams.get(&stream)?;
+        let stream = self.terms.get(&term)?.streams.get(&stream)?;
         stream.entries.get(usize::try_from(position).ok()?).copied()
     }
 
     /// How many entries a stream of a term has; `None` if no node took the term.
     pub fn len(&self, term: Term, stream: u16) -> Option<u64> {
-        let streams = &self.reigns.get(&term)?.streams;
+        let streams = &self.terms.get(&term)?.streams;
         Some(streams.get(&stream).map_or(0, |stream| stream.entries.len() as u64))
     }
 
@@ -128,8 +130,8 @@ impl Book {
             Observation::Installing { term, base, cuts, mixed, members } => {
                 let members = numbers(members);
                 let (base, cuts, mixed, streams) = (*base, cuts.clone(), *mixed, BTreeMap::new());
-                let reign = Reign { members, base, cuts, mixed, served: false, streams };
-                if u32::from(term.node().0) != node || self.reigns.insert(*term, reign).is_some() {
+                let led = LeaderTerm { members, base, cuts, mixed, served: false, streams };
+                if u32::from(term.node().0) != node || self.terms.insert(*term, led).is_some() {
                     return Err(format!("I1: node {node} takes term {term}, which is not its own, or again"));
                 }
                 self.leading.insert(node, *term);
@@ -138,8 +140,8 @@ impl Book {
                 self.adopted.insert((*term, node));
                 self.lost.remove(&(*term, node));
             }
-            Observation::Served { term, .. } => match self.reigns.get_mut(term) {
-                Some(reign) if self.leading.get(&node) == Some(term) => reign.served = true,
+            Observation::Served { term, .. } => match self.terms.get_mut(term) {
+                Some(led) if self.leading.get(&node) == Some(term) => led.served = true,
                 _ => return Err(format!("I1: node {node} serves term {term}, which it did not install")),
             },
             Observation::SteppedDown { term } if self.leading.get(&node) == Some(term) => {
@@ -175,9 +177,8 @@ impl Book {
 
     /// A stream of the term that a node leads.
     fn stream_of(&mut self, node: u32, stream: u16) -> Result<&mut Stream, String> {
-        let reign = self.leading.get(&node).and_then(|term| self.reigns.get_mut(term));
-        let reign =
-            reign.ok_or_else(|| format!("I1: node {node} uses streams of a term it does not lead"))?;
-        Ok(reign.streams.entry(stream).or_default())
+        let led = self.leading.get(&node).and_then(|term| self.terms.get_mut(term));
+        let led = led.ok_or_else(|| format!("I1: node {node} uses streams of a term it does not lead"))?;
+        Ok(led.streams.entry(stream).or_default())
     }
 }

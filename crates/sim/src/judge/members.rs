@@ -48,17 +48,17 @@ impl Agreements {
     }
 
     fn served(&self, term: Term, book: &Book) -> Result<(), String> {
-        let mut before = book.reigns.range(..term).filter(|(_, reign)| reign.served);
-        let (Some((&older, last)), Some(reign)) = (before.next_back(), book.reigns.get(&term)) else {
+        let mut before = book.terms.range(..term).filter(|(_, led)| led.served);
+        let (Some((&older, last)), Some(led)) = (before.next_back(), book.terms.get(&term)) else {
             return Ok(());
         };
-        if last.members.symmetric_difference(&reign.members).count() > 1 {
-            let (was, is) = (&last.members, &reign.members);
+        if last.members.symmetric_difference(&led.members).count() > 1 {
+            let (was, is) = (&last.members, &led.members);
             return Err(format!("M14: term {older} has replicas {was:?}, and term {term} {is:?}"));
         }
         match self.agreed.get(&older) {
-            Some(agreed) if *agreed != reign.members => {
-                let is = &reign.members;
+            Some(agreed) if *agreed != led.members => {
+                let is = &led.members;
                 Err(format!("M14: term {older} agreed on replicas {agreed:?}, and term {term} has {is:?}"))
             }
             _ => Ok(()),

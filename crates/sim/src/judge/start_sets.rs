@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longarm_base::{Csn, Term};
 use longarm_host::observe::Observation;
 
-use super::book::{Book, Reign};
+use super::book::{Book, LeaderTerm};
 use super::rules::{Rules, Seen};
 
 /// The newest version of each key, and whether it has a value.
@@ -48,36 +48,39 @@ fn newer(newest: &mut Newest, Version { csn, key, value }: Version) {
 }
 
 /// The term whose cuts, or whose mixture, say what `later` has of the streams of `term`.
-fn source(book: &Book, later: Term, term: Term, is_it: fn(&Reign) -> bool) -> Option<(Term, &Reign)> {
+fn source(
+    book: &Book,
+    later: Term,
+    term: Term,
+    is_it: fn(&LeaderTerm) -> bool,
+) -> Option<(Term, &LeaderTerm)> {
     let mut of = later;
-    while let Some(reign) = book.reigns.get(&of) {
-        if reign.base <= term || is_it(reign) {
-            return Some((of, reign));
+    while let Some(led) = book.terms.get(&of) {
+        if led.base <= term || is_it(led) {
+            return Some((of, led));
         }
-        of = reign.base;
+        of = led.base;
     }
     None
 }
 
 /// Whether a term has, by its cuts, a stream's positions below this.
-fn keeps(reign: &Reign, below: At) -> bool {
-    let cut = reign.cuts.get(usize::from(below.stream)).copied().unwrap_or(0);
-    reign.base == below.term && cut >= below.position
+fn keeps(led: &LeaderTerm, below: At) -> bool {
+    let cut = led.cuts.get(usize::from(below.stream)).copied().unwrap_or(0);
+    led.base == below.term && cut >= below.position
 }
 
 /// Whether positions of a term's stream below this are in the start set of a later term.
 fn includes(book: &Book, later: Term, below: At) -> bool {
-    source(book, later, below.term, |_| false).is_some_and(|(_, reign)| keeps(reign, below))
+    source(book, later, below.term, |_| false).is_some_and(|(_, led)| keeps(led, below))
 }
 
 impl StartSets {
     /// Whether a write, by where it was written, is in the start set of a later term.
     fn holds(&self, book: &Book, later: Term, write: &Version, at: At) -> bool {
-        match source(book, later, at.term, |reign| reign.mixed) {
-            Some((of, reign)) if reign.mixed => {
-                self.mixtures.get(&of).is_some_and(|found| found.contains(write))
-            }
-            Some((_, reign)) => keeps(reign, At { position: at.position + 1, ..at }),
+        match source(book, later, at.term, |led| led.mixed) {
+            Some((of, led)) if led.mixed => self.mixtures.get(&of).is_some_and(|found| found.contains(write)),
+            Some((_, led)) => keeps(led, At { position: at.position + 1, ..at }),
             None => false,
         }
     }
@@ -85,10 +88,10 @@ impl StartSets {
     /// Whether a write that the leader of `term` found was cut off before, at the position where it was
     /// written. Entries of a mixture may have been cut off by terms that never served.
     fn is_cut_off(&self, book: &Book, term: Term, write: &Version, at: At) -> bool {
-        match book.reigns.get(&term) {
-            Some(reign) if reign.mixed => {
+        match book.terms.get(&term) {
+            Some(led) if led.mixed => {
                 let mut served =
-                    book.reigns.range(at.term..term).filter(|(of, reign)| **of > at.term && reign.served);
+                    book.terms.range(at.term..term).filter(|(of, led)| **of > at.term && led.served);
                 served.any(|(&of, _)| !self.holds(book, of, write, at))
             }
             _ => !self.holds(book, term, write, at),
@@ -112,8 +115,8 @@ impl StartSets {
     }
 
     fn served(&mut self, term: Term, book: &Book) -> Result<(), String> {
-        for (&older, reign) in book.reigns.range(..term) {
-            for (&stream, of) in reign.streams.iter().filter(|(_, of)| of.committed > 0) {
+        for (&older, led) in book.terms.range(..term) {
+            for (&stream, of) in led.streams.iter().filter(|(_, of)| of.committed > 0) {
                 let below = of.committed;
                 if !includes(book, term, At { term: older, stream, position: below }) {
                     return Err(format!("I2: {stream}:{below} of term {older} is not in term {term}"));
@@ -154,7 +157,7 @@ impl Rules for StartSets {
                 if written.iter().all(|&at| self.is_cut_off(book, term, &write, at)) {
                     return Err(format!("I3: term {term} has {}, which was cut off: {written:?}", entry()));
                 }
-                if book.reigns.get(&term).is_some_and(|reign| reign.mixed) {
+                if book.terms.get(&term).is_some_and(|led| led.mixed) {
                     self.mixtures.entry(term).or_default().insert(write);
                 }
                 newer(self.found.entry(term).or_default(), write);

@@ -62,7 +62,7 @@ impl Rules for Streams {
             }
             Observation::Applied { stream, position } => {
                 let committed =
-                    book.reigns.get(&term).and_then(|reign| reign.streams.get(stream)).map(|s| s.committed);
+                    book.terms.get(&term).and_then(|led| led.streams.get(stream)).map(|s| s.committed);
                 if committed.is_some_and(|committed| *position < committed) {
                     return Ok(());
                 }

@@ -49,7 +49,7 @@ impl Rules for Versions {
             }
             Observation::Acknowledged { stream, position } => {
                 let applied =
-                    book.reigns.get(&term).and_then(|reign| reign.streams.get(stream)).map(|s| s.applied);
+                    book.terms.get(&term).and_then(|led| led.streams.get(stream)).map(|s| s.applied);
                 if applied.is_none_or(|applied| *position >= applied) {
                     return Err(format!(
                         "I8: {stream}:{position} of term {term} is acknowledged, not applied"
