@@ -32,7 +32,7 @@ const GROWS_FROM: u64 = 4;
 /// Pairs that a writer without room moves at a time.
 const HELP_PAIRS: u64 = 256;
 /// Pairs that a writer without room looks at for groups to give back, where the table cannot grow.
-const COMPACT_PAIRS: u64 = 4096;
+pub(super) const COMPACT_PAIRS: u64 = 4096;
 
 /// What a step of the background move found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

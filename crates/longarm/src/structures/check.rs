@@ -12,6 +12,8 @@ use crate::output::{Exit, Failure};
 
 /// The number of looks at memory that changes: a problem is real if all looks see it.
 const LOOKS: usize = 3;
+/// The most looks, with those during which tables of the index came or went.
+const LOOKS_MAX: usize = 12;
 /// The most problems between index and arena that are put into words.
 const SHOWN: usize = 100;
 /// The most problems that a failure names; further ones are counted.
@@ -44,6 +46,8 @@ pub struct Findings {
     pub problems: Vec<String>,
     /// The number of all problems.
     pub problem_count: u64,
+    /// Whether tables came or went in so many looks that nothing can be said of the index.
+    pub unsettled: bool,
 }
 
 impl Findings {
@@ -61,7 +65,32 @@ impl Findings {
             return Err(Failure::new(Exit::Corrupt, text)
                 .hint("`longarm dump` writes out what still verifies; please report how this came about"));
         }
+        if self.unsettled {
+            let text = format!("tables of the index came or went during most of {LOOKS_MAX} looks at it");
+            return Err(Failure::new(Exit::Refused, text)
+                .hint("look again when the number of items no longer changes so fast"));
+        }
         Ok(())
+    }
+
+    /// Whether there are more problems than are kept in words.
+    fn is_cut(&self) -> bool {
+        self.problem_count > self.problems.len() as u64
+    }
+
+    /// What this look and an earlier one may both have seen. A look with more problems than are kept in words
+    /// may have seen each of those that the other one names.
+    fn confirmed_by(mut self, earlier: Findings) -> Findings {
+        match (self.is_cut(), earlier.is_cut()) {
+            (false, false) => {
+                self.problems.retain(|problem| earlier.problems.contains(problem));
+                self.problem_count = self.problems.len() as u64;
+            }
+            (false, true) => {}
+            (true, false) => (self.problems, self.problem_count) = (earlier.problems, earlier.problem_count),
+            (true, true) => self.problem_count = self.problem_count.min(earlier.problem_count),
+        }
+        self
     }
 }
 
@@ -120,29 +149,36 @@ pub fn check<F>(
     stillness: Stillness,
     mut geometry: impl FnMut() -> Result<Geometry, F>,
 ) -> Result<Findings, F> {
-    let looks = if stillness == Stillness::Live { LOOKS } else { 1 };
-    let mut findings = Findings::default();
-    for look in 0..looks {
+    match stillness {
+        Stillness::Live => look_again(geometry, |tables| once(view, stillness, tables)),
+        Stillness::CutOff | Stillness::Stopped => Ok(once(view, stillness, &geometry()?)),
+    }
+}
+
+/// Looks at memory that changes, until a look finds nothing or enough looks agree.
+fn look_again<F>(
+    mut geometry: impl FnMut() -> Result<Geometry, F>,
+    mut look: impl FnMut(&Geometry) -> Findings,
+) -> Result<Findings, F> {
+    let (mut found, mut looks): (Option<Findings>, usize) = (None, 0);
+    for _ in 0..LOOKS_MAX {
         let before = geometry()?;
-        let mut now = once(view, stillness, &before);
-        // Tables came or went during the look, so its report on the index means nothing.
-        if stillness == Stillness::Live && geometry()?.epoch != before.epoch && look + 1 < looks {
+        let now = look(&before);
+        // Tables came or went during the look, so what it says of the index means nothing.
+        if geometry()?.epoch != before.epoch {
             continue;
         }
-        if look > 0 && !findings.problems.is_empty() {
-            let earlier: HashSet<String> = findings.problems.into_iter().collect();
-            now.problems.retain(|problem| earlier.contains(problem));
-            now.problem_count = now.problem_count.min(findings.problem_count).max(now.problems.len() as u64);
-            if now.problems.is_empty() {
-                now.problem_count = 0;
-            }
+        let all = match found.take() {
+            Some(earlier) => now.confirmed_by(earlier),
+            None => now,
+        };
+        looks += 1;
+        if all.problem_count == 0 || looks == LOOKS {
+            return Ok(all);
         }
-        findings = now;
-        if findings.problem_count == 0 {
-            break;
-        }
+        found = Some(all);
     }
-    Ok(findings)
+    Ok(Findings { unsettled: true, ..Findings::default() })
 }
 
 /// An entry that the walk over the segments saw whole.
@@ -235,4 +271,69 @@ fn compare(findings: &mut Findings, named: &mut [(u64, u64, bool)], live: &mut [
     }
     findings.problem_count += wrong.len() as u64;
     findings.problems.extend(wrong.into_iter().take(SHOWN));
+}
+
+#[cfg(test)]
+mod tests {
+    use longarm_base::limits::TABLES_MAX;
+
+    use super::*;
+
+    fn found(problems: &[&str], count: u64) -> Findings {
+        let problems = problems.iter().map(|text| text.to_string()).collect();
+        Findings { problems, problem_count: count, ..Findings::default() }
+    }
+
+    /// Looks that find this, one after the other, at tables whose number of changes is told before and after
+    /// each: what is said in the end, and after how many looks.
+    fn looked(finds: &[Findings], epochs: impl Fn(usize) -> u64) -> (Findings, usize) {
+        let (mut told, mut looks) = (0, 0);
+        let geometry = || {
+            told += 1;
+            let tables = [None; TABLES_MAX];
+            Ok::<_, ()>(Geometry { epoch: epochs(told - 1), tables, hash_key: 0 })
+        };
+        let look = |_: &Geometry| {
+            looks += 1;
+            finds[(looks - 1) % finds.len()].clone()
+        };
+        let said = look_again(geometry, look).expect("the tables are known");
+        (said, looks)
+    }
+
+    #[test]
+    fn a_problem_is_real_if_all_looks_see_it() {
+        let (both, one) = (found(&["a", "b"], 2), found(&["a", "c"], 2));
+        let (said, looks) = looked(&[both.clone(), one, both.clone()], |_| 7);
+        assert_eq!((said.problems, said.problem_count, looks), (vec!["a".to_string()], 1, LOOKS));
+        let (said, looks) = looked(&[both.clone(), found(&["c"], 1)], |_| 7);
+        assert_eq!((said.problem_count, looks), (0, 2));
+        let (said, looks) = looked(&[found(&[], 0)], |_| 7);
+        assert_eq!((said.problem_count, looks), (0, 1));
+    }
+
+    /// A table that grew during a look made that look see problems.
+    #[test]
+    fn a_look_during_which_tables_came_or_went_says_nothing() {
+        let broken = found(&["a"], 1);
+        // The tables change during the first two looks, and in the last but one.
+        let (said, looks) =
+            looked(std::slice::from_ref(&broken), |told| [0, 1, 1, 2].get(told).map_or(2, |it| *it));
+        assert_eq!((said.problem_count, looks), (1, 2 + LOOKS), "three looks in peace agree");
+        let (said, looks) = looked(&[broken.clone(), found(&[], 0)], |told| told.min(1) as u64);
+        assert_eq!((said.problem_count, said.unsettled, looks), (0, false, 2));
+        let (said, looks) = looked(&[broken], |told| told as u64);
+        assert_eq!((said.problem_count, said.unsettled, looks), (0, true, LOOKS_MAX));
+        assert!(said.sound().is_err(), "nothing can be said");
+    }
+
+    #[test]
+    fn looks_that_kept_other_problems_in_words_do_not_call_it_sound() {
+        let (one, other) = (found(&["a"], 500), found(&["b"], 400));
+        let (said, _) = looked(&[one.clone(), other.clone()], |_| 7);
+        assert_eq!((said.problem_count, said.problems.len()), (400, 1));
+        // All problems of the second look are in words, and none of them is the first one's.
+        let (said, _) = looked(&[one, found(&["b"], 1)], |_| 7);
+        assert_eq!(said.problem_count, 1, "the first look may have seen it, and not kept it");
+    }
 }
