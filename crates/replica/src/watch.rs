@@ -27,7 +27,6 @@ use crate::page::Beat;
 const SILENCES: u64 = 2;
 /// Half of the longest silence is forgotten in this time.
 const FADES: Nanos = Nanos::from_millis(300_000);
-
 /// A look may be late by as long as it takes between two: only what is beyond counts as absence.
 const USUAL_LOOKS: u64 = 2;
 

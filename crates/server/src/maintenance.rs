@@ -32,8 +32,6 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(80);
 /// Pairs moved in one step: the index is locked against growing meanwhile.
 const MOVE_PAIRS: u64 = 64;
-/// Pairs looked at in one pass for groups to give back, where the index cannot grow.
-const COMPACT_PAIRS: u64 = 4096;
 /// The most steps of moving, and pieces of collection, in one pass.
 const MOVES_A_PASS: u32 = 64;
 const WORKS_A_PASS: u32 = 256;
@@ -237,7 +235,7 @@ impl<Q: QueuePair> Maintenance<Q> {
     fn grow(&mut self, times: Timestamps) -> bool {
         let index = &self.shared.core.engine.index;
         if index.should_grow() && index.grow().is_err() {
-            if index.compact_some(COMPACT_PAIRS) > 0 {
+            if index.compact_some() > 0 {
                 self.last_gain = times.now;
             } else if self.shared.first_grow_failure() {
                 self.shared

@@ -16,10 +16,9 @@ impl File {
         self.path.starts_with("crates/") && self.path.contains("/src/") && self.path.ends_with(".rs")
     }
 
-    /// The crate's folder: `fabric` of `crates/fabric/src/lib.rs`, `xtask` of `xtask/src/main.rs`.
+    /// The crate's folder of a product file: `fabric` of `crates/fabric/src/lib.rs`.
     pub fn crate_name(&self) -> &str {
-        let inside = self.path.strip_prefix("crates/").unwrap_or(&self.path);
-        inside.split('/').next().unwrap_or("")
+        self.path.strip_prefix("crates/").and_then(|rest| rest.split('/').next()).unwrap_or("")
     }
 }
 

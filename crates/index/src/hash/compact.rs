@@ -15,14 +15,17 @@ use std::sync::atomic::Ordering;
 use longarm_base::Mutant;
 use longarm_memory::OwnedWords;
 
-use super::layout::{Header, indicator};
+use super::layout::Header;
 use super::owner::{Entries, LiveTable, Owner, first_free};
 use super::resize::rehashed;
 
+/// Pairs that are looked at in one step for groups to give back, where the table cannot grow.
+pub(super) const COMPACT_PAIRS: u64 = 4096;
+
 impl<M: OwnedWords, E: Entries> Owner<M, E> {
-    /// Looks at the next so many pairs of the newest table, if there are some that were not looked at yet;
-    /// how many groups came back.
-    pub fn compact_some(&self, pairs: u64) -> usize {
+    /// Looks at the next [pairs](COMPACT_PAIRS) of the newest table, if there are some that were not looked
+    /// at yet; how many groups came back.
+    pub fn compact_some(&self) -> usize {
         let state = self.state.read().expect("index state");
         let live = state.live.last().expect("an index has a table");
         // Relaxed: the lock of a pair orders this before what is freed in the pair later.
@@ -30,14 +33,14 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             return 0;
         }
         // Relaxed: as above.
-        let from = live.compacted.fetch_add(pairs, Ordering::Relaxed);
+        let from = live.compacted.fetch_add(COMPACT_PAIRS, Ordering::Relaxed);
         let compact = |pair| {
             let mut header = self.lock_pair(&live.table, pair);
             let back = self.compact(live, pair, &mut header);
             self.unlock_pair(&live.table, pair);
             back
         };
-        (from..live.table.pairs.min(from + pairs)).map(compact).sum()
+        (from..live.table.pairs.min(from + COMPACT_PAIRS)).map(compact).sum()
     }
 
     /// Looks at a locked pair in which a slot became free, if the table needs groups.
@@ -74,9 +77,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         if first_free(&table.shape, header, table.home(hash).1).is_none() {
             return;
         }
-        if !header.spilled() && !Mutant::MoveUnseen.is_on() {
-            let word = header.indicator | indicator::SPILLED;
-            self.set_indicator(table, pair, header, word);
+        if !Mutant::MoveUnseen.is_on() {
+            self.mark_spilled(table, pair, header);
         }
         let moved = self.insert(live, pair, header, hash, &rehashed(&record, hash));
         assert!(moved.is_ok(), "a slot of the pair was free, and its lock is held");

@@ -228,11 +228,16 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
         key: &[u8],
         record: &Record<'_>,
     ) {
+        self.mark_spilled(table, pair, header);
+        self.spilled.put(self.hash_beside(record), key, self.beside(record));
+    }
+
+    /// Has readers that find nothing in a locked pair ask the server.
+    pub(super) fn mark_spilled(&self, table: &Table, pair: u64, header: &mut Header) {
         if !header.spilled() {
             let word = header.indicator | indicator::SPILLED;
             self.set_indicator(table, pair, header, word);
         }
-        self.spilled.put(self.hash_beside(record), key, self.beside(record));
     }
 
     /// A record as it stands beside the table.

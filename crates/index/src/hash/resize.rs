@@ -31,8 +31,6 @@ const BLOCK: u64 = 2 << 20;
 const GROWS_FROM: u64 = 4;
 /// Pairs that a writer without room moves at a time.
 const HELP_PAIRS: u64 = 256;
-/// Pairs that a writer without room looks at for groups to give back, where the table cannot grow.
-pub(super) const COMPACT_PAIRS: u64 = 4096;
 
 /// What a step of the background move found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,7 +187,7 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                 state.live.last().expect("an index has a table").table
             };
             if self.add_table(Self::grown(&newest), newest.id, bound).is_err() {
-                return if self.compact_some(COMPACT_PAIRS) > 0 { Ok(()) } else { Err(NoRoom::Table) };
+                return if self.compact_some() > 0 { Ok(()) } else { Err(NoRoom::Table) };
             }
         }
         Err(NoRoom::Table)

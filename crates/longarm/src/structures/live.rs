@@ -45,6 +45,8 @@ fn look_at(
     // Over a broken connection the memory reads as zeroes, so nothing is reported of it.
     match raw.failure() {
         Some(error) => Err(failed(error)),
+        // There is nothing to show.
+        None if findings.unsettled => findings.sound(),
         None => {
             let reported = show(&of, &findings, &geometry, view);
             raw.failure().map_or(reported, |error| Err(failed(error)))

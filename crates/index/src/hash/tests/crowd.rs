@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 
+use super::super::compact::COMPACT_PAIRS;
 use super::super::owner::Bound;
 use super::super::owner::NoRoom;
-use super::super::resize::COMPACT_PAIRS;
 use super::*;
 
 /// So many keys that stay in one pair of any table of fewer than `1 << bits` pairs.
