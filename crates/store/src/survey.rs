@@ -73,21 +73,22 @@ pub fn survey(
     Ok(survey)
 }
 
-/// The places of the whole entries of `term` in a segment, or in the run that begins there, in order: entries
-/// at or beyond their stream's floor, and all entries of streams without a floor.
+/// The places of the whole entries in a segment that has this line, or in the run that begins there, in
+/// order: entries at or beyond their stream's floor, and all entries of streams without a floor.
 pub fn segment_entries(
-    memory: &dyn Words,
-    sums: &SumKey,
+    arena: ArenaView<'_>,
     geometry: ArenaGeometry,
     segment: u32,
-    term: Term,
+    line: &Line,
     floors: &[u64],
 ) -> Vec<EntryRef> {
-    let mut scan = RoomScan { arena: ArenaView { memory, sums }, geometry, bytes: Vec::new() };
-    let Some(line) = scan.claimed(segment, term) else { return Vec::new() };
+    if extent(arena.memory, arena.sums, geometry, segment, line).is_none() {
+        return Vec::new();
+    }
+    let mut scan = RoomScan { arena, geometry, bytes: Vec::new() };
     let floor = floors.get(line.stream as usize).copied().unwrap_or(0);
     let mut found = Vec::new();
-    scan.rooms(segment, &line, 0, floor, &mut found);
+    scan.rooms(segment, line, 0, floor, &mut found);
     found.into_iter().map(|whole| whole.place).collect()
 }
 

@@ -11,7 +11,7 @@ use longarm_host::{now, sleep};
 use longarm_memory::Words;
 use longarm_store::segment::layout::{line_at, segment_at, segment_of};
 use longarm_store::segment::{ArenaGeometry, Line, claim_number, line_bytes, run_length, whole_line};
-use longarm_store::segment_entries;
+use longarm_store::{ArenaView, segment_entries};
 use longarm_wire::ARENA_REGION;
 
 use super::Attended;
@@ -79,10 +79,12 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         ArenaGeometry::read(self.memory(), self.leader_term.core.engine.store.sums()).expect(OWN_HEADER)
     }
 
-    /// The leader's line of a segment; free if a worker is writing it at this moment.
-    fn line(&self, segment: u32) -> Line {
+    /// The leader's line of a segment, between two changes: what a segment holds must not be passed over
+    /// because a worker is in the middle of changing its line. A line that says nothing is free.
+    fn line(&self, segment: u32) -> Result<Line, PeerError> {
+        let bytes = self.whole_line(segment)?;
         let sums = self.leader_term.core.engine.store.sums();
-        Line::read(self.memory(), sums, segment).unwrap_or(Line::FREE)
+        Ok(Line::from_bytes(&bytes, sums, segment).unwrap_or(Line::FREE))
     }
 
     /// Pushes the header and all lines.
@@ -109,7 +111,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     }
 
     /// Waits for [`CHANGE`] at most until the line of a segment is whole, and returns its bytes.
-    fn whole_line(&mut self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
+    fn whole_line(&self, segment: u32) -> Result<[u8; LINE as usize], PeerError> {
         let until = now() + CHANGE;
         loop {
             let sums = self.leader_term.core.engine.store.sums();
@@ -140,7 +142,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             for (segment, theirs) in (first..).zip(theirs.chunks_exact(LINE as usize)) {
                 let sums = self.leader_term.core.engine.store.sums();
                 let theirs = Line::from_bytes(theirs, sums, segment).unwrap_or(Line::FREE);
-                let ours = self.line(segment);
+                let ours = self.line(segment)?;
                 if ours.term < self.leader_term.term && is_unknown(&ours, &theirs) {
                     unknown.push(segment);
                 }
@@ -164,7 +166,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
     /// Pushes a segment, or run, of an older term to its end: what the follower has there of an entry that
     /// was cut off must not stay (L16).
     pub(super) fn whole(&mut self, segment: u32) -> Result<(), PeerError> {
-        let line = self.line(segment);
+        let line = self.line(segment)?;
         if line.term < self.leader_term.term && line.has_entries() {
             self.copy(segment_at(segment), u64::from(line.run) * SEGMENT_BYTES)?;
             reach(ReplicaStep::Content);
@@ -184,11 +186,12 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         let missing = |seen: &&ScannedEntry| from.get(seen.stream).is_some_and(|&from| seen.position >= from);
         // Its segment may have been freed since the scan, and used again. That cannot happen from now on: the
         // follower is asked before a segment is freed.
-        let still = |seen: &&ScannedEntry| {
-            self.line(segment_of(seen.place.offset)).term == self.leader_term.start.base
-        };
-        let mut places: Vec<_> =
-            tail.entries.iter().filter(missing).filter(still).map(|seen| seen.place).collect();
+        let mut places = Vec::new();
+        for seen in tail.entries.iter().filter(missing) {
+            if self.line(segment_of(seen.place.offset))?.term == self.leader_term.start.base {
+                places.push(seen.place);
+            }
+        }
         places.sort_unstable_by_key(|place| place.offset);
         let together = |one: &EntryRef, next: &EntryRef| segment_of(one.offset) == segment_of(next.offset);
         places.chunk_by(together).try_for_each(|places| self.entries(places))
@@ -201,8 +204,12 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         }
         let geometry = self.geometry();
         for segment in geometry.table..geometry.segments {
-            let sums = self.leader_term.core.engine.store.sums();
-            let places = segment_entries(self.memory(), sums, geometry, segment, term, from);
+            let line = self.line(segment)?;
+            if line.term != term {
+                continue;
+            }
+            let arena = ArenaView { memory: self.memory(), sums: self.leader_term.core.engine.store.sums() };
+            let places = segment_entries(arena, geometry, segment, &line, from);
             self.entries(&places)?;
             if !places.is_empty() {
                 reach(ReplicaStep::Content);

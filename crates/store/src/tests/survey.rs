@@ -136,7 +136,7 @@ proptest! {
         // A look segment by segment finds the same.
         let geometry = ArenaGeometry::read(&memory, &sums()).expect("a header");
         let apart: Vec<_> = (geometry.table..geometry.segments)
-            .flat_map(|segment| segment_entries(&memory, &sums(), geometry, segment, TERM, &floors))
+            .flat_map(|segment| entries_of(&memory, geometry, segment, TERM, &floors))
             .collect();
         let all = wanted.iter().flat_map(|stream| stream.tail.iter().chain(&stream.beyond));
         let all: BTreeSet<_> = all.map(|(_, place)| *place).collect();
@@ -169,6 +169,19 @@ proptest! {
     }
 }
 
+/// The entries of `term` in a segment, at or beyond these floors.
+fn entries_of(
+    memory: &dyn Words,
+    geometry: ArenaGeometry,
+    segment: u32,
+    term: Term,
+    floors: &[u64],
+) -> Vec<EntryRef> {
+    let line = Line::read(memory, &sums(), segment).ok().filter(|line| line.term == term);
+    let arena = ArenaView { memory, sums: &sums() };
+    line.map_or_else(Vec::new, |line| segment_entries(arena, geometry, segment, &line, floors))
+}
+
 #[test]
 fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     let lens = [10; 20];
@@ -187,7 +200,7 @@ fn a_survey_is_of_one_term_and_of_the_streams_it_is_asked_about() {
     let geometry = ArenaGeometry::read(&arena, &sums()).expect("a header");
     let shown = |term, floors: &[u64]| -> usize {
         let all = geometry.table..geometry.segments;
-        all.map(|segment| segment_entries(&arena, &sums(), geometry, segment, term, floors).len()).sum()
+        all.map(|segment| entries_of(&arena, geometry, segment, term, floors).len()).sum()
     };
     assert_eq!((shown(TERM, &[7]), shown(TERM, &[7, 4]), shown(OLD, &[])), (3 + 10, 3 + 6, 0));
 }
