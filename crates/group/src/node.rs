@@ -75,7 +75,7 @@ pub(crate) struct Node<T: Transport> {
     events: Arc<Events>,
     peers: BTreeMap<NodeId, PeerHandle<T::Qp>>,
     /// The threads of former peers, which end by themselves.
-    retired_peers: Vec<Thread>,
+    retired_peers: Vec<(NodeId, Thread)>,
     requests: Vec<PeerRequests<T::Qp>>,
     done: Completions,
     operators: Vec<PeerRequests<T::Qp>>,
@@ -531,7 +531,8 @@ impl<T: Transport> Node<T> {
     fn prepare(&mut self, prepare: &Prepare) {
         // Soon the leader writes to the memory, and the scan is out of date.
         let scan = self.scan.take();
-        if let Err(error) = self.inbound.clear() {
+        // The term is open, unless this replica wanted to stand for another and could not fence its leader.
+        if let Err(error) = self.inbound.fence(prepare.term).and_then(|()| self.inbound.clear()) {
             return self.log(&format!("not ready to be synced: {error}"));
         }
         self.standby.keep(prepare);

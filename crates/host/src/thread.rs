@@ -33,6 +33,14 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Thr
 const END: Duration = Duration::from_secs(60);
 
 impl Thread {
+    /// Whether the thread is over, so that to join it takes no time.
+    pub fn is_over(&self) -> bool {
+        match &self.0 {
+            ThreadKind::Thread(handle) => handle.is_finished(),
+            ThreadKind::Task(task) => entered().is_none_or(|world| world.is_over(*task)),
+        }
+    }
+
     /// Waits until the thread is over.
     ///
     /// # Panics

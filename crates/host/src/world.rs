@@ -22,6 +22,9 @@ pub trait World {
     /// Waits until a task is over; returns whether it panicked.
     fn join(&self, task: u64) -> bool;
 
+    /// Whether a task is over.
+    fn is_over(&self, task: u64) -> bool;
+
     /// Lets the running task sleep until `bed` is poked or the time, on its machine's clock, is over. Returns
     /// `false` at once if nothing may wait any more: while the tasks of a crashed machine are dropped.
     fn park(&self, bed: usize, until: Nanos) -> bool;

@@ -69,12 +69,21 @@ impl<T: Transport> Node<T> {
         let is = |node: &NodeId, it: &PeerHandle<T::Qp>| {
             known(machine).any(|member| member.node == *node && member.address == it.address)
         };
-        let gone = self.peers.extract_if(.., |node, it| !is(node, it)).map(|(_, it)| it);
-        for peer in gone {
+        let gone = self.peers.extract_if(.., |node, it| !is(node, it));
+        for (node, peer) in gone {
             peer.commands.pause.stop();
-            self.retired_peers.push(peer.thread);
+            self.retired_peers.push((node, peer.thread));
         }
-        let new = |member: &&MemberAt| member.node != me && !self.peers.contains_key(&member.node);
+        for (_, thread) in self.retired_peers.extract_if(.., |(_, thread)| thread.is_over()) {
+            let _ = thread.join();
+        }
+        // A thread that has not ended yet may still attend to its node: what it does then must not be taken
+        // for what the next one does.
+        let ends = |node: NodeId| self.retired_peers.iter().any(|(retired, _)| *retired == node);
+        let new = |member: &&MemberAt| {
+            let known = member.node == me || self.peers.contains_key(&member.node);
+            !known && !ends(member.node)
+        };
         let new: Vec<MemberAt> = known(machine).filter(new).cloned().collect();
         for member in new {
             // The member may be in several of the sets.
@@ -117,7 +126,8 @@ impl<T: Transport> Node<T> {
     pub(super) fn part_with_all(&mut self) {
         let all: Vec<_> = std::mem::take(&mut self.peers).into_values().collect();
         all.iter().for_each(|peer| peer.commands.pause.stop());
-        for thread in all.into_iter().map(|peer| peer.thread).chain(self.retired_peers.drain(..)) {
+        let retired = self.retired_peers.drain(..).map(|(_, thread)| thread);
+        for thread in all.into_iter().map(|peer| peer.thread).chain(retired) {
             let _ = thread.join();
         }
     }

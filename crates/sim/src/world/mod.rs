@@ -479,6 +479,10 @@ impl Host for Inside {
         }
     }
 
+    fn is_over(&self, task: u64) -> bool {
+        matches!(self.0.borrow().of(task).life, Life::Over { .. } | Life::Gone)
+    }
+
     fn park(&self, bed: usize, until: Nanos) -> bool {
         {
             let mut state = self.0.borrow_mut();
