@@ -84,6 +84,15 @@ const MUTANTS: &[(&str, Finder)] = &[
             "progress::tests::a_follower_begins_to_count_with_floors_that_cover_what_it_let_go_of",
         ),
     ),
+    ("PushAnew", Sim("group-cuts", "0..20")),
+    ("SkipFloors", Test("longarm-replica", "followers_twin::all_that_a_follower_counts_for_is_there")),
+    (
+        "CountLeaving",
+        Test(
+            "longarm-group",
+            "replicate::tests::what_a_follower_acknowledges_while_it_is_let_go_is_not_counted",
+        ),
+    ),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
     (
         "PassUncut",

@@ -94,6 +94,14 @@ pub enum Mutant {
     AdoptBare,
     /// A follower is told floors that do not cover what it let go of while it was being synced (L6).
     AdoptEarly,
+    /// What a follower has of the term is pushed to it once more, with other superseded bits than those by
+    /// which its standby index counts (decision 14).
+    PushAnew,
+    /// A follower that comes back is not told the floors that it left with: what was reclaimed since is a gap
+    /// to it (L6).
+    SkipFloors,
+    /// What a follower acknowledges while it is let go counts, though it may have left with less (L6).
+    CountLeaving,
     /// A follower counts itself synced before all that was pushed to it has arrived (M3).
     AdoptUnflushed,
     /// A stream that a follower passed over when it reported is not cut, and goes into its standby index

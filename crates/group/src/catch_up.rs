@@ -36,6 +36,12 @@ pub(crate) fn keep_caught_up<T: Transport>(
     let worth = || !leader_term.is_over() && !commands.pause.is_stopped();
     let held = sync(peer, leader_term, &worth)?;
     let streams = leader_term.streams.len();
+    let left = leader_term.left.lock().get(&peer.node).cloned();
+    let machine = CatchUp::new(held, left, streams).ok_or_else(|| {
+        PeerError::Broken(
+            "it says that it holds the term's start set, which it was never asked to adopt".into(),
+        )
+    })?;
     let follower = Arc::new(Follower::new(peer.node, streams, peer.commands.pause.clone()));
     let mut links = peer.address.memories(leader_term.term, 2 + streams)?.into_iter();
     let mut link = || links.next().expect("as many as were asked for");
@@ -43,23 +49,22 @@ pub(crate) fn keep_caught_up<T: Transport>(
     leader_term.hearts.put((link(), follower.clone()));
     leader_term.releases.lock().join(peer.node);
     reach(ReplicaStep::Joined);
-    let left = leader_term.left.lock().get(&peer.node).cloned();
     let mut attended = Attended {
         leader_term,
         follower: &follower,
-        machine: CatchUp::new(held, left, streams),
+        machine,
         bulk: &mut bulk,
         worth: &worth,
         patience: peer.patience,
         rested: now(),
     };
     let ended = attended.run(peer, links);
-    follower.let_go();
+    let left = follower.leave();
     leader_term.releases.lock().leave(peer.node);
     leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
     if follower.is_synced() {
         // The follower keeps what it acknowledged, whatever becomes of the connection.
-        leader_term.left.lock().insert(peer.node, follower.progress().next_floors());
+        leader_term.left.lock().insert(peer.node, left);
         peer.events.push(Event::Lost(peer.node));
     }
     leader_term.wake();
@@ -167,7 +172,10 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
         self.leader_term.releases.lock().asked(self.follower.node, |_| false).told
     }
 
+    /// Asks the follower to adopt the term with these floors. It may do so and its answer be lost: what it
+    /// holds from then on is noted before it is asked.
     fn adopt<T: Transport<Qp = Q>>(&self, peer: &mut Peer<T>, floors: &[u64]) -> Result<Answer, PeerError> {
+        self.leader_term.left.lock().insert(peer.node, floors.to_vec());
         let (term, reclaimed) = (self.leader_term.term, self.reclaimed());
         let ask = Ask::Adopt { term, reclaimed, floors: floors.to_vec() };
         let wanted = |answer: &Answer| matches!(answer, Answer::Synced { term: of } if *of == term);

@@ -4,11 +4,17 @@
 //! thread that catches the follower up adds to `acked` what it pushed. That thread also writes `floor`, until
 //! the follower is synced; then the heart does. Two writers of a floor would overtake each other, and a floor
 //! that goes back shows a gap where something was freed.
+//!
+//! Threads that are in the middle of their turn when the follower is let go may still learn that it has more.
+//! What it left with is noted once, by the thread that attends to it, and must have all that any thread
+//! counted, or told the follower: it is from there on that the follower is given entries when it comes back.
+//! So each thread looks again whether the follower is kept ([`is_kept`](Follower::is_kept)), after it noted
+//! what it learnt and before it counts that.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 
-use longarm_base::NodeId;
+use longarm_base::{Mutant, NodeId};
 use longarm_engine::stream::Progress;
 use longarm_host::{Mutex, Pause};
 use longarm_replica::{FollowerProgress, Releases, StreamProgress};
@@ -117,6 +123,23 @@ impl Follower {
         self.news.poke();
     }
 
+    /// Lets the follower go, and returns the floors that it leaves with: it has all that was counted for it,
+    /// or told to it.
+    pub fn leave(&self) -> Vec<u64> {
+        self.let_go();
+        // SeqCst: this sees what a thread noted before it found the follower kept; pairs with `is_kept`.
+        fence(Ordering::SeqCst);
+        self.progress().next_floors()
+    }
+
+    /// Whether what was noted of the follower before may count: it is in what [`leave`](Self::leave) returns.
+    pub fn is_kept(&self) -> bool {
+        // SeqCst: either this sees that the follower was let go, or `leave` sees what was noted before; pairs
+        // with the fence there.
+        fence(Ordering::SeqCst);
+        !self.is_gone() || Mutant::CountLeaving.is_on()
+    }
+
     /// How far the follower is, for people.
     pub fn stats(&self, written: &[Arc<Progress>]) -> FollowerStats {
         let progress = self.progress();
@@ -164,6 +187,10 @@ impl Attachment {
 
     pub(crate) fn is_gone(&self) -> bool {
         self.follower.is_gone()
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.follower.is_kept()
     }
 
     pub(crate) fn let_go(&self) {

@@ -167,6 +167,10 @@ impl<Q: QueuePair> Link<Q> {
             return self.follower.let_go();
         }
         let floors = self.follower.progress().told_floors();
+        if !self.follower.is_kept() {
+            // It may have left with less than these floors.
+            return;
+        }
         let bytes = page::heartbeat(beat, told, &floors);
         let op = Op::Write { region: PAGE_REGION, offset: page::BEAT, bytes: &bytes };
         match self.qp.post(op, Ticket(now.0)) {

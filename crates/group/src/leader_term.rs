@@ -62,7 +62,7 @@ pub(crate) struct LeaderTerm<Q> {
     pub releases: Arc<SharedReleases>,
     /// The connections for heartbeats that the heart has not taken yet.
     pub hearts: Inbox<(Q, Arc<Follower>)>,
-    /// What each follower that is gone had acknowledged, by stream.
+    /// What each follower had acknowledged, by stream, when it was last asked to adopt the term, or left.
     pub left: Mutex<BTreeMap<NodeId, Vec<u64>>>,
     /// The followers that are attached.
     pub followers: Mutex<Vec<Arc<Follower>>>,

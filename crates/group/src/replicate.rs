@@ -5,8 +5,8 @@
 //!     found and read once for all followers of a turn.
 //! (2) The line that claims a segment is sent first, and no entry of the segment before that WRITE completed
 //!     (L3: data never lies in a segment that its stream has not claimed there).
-//! (3) A completion counts for the gate once the follower is synced. What the follower acknowledged before
-//!     was part of what it was synced with.
+//! (3) A completion counts for the gate once the follower is synced, and while it is kept. What the follower
+//!     acknowledged before was part of what it was synced with.
 //! (4) A follower that is too far behind, or whose connection fails, is let go: it holds up no write any
 //!     more, and is synced anew.
 
@@ -97,13 +97,13 @@ impl<Q: QueuePair, M: OwnedWords> Replicator<Q, M> {
             let follower = &mut self.followers[at];
             let alive = follower.is_alive(stream)
                 && follower.send(&self.arena, stream, &mut self.ranges, &mut moved)
-                && follower.poll(&mut self.done, &mut moved);
+                && follower.poll(&mut self.done, &mut moved)
+                && follower.tell(&mut self.gate);
             if !alive {
                 self.lose(at);
                 moved = true;
                 continue;
             }
-            follower.tell(&mut self.gate);
             at += 1;
         }
         let committed = self.gate.committed(stream.written());
@@ -265,6 +265,11 @@ impl<Q: QueuePair> Outgoing<Q> {
     }
 
     fn post(&mut self, offset: u64, bytes: &[u8], ticket: Ticket) -> Result<(), PostError> {
+        // Looked at after the bytes were copied: while the follower is kept, nothing is freed without asking
+        // it, so they are of the use that the stream wrote.
+        if !self.attachment.is_kept() {
+            return Err(PostError::Broken);
+        }
         self.qp.post(Op::Write { region: ARENA_REGION, offset, bytes }, ticket)
     }
 
@@ -283,13 +288,21 @@ impl<Q: QueuePair> Outgoing<Q> {
         self.qp.state().is_ok()
     }
 
-    /// Tells the gate what the follower has acknowledged, and whether it counts.
-    fn tell(&mut self, gate: &mut Gate) {
+    /// Tells the gate what the follower has acknowledged, and whether it counts. Returns `false` if the
+    /// follower was let go: it may have left with less than it has acknowledged since.
+    fn tell(&mut self, gate: &mut Gate) -> bool {
+        if !self.attachment.is_kept() {
+            return false;
+        }
         let node = self.attachment.node();
         if !self.synced && self.attachment.is_synced() {
             self.synced = true;
             gate.set_synced(node, true);
         }
         gate.ack(node, self.attachment.acked());
+        true
     }
 }
+
+#[cfg(test)]
+mod tests;

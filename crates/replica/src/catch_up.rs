@@ -28,8 +28,8 @@ use crate::releases::raise;
 /// What is to be done next for the follower.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CatchUpStep {
-    /// WRITE [`left`](CatchUp::left) to its page, as floors: it counts, and what is reclaimed meanwhile must
-    /// not look like a gap.
+    /// WRITE [`left`](CatchUp::left) to its page, as floors: it counts, and what was reclaimed since it left
+    /// must not look like a gap.
     KeepFloors,
     /// READ its table: which segments of older terms does it not have in the use that they are in here?
     Compare,
@@ -76,19 +76,17 @@ enum Has {
     Nothing,
     /// The start set that the leader began with.
     Base,
-    /// The start set of this very term.
+    /// The start set of this very term, and what it left with.
     Term,
-    /// So, and what it had acknowledged when it was let go is known.
-    Left,
 }
 
-const ALL: &[Has] = &[Has::Nothing, Has::Base, Has::Term, Has::Left];
-const COUNTS: &[Has] = &[Has::Base, Has::Term, Has::Left];
-const IN_TERM: &[Has] = &[Has::Term, Has::Left];
+const ALL: &[Has] = &[Has::Nothing, Has::Base, Has::Term];
+const COUNTS: &[Has] = &[Has::Base, Has::Term];
+const IN_TERM: &[Has] = &[Has::Term];
 
 /// The steps in their order, and which followers take them.
 const STEPS: [(CatchUpStep, &[Has]); 18] = [
-    (CatchUpStep::KeepFloors, &[Has::Left]),
+    (CatchUpStep::KeepFloors, IN_TERM),
     (CatchUpStep::Compare, COUNTS),
     (CatchUpStep::Table, ALL),
     (CatchUpStep::Older, &[Has::Nothing]),
@@ -112,7 +110,7 @@ const STEPS: [(CatchUpStep, &[Has]); 18] = [
 #[derive(Clone, Debug)]
 pub struct CatchUp {
     held: SyncState,
-    left: Option<Vec<u64>>,
+    left: Vec<u64>,
     streams: usize,
     at: usize,
     /// By stream, how much the follower must have of what is sent to it before it counts: it let go of
@@ -123,14 +121,15 @@ pub struct CatchUp {
 }
 
 impl CatchUp {
-    /// A follower that holds this; `left` is what it had acknowledged when it was let go, if that was in this
-    /// term. The leader writes so many streams.
-    pub fn new(held: SyncState, left: Option<Vec<u64>>, streams: usize) -> CatchUp {
-        let left = left.filter(|_| held == SyncState::Term);
+    /// A follower that holds this. `left` are the floors that it left with, or was last asked to adopt the
+    /// term with. The leader writes so many streams. `None` if that cannot be: only who was asked to adopt
+    /// the term holds its start set.
+    pub fn new(held: SyncState, left: Option<Vec<u64>>, streams: usize) -> Option<CatchUp> {
+        let left = if held == SyncState::Term { left? } else { Vec::new() };
         let (needed, over) = Default::default();
         let mut it = CatchUp { held, left, streams, at: 0, needed, over };
         it.skip();
-        it
+        Some(it)
     }
 
     /// What is to be done now.
@@ -150,11 +149,10 @@ impl CatchUp {
     }
 
     fn has(&self) -> Has {
-        match (&self.held, &self.left) {
-            (SyncState::Nothing, _) => Has::Nothing,
-            (SyncState::Base(_), _) => Has::Base,
-            (SyncState::Term, None) => Has::Term,
-            (SyncState::Term, Some(_)) => Has::Left,
+        match self.held {
+            SyncState::Nothing => Has::Nothing,
+            SyncState::Base(_) => Has::Base,
+            SyncState::Term => Has::Term,
         }
     }
 
@@ -172,9 +170,9 @@ impl CatchUp {
         }
     }
 
-    /// What it had acknowledged when it was let go, by stream; empty if that is not known.
+    /// The floors that it left with, by stream; empty if it does not hold the start set of this term.
     pub fn left(&self) -> &[u64] {
-        self.left.as_deref().unwrap_or(&[])
+        &self.left
     }
 
     /// How long the base's streams are that it holds; empty if it does not hold the base.
@@ -182,9 +180,12 @@ impl CatchUp {
         if let SyncState::Base(lengths) = &self.held { lengths } else { &[] }
     }
 
-    /// From where on it is to be given the entries of this term's streams.
+    /// From where on it is to be given the entries of this term's streams: nothing below is given to it once
+    /// more. Its standby index may have the entries that it left with, and counts them by their superseded
+    /// bits, which are its own.
     pub fn from(&self) -> Vec<u64> {
-        self.left.clone().unwrap_or_else(|| vec![0; self.streams])
+        let anew = self.held != SyncState::Term || Mutant::PushAnew.is_on();
+        if anew { vec![0; self.streams] } else { self.left.clone() }
     }
 
     /// By stream, what it must have before it counts.
@@ -208,7 +209,8 @@ impl CatchUp {
 
 fn takes(has: Has, step: CatchUpStep, who: &[Has]) -> bool {
     let unflushed = step == CatchUpStep::LandPushed && Mutant::AdoptUnflushed.is_on();
-    who.contains(&has) && !unflushed
+    let unkept = step == CatchUpStep::KeepFloors && Mutant::SkipFloors.is_on();
+    who.contains(&has) && !unflushed && !unkept
 }
 
 #[cfg(test)]
@@ -228,11 +230,11 @@ mod tests {
     #[test]
     fn the_table_of_catching_up_is_as_agreed() {
         let followers = [
-            ("nothing that counts", CatchUp::new(SyncState::Nothing, None, 2)),
-            ("the start set that the leader began with", CatchUp::new(SyncState::Base(vec![3, 4]), None, 2)),
-            ("the start set of this term", CatchUp::new(SyncState::Term, None, 2)),
-            ("so, and it was attached before", CatchUp::new(SyncState::Term, Some(vec![5, 6]), 2)),
-        ];
+            ("nothing that counts", SyncState::Nothing),
+            ("the start set that the leader began with", SyncState::Base(vec![3, 4])),
+            ("the start set of this term", SyncState::Term),
+        ]
+        .map(|(what, held)| (what, CatchUp::new(held, Some(vec![5, 6]), 2).expect("it left")));
         let mut text = String::from(
             "# How a follower catches up\n\nWritten by a test from `crates/replica/src/catch_up.rs`, which \
              says what each step is and why they come in this order;\n`ACCEPT=1 cargo test -p \
@@ -269,31 +271,31 @@ mod tests {
     #[test]
     fn a_follower_counts_after_all_that_it_needs_has_landed_whatever_it_held() {
         for held in [SyncState::Nothing, SyncState::Base(vec![0]), SyncState::Term] {
-            for left in [None, Some(vec![1])] {
-                let steps = steps(CatchUp::new(held.clone(), left, 1));
-                assert!(steps.is_sorted(), "{steps:?}");
-                let at = |step| steps.iter().position(|it| *it == step).expect("each takes this step");
-                let order = [CatchUpStep::Table, CatchUpStep::Land, CatchUpStep::Attach, CatchUpStep::Push];
-                let then = [CatchUpStep::LandPushed, CatchUpStep::AwaitNeeded, CatchUpStep::Adopt];
-                assert!(order.iter().chain(&then).map(|step| at(*step)).is_sorted());
-                assert!(at(CatchUpStep::Adopt) < at(CatchUpStep::Count));
-            }
+            let steps = steps(CatchUp::new(held.clone(), Some(vec![1]), 1).expect("it left"));
+            assert!(steps.is_sorted(), "{steps:?}");
+            let at = |step| steps.iter().position(|it| *it == step).expect("each takes this step");
+            let order = [CatchUpStep::Table, CatchUpStep::Land, CatchUpStep::Attach, CatchUpStep::Push];
+            let then = [CatchUpStep::LandPushed, CatchUpStep::AwaitNeeded, CatchUpStep::Adopt];
+            assert!(order.iter().chain(&then).map(|step| at(*step)).is_sorted());
+            assert!(at(CatchUpStep::Adopt) < at(CatchUpStep::Count));
         }
     }
 
     /// What a follower had when it was let go says nothing of another start set.
     #[test]
     fn what_was_left_counts_in_the_same_term_only() {
-        let base = CatchUp::new(SyncState::Base(vec![7]), Some(vec![9]), 1);
+        let base = CatchUp::new(SyncState::Base(vec![7]), Some(vec![9]), 1).expect("it never adopted");
         assert_eq!((base.left(), base.from(), base.lengths()), (&[][..], vec![0], &[7][..]));
-        let term = CatchUp::new(SyncState::Term, Some(vec![9]), 1);
+        let term = CatchUp::new(SyncState::Term, Some(vec![9]), 1).expect("it left");
         assert_eq!((term.left(), term.from(), term.lengths()), (&[9][..], vec![9], &[][..]));
+        assert!(CatchUp::new(SyncState::Term, None, 1).is_none(), "nobody asked it to adopt the term");
+        assert!(CatchUp::new(SyncState::Nothing, None, 1).is_some());
     }
 
     /// What is pushed into a use that is over there could land over the next one.
     #[test]
     fn nothing_is_pushed_into_a_use_that_a_follower_has_let_go_of() {
-        let mut follower = CatchUp::new(SyncState::Nothing, None, 2);
+        let mut follower = CatchUp::new(SyncState::Nothing, None, 2).expect("it never adopted");
         follower.let_go([(4, 9)], &[2, 5]);
         assert!(follower.is_over(4, 9));
         assert!(!follower.is_over(4, 10), "claimed anew since");

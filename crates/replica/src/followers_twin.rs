@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use longarm_base::NodeId;
 use longarm_base::limits::SEGMENT_BYTES;
+use longarm_base::{Mutant, NodeId};
 use longarm_wire::SyncState;
 use proptest::prelude::*;
 
@@ -72,6 +72,8 @@ struct Attended {
     /// The floors of this step were written.
     told: bool,
     leaving: Option<Leaving>,
+    /// It was let go. Workers may be in the middle of their turns, and learn more of it.
+    gone: bool,
 }
 
 struct World {
@@ -88,6 +90,8 @@ struct World {
     asked: BTreeSet<u64>,
     releases: Releases,
     left: BTreeMap<usize, Vec<u64>>,
+    /// By stream, the positions for which each follower was counted.
+    counted: [[u64; STREAMS]; 2],
     memory: [Memory; 2],
     /// Whether the memory holds the start set of this term.
     holds: [bool; 2],
@@ -113,6 +117,7 @@ impl World {
             asked: BTreeSet::new(),
             releases: Releases::default(),
             left: BTreeMap::new(),
+            counted: Default::default(),
             memory: Default::default(),
             holds: [false; 2],
             attended: [None, None],
@@ -156,7 +161,8 @@ impl World {
                 Some((segment as u64 * SEGMENT_BYTES + cell as u64 * CELL, CELL as u32))
             };
             let Some(sender) = &mut attended.senders[stream] else { continue };
-            if let Some(run) = Run::at(sender.sent(), MOST, place).filter(|_| !sender.awaits_claim()) {
+            let may_send = !sender.awaits_claim() && !attended.gone;
+            if let Some(run) = Run::at(sender.sent(), MOST, place).filter(|_| may_send) {
                 let (segment, cell) = (run.segment() as usize, (run.from % SEGMENT_BYTES / CELL) as usize);
                 let Line::Claimed(claim) = self.lines[segment] else { unreachable!("it has what is sent") };
                 let send = sender.next(&run, claim);
@@ -173,8 +179,12 @@ impl World {
                 attended.queues[2 + stream].push_back(write);
                 sender.posted(send);
             }
-            self.gates[stream].set_synced(node(follower), attended.progress.synced);
-            self.gates[stream].ack(node(follower), attended.progress.streams[stream].acked);
+            let (synced, acked) = (attended.progress.synced, attended.progress.streams[stream].acked);
+            if !attended.gone || Mutant::CountLeaving.is_on() {
+                self.gates[stream].set_synced(node(follower), synced);
+                self.gates[stream].ack(node(follower), acked);
+                self.counted[follower][stream] = if synced { acked } else { self.counted[follower][stream] };
+            }
         }
         let committed = self.gates[stream].committed(written);
         for position in self.applied[stream]..committed {
@@ -212,9 +222,10 @@ impl World {
             return;
         }
         let held = if self.holds[follower] { SyncState::Term } else { SyncState::Nothing };
+        let machine = CatchUp::new(held, self.left.get(&follower).cloned(), STREAMS);
         self.releases.join(node(follower));
         self.attended[follower] = Some(Attended {
-            machine: CatchUp::new(held, self.left.get(&follower).cloned(), STREAMS),
+            machine: machine.expect("it was asked to adopt the term"),
             progress: FollowerProgress { synced: false, streams: vec![StreamProgress::default(); STREAMS] },
             senders: [None, None],
             attached: false,
@@ -223,23 +234,31 @@ impl World {
             floors: Vec::new(),
             told: false,
             leaving: None,
+            gone: false,
         });
+    }
+
+    /// The thread that attends to a follower lets it go, and notes what it leaves with.
+    fn let_go(&mut self, follower: usize) {
+        let Some(attended) = self.attended[follower].as_mut().filter(|it| !it.gone) else { return };
+        attended.gone = true;
+        self.releases.leave(node(follower));
+        if attended.progress.synced {
+            self.left.insert(follower, attended.progress.next_floors());
+        }
     }
 
     /// The connections to a follower break: what is on its way is lost. Perhaps its memory is, too.
     fn lose(&mut self, follower: usize, memory: bool) {
-        if let Some(attended) = self.attended[follower].take() {
-            self.releases.leave(node(follower));
+        self.let_go(follower);
+        if self.attended[follower].take().is_some() {
             self.gates.iter_mut().for_each(|gate| gate.set_synced(node(follower), false));
-            if attended.progress.synced {
-                self.left.insert(follower, attended.progress.next_floors());
-            }
         }
         // No more than one of three loses its memory.
         if memory && follower == 0 {
             self.memory[follower] = Memory::default();
             self.holds[follower] = false;
-            self.left.remove(&follower);
+            self.counted[follower] = Default::default();
         }
     }
 
@@ -269,7 +288,7 @@ impl World {
     }
 
     fn heartbeat(&mut self, follower: usize) {
-        let Some(attended) = &mut self.attended[follower] else { return };
+        let Some(attended) = self.attended[follower].as_mut().filter(|it| !it.gone) else { return };
         let floors = attended.progress.told_floors();
         if !floors.is_empty() {
             attended.queues[1].push_back((Write::Floors(floors.clone()), Tells::Floors(floors)));
@@ -279,7 +298,9 @@ impl World {
     /// The thread that catches a follower up takes one turn.
     fn catch_up(&mut self, follower: usize) {
         let Some(mut attended) = self.attended[follower].take() else { return };
-        self.turn(follower, &mut attended);
+        if !attended.gone {
+            self.turn(follower, &mut attended);
+        }
         self.attended[follower] = Some(attended);
     }
 
@@ -327,9 +348,13 @@ impl World {
                 let Some(floors) = attended.progress.first_floors(attended.machine.needed()) else { return };
                 attended.floors = floors;
             }
-            CatchUpStep::Adopt if !self.holds[follower] => {
-                self.memory[follower].floors = attended.floors.clone();
-                self.holds[follower] = true;
+            CatchUpStep::Adopt => {
+                // Noted before it is asked: its answer may be lost.
+                self.left.insert(follower, attended.floors.clone());
+                if !self.holds[follower] {
+                    self.memory[follower].floors = attended.floors.clone();
+                    self.holds[follower] = true;
+                }
             }
             CatchUpStep::Count => {
                 attended.set_floors(&attended.floors.clone());
@@ -379,6 +404,9 @@ impl World {
 
     /// A follower is attended to, and everything that is sent to it lands.
     fn calm(&mut self, follower: usize) -> Result<(), TestCaseError> {
+        if self.attended[follower].as_ref().is_some_and(|it| it.gone) {
+            self.lose(follower, false);
+        }
         self.attend(follower);
         for _ in 0..30 {
             self.catch_up(follower);
@@ -390,8 +418,40 @@ impl World {
         Ok(())
     }
 
+    /// Whether a follower has the entry at this position.
+    fn has(&self, follower: usize, stream: usize, position: u64) -> bool {
+        let Some(&(segment, cell, claim, key)) = self.streams[stream].get(position as usize) else {
+            return false;
+        };
+        let memory = &self.memory[follower];
+        memory.lines[segment] == Line::Claimed(claim)
+            && memory.cells[segment][cell] == Some((stream, position, key))
+    }
+
+    /// What a follower would report, were the leader lost now, has all that it was counted for. Whether it is
+    /// attended to does not matter.
+    fn check_report(&self, follower: usize) -> Result<(), TestCaseError> {
+        if !self.holds[follower] {
+            return Ok(());
+        }
+        for (stream, &counted) in self.counted[follower].iter().enumerate() {
+            let mut reported = self.memory[follower].floors.get(stream).copied().unwrap_or(0);
+            while self.has(follower, stream, reported) {
+                reported += 1;
+            }
+            prop_assert!(
+                reported >= counted,
+                "follower {follower} reports {reported} positions of stream {stream}, and was counted for \
+                 {counted}: {:?}",
+                self.memory[follower]
+            );
+        }
+        Ok(())
+    }
+
     /// All that a follower counts for is there, or below its floors and needless.
     fn check(&self, follower: usize) -> Result<(), TestCaseError> {
+        self.check_report(follower)?;
         let Some(attended) = self.attended[follower].as_ref().filter(|it| it.progress.synced) else {
             return Ok(());
         };
@@ -399,9 +459,8 @@ impl World {
         for (stream, at) in attended.progress.streams.iter().enumerate() {
             let floor = memory.floors.get(stream).copied().unwrap_or(0);
             for position in 0..at.acked {
-                let (segment, cell, claim, key) = self.streams[stream][position as usize];
-                let is_here = memory.lines[segment] == Line::Claimed(claim)
-                    && memory.cells[segment][cell] == Some((stream, position, key));
+                let (segment, _, _, key) = self.streams[stream][position as usize];
+                let is_here = self.has(follower, stream, position);
                 let is_needed = self.index.get(&key) == Some(&(stream, position));
                 prop_assert!(
                     is_here || (position < floor && !is_needed),
@@ -435,6 +494,7 @@ enum Happens {
     CatchUp(usize),
     Deliver(usize, usize),
     Heartbeat(usize),
+    LetGo(usize),
     Lose(usize, bool),
     /// All goes well for a while.
     Calm(usize),
@@ -449,6 +509,7 @@ fn happens() -> impl Strategy<Value = Happens> {
         10 => (0..2usize).prop_map(Happens::CatchUp),
         14 => (0..2usize, 0..2 + STREAMS).prop_map(|(follower, queue)| Happens::Deliver(follower, queue)),
         2 => (0..2usize).prop_map(Happens::Heartbeat),
+        1 => (0..2usize).prop_map(Happens::LetGo),
         1 => (0..2usize, any::<bool>()).prop_map(|(follower, memory)| Happens::Lose(follower, memory)),
         1 => (0..2usize).prop_map(Happens::Calm),
     ]
@@ -472,12 +533,55 @@ proptest! {
                 Happens::CatchUp(follower) => world.catch_up(follower),
                 Happens::Deliver(follower, queue) => world.deliver(follower, queue),
                 Happens::Heartbeat(follower) => world.heartbeat(follower),
+                Happens::LetGo(follower) if i % seldom == 0 => world.let_go(follower),
                 Happens::Lose(follower, memory) if i % seldom == 0 => world.lose(follower, memory),
-                Happens::Lose(..) => {}
+                Happens::LetGo(_) | Happens::Lose(..) => {}
                 Happens::Calm(follower) => world.calm(follower)?,
             }
             world.check(0)?;
             world.check(1)?;
         }
     }
+}
+
+/// A follower is let go while a worker is in the middle of its turn: the worker had looked whether the
+/// follower is gone, and takes acknowledgements then. Were they counted, the follower would have been counted
+/// for more than it left with; what was freed meanwhile would be a gap in what it reports.
+#[test]
+fn what_is_counted_while_a_follower_is_let_go_is_among_what_it_left_with() {
+    let mut world = World::new();
+    world.calm(0).expect("it is synced");
+    (0..CELLS).for_each(|_| world.write(0, 0));
+    world.write(1, 0);
+    let acked = |world: &World, stream: usize| {
+        world.attended[0].as_ref().map_or(0, |it| it.progress.streams[stream].acked)
+    };
+    let on_the_way = |world: &World, stream: usize| {
+        world.attended[0].as_ref().is_some_and(|it| !it.queues[2 + stream].is_empty())
+    };
+    // The claims land, and the first two entries. The last entry of either stream is on its way.
+    world.pump(1);
+    world.deliver(0, 3);
+    while acked(&world, 0) < 2 {
+        world.pump(0);
+        world.deliver(0, 2);
+    }
+    (0..STREAMS).for_each(|stream| world.pump(stream));
+    assert!(on_the_way(&world, 0) && on_the_way(&world, 1));
+    world.let_go(0);
+    for stream in 0..STREAMS {
+        world.deliver(0, 2 + stream);
+        world.pump(stream);
+    }
+    assert_eq!((acked(&world, 0), acked(&world, 1)), (3, 1));
+    world.lose(0, false);
+    // The entry of the other stream made the segment of the first needless, and no follower is asked.
+    (0..SEGMENTS).for_each(|segment| world.reclaim(segment));
+    // The follower comes back, and is given the table.
+    world.attend(0);
+    for _ in 0..6 {
+        world.catch_up(0);
+        (0..2 * SEGMENTS).for_each(|_| world.deliver(0, 0));
+    }
+    world.check_report(0).expect("nothing is missing");
 }

@@ -232,6 +232,11 @@ impl<M: OwnedWords> Store<M> {
         }
     }
 
+    /// The number of entries of a segment that count, as the segment is accounted for.
+    pub fn live(&self, segment: u32) -> u64 {
+        self.tallies[segment as usize].load().entries
+    }
+
     /// Marks the entry as replaced. Idempotent: the entry is accounted once, and only that caller gets
     /// `true`. The caller holds the lock of the key, and calls this before it lets the index name something
     /// else.

@@ -89,17 +89,21 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Checks that the index names exactly what all entries together say.
+    /// Checks that the index names exactly what all entries together say, and that each segment is accounted
+    /// for as it is: one that dies too early is freed with entries that count.
     fn check_restored(&self) {
         let mut newest: BTreeMap<Box<[u8]>, (Csn, bool)> = BTreeMap::new();
         for &segment in self.store.adopted() {
+            let mut live = 0;
             self.store.visit(segment, 0, &mut |_, entry| {
+                live += u64::from(!entry.superseded);
                 if entry.kind != EntryKind::Noop {
                     let known = newest.entry(entry.key.into()).or_default();
                     *known = (*known).max((entry.csn, entry.kind.is_value()));
                 }
                 true
             });
+            assert_eq!(live, self.store.live(segment), "entries of segment {segment} that count");
         }
         for (key, &(csn, is_value)) in &newest {
             let found = self.index.read().lock(self.hash(key)).find(key).map(|found| found.record().csn());

@@ -1,0 +1,74 @@
+//! A worker that is in the middle of its turn when a follower is let go.
+
+use longarm_base::NodeId;
+use longarm_fabric::{Broken, Granted, SetupError};
+use longarm_host::Pause;
+
+use super::*;
+use crate::follower::Follower;
+
+const FOLLOWER: NodeId = NodeId(2);
+
+/// A queue pair that completes what was sent up to a position. Just before that, the thread that attends to
+/// the follower lets the follower go, and notes what it leaves with.
+struct Late {
+    follower: Arc<Follower>,
+    completes: Option<u64>,
+    left: Vec<u64>,
+}
+
+impl QueuePair for Late {
+    fn post(&mut self, _: Op<'_>, _: Ticket) -> Result<(), PostError> {
+        unreachable!("nothing is sent to a follower that was let go")
+    }
+    fn ring(&mut self) {}
+    fn poll(&mut self, done: &mut Completions) -> usize {
+        let Some(until) = self.completes.take() else { return 0 };
+        self.left = self.follower.leave();
+        done.push(Completion::Done(Ticket(until), Ok(0)));
+        1
+    }
+    fn landing(&self, _: u32, _: u32) -> &[u8] {
+        &[]
+    }
+    fn message(&self, _: u16, _: u32) -> &[u8] {
+        &[]
+    }
+    fn release(&mut self, _: u16) {}
+    fn arm(&mut self) -> bool {
+        false
+    }
+    fn wait(&mut self, _: Duration) {}
+    fn state(&self) -> Result<(), Broken> {
+        Ok(())
+    }
+    fn granted(&self) -> &[Granted] {
+        &[]
+    }
+    fn revoke(&mut self) -> Result<(), SetupError> {
+        Ok(())
+    }
+    fn describe(&self) -> String {
+        "late".into()
+    }
+}
+
+/// Were it counted, the follower would have been counted for more than it left with. What was freed while it
+/// was away would then be a gap in its report, and hide a write that was answered.
+#[test]
+fn what_a_follower_acknowledges_while_it_is_let_go_is_not_counted() {
+    let follower = Arc::new(Follower::new(FOLLOWER, 1, Arc::<Pause>::default()));
+    follower.set_synced();
+    let attachment = Attachment::new(&follower, 0);
+    attachment.set_start(0);
+    attachment.ack(3);
+    let group = Group::new(NodeId(1), &[1, 2, 3].map(NodeId)).expect("a group");
+    let mut gate = Gate::new(group);
+    let qp = Late { follower: follower.clone(), completes: Some(5), left: Vec::new() };
+    let mut outgoing = Outgoing { qp, attachment, sender: Sender::new(0, 1, 64), synced: false };
+    let (mut done, mut moved) = (Completions::new(POLL), false);
+    assert!(outgoing.poll(&mut done, &mut moved), "the connection stands");
+    outgoing.tell(&mut gate);
+    assert_eq!((&outgoing.qp.left[..], outgoing.attachment.acked()), (&[3][..], 5));
+    assert!(gate.acked(FOLLOWER) <= outgoing.qp.left[0], "{} were counted", gate.acked(FOLLOWER));
+}
