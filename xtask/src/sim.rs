@@ -86,13 +86,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ),
     ("PushAnew", Sim("group-cuts", "0..20")),
     ("SkipFloors", Test("longarm-replica", "followers_twin::all_that_a_follower_counts_for_is_there")),
-    (
-        "CountLeaving",
-        Test(
-            "longarm-group",
-            "replicate::tests::what_a_follower_acknowledges_while_it_is_let_go_is_not_counted",
-        ),
-    ),
+    ("CountLeaving", Sim("group-stalls", "0..60")),
     ("AdoptUnflushed", Sim("group-crashes", "0..20")),
     (
         "PassUncut",

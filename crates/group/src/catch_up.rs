@@ -10,7 +10,7 @@ use std::time::Duration;
 use longarm_base::{Mutant, Nanos};
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
-use longarm_host::observe::{Observation as Told, ReplicaStep, observe, reach};
+use longarm_host::observe::{Observation as Told, ReplicaStep, WATCHED, observe, reach};
 use longarm_memory::Mapped;
 use longarm_replica::{CatchUp, CatchUpStep, Event, FollowerProgress, LetGo, page};
 use longarm_store::segment::layout::line_at;
@@ -63,12 +63,21 @@ pub(crate) fn keep_caught_up<T: Transport>(
     leader_term.releases.lock().leave(peer.node);
     leader_term.followers.lock().retain(|known| !Arc::ptr_eq(known, &follower));
     if follower.is_synced() {
+        tell(leader_term, || Told::Left { node: peer.node, floors: left.clone() });
         // The follower keeps what it acknowledged, whatever becomes of the connection.
         leader_term.left.lock().insert(peer.node, left);
         peer.events.push(Event::Lost(peer.node));
     }
     leader_term.wake();
     ended
+}
+
+/// Tells the world what the leader of this term does. What a thread of the term still does when the term is
+/// over has no effect, and is not told: the machine may lead another term by then.
+fn tell<Q>(leader_term: &LeaderTerm<Q>, event: impl FnOnce() -> Told) {
+    if WATCHED && !leader_term.is_over() {
+        observe(event);
+    }
 }
 
 /// Has the peer promise the term, fence older leaders, and say what it holds.
@@ -136,6 +145,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
                 CatchUpStep::TellFloors => self.tell_floors(&floors)?,
                 CatchUpStep::Count => {
                     self.follower.set_floors(&floors);
+                    tell(self.leader_term, || Told::Counts { node: peer.node });
                     self.follower.set_synced();
                     peer.events.push(Event::Answered(peer.node, synced.take().expect("it was adopted")));
                     self.leader_term.wake();
@@ -295,10 +305,10 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             return Ok(());
         }
         let (node, until) = (self.follower.node, self.until());
-        observe(|| Told::Tells { node, reclaimed: count });
+        tell(self.leader_term, || Told::Tells { node, reclaimed: count });
         self.bulk.write(PAGE_REGION, page::RECLAIMED, &count.to_le_bytes(), until)?;
         self.flush()?;
-        observe(|| Told::Told { node, reclaimed: count });
+        tell(self.leader_term, || Told::Told { node, reclaimed: count });
         Ok(())
     }
 
@@ -332,7 +342,7 @@ impl<Q: QueuePair> Attended<'_, '_, Q> {
             // Until it is synced, the count in its page is that of its older term. `Ask::Adopt` brings the
             // new one.
             self.tell_reclaimed(told)?;
-            observe(|| Told::LetGo { node: self.follower.node, reclaimed: told });
+            tell(self.leader_term, || Told::LetGo { node: self.follower.node, reclaimed: told });
         }
         self.leader_term.releases.lock().let_go(self.follower.node, &asked);
         self.leader_term.core.engine.relief.poke();

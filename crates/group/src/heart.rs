@@ -16,7 +16,7 @@ use std::time::Duration;
 use longarm_base::{Nanos, NodeId, Term};
 use longarm_fabric::{Completion, Completions, Op, QueuePair, Ticket};
 use longarm_host::Pause;
-use longarm_host::observe::{Observation as Seen, observe};
+use longarm_host::observe::{Observation as Seen, ReplicaStep, observe, reach};
 use longarm_replica::page::{self, Beat, HeartbeatPayload};
 use longarm_replica::{Event, Group, LeaderLease, LeaderState, Timing};
 use longarm_wire::PAGE_REGION;
@@ -167,6 +167,7 @@ impl<Q: QueuePair> Link<Q> {
             return self.follower.let_go();
         }
         let floors = self.follower.progress().told_floors();
+        reach(ReplicaStep::Beating);
         if !self.follower.is_kept() {
             // It may have left with less than these floors.
             return;

@@ -17,7 +17,7 @@ use longarm_base::Mutant;
 use longarm_base::limits::SEGMENT_BYTES;
 use longarm_engine::stream::{KEPT_MAX, Stream};
 use longarm_fabric::{Completion, Completions, Op, PostError, QueuePair, Ticket, WRITE_MAX};
-use longarm_host::observe::{Observation, observe};
+use longarm_host::observe::{Observation, ReplicaStep, observe, reach};
 use longarm_memory::OwnedWords;
 use longarm_replica::{Gate, Group, Run, Send, Sender};
 use longarm_store::segment::layout::line_at;
@@ -265,6 +265,7 @@ impl<Q: QueuePair> Outgoing<Q> {
     }
 
     fn post(&mut self, offset: u64, bytes: &[u8], ticket: Ticket) -> Result<(), PostError> {
+        reach(ReplicaStep::Copied);
         // Looked at after the bytes were copied: while the follower is kept, nothing is freed without asking
         // it, so they are of the use that the stream wrote.
         if !self.attachment.is_kept() {
@@ -284,6 +285,7 @@ impl<Q: QueuePair> Outgoing<Q> {
                     _ => return false,
                 }
             }
+            reach(ReplicaStep::Took);
         }
         self.qp.state().is_ok()
     }

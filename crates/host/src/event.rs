@@ -154,6 +154,18 @@ pub enum Observation {
         /// The followers whose acknowledgements make the majority.
         by: Vec<NodeId>,
     },
+    /// What a follower acknowledges counts from now on: it is synced.
+    Counts {
+        /// The follower.
+        node: NodeId,
+    },
+    /// A follower that counted was let go, and nothing counts any more that it acknowledges.
+    Left {
+        /// The follower.
+        node: NodeId,
+        /// By stream, what is noted of it: it surely has all positions below.
+        floors: Vec<u64>,
+    },
     /// A follower is about to be told how many segments are free, and may learn of it at any moment. The
     /// number is lower than before if the follower is attached anew and segments that it had released are not
     /// free yet.
@@ -250,10 +262,19 @@ pub enum ReplicaStep {
     Keeping,
     /// A leader that hands over takes no more writes.
     Draining,
+    /// A worker copied what it is about to send to a follower.
+    Copied,
+    /// A worker took acknowledgements of a follower, and has not counted them.
+    Took,
+    /// The heart of a leader chose what it is about to tell a follower.
+    Beating,
 }
 
 impl ReplicaStep {
-    /// All steps.
+    /// The steps within what threads do all the time.
+    pub const TURNS: [ReplicaStep; 3] = [ReplicaStep::Copied, ReplicaStep::Took, ReplicaStep::Beating];
+
+    /// All other steps.
     pub const ALL: [ReplicaStep; 15] = [
         ReplicaStep::Fetched,
         ReplicaStep::Completed,

@@ -160,15 +160,16 @@ pub struct Strength {
     pub reformats: bool,
     /// Whether calendars are set.
     pub dates: bool,
+    /// Whether threads lose their cores.
+    pub stalls: bool,
 }
 
 /// A calendar is set by less than two to this power milliseconds, ahead or behind.
 const DATES: u64 = 14;
 /// Slow ways are slow for less than this.
 const SLOW: u64 = 300_000_000;
-/// Fewer replicas than this pass a trap before it springs.
-const PASSES: u64 = 6;
-
+/// A thread is without a core for less than this.
+const STALL: u64 = 80_000_000;
 /// A crashed replica is down for less than this.
 const DOWN: u64 = 40_000_000;
 /// A replica that is told to end has less time than this: some hand over in time, and some do not.
@@ -182,7 +183,7 @@ impl Strength {
         let (pauses, cuts) = (self.pause > Nanos(0), self.cut > Nanos(0));
         let kinds = [pauses, cuts, self.crashes, self.moves, self.changes, self.ends];
         let (strands, slow) = (self.strand > Nanos(0), self.slow > Nanos(0));
-        let others = [strands, slow, self.traps, self.reformats, self.dates];
+        let others = [strands, slow, self.traps, self.reformats, self.dates, self.stalls];
         let kinds = kinds.into_iter().chain(others).collect::<Vec<_>>();
         let kinds: Vec<_> = (0..kinds.len()).filter(|&kind| kinds[kind]).collect();
         let (mut faults, mut at) = (Vec::new(), Nanos(0));
@@ -215,7 +216,8 @@ impl Strength {
                     let server = machines.any_server(chance);
                     What::Reformat { server, time: Nanos(chance.below(DOWN)) }
                 }
-                _ => draw_date(machines.any_server(chance), chance),
+                10 => draw_date(machines.any_server(chance), chance),
+                _ => draw_stall(chance),
             };
             faults.push(Fault { at, what });
         }
@@ -242,13 +244,20 @@ impl Strength {
     }
 
     fn draw_trap(self, chance: &mut SplitMix64) -> What {
-        let (point, passes) = (Point::draw(chance), chance.below(PASSES) as u32);
+        let (point, passes) = Point::draw_trap(chance);
         let blow = match self.crashes && !chance.once_in(4) {
             true => Blow::Crash(Nanos(chance.below(DOWN))),
             false => Blow::Pause(Nanos(chance.below(DOWN))),
         };
         What::Trap { point, passes, blow }
     }
+}
+
+/// Draws where a thread loses its core, and for how long: often for as long as a leader needs to let a
+/// follower go and have it back.
+fn draw_stall(chance: &mut SplitMix64) -> What {
+    let (point, passes) = Point::draw_stall(chance);
+    What::Trap { point, passes, blow: Blow::Stall(Nanos(chance.below(STALL))) }
 }
 
 /// Draws how far a calendar is set: by little as often as by much.

@@ -48,9 +48,28 @@ const OTHERS: [Point; 11] = [
     Point::Told,
 ];
 
+/// Fewer replicas than this pass a trap at a step that threads take all the time before it springs.
+const TURNS: u64 = 400;
+/// Fewer pass another trap.
+const PASSES: u64 = 6;
+
 impl Point {
-    /// Draws any point.
-    pub fn draw(chance: &mut SplitMix64) -> Point {
+    /// Draws a point at which a thread may lose its core, and how many pass it before one does.
+    pub fn draw_stall(chance: &mut SplitMix64) -> (Point, u32) {
+        let at = chance.below(2 * ReplicaStep::TURNS.len() as u64) as usize;
+        match ReplicaStep::TURNS.get(at) {
+            Some(step) => (Point::Step(*step), chance.below(TURNS) as u32),
+            None => Point::draw_trap(chance),
+        }
+    }
+
+    /// Draws a point at which a replica is struck, and how many pass it before one is.
+    pub fn draw_trap(chance: &mut SplitMix64) -> (Point, u32) {
+        (Point::draw(chance), chance.below(PASSES) as u32)
+    }
+
+    /// Draws any point, but for those that threads pass all the time.
+    fn draw(chance: &mut SplitMix64) -> Point {
         let at = chance.below((OTHERS.len() + ReplicaStep::ALL.len()) as u64) as usize;
         OTHERS.get(at).copied().unwrap_or_else(|| Point::Step(ReplicaStep::ALL[at - OTHERS.len()]))
     }
@@ -83,4 +102,6 @@ pub enum Blow {
     Crash(Nanos),
     /// The replica's CPUs stand still for so long.
     Pause(Nanos),
+    /// The thread that comes to the point loses its core for so long; the replica's other threads go on.
+    Stall(Nanos),
 }

@@ -114,6 +114,7 @@ struct Run {
 impl Run {
     fn new(plan: Plan, notes: Notes) -> Run {
         let (world, sim) = (World::new(plan.seed), Sim::new(plan.weather));
+        world.preempt(plan.preempts.then_some(plan.seed));
         let (noted, done) = (Rc::default(), Rc::default());
         let fsync = Duration::from_nanos(plan.fsync.0);
         let options = options(&plan, &notes);
@@ -279,6 +280,7 @@ impl Run {
                 }
                 loses
             }
+            Blow::Stall(_) => unreachable!("the world stalls a thread by itself"),
         };
         if strikes {
             self.notes.add(self.world.time(), || Note::Sprung(server, fault));
@@ -490,6 +492,7 @@ impl Run {
     fn liveness(&mut self) -> Result<(), String> {
         self.notes.add(self.world.time(), || Note::Healed);
         self.traps.borrow_mut().clear();
+        self.world.preempt(None);
         self.sim.set_weather(Weather::FINE);
         self.turn_off(Nanos(u64::MAX));
         self.restart(Nanos(u64::MAX));

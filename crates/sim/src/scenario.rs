@@ -54,6 +54,8 @@ pub struct Scenario {
     pub dates: bool,
     /// Five replicas, of which two may be lost at a time; nodes have different numbers of workers.
     pub five: bool,
+    /// Threads of replicas lose their cores at steps of what they do, and other threads go on.
+    pub stalls: bool,
 }
 
 impl Scenario {
@@ -77,6 +79,7 @@ impl Scenario {
         reformats: false,
         dates: false,
         five: false,
+        stalls: false,
     };
 
     /// Everything that may strike one server and its clients.
@@ -261,6 +264,17 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::GROUP_CHANGES_ALL
     },
     Scenario {
+        name: "group-stalls",
+        about: "threads of replicas lose their cores while others go on; slow ways, scarce memory, cuts",
+        weather: true,
+        cuts: true,
+        group: true,
+        crashes: true,
+        slow: true,
+        stalls: true,
+        ..Scenario::CALM
+    },
+    Scenario {
         name: "group-landing",
         about: "that, and WRITEs that complete long before they are visible",
         lands_late: true,
@@ -318,6 +332,8 @@ pub struct Plan {
     pub groups: u32,
     /// Whether every second node has one more worker.
     pub uneven: bool,
+    /// Whether threads lose their cores now and then, where they look at the clock.
+    pub preempts: bool,
     /// How long a disk takes to keep a promise.
     pub fsync: Nanos,
     /// Heartbeats, promises, elections of a group.
@@ -344,7 +360,7 @@ impl Plan {
     /// Whether nothing goes wrong; orders of the operator are no faults.
     pub fn is_calm(&self) -> bool {
         let orders = |fault: &Fault| matches!(fault.what, What::Move { .. } | What::Change { .. });
-        self.weather == Weather::FINE && self.faults.iter().all(orders)
+        self.weather == Weather::FINE && !self.preempts && self.faults.iter().all(orders)
     }
 
     /// The fewest replicas that the group has at any time. Of so many, fewer than half may be lost at a time.
@@ -415,6 +431,7 @@ impl Plan {
             founders,
             groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
             uneven: scenario.traps && chance.once_in(2),
+            preempts: scenario.stalls,
             fsync,
             timing,
             clocks: (0..servers + clients + u32::from(operated)).map(|_| clock(chance)).collect(),
@@ -439,8 +456,9 @@ fn draw_timing(chance: &mut SplitMix64) -> Timing {
 /// How hard each fault strikes that the scenario has.
 fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
     let Scenario { pauses, cuts, crashes, moves, changes, ends, .. } = *scenario;
-    let Scenario { strands, slow, traps, reformats, dates, .. } = *scenario;
-    let faults = [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates];
+    let Scenario { strands, slow, traps, reformats, dates, stalls, .. } = *scenario;
+    let faults =
+        [pauses, cuts, crashes, moves, changes, ends, strands, slow, traps, reformats, dates, stalls];
     let any = faults.contains(&true);
     let cut_longest = if scenario.group { 400_000_000 } else { 80_000_000 };
     // A change demands that all replicas are in sync, and five are so less often.
@@ -462,6 +480,7 @@ fn draw_strength(scenario: &Scenario, chance: &mut SplitMix64) -> Strength {
         traps,
         reformats,
         dates,
+        stalls,
     }
 }
 

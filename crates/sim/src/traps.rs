@@ -2,8 +2,9 @@
 
 use longarm_host::observe::Observation;
 
-use crate::faults::Fault;
-use crate::points::Point;
+use crate::faults::{Fault, What};
+use crate::points::{Blow, Point};
+use crate::world::Witnessed;
 
 /// A trap that is set.
 #[derive(Clone, Debug)]
@@ -28,16 +29,22 @@ impl Traps {
         self.set.push(Trap { fault, point, passes });
     }
 
-    /// Whether a trap springs on the replica of this event.
-    pub fn hear(&mut self, event: &Observation) -> bool {
-        let Some(point) = Point::of(event).filter(|_| self.sprung.is_none()) else { return false };
-        let Some(at) = self.set.iter().position(|trap| trap.point == point) else { return false };
+    /// What becomes of the replica of this event, if a trap springs.
+    pub fn hear(&mut self, event: &Observation) -> Witnessed {
+        let Some(point) = Point::of(event).filter(|_| self.sprung.is_none()) else {
+            return Witnessed::GoesOn;
+        };
+        let Some(at) = self.set.iter().position(|trap| trap.point == point) else { return Witnessed::GoesOn };
         if self.set[at].passes > 0 {
             self.set[at].passes -= 1;
-            return false;
+            return Witnessed::GoesOn;
         }
-        self.sprung = Some(self.set.swap_remove(at).fault);
-        true
+        let fault = self.set.swap_remove(at).fault;
+        if let What::Trap { blow: Blow::Stall(time), .. } = fault.what {
+            return Witnessed::Stalls(time);
+        }
+        self.sprung = Some(fault);
+        Witnessed::Halts
     }
 
     /// Takes the fault of the trap that sprang.
@@ -56,22 +63,21 @@ fn a_trap_springs_once_on_the_one_after_those_it_lets_pass() {
     use longarm_base::Nanos;
     use longarm_host::observe::ReplicaStep;
 
-    use crate::points::Blow;
-
-    let what = crate::faults::What::Trap {
-        point: Point::Step(ReplicaStep::Joined),
-        passes: 1,
-        blow: Blow::Pause(Nanos(7)),
+    let fault = |blow| {
+        let what = What::Trap { point: Point::Step(ReplicaStep::Joined), passes: 1, blow };
+        Fault { at: Nanos(0), what }
     };
-    let fault = Fault { at: Nanos(0), what };
+    let (pause, stall) = (fault(Blow::Pause(Nanos(7))), fault(Blow::Stall(Nanos(9))));
     let (joined, table) = (
         Observation::Reached { step: ReplicaStep::Joined },
         Observation::Reached { step: ReplicaStep::Table },
     );
     let mut traps = Traps::default();
-    traps.set(fault.clone(), Point::Step(ReplicaStep::Joined), 1);
-    assert!(!traps.hear(&joined) && !traps.hear(&table));
-    assert!(traps.hear(&joined));
-    assert_eq!(traps.take(), Some(fault));
-    assert!(!traps.hear(&joined) && traps.take().is_none());
+    traps.set(pause.clone(), Point::Step(ReplicaStep::Joined), 1);
+    assert_eq!([&joined, &table].map(|event| traps.hear(event)), [Witnessed::GoesOn; 2]);
+    assert_eq!(traps.hear(&joined), Witnessed::Halts);
+    assert_eq!(traps.take(), Some(pause));
+    assert_eq!((traps.hear(&joined), traps.take()), (Witnessed::GoesOn, None));
+    traps.set(stall, Point::Step(ReplicaStep::Joined), 0);
+    assert_eq!((traps.hear(&joined), traps.take()), (Witnessed::Stalls(Nanos(9)), None));
 }

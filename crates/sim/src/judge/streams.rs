@@ -1,11 +1,11 @@
 //! I4: a majority has each entry that counts as committed, and the whole majority is synced in the term (L1).
 //! The leader applies an entry only then (M5). A replica that reports has all that commits counted from it
-//! (L6), reports nothing that was cut off there (L16), and knows of each free segment that it was told of
-//! (rule of reclaiming, for I13).
+//! (L6), reports nothing that was cut off there (L16), leaves with all that it was counted for, and knows of
+//! each free segment that it was told of (rule of reclaiming, for I13).
 
 use std::collections::BTreeMap;
 
-use longarm_base::Term;
+use longarm_base::{NodeId, Term};
 use longarm_host::observe::Observation;
 
 use super::book::Book;
@@ -15,6 +15,8 @@ use super::rules::{Rules, Seen};
 pub(super) struct Streams {
     /// By term, follower and stream: how many positions commits counted from the follower.
     counted: BTreeMap<(Term, u32), BTreeMap<u16, u64>>,
+    /// By term and follower: what it left with, by stream, until it counts again.
+    left: BTreeMap<(Term, u32), Vec<u64>>,
     /// By term and follower: how many segments it was told are free.
     told: BTreeMap<(Term, u32), u64>,
     /// By replica: the cuts and their sync term, until it starts anew, or adopts or installs a start set.
@@ -26,24 +28,13 @@ impl Rules for Streams {
         let Seen { node, term, .. } = seen;
         match seen.event {
             Observation::Committed { stream, below, by } => {
-                if !book.is_quorum(term, node, by) {
-                    return Err(format!(
-                        "I4: term {term} commits {stream}:{below} without a majority: {by:?}"
-                    ));
-                }
-                for follower in by.iter().map(|node| u32::from(node.0)) {
-                    let last = below.checked_sub(1).and_then(|last| book.entry(term, *stream, last));
-                    if !book.may_count(term, follower, last) {
-                        return Err(format!(
-                            "I4: term {term} counts node {follower}, not synced, for {stream}:{below}"
-                        ));
-                    }
-                    let counted = self.counted.entry((term, follower)).or_default();
-                    let counted = counted.entry(*stream).or_default();
-                    *counted = (*counted).max(*below);
-                }
+                self.committed(term, node, *stream, *below, by, book)
+            }
+            Observation::Counts { node } => {
+                self.left.remove(&(term, u32::from(node.0)));
                 Ok(())
             }
+            Observation::Left { node, floors } => self.leaves(term, u32::from(node.0), floors),
             Observation::Tells { node, reclaimed } => {
                 let told = self.told.entry((term, u32::from(node.0))).or_default();
                 *told = (*told).min(*reclaimed);
@@ -87,6 +78,52 @@ impl Rules for Streams {
 }
 
 impl Streams {
+    /// A leader counts a stream's positions below `below` as committed, by these followers.
+    fn committed(
+        &mut self,
+        term: Term,
+        node: u32,
+        stream: u16,
+        below: u64,
+        by: &[NodeId],
+        book: &Book,
+    ) -> Result<(), String> {
+        if !book.is_quorum(term, node, by) {
+            return Err(format!("I4: term {term} commits {stream}:{below} without a majority: {by:?}"));
+        }
+        for follower in by.iter().map(|node| u32::from(node.0)) {
+            let last = below.checked_sub(1).and_then(|last| book.entry(term, stream, last));
+            if !book.may_count(term, follower, last) {
+                return Err(format!(
+                    "I4: term {term} counts node {follower}, not synced, for {stream}:{below}"
+                ));
+            }
+            let left = self.left.get(&(term, follower));
+            let left = left.map(|left| left.get(usize::from(stream)).copied().unwrap_or(0));
+            if let Some(left) = left.filter(|left| *left < below) {
+                return Err(format!(
+                    "I4: term {term} counts node {follower} for {stream}:{below}, which left with {left}"
+                ));
+            }
+            let counted = self.counted.entry((term, follower)).or_default().entry(stream).or_default();
+            *counted = (*counted).max(below);
+        }
+        Ok(())
+    }
+
+    /// A leader lets a follower go that counted, and notes these floors of it.
+    fn leaves(&mut self, term: Term, follower: u32, floors: &[u64]) -> Result<(), String> {
+        self.left.insert((term, follower), floors.to_vec());
+        let left = |stream: u16| floors.get(usize::from(stream)).copied().unwrap_or(0);
+        let mut counted = self.counted.get(&(term, follower)).into_iter().flatten();
+        match counted.find(|(stream, below)| left(**stream) < **below) {
+            None => Ok(()),
+            Some((stream, below)) => Err(format!(
+                "I4: node {follower} leaves term {term} with {floors:?}, and was counted for {stream}:{below}"
+            )),
+        }
+    }
+
     /// Whether a replica reports what it was counted for, and no more than was written.
     fn reported(
         &self,

@@ -8,9 +8,11 @@
 //! (4) A paused machine's tasks do not run; what its NIC does belongs to no task, and goes on (L9).
 
 mod machine;
+mod preempts;
 mod task;
 #[cfg(test)]
 mod tests;
+mod witness;
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -23,7 +25,9 @@ use longarm_host::World as Host;
 use longarm_host::observe::Observation;
 
 pub use machine::{Drift, Machine};
+use preempts::Preempts;
 use task::{Ended, Task, Way};
+pub use witness::{Witness, Witnessed};
 
 /// The time that a look at a clock, and an idle poll, cost.
 const LOOK: Nanos = Nanos(25);
@@ -130,13 +134,11 @@ struct State {
     /// The number of tasks that went on, and of events.
     steps: u64,
     witness: Option<Witness>,
+    /// What draws which tasks lose their cores, if any do.
+    preempts: Option<Preempts>,
     /// The machine on whose account the world is to stop.
     halted: Option<u32>,
 }
-
-/// A function that is told each event: when, on which machine, and what. If it returns `true`, the world
-/// stops before anything else happens, so that the run can decide what becomes of the machine.
-pub type Witness = Rc<dyn Fn(Nanos, u32, &Observation) -> bool>;
 
 /// A world. It ends with everything in it when this is dropped.
 pub struct World(Rc<RefCell<State>>);
@@ -169,6 +171,7 @@ impl World {
             afterlife: Nanos(0),
             steps: 0,
             witness: None,
+            preempts: None,
             halted: None,
         })))
     }
@@ -176,6 +179,11 @@ impl World {
     /// Sets the witness, which is told what happens from now on.
     pub fn set_witness(&self, witness: Witness) {
         self.0.borrow_mut().witness = Some(witness);
+    }
+
+    /// Whether tasks lose their cores to others now and then, where they look at the clock: by what seed.
+    pub fn preempt(&self, by: Option<u64>) {
+        self.0.borrow_mut().preempts = by.map(Preempts::new);
     }
 
     /// Adds a machine; returns its number.
@@ -305,6 +313,19 @@ impl World {
 }
 
 impl Inside {
+    /// Has the running task lose its core, if it is drawn. A thread looks at the clock where it decides; what
+    /// it knows may be out of date when it goes on.
+    fn preempt(&self) {
+        {
+            let mut state = self.0.borrow_mut();
+            let Some(running) = state.running else { return };
+            let Some(time) = state.preempts.as_mut().and_then(Preempts::draw) else { return };
+            let until = state.time + time;
+            state.wake_at(running, until);
+        }
+        self.rest();
+    }
+
     /// Lets the other tasks go on until the running task is woken.
     fn rest(&self) {
         let way = {
@@ -440,14 +461,18 @@ impl State {
 impl Host for Inside {
     fn now(&self) -> Nanos {
         self.spend(LOOK);
-        let mut state = self.0.borrow_mut();
-        match state.running {
-            Some(task) => state.machines[state.of(task).machine as usize].clock(state.time),
-            None => {
-                state.afterlife = state.afterlife + SECOND;
-                state.afterlife
+        let time = {
+            let mut state = self.0.borrow_mut();
+            match state.running {
+                Some(task) => state.machines[state.of(task).machine as usize].clock(state.time),
+                None => {
+                    state.afterlife = state.afterlife + SECOND;
+                    state.afterlife
+                }
             }
-        }
+        };
+        self.preempt();
+        time
     }
 
     fn unix(&self) -> UnixMillis {
@@ -547,13 +572,21 @@ impl Host for Inside {
         };
         let time = state.time;
         drop(state);
-        let halts = machine.filter(|&machine| witness(time, machine, &event));
-        let Some(machine) = halts.filter(|_| !matches!(event, Observation::Landed { .. })) else { return };
+        let Some(machine) = machine else { return };
+        let witnessed = witness(time, machine, &event);
+        if witnessed == Witnessed::GoesOn || matches!(event, Observation::Landed { .. }) {
+            return;
+        }
         {
             let mut state = self.0.borrow_mut();
             let Some(running) = state.running else { return };
-            state.halted = Some(machine);
-            state.wake_at(running, time);
+            match witnessed {
+                Witnessed::Stalls(stall) => state.wake_at(running, time + stall),
+                _ => {
+                    state.halted = Some(machine);
+                    state.wake_at(running, time);
+                }
+            }
         }
         self.rest();
     }
