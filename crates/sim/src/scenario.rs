@@ -264,6 +264,12 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::GROUP_CHANGES_ALL
     },
     Scenario {
+        name: "group-landing",
+        about: "that, and WRITEs that complete long before they are visible",
+        lands_late: true,
+        ..Scenario::GROUP_CHANGES_ALL
+    },
+    Scenario {
         name: "group-stalls",
         about: "threads of replicas lose their cores while others go on; slow ways, scarce memory, cuts",
         weather: true,
@@ -275,9 +281,11 @@ pub const SCENARIOS: &[Scenario] = &[
         ..Scenario::CALM
     },
     Scenario {
-        name: "group-landing",
-        about: "that, and WRITEs that complete long before they are visible",
-        lands_late: true,
+        name: "group-stalls-all",
+        about: "that, while replicas change, leaders hand over, and everything else strikes",
+        stalls: true,
+        traps: true,
+        strands: true,
         ..Scenario::GROUP_CHANGES_ALL
     },
 ];
