@@ -4,6 +4,10 @@
 //! sends them again (same session, same numbers) after a broken connection; the server answers those that it
 //! has executed from its records. A request is in doubt if it is still unanswered at the deadline, or belongs
 //! to a server that lost its memory.
+//!
+//! What is sent again may be more than the server's ring takes at once. The rest follows when the client next
+//! sends or waits, in the order of the numbers, and no newer request is sent before it: requests are executed
+//! in the order in which they were submitted.
 
 use longarm_base::limits::QUEUE_DEPTH;
 use longarm_base::{Csn, Nanos};
@@ -68,11 +72,16 @@ impl<T: Transport> Client<T> {
             if self.link.is_none() {
                 self.recover(Trouble::Broken("not connected".into()), deadline)?;
             }
+            self.send_again();
             let link = self.link.as_mut().expect("connected");
             // The clock is read before the request is sent: the stamp of its answer may be taken as soon as
             // the server sees it.
             let sent = now();
-            match link.mailbox.send(&mut link.qp, &[&message]) {
+            let taken = match self.unsent {
+                None => link.mailbox.send(&mut link.qp, &[&message]),
+                Some(_) => Err(PostError::Full),
+            };
+            match taken {
                 Ok(()) => {
                     link.counters.requests += 1;
                     link.sent_at.push_back((request.operation, sent));
@@ -121,6 +130,44 @@ impl<T: Transport> Client<T> {
             link.pump();
         }
         self.collect();
+        self.send_again();
+    }
+
+    /// Continues to send the open requests that the connection has yet to carry.
+    #[inline]
+    pub(crate) fn send_again(&mut self) {
+        if let Some(from) = self.unsent {
+            self.send_from(from);
+        }
+    }
+
+    /// Sends the open requests from this number on, in order, as far as the server's ring has room.
+    #[cold]
+    fn send_from(&mut self, from: u64) {
+        let Some(link) = &mut self.link else { return };
+        let mut at = self.open.partition_point(|open| open.operation < from);
+        self.unsent = loop {
+            let Some(request) = self.open.get(at) else { break None };
+            // The clock is read before the request is sent, as in `send`.
+            let sent = now();
+            if request.abandoned || sent >= request.deadline {
+                // A late request is not repeated: the server may not remember it any more.
+                let (ticket, abandoned) = (RequestId(request.operation), request.abandoned);
+                self.open.remove(at);
+                if !abandoned {
+                    let why = "it could not be sent again before its timeout";
+                    self.finished.push_back((ticket, Err(Error::InDoubt(why.into()))));
+                }
+                continue;
+            }
+            // Whoever waits deals with a connection that is broken, and with a ring that stays full.
+            if link.mailbox.send(&mut link.qp, &[&request.message]).is_err() {
+                break Some(request.operation);
+            }
+            link.sent_at.push_back((request.operation, sent));
+            at += 1;
+        };
+        link.qp.ring();
     }
 
     /// Waits for the outcome of one request; others may finish meanwhile and wait for [`poll`](Self::poll).
@@ -138,6 +185,10 @@ impl<T: Transport> Client<T> {
         loop {
             // Answers that came while the client waited for a READ were taken then, and are collected now.
             let news = self.link.as_mut().is_some_and(|link| link.pump() > 0 || !link.answers.is_empty());
+            // Room may also come back silently.
+            if news || spins.is_multiple_of(32) {
+                self.send_again();
+            }
             if news || !self.finished.is_empty() {
                 self.collect();
                 if let Some(at) = self.finished.iter().position(|(done, _)| *done == ticket) {
@@ -183,8 +234,10 @@ impl<T: Transport> Client<T> {
             return Ok(());
         }
         let link = self.link.as_mut().expect("not broken");
-        // The wait is short, so that a goodbye or a death is noticed within the timeout.
-        link.qp.wait(std::time::Duration::from_millis(20));
+        // The wait is short, so that a goodbye or a death is noticed within the timeout. Nothing announces
+        // room for what is to be sent again.
+        let pause = if self.unsent.is_some() { 1 } else { 20 };
+        link.qp.wait(std::time::Duration::from_millis(pause));
         Ok(())
     }
 
