@@ -9,7 +9,7 @@
 //! sends or waits, in the order of the numbers, and no newer request is sent before it: requests are executed
 //! in the order in which they were submitted.
 
-use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::limits::{OPERATIONS_AHEAD, QUEUE_DEPTH};
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{PostError, QueuePair, Transport};
 use longarm_host::now;
@@ -24,6 +24,7 @@ use crate::write::check;
 
 /// The most unanswered requests of one client.
 pub const IN_FLIGHT_MAX: usize = QUEUE_DEPTH / 2;
+const _: () = assert!(IN_FLIGHT_MAX as u64 <= OPERATIONS_AHEAD, "a pipeline without gaps has numbers enough");
 
 impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
@@ -32,7 +33,7 @@ impl<T: Transport> Client<T> {
     pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<RequestId, Error> {
         check(request)?;
         // Only a full pipeline asks the connection for answers: most callers that submit poll, too.
-        if self.open.len() >= IN_FLIGHT_MAX {
+        if self.is_full() {
             self.go_on();
             // Outcomes that are never fetched have a limit as well.
             if self.finished.len() >= IN_FLIGHT_MAX {
@@ -44,11 +45,11 @@ impl<T: Transport> Client<T> {
 
     /// Sends a request that the caller waits for: it waits also for its place among the open requests.
     pub(crate) fn post(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<RequestId, Error> {
-        if self.open.len() >= IN_FLIGHT_MAX {
+        if self.is_full() {
             self.listen();
             self.go_on();
         }
-        while self.open.len() >= IN_FLIGHT_MAX {
+        while self.is_full() {
             let waited = self.connected().and_then(|link| link.wait_a_little(deadline));
             waited.or_else(|trouble| self.recover(trouble, deadline))?;
             self.go_on();
@@ -56,8 +57,15 @@ impl<T: Transport> Client<T> {
         self.send(request, deadline)
     }
 
+    /// Whether the open requests leave no place, or no number, for another one.
+    #[inline]
+    fn is_full(&self) -> bool {
+        let ahead = self.open.front().map_or(0, |oldest| self.next_operation - oldest.operation);
+        self.open.len() >= IN_FLIGHT_MAX || ahead >= OPERATIONS_AHEAD
+    }
+
     fn send(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<RequestId, Error> {
-        if self.open.len() >= IN_FLIGHT_MAX {
+        if self.is_full() {
             return Err(Error::Full);
         }
         // Its answer is some microseconds away, so a GET behind it reads the clock itself.

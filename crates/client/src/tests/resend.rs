@@ -1,14 +1,17 @@
 //! What a new connection gets again, if it is more than the server's ring takes at once.
 
+use std::collections::VecDeque;
 use std::time::Instant;
 
+use longarm_base::limits::OPERATIONS_AHEAD;
 use longarm_base::{Csn, Nanos};
 use longarm_host::now;
 use longarm_wire::{Request, RequestKind};
 
+use super::stalls::Stalls;
 use super::*;
 use crate::flight::InFlight;
-use crate::{Error, Reply, RequestId};
+use crate::{ClusterClient, Error, GroupAt, Reply, RequestId, Topology, Write};
 
 /// The bound on every wait.
 const BOUND: Duration = Duration::from_secs(20);
@@ -65,7 +68,7 @@ fn all_requests_are_sent_again_also_if_they_are_more_than_a_ring() {
         }
         // A client that polls connects when it next sends.
         let mut client = cut_off(address, &long_puts(100));
-        client.submit(&crate::Write::put(b"k", b"v")).expect("submit");
+        client.submit(&Write::put(b"k", b"v")).expect("submit");
         let all = poll_all(&mut client);
         assert!(all.iter().map(|(ticket, _)| ticket.0).eq(1..=101), "in order over {address}");
         assert!(all.iter().all(|(_, outcome)| matches!(outcome, Ok(Reply::Done(_)))), "over {address}");
@@ -124,18 +127,53 @@ fn what_is_late_when_there_is_room_for_it_is_not_sent_again() {
 fn a_client_that_waits_for_one_group_sends_again_to_another() {
     let (server, shm, tcp) = serve(|_| {});
     for address in [&shm, &tcp] {
-        let at = || crate::GroupAt { id: 0, addresses: vec![address.clone()] };
-        let topology = crate::Topology::new(3, vec![at(), at()]);
-        let mut cluster = crate::ClusterClient::over(transports(), topology, Options::default());
+        let at = || GroupAt { id: 0, addresses: vec![address.clone()] };
+        let topology = Topology::new(3, vec![at(), at()]);
+        let mut cluster = ClusterClient::over(transports(), topology, Options::default());
         *cluster.group(0).expect("connects") = cut_off(address, &long_puts(100));
         assert_eq!(cluster.group(0).expect("is there").get(b"absent").expect("get"), None);
         let begun = Instant::now();
         while cluster.group(0).expect("is there").in_flight() > 0 {
             assert!(begun.elapsed() < BOUND, "over {address}");
             let key = (0..).map(u64::to_le_bytes).find(|key| cluster.topology().group_of(key) == 1);
-            let ticket = cluster.submit(&crate::Write::put(&key.expect("one"), b"v")).expect("submit");
+            let ticket = cluster.submit(&Write::put(&key.expect("one"), b"v")).expect("submit");
             cluster.wait(ticket).expect("put");
         }
+    }
+    stop(server);
+}
+
+/// A leader keeps what came of an operation until the client's numbers are so far ahead that the client asks
+/// for it no more. So a client keeps its numbers nearer, whatever becomes of its oldest request.
+#[test]
+fn numbers_run_no_further_ahead_than_servers_remember() {
+    let (server, shm, tcp) = serve(|_| {});
+    let ahead = |next: u64, open: &VecDeque<InFlight>| open.front().map_or(0, |open| next - open.operation);
+    for address in [&shm, &tcp] {
+        // Newer writes are acknowledged while the ring has no room for what is older.
+        let mut client = cut_off(address, &long_puts(100));
+        for _ in 0..2 * OPERATIONS_AHEAD {
+            client.put(b"k", b"v").expect("put");
+            let far = ahead(client.next_operation, &client.open);
+            assert!(far <= OPERATIONS_AHEAD, "{far} over {address}");
+        }
+        // Questions are sent while the server does not answer.
+        let stalls = Stalls::default();
+        let mut client = stalls.connect(address, Options { hint_every: 0, ..Options::default() });
+        client.put(b"k", b"v").expect("put");
+        stalls.begin();
+        let oldest = client.submit(&Write::put(b"k", b"v")).expect("submit");
+        (0..2 * OPERATIONS_AHEAD).for_each(|_| client.anchor_soon());
+        assert_eq!(ahead(client.next_operation, &client.open), 1, "over {address}");
+        // Numbers have gaps where requests were given up.
+        client.next_operation = oldest.0 + OPERATIONS_AHEAD - 1;
+        let newest = client.submit(&Write::put(b"k", b"v")).expect("the last number");
+        let full = client.submit(&Write::put(b"k", b"v"));
+        assert!(matches!(full, Err(Error::Full)), "over {address}: {full:?}");
+        stalls.end();
+        assert!(matches!(client.wait(newest), Ok(Reply::Done(_))));
+        let next = client.submit(&Write::put(b"k", b"v")).expect("the oldest has its answer");
+        assert!(matches!(client.wait(next), Ok(Reply::Done(_))));
     }
     stop(server);
 }
