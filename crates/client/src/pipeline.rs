@@ -30,17 +30,25 @@ impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
     /// At most [`IN_FLIGHT_MAX`] may be open: then [`Error::Full`], until one of them is answered. Requests
     /// that a blocking call gave up as in doubt are open, too. The doorbell rings by itself on poll and wait.
+    /// If the connection is gone, this waits for a new one, within the timeout.
     pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<RequestId, Error> {
         check(request)?;
+        let deadline = self.deadline();
         // Only a full pipeline asks the connection for answers: most callers that submit poll, too.
         if self.is_full() {
             self.go_on();
+            // A leader that is gone answers nothing, and the caller may have no ticket left to wait for.
+            if self.is_full()
+                && let Some(trouble) = self.lost_leader(now())
+            {
+                self.recover(trouble, &deadline)?;
+            }
             // Outcomes that are never fetched have a limit as well.
             if self.finished.len() >= IN_FLIGHT_MAX {
                 return Err(Error::Full);
             }
         }
-        self.send(request.to_wire(self.next_operation), &self.deadline())
+        self.send(request.to_wire(self.next_operation), &deadline)
     }
 
     /// Sends a request that the caller waits for: it waits also for its place among the open requests.
@@ -227,14 +235,7 @@ impl<T: Transport> Client<T> {
             }
             return Err(Error::InDoubt(format!("no answer within {:?}", self.options.timeout)));
         }
-        let broken = match &self.link {
-            Some(link) => link.qp.state().err().map(|reason| reason.to_string()),
-            None => Some("not connected".into()),
-        };
-        if let Some(reason) = broken {
-            return self.await_recovery(Trouble::Broken(reason), deadline, ticket);
-        }
-        if let Some(trouble) = self.doubts_leader(time) {
+        if let Some(trouble) = self.lost_leader(time) {
             return self.await_recovery(trouble, deadline, ticket);
         }
         if time < spin_until {
@@ -258,6 +259,15 @@ impl<T: Transport> Client<T> {
                 other => Error::InDoubt(other.to_string()),
             }
         })
+    }
+
+    /// Why no answer is to be expected over this connection, if it is broken, or its leader leads no more.
+    fn lost_leader(&mut self, time: Nanos) -> Option<Trouble> {
+        let broken = match &self.link {
+            Some(link) => link.qp.state().err().map(|reason| reason.to_string()),
+            None => Some("not connected".into()),
+        };
+        broken.map(Trouble::Broken).or_else(|| self.doubts_leader(time))
     }
 
     /// Checks a leader that has been silent for long: without a lease it leads no more, or cannot.

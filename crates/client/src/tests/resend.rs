@@ -11,7 +11,7 @@ use longarm_wire::{Request, RequestKind};
 use super::stalls::Stalls;
 use super::*;
 use crate::flight::InFlight;
-use crate::{ClusterClient, Error, GroupAt, Reply, RequestId, Topology, Write};
+use crate::{ClusterClient, Error, GroupAt, IN_FLIGHT_MAX, Reply, RequestId, Topology, Write};
 
 /// The bound on every wait.
 const BOUND: Duration = Duration::from_secs(20);
@@ -174,6 +174,26 @@ fn numbers_run_no_further_ahead_than_servers_remember() {
         assert!(matches!(client.wait(newest), Ok(Reply::Done(_))));
         let next = client.submit(&Write::put(b"k", b"v")).expect("the oldest has its answer");
         assert!(matches!(client.wait(next), Ok(Reply::Done(_))));
+    }
+    stop(server);
+}
+
+/// A client whose pipeline is full of requests without an answer waits for none of them: each was given up,
+/// or the client only submits and polls. It connects again all the same.
+#[test]
+fn a_full_pipeline_is_not_full_for_good_when_its_connection_is_lost() {
+    let (server, shm, tcp) = serve(|_| {});
+    for (address, abandoned) in [(&shm, false), (&shm, true), (&tcp, false), (&tcp, true)] {
+        let mut client = cut_off(address, &long_puts(IN_FLIGHT_MAX as u64));
+        client.open.iter_mut().for_each(|open| open.abandoned = abandoned);
+        let (begun, mut done) = (Instant::now(), 0);
+        while let Err(error) = client.submit(&Write::put(b"k", b"v")) {
+            assert!(matches!(error, Error::Full), "over {address}: {error}");
+            assert!(begun.elapsed() < BOUND, "it is full for good over {address}");
+            done += usize::from(client.poll().is_some());
+        }
+        done += poll_all(&mut client).len();
+        assert_eq!(done, 1 + if abandoned { 0 } else { IN_FLIGHT_MAX }, "over {address}");
     }
     stop(server);
 }
