@@ -42,6 +42,7 @@ pub struct Client<T: Transport = Any> {
     /// The number of the first open request that this connection has yet to carry; `None` if it carried all.
     pub(crate) unsent: Option<u64>,
     pub(crate) spare: Vec<Vec<u8>>,
+    /// Outcomes that were not fetched; submit adds no request to so many as may be open.
     pub(crate) finished: VecDeque<(RequestId, Result<Reply, Error>)>,
     pub(crate) counters: ClientCounters,
     pub(crate) cache: Cache,

@@ -29,8 +29,9 @@ const _: () = assert!(IN_FLIGHT_MAX as u64 <= OPERATIONS_AHEAD, "a pipeline with
 impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
     /// At most [`IN_FLIGHT_MAX`] may be open: then [`Error::Full`], until one of them is answered. Requests
-    /// that a blocking call gave up as in doubt are open, too. The doorbell rings by itself on poll and wait.
-    /// If the connection is gone, this waits for a new one, within the timeout.
+    /// that a blocking call gave up as in doubt are open, too. It is [`Error::Full`] also while so many
+    /// outcomes were not fetched, until some are. The doorbell rings by itself on poll and wait. If the
+    /// connection is gone, this waits for a new one, within the timeout.
     pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<RequestId, Error> {
         check(request)?;
         let deadline = self.deadline();
@@ -43,10 +44,9 @@ impl<T: Transport> Client<T> {
             {
                 self.recover(trouble, &deadline)?;
             }
-            // Outcomes that are never fetched have a limit as well.
-            if self.finished.len() >= IN_FLIGHT_MAX {
-                return Err(Error::Full);
-            }
+        }
+        if self.finished.len() >= IN_FLIGHT_MAX {
+            return Err(Error::Full);
         }
         self.send(request.to_wire(self.next_operation), &deadline)
     }
