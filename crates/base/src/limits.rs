@@ -35,6 +35,10 @@ pub const TABLES_MAX: usize = 4;
 pub const READ_MAX: u32 = 256 << 10;
 /// Work requests a queue pair may have outstanding.
 pub const QUEUE_DEPTH: usize = 256;
+/// Bound on how far the numbers of a client's operations run ahead: a number that is used is above that of
+/// the client's oldest operation without an answer by less than this. So a server keeps the outcomes of
+/// operations that are less than this behind a session's newest, and runs none that is further behind (L17).
+pub const OPERATIONS_AHEAD: u64 = 256;
 /// Clients one server accepts at once.
 pub const CLIENTS_MAX: usize = 4096;
 /// How far the rate of a clock may be from true, in millionths (X4): what crystals differ by, a

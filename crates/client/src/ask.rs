@@ -1,5 +1,6 @@
 //! Small questions to the server: a round trip, its statistics, and hints about keys that were read.
 
+use longarm_base::limits::QUEUE_DEPTH;
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_memory::Hash;
@@ -9,9 +10,12 @@ use crate::client::Client;
 use crate::deadline::Deadline;
 use crate::error::Error;
 use crate::flight::Reply;
+use crate::pipeline::IN_FLIGHT_MAX;
 
 /// Hints sent in one message.
 const HINTS: usize = 32;
+/// The most requests without an answer behind which the client asks for an anchor.
+const QUESTIONS_MAX: usize = QUEUE_DEPTH - IN_FLIGHT_MAX;
 
 impl<T: Transport> Client<T> {
     /// A round trip through a worker, which anchors the lease.
@@ -26,18 +30,18 @@ impl<T: Transport> Client<T> {
     }
 
     /// Asks for an answer that anchors the lease anew, without waiting for it. A question that finds no room
-    /// is sent another time.
+    /// is sent another time, and so is a question behind many without an answer: it leaves the places in the
+    /// queue to requests. It carries no number, as it is never sent again: questions do not use up the
+    /// numbers that may follow a request without an answer.
     pub(crate) fn anchor_soon(&mut self) {
-        let operation = self.next_operation;
-        let Some(link) = &mut self.link else { return };
-        let request = Request::new(RequestKind::Ping, operation);
+        let Some(link) = self.link.as_mut().filter(|link| link.sent_at.len() < QUESTIONS_MAX) else { return };
+        let request = Request::new(RequestKind::Ping, 0);
         // The clock is read before the question is sent: the answer's stamp may be taken as soon as the
         // server sees it.
         let sent = now();
         if link.mailbox.send(&mut link.qp, &[&request.header()]).is_ok() {
-            link.sent_at.push_back((operation, sent));
+            link.sent_at.push_back((request.operation, sent));
             link.qp.ring();
-            self.next_operation += 1;
         }
     }
 

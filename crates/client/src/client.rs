@@ -37,8 +37,12 @@ pub struct Client<T: Transport = Any> {
     group: u64,
     pub(crate) boot: u64,
     pub(crate) next_operation: u64,
+    /// Requests without an answer, in the order of their numbers.
     pub(crate) open: VecDeque<InFlight>,
+    /// The number of the first open request that this connection has yet to carry; `None` if it carried all.
+    pub(crate) unsent: Option<u64>,
     pub(crate) spare: Vec<Vec<u8>>,
+    /// Outcomes that were not fetched; submit adds no request to so many as may be open.
     pub(crate) finished: VecDeque<(RequestId, Result<Reply, Error>)>,
     pub(crate) counters: ClientCounters,
     pub(crate) cache: Cache,
@@ -111,6 +115,7 @@ impl<T: Transport> Client<T> {
             boot: link.welcome.boot,
             next_operation: 1,
             open: VecDeque::new(),
+            unsent: None,
             spare: Vec::new(),
             finished: VecDeque::new(),
             counters: ClientCounters::default(),
@@ -247,7 +252,7 @@ impl<T: Transport> Client<T> {
     }
 
     /// Takes a new connection into use. The same server, and the next leader of its group, get the unanswered
-    /// requests again, unless their time is over; another server cannot know them.
+    /// requests again; another server cannot know them.
     fn adopt(&mut self, link: Link<T::Qp>) {
         self.hint_in = self.options.hint_every * u32::from(link.welcome.wants_hints != 0);
         let of_group = link.welcome.group != 0 && link.welcome.group == self.group;
@@ -255,26 +260,15 @@ impl<T: Transport> Client<T> {
         self.group = link.welcome.group;
         self.boot = link.welcome.boot;
         self.link = Some(link);
-        let (mut open, time) = (std::mem::take(&mut self.open), now());
-        // A late request is not repeated: the server may not remember it any more.
-        open.retain(|request| {
-            let late = time >= request.deadline;
-            if !request.abandoned && (late || !same) {
-                let lost = "the server lost its memory before it answered";
-                let why = if same { "there was no connection before its timeout" } else { lost };
+        if !same {
+            for request in self.open.drain(..).filter(|request| !request.abandoned) {
+                let why = "the server lost its memory before it answered";
                 let outcome = Err(Error::InDoubt(why.into()));
                 self.finished.push_back((RequestId(request.operation), outcome));
             }
-            same && !late && !request.abandoned
-        });
-        for request in &open {
-            let link = self.link.as_mut().expect("just connected");
-            link.sent_at.push_back((request.operation, now()));
-            // A full ring breaks nothing: the next recovery, or the deadline, deals with it.
-            let _ = link.mailbox.send(&mut link.qp, &[&request.message]);
         }
-        self.link.as_mut().expect("just connected").qp.ring();
-        self.open = open;
+        self.unsent = self.open.front().map(|oldest| oldest.operation);
+        self.send_again();
     }
 }
 

@@ -83,8 +83,8 @@ pub enum Error {
     /// The server sent or shows something that is not this protocol.
     #[error("protocol error: {0}")]
     Protocol(String),
-    /// As many requests are in flight as may be: poll first.
-    #[error("too many requests in flight: poll for answers first")]
+    /// As many requests are in flight as may be, or so many outcomes were not fetched: poll first.
+    #[error("too many requests in flight, or outcomes that were not fetched: poll for answers first")]
     Full,
 }
 

@@ -209,6 +209,8 @@ impl<T: Transport> Client<T> {
     /// Looks at the heartbeat until the lease is valid, and keeps its anchor young. If that takes too long it
     /// gives up, and the server is asked.
     fn renew(&mut self, deadline: &Deadline) -> Result<Nanos, Trouble> {
+        // A client that only reads now and then sends on, too.
+        self.send_again();
         let patience = now() + self.connected()?.patience();
         let mut asked = false;
         loop {

@@ -133,6 +133,7 @@ pub(crate) struct Link<Q> {
     failed: Option<WorkError>,
     pub(crate) answers: VecDeque<RingAnswer>,
     /// When each unanswered request was sent, the oldest first: the oldest is the anchor of the lease.
+    /// Questions without a number have zero.
     pub(crate) sent_at: VecDeque<(u64, Nanos)>,
     /// The highest version that the server told: a request that is sent now gets a higher one.
     pub(crate) seen: Csn,

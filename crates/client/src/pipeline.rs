@@ -4,8 +4,12 @@
 //! sends them again (same session, same numbers) after a broken connection; the server answers those that it
 //! has executed from its records. A request is in doubt if it is still unanswered at the deadline, or belongs
 //! to a server that lost its memory.
+//!
+//! What is sent again may be more than the server's ring takes at once. The rest follows when the client next
+//! sends or waits, in the order of the numbers, and no newer request is sent before it: requests are executed
+//! in the order in which they were submitted.
 
-use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::limits::{OPERATIONS_AHEAD, QUEUE_DEPTH};
 use longarm_base::{Csn, Nanos};
 use longarm_fabric::{PostError, QueuePair, Transport};
 use longarm_host::now;
@@ -20,31 +24,40 @@ use crate::write::check;
 
 /// The most unanswered requests of one client.
 pub const IN_FLIGHT_MAX: usize = QUEUE_DEPTH / 2;
+const _: () = assert!(IN_FLIGHT_MAX as u64 <= OPERATIONS_AHEAD, "a pipeline without gaps has numbers enough");
 
 impl<T: Transport> Client<T> {
     /// Sends a request without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait).
     /// At most [`IN_FLIGHT_MAX`] may be open: then [`Error::Full`], until one of them is answered. Requests
-    /// that a blocking call gave up as in doubt are open, too. The doorbell rings by itself on poll and wait.
+    /// that a blocking call gave up as in doubt are open, too. It is [`Error::Full`] also while so many
+    /// outcomes were not fetched, until some are. The doorbell rings by itself on poll and wait. If the
+    /// connection is gone, this waits for a new one, within the timeout.
     pub fn submit(&mut self, request: &crate::Write<'_>) -> Result<RequestId, Error> {
         check(request)?;
+        let deadline = self.deadline();
         // Only a full pipeline asks the connection for answers: most callers that submit poll, too.
-        if self.open.len() >= IN_FLIGHT_MAX {
+        if self.is_full() {
             self.go_on();
-            // Outcomes that are never fetched have a limit as well.
-            if self.finished.len() >= IN_FLIGHT_MAX {
-                return Err(Error::Full);
+            // A leader that is gone answers nothing, and the caller may have no ticket left to wait for.
+            if self.is_full()
+                && let Some(trouble) = self.lost_leader(now())
+            {
+                self.recover(trouble, &deadline)?;
             }
         }
-        self.send(request.to_wire(self.next_operation), &self.deadline())
+        if self.finished.len() >= IN_FLIGHT_MAX {
+            return Err(Error::Full);
+        }
+        self.send(request.to_wire(self.next_operation), &deadline)
     }
 
     /// Sends a request that the caller waits for: it waits also for its place among the open requests.
     pub(crate) fn post(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<RequestId, Error> {
-        if self.open.len() >= IN_FLIGHT_MAX {
+        if self.is_full() {
             self.listen();
             self.go_on();
         }
-        while self.open.len() >= IN_FLIGHT_MAX {
+        while self.is_full() {
             let waited = self.connected().and_then(|link| link.wait_a_little(deadline));
             waited.or_else(|trouble| self.recover(trouble, deadline))?;
             self.go_on();
@@ -52,8 +65,15 @@ impl<T: Transport> Client<T> {
         self.send(request, deadline)
     }
 
+    /// Whether the open requests leave no place, or no number, for another one.
+    #[inline]
+    fn is_full(&self) -> bool {
+        let ahead = self.open.front().map_or(0, |oldest| self.next_operation - oldest.operation);
+        self.open.len() >= IN_FLIGHT_MAX || ahead >= OPERATIONS_AHEAD
+    }
+
     fn send(&mut self, request: Request<'_>, deadline: &Deadline) -> Result<RequestId, Error> {
-        if self.open.len() >= IN_FLIGHT_MAX {
+        if self.is_full() {
             return Err(Error::Full);
         }
         // Its answer is some microseconds away, so a GET behind it reads the clock itself.
@@ -68,11 +88,16 @@ impl<T: Transport> Client<T> {
             if self.link.is_none() {
                 self.recover(Trouble::Broken("not connected".into()), deadline)?;
             }
+            self.send_again();
             let link = self.link.as_mut().expect("connected");
             // The clock is read before the request is sent: the stamp of its answer may be taken as soon as
             // the server sees it.
             let sent = now();
-            match link.mailbox.send(&mut link.qp, &[&message]) {
+            let taken = match self.unsent {
+                None => link.mailbox.send(&mut link.qp, &[&message]),
+                Some(_) => Err(PostError::Full),
+            };
+            match taken {
                 Ok(()) => {
                     link.counters.requests += 1;
                     link.sent_at.push_back((request.operation, sent));
@@ -121,6 +146,44 @@ impl<T: Transport> Client<T> {
             link.pump();
         }
         self.collect();
+        self.send_again();
+    }
+
+    /// Continues to send the open requests that the connection has yet to carry.
+    #[inline]
+    pub(crate) fn send_again(&mut self) {
+        if let Some(from) = self.unsent {
+            self.send_from(from);
+        }
+    }
+
+    /// Sends the open requests from this number on, in order, as far as the server's ring has room.
+    #[cold]
+    fn send_from(&mut self, from: u64) {
+        let Some(link) = &mut self.link else { return };
+        let mut at = self.open.partition_point(|open| open.operation < from);
+        self.unsent = loop {
+            let Some(request) = self.open.get(at) else { break None };
+            // The clock is read before the request is sent, as in `send`.
+            let sent = now();
+            if request.abandoned || sent >= request.deadline {
+                // A late request is not repeated: the server may not remember it any more.
+                let (ticket, abandoned) = (RequestId(request.operation), request.abandoned);
+                self.open.remove(at);
+                if !abandoned {
+                    let why = "it could not be sent again before its timeout";
+                    self.finished.push_back((ticket, Err(Error::InDoubt(why.into()))));
+                }
+                continue;
+            }
+            // Whoever waits deals with a connection that is broken, and with a ring that stays full.
+            if link.mailbox.send(&mut link.qp, &[&request.message]).is_err() {
+                break Some(request.operation);
+            }
+            link.sent_at.push_back((request.operation, sent));
+            at += 1;
+        };
+        link.qp.ring();
     }
 
     /// Waits for the outcome of one request; others may finish meanwhile and wait for [`poll`](Self::poll).
@@ -138,6 +201,10 @@ impl<T: Transport> Client<T> {
         loop {
             // Answers that came while the client waited for a READ were taken then, and are collected now.
             let news = self.link.as_mut().is_some_and(|link| link.pump() > 0 || !link.answers.is_empty());
+            // Room may also come back silently.
+            if news || spins.is_multiple_of(32) {
+                self.send_again();
+            }
             if news || !self.finished.is_empty() {
                 self.collect();
                 if let Some(at) = self.finished.iter().position(|(done, _)| *done == ticket) {
@@ -168,14 +235,7 @@ impl<T: Transport> Client<T> {
             }
             return Err(Error::InDoubt(format!("no answer within {:?}", self.options.timeout)));
         }
-        let broken = match &self.link {
-            Some(link) => link.qp.state().err().map(|reason| reason.to_string()),
-            None => Some("not connected".into()),
-        };
-        if let Some(reason) = broken {
-            return self.await_recovery(Trouble::Broken(reason), deadline, ticket);
-        }
-        if let Some(trouble) = self.doubts_leader(time) {
+        if let Some(trouble) = self.lost_leader(time) {
             return self.await_recovery(trouble, deadline, ticket);
         }
         if time < spin_until {
@@ -183,8 +243,10 @@ impl<T: Transport> Client<T> {
             return Ok(());
         }
         let link = self.link.as_mut().expect("not broken");
-        // The wait is short, so that a goodbye or a death is noticed within the timeout.
-        link.qp.wait(std::time::Duration::from_millis(20));
+        // The wait is short, so that a goodbye or a death is noticed within the timeout. Nothing announces
+        // room for what is to be sent again.
+        let pause = if self.unsent.is_some() { 1 } else { 20 };
+        link.qp.wait(std::time::Duration::from_millis(pause));
         Ok(())
     }
 
@@ -197,6 +259,15 @@ impl<T: Transport> Client<T> {
                 other => Error::InDoubt(other.to_string()),
             }
         })
+    }
+
+    /// Why no answer is to be expected over this connection, if it is broken, or its leader leads no more.
+    fn lost_leader(&mut self, time: Nanos) -> Option<Trouble> {
+        let broken = match &self.link {
+            Some(link) => link.qp.state().err().map(|reason| reason.to_string()),
+            None => Some("not connected".into()),
+        };
+        broken.map(Trouble::Broken).or_else(|| self.doubts_leader(time))
     }
 
     /// Checks a leader that has been silent for long: without a lease it leads no more, or cannot.

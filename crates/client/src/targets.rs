@@ -85,16 +85,15 @@ impl Targets {
     /// Notes that a try succeeded, and how long it took.
     pub(crate) fn reached(&mut self, took: Nanos) {
         // A replica that the group did not have before is one of the addresses to try, from now on.
-        if let Some(named) = self.hinted.clone() {
+        let new = self.hinted.clone().filter(|named| !self.all[..self.given].contains(named));
+        if let Some(named) = new {
             let learned = self.all.iter().skip(self.given).position(|known| *known == named);
             let is_full = self.all.len() == self.given + LEARNED_MAX;
             if let Some(older) = learned.or(is_full.then_some(0)) {
                 self.all.remove(self.given + older);
                 self.at %= self.all.len();
             }
-            if !self.all.contains(&named) {
-                self.all.push(named);
-            }
+            self.all.push(named);
         }
         self.hints = 0;
         if self.all.len() > 1 {
@@ -190,5 +189,18 @@ mod tests {
             assert!((leader.saturating_sub(5).max(1)..=leader).all(|last| tried.contains(&address(last))));
             assert!(tried.contains(&address(1)) && tried.contains(&address(2)));
         }
+    }
+
+    #[test]
+    fn a_given_address_that_was_named_and_reached_takes_the_place_of_none() {
+        let address = |n: usize| format!("tcp://h:{n}").parse::<Address>().expect("an address");
+        let mut targets = Targets::new(&[address(0), address(1)], Duration::from_secs(5));
+        for leader in (2..2 + LEARNED_MAX).chain([1]) {
+            targets.failed(&elsewhere(&format!("tcp://h:{leader}")));
+            assert_eq!(*targets.current(), address(leader));
+            targets.reached(Nanos(1));
+            targets.leave();
+        }
+        assert_eq!(targets.all, (0..2 + LEARNED_MAX).map(address).collect::<Vec<_>>());
     }
 }

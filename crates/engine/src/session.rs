@@ -12,7 +12,9 @@
 //!     operation that it repeats may have run below the horizon, the operation is not executed: the client is
 //!     told that it is forgotten. An operation that it sends for the first time runs.
 //! (4) In a group the next leader knows no horizon but its own. So what entries say of a session outlives the
-//!     session for as long as clients may repeat (`may_ask`), which is shorter than (3).
+//!     session for as long as clients may repeat (`may_ask`), which is shorter than (3). Behind the newest
+//!     operation of a session that is [`OPERATIONS_AHEAD`]. Of an operation without a record that is further
+//!     behind, nobody knows any more whether it ran, so it does not run.
 //! (5) Under its session's mutex a worker also answers how many sessions there are. So a thread never waits
 //!     for a session while it has the lock of all of them: it passes over the sessions that others hold.
 
@@ -20,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::limits::OPERATIONS_AHEAD;
 use longarm_base::{Csn, Mutant, Nanos};
 use longarm_host::Mutex;
 use longarm_wire::Status;
@@ -28,12 +30,15 @@ use longarm_wire::Status;
 use crate::outcome::Outcome;
 use crate::stream::StreamPosition;
 
-/// Completions that are remembered; at least twice the requests that a client may have in flight.
-pub const WINDOW: usize = 2 * QUEUE_DEPTH;
+/// Completions that are remembered: more than clients may still ask for.
+pub const WINDOW: usize = 2 * OPERATIONS_AHEAD as usize;
 /// Room for completions at first, and the factor by which it grows: most clients write little.
 const NARROW: usize = 8;
 const WIDER: usize = 4;
-const _: () = assert!(WINDOW.is_multiple_of(NARROW) && (WINDOW / NARROW).is_multiple_of(WIDER));
+const _: () = {
+    assert!(WINDOW.is_multiple_of(NARROW) && (WINDOW / NARROW).is_multiple_of(WIDER));
+    assert!(WINDOW as u64 >= OPERATIONS_AHEAD, "what a client may still ask for is remembered");
+};
 
 /// One completion.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +60,7 @@ pub enum Recall {
     New,
     /// It ran, with this outcome; the outcome counts once the position is applied, if there is one.
     Ran(Outcome, Option<StreamPosition>),
-    /// It is older than the record reaches.
+    /// Its outcome is not known any more, if it ran.
     Forgotten,
 }
 
@@ -100,8 +105,14 @@ impl Session {
             let outcome = Outcome { status: there.status, csn: there.csn, number: there.number };
             return Recall::Ran(outcome, there.at);
         }
-        let reached = operation >= self.fresh && self.highest - operation < WINDOW as u64;
+        // What is further behind may have run under an earlier leader: what entries said of it is not kept.
+        let reached = operation >= self.fresh && self.may_ask(operation);
         if reached { Recall::New } else { Recall::Forgotten }
+    }
+
+    /// Whether the client may still ask for this operation, by the numbers that it has used since.
+    fn may_ask(&self, operation: u64) -> bool {
+        self.highest < operation + OPERATIONS_AHEAD
     }
 
     /// Records an operation that ran; `at` is the position of its entry, if it wrote one.
@@ -237,13 +248,13 @@ impl Sessions {
         self.all.lock().horizon = forgotten;
     }
 
-    /// Whether a client may still ask for the outcome of an operation that got this version: it has at most
-    /// as many in flight as a queue holds. A client whose session is unknown here may ask the next leader, as
-    /// long as a client may repeat.
+    /// Whether a client may still ask for the outcome of an operation that got this version, by the numbers
+    /// that it has used since. A client whose session is unknown here may ask the next leader, as long as a
+    /// client may repeat.
     pub fn may_ask(&self, id: u64, operation: u64, csn: Csn) -> bool {
         let session = self.all.lock().known.get(&id).cloned();
         match session {
-            Some(session) => session.lock().highest < operation + QUEUE_DEPTH as u64,
+            Some(session) => session.lock().may_ask(operation),
             // Relaxed: a value that is seen late only keeps more.
             None => csn.0 > self.aged.load(Ordering::Relaxed),
         }
@@ -446,6 +457,21 @@ mod tests {
         assert_eq!(session.recall(2), Recall::Ran(Outcome::ok(Csn(2)), None));
         session.record(WINDOW as u64 + 10, Outcome::ok(Csn(5)), None);
         assert_eq!(session.recall(WINDOW as u64 + 5), Recall::New, "one that never came");
+    }
+
+    /// Records are kept for those who may ask. A leader that has no record of an older operation must not
+    /// take it for a new one: an earlier leader may have run it.
+    #[test]
+    fn what_nobody_may_ask_for_does_not_run() {
+        let sessions = Sessions::new(2, Nanos(100));
+        let (session, _) = sessions.open(anew(7));
+        let newest = 4 * WINDOW as u64;
+        session.lock().record(newest, Outcome::ok(Csn(9)), None);
+        for operation in 1..newest {
+            let runs = session.lock().recall(operation) == Recall::New;
+            assert_eq!(runs, sessions.may_ask(7, operation, Csn(1)), "{operation} of {newest}");
+            assert_eq!(runs, newest - operation < OPERATIONS_AHEAD, "{operation} of {newest}");
+        }
     }
 
     #[test]

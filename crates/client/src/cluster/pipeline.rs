@@ -25,8 +25,8 @@ fn inner(ticket: RequestId) -> (usize, RequestId) {
 
 impl<T: Transport + Clone> ClusterClient<T> {
     /// Sends a write without waiting; its outcome comes from [`poll`](Self::poll) or [`wait`](Self::wait). At
-    /// most [`IN_FLIGHT_MAX`](crate::IN_FLIGHT_MAX) may be open to each group: then [`Error::Full`]. If the
-    /// group has no leader, this waits for one, within the timeout.
+    /// most [`IN_FLIGHT_MAX`](crate::IN_FLIGHT_MAX) may be open to each group, and as many of its outcomes
+    /// not fetched: then [`Error::Full`]. If the group has no leader, this waits for one, within the timeout.
     pub fn submit(&mut self, write: &Write<'_>) -> Result<RequestId, Error> {
         let group = self.topology.group_of(write.key);
         self.group(group)?.submit(write).map(|ticket| outer(group, ticket))

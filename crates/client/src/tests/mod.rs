@@ -11,6 +11,7 @@ mod operations;
 mod packets;
 mod rdma;
 mod reads;
+mod resend;
 mod stalls;
 
 use std::convert::Infallible;

@@ -6,7 +6,7 @@ use longarm_index::hash::SlotKind;
 
 use super::group::{crowd, others};
 use super::*;
-use crate::{Error, Put, Reply, Write};
+use crate::{Error, IN_FLIGHT_MAX, Put, Reply, Write};
 
 /// Whether an address is tested: on a machine with devices, other transports have been tested elsewhere, and
 /// time is precious.
@@ -220,6 +220,28 @@ fn pipelined_writes_come_back_with_their_tickets() {
             };
             client.multi_get(&keys, check).expect("multi-get");
             assert_eq!(seen, 1000);
+        },
+    );
+}
+
+/// A caller submits, never polls, and makes blocking calls, which take the answers of the others, too.
+#[test]
+fn outcomes_that_nobody_fetches_have_a_limit() {
+    over_each(
+        |_| {},
+        |client, _| {
+            let mut submitted = 0;
+            for _ in 0..3 * IN_FLIGHT_MAX {
+                match client.submit(&Write::put(b"k", b"v")) {
+                    Ok(_) => submitted += 1,
+                    Err(Error::Full) => {}
+                    Err(error) => panic!("{error}"),
+                }
+                client.put(b"other", b"v").expect("a blocking call goes on");
+            }
+            assert_eq!(submitted, IN_FLIGHT_MAX);
+            assert!(matches!(client.poll(), Some((_, Ok(Reply::Done(_))))));
+            client.submit(&Write::put(b"k", b"v")).expect("there is room for one more outcome");
         },
     );
 }

@@ -1,8 +1,8 @@
 //! Outcomes that a session may still ask for outlive their entries (L17; rule KeepNewest of `docs/spec`).
 //!
 //! A completion record is part of its entry. When the entry is superseded and its segment about to be freed,
-//! the outcomes that a client may still ask for (it has at most a queue of operations in flight) are written
-//! once more, as entries with no other content.
+//! the outcomes that a client may still ask for (those of its last operations, [`Sessions::may_ask`]) are
+//! written once more, as entries with no other content.
 
 use longarm_memory::OwnedWords;
 use longarm_store::{EntryKind, EntryMeta};

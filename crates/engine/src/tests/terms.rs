@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use longarm_base::limits::QUEUE_DEPTH;
+use longarm_base::limits::OPERATIONS_AHEAD;
 use longarm_base::{Nanos, NodeId, Term, UnixMillis};
 use longarm_index::hash::SlotKind;
 use longarm_memory::Mapped;
@@ -317,7 +317,7 @@ proptest! {
                     term += 1;
                     leader = Leader::new(term, slots, &arena, times(&model));
                     prop_assert_eq!(leader.engine.csn().0, model.last, "no version is given twice");
-                    let asked = model.operation.map_or(0, |last| last.saturating_sub(QUEUE_DEPTH as u64));
+                    let asked = model.operation.map_or(0, |last| last.saturating_sub(OPERATIONS_AHEAD));
                     written.retain(|&(operation, ..)| operation > asked + 1);
                     for &(operation, counted, outcome) in &written {
                         let (session, _) = leader.sessions.open(COMING);
