@@ -259,6 +259,13 @@ fn a_table_that_was_given_back_is_not_one_that_was_never_used() {
     }
 }
 
+/// So many keys of this bucket in a table of 16 pairs, and of that one in the next table of 5.
+fn keys_of(bed: &Bed<Mapped>, bucket: u64, next: u64, count: usize) -> Vec<Vec<u8>> {
+    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
+    let fits = |hash: Hash| hash.below(32) == bucket && hash.below(10) == next;
+    names.filter(|key| fits(bed.hash(key))).take(count).collect()
+}
+
 /// A pair moves into two, of which one has no room. Meanwhile another thread walks over the other one, as
 /// eviction and expiry do, and removes what it finds.
 #[test]
@@ -266,12 +273,7 @@ fn what_is_evicted_in_the_next_table_while_a_move_fails() {
     let bed = bed(mapped(32 << 10), SlotKind::Inline64, Discipline::InPlace, 1);
     let table = bed.owner.newest();
     assert_eq!(table.pairs, 16);
-    // Keys by their buckets in a table of 16 pairs, and in the next one of 5.
-    let keys = |bucket: u64, next: u64, count: usize| {
-        let names = (0u32..).map(|i| format!("key{i}").into_bytes());
-        let fits = |hash: Hash| hash.below(32) == bucket && hash.below(10) == next;
-        names.filter(|key| fits(bed.hash(key))).take(count).collect::<Vec<_>>()
-    };
+    let keys = |bucket, next, count| keys_of(&bed, bucket, next, count);
     let (far, near) = (keys(31, 9, 11), keys(8, 2, 10));
     let (first, last) = (&keys(6, 1, 1)[0], &keys(7, 2, 1)[0]);
     far.iter().chain(&near).chain([first]).for_each(|key| _ = bed.put(key, &[7; 100]));
@@ -303,4 +305,28 @@ fn what_is_evicted_in_the_next_table_while_a_move_fails() {
     // Items that have moved are those of the next table.
     let index = bed.owner.read();
     assert_eq!(index.lock_nth(1, 4).expect("the newest table").all().len(), far.len());
+}
+
+/// A copy gets the only group of the next table's share, and the item after it finds no room.
+#[test]
+fn a_move_that_fails_gives_its_groups_back() {
+    let bed = bed(mapped(32 << 10), SlotKind::Inline64, Discipline::InPlace, 1);
+    let table = bed.owner.newest();
+    let keys = |bucket, next, count| keys_of(&bed, bucket, next, count);
+    let (low, high) = (keys(5, 1, 10), keys(8, 2, 10));
+    let (first, last) = (&keys(6, 1, 1)[0], &keys(7, 2, 1)[0]);
+    low.iter().chain(&high).chain([first, last]).for_each(|key| _ = bed.put(key, &[7; 100]));
+    bed.owner.add_table(5, table.id, Bound::Budget).expect("memory");
+    for key in [&low[0], &high[0]] {
+        bed.owner.make_room(bed.hash(key)).expect("moves");
+    }
+    for _ in 0..3 {
+        assert_eq!(bed.owner.make_room(bed.hash(last)), Err(NoRoom::Table));
+        let live = bed.owner.state.read().expect("index state").live[1].clone();
+        // Relaxed: this thread counted.
+        assert_eq!((live.extended.load(Ordering::Relaxed), bed.check().extended), (0, 0));
+    }
+    assert!(bed.remove(last));
+    bed.owner.make_room(bed.hash(first)).expect("the group is there");
+    assert_eq!((bed.check().extended, bed.check().items), (1, 21));
 }
