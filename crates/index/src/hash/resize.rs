@@ -244,7 +244,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             for pair in from..to {
                 if self.move_pair(&state, 0, pair).is_err() {
                     drop(state);
-                    return if self.grow().is_ok() { Moved::More } else { Moved::Blocked };
+                    let has_room = self.grow().is_ok() || self.compact_some() > 0;
+                    return if has_room { Moved::More } else { Moved::Blocked };
                 }
                 // Relaxed: as above.
                 oldest.cursor.store(pair + 1, Ordering::Relaxed);

@@ -330,3 +330,25 @@ fn a_move_that_fails_gives_its_groups_back() {
     bed.owner.make_room(bed.hash(first)).expect("the group is there");
     assert_eq!((bed.check().extended, bed.check().items), (1, 21));
 }
+
+/// No further table is to be had, and a group of the next one has a record for which its pair has a slot.
+#[test]
+fn a_move_goes_on_with_groups_that_come_back() {
+    let bed = bed(mapped(32 << 10), SlotKind::Inline64, Discipline::InPlace, 1);
+    let table = bed.owner.newest();
+    let keys = |bucket, next, count| keys_of(&bed, bucket, next, count);
+    let (far, near) = (keys(31, 9, 11), keys(8, 2, 10));
+    let last = &keys(7, 2, 1)[0];
+    far.iter().chain(&near).chain([last]).for_each(|key| _ = bed.put(key, &[7; 100]));
+    bed.owner.add_table(5, table.id, Bound::Budget).expect("memory");
+    for key in [&far[0], &near[0]] {
+        bed.owner.make_room(bed.hash(key)).expect("moves");
+    }
+    assert!(bed.remove(&far[0]));
+    assert_eq!(bed.owner.move_some(table.pairs), Moved::More, "the only group of the share comes back");
+    assert_eq!(bed.owner.move_some(table.pairs), Moved::More);
+    assert_eq!(bed.owner.geometry().live().count(), 1);
+    let report = bed.check();
+    assert_eq!((report.items, report.extended), (21, 1));
+    assert_eq!(bed.owner.move_some(1), Moved::Idle);
+}
