@@ -3,7 +3,7 @@
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_memory::Hash;
-use longarm_wire::{Request, RequestKind};
+use longarm_wire::{HINTS_MAX, Request, RequestKind};
 
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -12,6 +12,7 @@ use crate::flight::Reply;
 
 /// Hints sent in one message.
 const HINTS: usize = 32;
+const _: () = assert!(HINTS <= HINTS_MAX);
 
 impl<T: Transport> Client<T> {
     /// A round trip through a worker, which anchors the lease.
