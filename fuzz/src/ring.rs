@@ -231,6 +231,8 @@ fn message(input: &mut Input<'_>) -> Vec<u8> {
         0 => {
             let kinds = [RequestKind::Put, RequestKind::Delete, RequestKind::Ping, RequestKind::Hints];
             let kind = kinds[usize::from(how >> 2) % kinds.len()];
+            let key = if matches!(kind, RequestKind::Ping | RequestKind::Hints) { &[] } else { key };
+            let value = if matches!(kind, RequestKind::Put | RequestKind::Hints) { value } else { &[] };
             let mut request = Request::new(kind, input.u64());
             (request.argument, request.ttl_ms) = (input.u64(), input.u64());
             (request.key, request.value) = (key, value);

@@ -4,7 +4,7 @@ use longarm_base::limits::QUEUE_DEPTH;
 use longarm_fabric::{QueuePair, Transport};
 use longarm_host::now;
 use longarm_memory::Hash;
-use longarm_wire::{Request, RequestKind};
+use longarm_wire::{HINTS_MAX, Request, RequestKind};
 
 use crate::client::Client;
 use crate::deadline::Deadline;
@@ -16,6 +16,7 @@ use crate::pipeline::IN_FLIGHT_MAX;
 const HINTS: usize = 32;
 /// The most requests without an answer behind which the client asks for an anchor.
 const QUESTIONS_MAX: usize = QUEUE_DEPTH - IN_FLIGHT_MAX;
+const _: () = assert!(HINTS <= HINTS_MAX);
 
 impl<T: Transport> Client<T> {
     /// A round trip through a worker, which anchors the lease.

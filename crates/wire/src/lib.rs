@@ -23,7 +23,7 @@ pub use peer::{
     Answer, Ask, EntryAt, Extent, PLACES_MAX, PeerHello, Purpose, ReplicaReport, STREAMS_MAX, SyncState,
 };
 pub use refusal::{Refusal, RefusalCode};
-pub use request::{Condition, Request, RequestKind, SpilledKey, hints};
+pub use request::{Condition, HINTS_MAX, Request, RequestKind, SpilledKey, hints};
 pub use response::{Response, Status};
 pub use versions::{Agreed, VERSIONS, Versions};
 

@@ -72,6 +72,8 @@ pub struct Request<'a> {
 /// Bytes of a request's header.
 const HEADER: usize = 40;
 const KEEP_TTL: u16 = 1;
+/// The most hashes in one Hints request.
+pub const HINTS_MAX: usize = 128;
 
 impl<'a> Request<'a> {
     /// A request of this kind with nothing else set.
@@ -135,9 +137,10 @@ impl<'a> Request<'a> {
             return Err(Bad("a placement's epoch, where keys are placed by their hash alone"));
         }
         let (operation, argument, ttl_ms) = (fields.u64()?, fields.u64()?, fields.u64()?);
-        if key_len > KEY_MAX || value_len > VALUE_MAX {
-            return Err(Bad("key or value longer than allowed"));
+        if key_len > KEY_MAX {
+            return Err(Bad("a key longer than allowed"));
         }
+        check_value(kind, value_len)?;
         let (key, value) = (fields.bytes(key_len)?, fields.bytes(value_len)?);
         fields.end()?;
         let keyless = matches!(
@@ -153,6 +156,23 @@ impl<'a> Request<'a> {
         let keep_ttl = flags & KEEP_TTL != 0;
         Ok(Request { kind, condition, keep_ttl, operation, argument, ttl_ms, key, value })
     }
+}
+
+/// Checks the length of a value. A request that carries none, or a short one, may have to wait, and many of
+/// them at a time.
+fn check_value(kind: RequestKind, len: usize) -> Result<(), Bad> {
+    let (most, bad) = match kind {
+        RequestKind::Put => (VALUE_MAX, "a value longer than allowed"),
+        RequestKind::Hints => (HINTS_MAX * 8, "more hints than allowed"),
+        RequestKind::Spilled => (KEY_MAX, "a list of keys that goes on after a key longer than allowed"),
+        RequestKind::Ping
+        | RequestKind::Delete
+        | RequestKind::Increment
+        | RequestKind::Touch
+        | RequestKind::Get
+        | RequestKind::Stats => (0, "a value where none belongs"),
+    };
+    if len > most { Err(Bad(bad)) } else { Ok(()) }
 }
 
 /// The hashes in a Hints request.

@@ -1,5 +1,6 @@
 //! Messages come back as they were sent; any other bytes are refused and never panic.
 
+use longarm_base::limits::{KEY_MAX, VALUE_MAX};
 use longarm_base::{Csn, Nanos, NodeId, Term, UnixMillis};
 use proptest::prelude::*;
 
@@ -136,8 +137,9 @@ proptest! {
             [Condition::Always, Condition::Absent, Condition::Present,
                 Condition::Version][condition as usize];
         (request.keep_ttl, request.argument, request.ttl_ms) = (keep_ttl, argument, ttl_ms);
-        (request.key, request.value) = (&key, &value);
-        let message = [&request.header()[..], &key, &value].concat();
+        let value = if request.kind == RequestKind::Put { &value[..] } else { &[] };
+        (request.key, request.value) = (&key, value);
+        let message = [&request.header()[..], &key, value].concat();
         prop_assert_eq!(Request::decode(&message), Ok(request));
         for cut in 0..message.len() {
             prop_assert!(Request::decode(&message[..cut]).is_err());
@@ -239,6 +241,36 @@ proptest! {
             prop_assert_eq!([&request.header()[..], request.key, request.value].concat().len(), bytes.len());
         }
     }
+}
+
+/// A server keeps requests that wait, many of one client: only a PUT may be long.
+#[test]
+fn a_request_carries_no_more_than_its_kind_needs() {
+    use RequestKind::*;
+    let told = |kind, len: usize| {
+        let keyless = matches!(kind, Ping | Stats | Hints | Spilled);
+        let (key, value) = (if keyless { &b""[..] } else { b"k" }, vec![1; len]);
+        let request = Request { key, value: &value, ..Request::new(kind, 1) };
+        let message = [&request.header()[..], key, &value].concat();
+        Request::decode(&message).map(|request| request.value.len()).map_err(|bad| bad.0)
+    };
+    let cases = [
+        (Put, VALUE_MAX, "longer than allowed"),
+        (Hints, HINTS_MAX * 8, "more hints"),
+        (Spilled, KEY_MAX, "after a key longer"),
+        (Ping, 0, "a value where none"),
+        (Delete, 0, "a value where none"),
+        (Increment, 0, "a value where none"),
+        (Touch, 0, "a value where none"),
+        (Get, 0, "a value where none"),
+        (Stats, 0, "a value where none"),
+    ];
+    for (kind, most, bad) in cases {
+        assert_eq!(told(kind, most), Ok(most), "{kind:?}");
+        let refused = told(kind, most + 8).expect_err("too long");
+        assert!(refused.contains(bad), "{kind:?}: {refused}");
+    }
+    assert!(told(Hints, 12).expect_err("no hashes").contains("eight bytes each"));
 }
 
 #[test]

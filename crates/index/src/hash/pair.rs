@@ -74,11 +74,28 @@ impl<M: OwnedWords, E: Entries> LockedPair<'_, M, E> {
         }
     }
 
-    /// All records of the pair.
+    /// All items of the pair. The copies that a move under way has made are none: they are items of a pair of
+    /// an older table, which the mover has locked, and it may take them back.
     pub fn all(&self) -> Vec<Found> {
         let beside = self.header.spilled().then(|| self.owner.spilled.of_pair(&self.live().table, self.pair));
         let beside = beside.into_iter().flatten().map(|(_, _, found)| found);
-        self.records(self.header.occupied()).chain(beside).collect()
+        let records = self.records(self.header.occupied()).chain(beside);
+        records.filter(|found| self.has_moved_here(found)).collect()
+    }
+
+    /// Whether the pairs of older tables have MOVED where a record of this pair, or beside it, belongs.
+    fn has_moved_here(&self, found: &Found) -> bool {
+        let older = &self.state.live[..self.at];
+        if older.is_empty() {
+            return true;
+        }
+        let hash = match found.record() {
+            Record::Entry { hash, .. } if found.kind == SlotKind::Inline64 => Some(hash),
+            record => self.owner.known_hash_of(&record),
+        };
+        let moved = |live: &LiveTable, hash| self.owner.header(&live.table, live.table.home(hash).0).moved();
+        // Entries are gone only where a leader writes the arena, and there one thread alone moves pairs.
+        hash.is_none_or(|hash| older.iter().all(|live| moved(live, hash)))
     }
 
     /// Slots that the hash's records may be in.
@@ -195,8 +212,8 @@ impl<M: OwnedWords, E: Entries> IndexGuard<'_, M, E> {
         unreachable!("the newest table has a moved pair");
     }
 
-    /// Locks pair `pair` of the `at`-th oldest table, to walk all items. `None` past the last, or if it has
-    /// moved.
+    /// Locks pair `pair` of the `at`-th oldest table, to walk its [items](LockedPair::all). `None` past the
+    /// last, or if it has moved.
     pub fn lock_nth(&self, at: usize, pair: u64) -> Option<LockedPair<'_, M, E>> {
         let (owner, state) = (self.owner, &*self.state);
         let table = state.live.get(at)?.table;

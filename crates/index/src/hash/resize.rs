@@ -244,7 +244,8 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
             for pair in from..to {
                 if self.move_pair(&state, 0, pair).is_err() {
                     drop(state);
-                    return if self.grow().is_ok() { Moved::More } else { Moved::Blocked };
+                    let has_room = self.grow().is_ok() || self.compact_some() > 0;
+                    return if has_room { Moved::More } else { Moved::Blocked };
                 }
                 // Relaxed: as above.
                 oldest.cursor.store(pair + 1, Ordering::Relaxed);
@@ -398,11 +399,13 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
     }
 
     /// Removes copies that a move which failed had made; readers never looked at them (their pair has not
-    /// MOVED). A copy may itself have moved on, so it is looked up by its version, which is used once.
+    /// MOVED). Groups that were added for them go back. A copy may itself have moved on, so it is looked up
+    /// by its version, which is used once.
     fn take_back(&self, state: &IndexState, at: usize, copies: &[(Hash, Csn)]) {
         for &(hash, csn) in copies {
             let found = (at..state.live.len()).any(|at| {
-                let table = &state.live[at].table;
+                let live = &state.live[at];
+                let table = &live.table;
                 let (pair, _) = table.home(hash);
                 let mut header = self.lock_pair(table, pair);
                 let copy = (0..PAIR_SLOTS_MAX).find(|&slot| {
@@ -410,9 +413,9 @@ impl<M: OwnedWords, E: Entries> Owner<M, E> {
                         && self.read_slot(table, pair, slot, &header).record().csn() == csn
                 });
                 if let Some(slot) = copy {
-                    self.wipe_slot(table, pair, slot, &header);
-                    let cleared = header.indicator & !(1 << slot);
-                    self.set_indicator(table, pair, &mut header, cleared);
+                    self.empty_slot(table, pair, slot, &mut header);
+                    self.give_back(live, pair, &mut header);
+                    self.compact_freed(live, pair, &mut header);
                 }
                 self.unlock_pair(table, pair);
                 copy.is_some()

@@ -145,6 +145,36 @@ fn a_move_always_finds_room() {
     bed.check();
 }
 
+/// What stands beside a table belongs to a pair by its hash, and that pair has not moved yet.
+#[test]
+fn what_stands_beside_an_older_table_is_no_item_of_the_next() {
+    for (slots, discipline) in KINDS {
+        let bed = bed(Journal::new(4 << 20), slots, discipline, 1);
+        let crowd = crowd(&bed, 12, 60);
+        crowd.iter().for_each(|key| _ = bed.put(key, b"v"));
+        while bed.owner.move_some(100) == Moved::More {}
+        let (table, beside) = (bed.owner.newest(), bed.owner.spilled());
+        bed.owner.add_table(5, table.id, Bound::Budget).expect("memory");
+        let (next, hash) = (bed.owner.newest(), bed.hash(&crowd[0]));
+        // Of another pair now, and of the same one in the next table.
+        let names = (0u32..).map(|i| format!("other{i}").into_bytes());
+        let is_near =
+            |near: Hash| table.home(near).0 != table.home(hash).0 && next.home(near) == next.home(hash);
+        let other = names.take(100_000).find(|key| is_near(bed.hash(key))).expect("a key");
+        bed.owner.make_room(bed.hash(&other)).expect("moves the pair");
+        let csn = bed.next_csn();
+        let entry = EntryRef { offset: csn.0 * 64, len: 64 };
+        bed.book.entries.lock().expect("book").insert(entry.offset, (csn, other.clone()));
+        let (hash, expiry) = (bed.hash(&other), UnixMillis::NEVER);
+        bed.owner.read().lock(hash).spill(&other, &Record::Entry { csn, entry, hash, expiry });
+        assert_eq!(bed.owner.spilled(), beside + 1);
+        let all = |at, pair| bed.owner.read().lock_nth(at, pair).expect("it has not moved").all();
+        let here = all(1, next.home(hash).0);
+        assert_eq!(here.iter().map(|found| found.record().csn()).collect::<Vec<_>>(), [csn]);
+        assert_eq!(all(0, table.home(bed.hash(&crowd[0])).0).len(), crowd.len());
+    }
+}
+
 /// Where the table cannot grow, what deletes give back is there for other keys.
 #[test]
 fn deletes_make_room_where_the_table_cannot_grow() {

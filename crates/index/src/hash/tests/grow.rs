@@ -3,6 +3,7 @@
 use longarm_base::Nanos;
 use longarm_memory::{Backing, Mapped, Region, RegionOptions};
 
+use super::super::owner::Bound;
 use super::*;
 
 fn mapped(bytes: u64) -> Mapped {
@@ -256,4 +257,98 @@ fn a_table_that_was_given_back_is_not_one_that_was_never_used() {
             assert_eq!(step, SearchStep::Absent);
         }
     }
+}
+
+/// So many keys of this bucket in a table of 16 pairs, and of that one in the next table of 5.
+fn keys_of(bed: &Bed<Mapped>, bucket: u64, next: u64, count: usize) -> Vec<Vec<u8>> {
+    let names = (0u32..).map(|i| format!("key{i}").into_bytes());
+    let fits = |hash: Hash| hash.below(32) == bucket && hash.below(10) == next;
+    names.filter(|key| fits(bed.hash(key))).take(count).collect()
+}
+
+/// A pair moves into two, of which one has no room. Meanwhile another thread walks over the other one, as
+/// eviction and expiry do, and removes what it finds.
+#[test]
+fn what_is_evicted_in_the_next_table_while_a_move_fails() {
+    let bed = bed(mapped(32 << 10), SlotKind::Inline64, Discipline::InPlace, 1);
+    let table = bed.owner.newest();
+    assert_eq!(table.pairs, 16);
+    let keys = |bucket, next, count| keys_of(&bed, bucket, next, count);
+    let (far, near) = (keys(31, 9, 11), keys(8, 2, 10));
+    let (first, last) = (&keys(6, 1, 1)[0], &keys(7, 2, 1)[0]);
+    far.iter().chain(&near).chain([first]).for_each(|key| _ = bed.put(key, &[7; 100]));
+    let csn = bed.put(last, &[7; 100]);
+    bed.owner.add_table(5, table.id, Bound::Budget).expect("memory");
+    // One takes the only group of the share, one the slots of the even half of pair 1.
+    bed.owner.make_room(bed.hash(&far[0])).expect("moves");
+    bed.owner.make_room(bed.hash(&near[0])).expect("moves");
+    assert_eq!(bed.owner.make_room(bed.hash(last)), Err(NoRoom::Table), "alone it is taken back");
+    let barrier = Arc::new(Barrier::new(2));
+    *bed.book.stop.lock().expect("stop") = Some((csn, barrier.clone()));
+    std::thread::scope(|scope| {
+        let mover = scope.spawn(|| bed.owner.make_room(bed.hash(last)));
+        // `first` is copied, the hash of `last` is asked for.
+        barrier.wait();
+        let index = bed.owner.read();
+        let mut pair = index.lock_nth(1, 0).expect("the newest table");
+        let all = pair.all();
+        all.iter().for_each(|found| pair.remove(found));
+        drop(pair);
+        drop(index);
+        barrier.wait();
+        let outcome = mover.join();
+        assert_eq!(outcome.ok(), Some(Err(NoRoom::Table)), "the mover died");
+        assert!(all.is_empty(), "a copy is no item before its pair has MOVED");
+    });
+    assert!(bed.get(first, ReadGranularity::Window).0.is_some());
+    assert_eq!(bed.check().items, 23);
+    // Items that have moved are those of the next table.
+    let index = bed.owner.read();
+    assert_eq!(index.lock_nth(1, 4).expect("the newest table").all().len(), far.len());
+}
+
+/// A copy gets the only group of the next table's share, and the item after it finds no room.
+#[test]
+fn a_move_that_fails_gives_its_groups_back() {
+    let bed = bed(mapped(32 << 10), SlotKind::Inline64, Discipline::InPlace, 1);
+    let table = bed.owner.newest();
+    let keys = |bucket, next, count| keys_of(&bed, bucket, next, count);
+    let (low, high) = (keys(5, 1, 10), keys(8, 2, 10));
+    let (first, last) = (&keys(6, 1, 1)[0], &keys(7, 2, 1)[0]);
+    low.iter().chain(&high).chain([first, last]).for_each(|key| _ = bed.put(key, &[7; 100]));
+    bed.owner.add_table(5, table.id, Bound::Budget).expect("memory");
+    for key in [&low[0], &high[0]] {
+        bed.owner.make_room(bed.hash(key)).expect("moves");
+    }
+    for _ in 0..3 {
+        assert_eq!(bed.owner.make_room(bed.hash(last)), Err(NoRoom::Table));
+        let live = bed.owner.state.read().expect("index state").live[1].clone();
+        // Relaxed: this thread counted.
+        assert_eq!((live.extended.load(Ordering::Relaxed), bed.check().extended), (0, 0));
+    }
+    assert!(bed.remove(last));
+    bed.owner.make_room(bed.hash(first)).expect("the group is there");
+    assert_eq!((bed.check().extended, bed.check().items), (1, 21));
+}
+
+/// No further table is to be had, and a group of the next one has a record for which its pair has a slot.
+#[test]
+fn a_move_goes_on_with_groups_that_come_back() {
+    let bed = bed(mapped(32 << 10), SlotKind::Inline64, Discipline::InPlace, 1);
+    let table = bed.owner.newest();
+    let keys = |bucket, next, count| keys_of(&bed, bucket, next, count);
+    let (far, near) = (keys(31, 9, 11), keys(8, 2, 10));
+    let last = &keys(7, 2, 1)[0];
+    far.iter().chain(&near).chain([last]).for_each(|key| _ = bed.put(key, &[7; 100]));
+    bed.owner.add_table(5, table.id, Bound::Budget).expect("memory");
+    for key in [&far[0], &near[0]] {
+        bed.owner.make_room(bed.hash(key)).expect("moves");
+    }
+    assert!(bed.remove(&far[0]));
+    assert_eq!(bed.owner.move_some(table.pairs), Moved::More, "the only group of the share comes back");
+    assert_eq!(bed.owner.move_some(table.pairs), Moved::More);
+    assert_eq!(bed.owner.geometry().live().count(), 1);
+    let report = bed.check();
+    assert_eq!((report.items, report.extended), (21, 1));
+    assert_eq!(bed.owner.move_some(1), Moved::Idle);
 }

@@ -7,7 +7,7 @@ mod model;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Barrier, Mutex};
 
 use longarm_base::{Csn, EntryRef, Nanos, Place, UnixMillis};
 use longarm_memory::{Budget, Hash, HashKey, Journal, OwnedWords, SumKey, Words};
@@ -20,6 +20,8 @@ use crate::control::layout::{MAGIC, beat};
 #[derive(Default)]
 pub struct Book {
     entries: Mutex<HashMap<u64, (Csn, Vec<u8>)>>,
+    /// Who asks for the hash of this version waits twice.
+    pub stop: Mutex<Option<(Csn, Arc<Barrier>)>>,
 }
 
 impl Book {
@@ -35,6 +37,11 @@ impl Entries for Arc<Book> {
         entries.get(&entry.offset).is_some_and(|(have, k)| *have == csn && k == key)
     }
     fn hash_of(&self, entry: EntryRef, csn: Csn, hash: &HashKey) -> Option<Hash> {
+        let stop = self.stop.lock().expect("stop").take_if(|(at, _)| *at == csn);
+        if let Some((_, barrier)) = stop {
+            barrier.wait();
+            barrier.wait();
+        }
         let entries = self.entries.lock().expect("book");
         entries.get(&entry.offset).filter(|(have, _)| *have == csn).map(|(_, key)| hash.hash(key))
     }
