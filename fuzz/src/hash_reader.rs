@@ -86,7 +86,7 @@ fn arbitrary(how: u8, mut input: Input<'_>) {
     }
     // A pair that does not verify is looked at a thousand times: once in a while is enough.
     if how & 0xC0 == 0xC0 {
-        let report = verify(&memory, &geometry, &sums, |_| Err("no entry".into()));
+        let report = verify(&memory, &geometry, &sums, 0, |_| Err("no entry".into()));
         assert!(report.problems.len() as u64 <= report.problem_count && report.problems.len() <= 100);
         for table in geometry.live() {
             for pair in 0..table.pairs.min(2) {

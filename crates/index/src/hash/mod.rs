@@ -23,7 +23,7 @@ pub use pair::{IndexGuard, LockedPair};
 pub use reader::{ReadGranularity, Search, SearchStep};
 pub use resize::Moved;
 pub use slot::{INLINE_MAX, Record, SlotView};
-pub use verify::{IndexReport, items, verify};
+pub use verify::{IndexReport, LookedAt, has_moved, items, verify};
 
 #[cfg(test)]
 mod tests;

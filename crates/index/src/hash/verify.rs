@@ -1,11 +1,13 @@
 //! A full check of a hash table from its bytes alone, and a walk over its items.
 //!
 //! Used by tests, the simulator and `longarm inspect`. On a live table a pair may be changing while it is
-//! copied: the walk copies it until two looks at its indicator agree, a bounded number of times.
+//! copied: the walk copies it until two looks at its indicator agree, a bounded number of times. A server
+//! that was cut off leaves pairs half changed, at most one a thread: a slot whose bit is set and whose record
+//! is not whole, a MOVED pair whose slots are not wiped, a record on its way within its pair.
 
-use longarm_memory::{SumKey, Words};
+use longarm_memory::{Hash, SumKey, Words};
 
-use super::layout::{Geometry, Header, SlotKind, Table, header, indicator};
+use super::layout::{Discipline, Geometry, Header, SlotKind, Table, header, indicator};
 use super::slot::{Record, SlotView, seed};
 
 /// How often a pair that keeps changing is copied again before it counts as a problem.
@@ -32,6 +34,10 @@ pub struct IndexReport {
     pub items: u64,
     /// Items that are inline.
     pub inline: u64,
+    /// Pairs that are half changed, if they are no more than may be.
+    pub half: u64,
+    /// The first of them in words.
+    half_changed: Vec<String>,
     /// Broken invariants, the first of them in words.
     pub problems: Vec<String>,
     /// Number of broken invariants.
@@ -45,12 +51,36 @@ impl IndexReport {
             self.problems.push(text);
         }
     }
+
+    /// Notes what changes under way may have left of a pair. There is one at a time, under its lock.
+    fn half_changed(&mut self, texts: Vec<String>) {
+        let mut texts = texts.into_iter();
+        if let Some(text) = texts.next() {
+            self.half += 1;
+            if self.half_changed.len() < PROBLEMS_SHOWN {
+                self.half_changed.push(text);
+            }
+        }
+        texts.for_each(|text| self.problem(text));
+    }
+
+    /// Takes all that is half changed for broken.
+    fn blame_half(&mut self) {
+        let in_words = std::mem::take(&mut self.half_changed);
+        self.problem_count += std::mem::take(&mut self.half) - in_words.len() as u64;
+        in_words.into_iter().for_each(|text| self.problem(text));
+    }
 }
 
 /// One pair, copied while its indicator stood still.
 struct Copied {
     header: Header,
+    /// The records in its slots: slot, place and bytes.
     slots: Vec<(usize, u64, [u8; 64])>,
+    /// Occupied slots that did not verify in any look.
+    torn: Vec<usize>,
+    /// It is MOVED, and a slot was not wiped in any look.
+    leftover: bool,
 }
 
 fn copy_pair(
@@ -60,11 +90,11 @@ fn copy_pair(
     sums: &SumKey,
 ) -> Result<Copied, String> {
     let mut line = [0; 64];
-    let mut torn = false;
+    let mut last = None;
     for _ in 0..TRIES {
         words.copy_out(table.header_at(pair), &mut line);
         let before = Header::parse(&line);
-        let mut slots = Vec::new();
+        let (mut slots, mut torn) = (Vec::new(), Vec::new());
         for slot in (0..32).filter(|slot| before.occupied() & 1 << slot != 0) {
             let at = table
                 .slot_at(pair, slot, &before.groups)
@@ -72,28 +102,28 @@ fn copy_pair(
                 .ok_or_else(|| format!("pair {pair} of table {}: slot {slot} has no place", table.id))?;
             let mut bytes = [0; 64];
             words.copy_out(at, &mut bytes[..table.shape.slot_bytes() as usize]);
-            slots.push((slot, at, bytes));
+            match view(table, at, &bytes, sums) {
+                SlotView::Record(_) => slots.push((slot, at, bytes)),
+                SlotView::Torn | SlotView::Empty => torn.push(slot),
+            }
         }
-        words.copy_out(table.header_at(pair), &mut line);
-        let after = Header::parse(&line);
         // A record replaced in place leaves the header as it is: every record must verify too. Slots of a
         // pair that has moved are wiped just after.
-        torn =
-            slots.iter().any(|(_, at, bytes)| !matches!(view(table, *at, bytes, sums), SlotView::Record(_)))
-                || before.moved() && !is_wiped(words, table, pair, &before);
+        let leftover = before.moved() && !is_wiped(words, table, pair, &before);
+        words.copy_out(table.header_at(pair), &mut line);
+        let after = Header::parse(&line);
         if (before.indicator, before.groups, before.fingerprints)
             == (after.indicator, after.groups, after.fingerprints)
-            && !torn
         {
-            return Ok(Copied { header: before, slots });
+            let is_whole = torn.is_empty() && !leftover;
+            let copied = Copied { header: before, slots, torn, leftover };
+            if is_whole {
+                return Ok(copied);
+            }
+            last = Some(copied);
         }
     }
-    let what = match torn {
-        true if Header::parse(&line).moved() => "is MOVED, and has a slot that is not wiped",
-        true => "has a slot that does not verify",
-        false => "did not stand still",
-    };
-    Err(format!("pair {pair} of table {} {what}, in {TRIES} looks", table.id))
+    last.ok_or_else(|| format!("pair {pair} of table {} did not stand still, in {TRIES} looks", table.id))
 }
 
 /// Whether no slot of a pair holds anything.
@@ -112,12 +142,14 @@ fn is_wiped(words: &(impl Words + ?Sized), table: &Table, pair: u64, header: &He
 }
 
 /// Checks every pair of every table: ids, homes, fingerprints, checksums, no key twice, MOVED pairs empty.
-/// `hash_of` sees every record and gives the hash of its key, or says why its entry is not sound.
+/// `hash_of` sees every record and gives the hash of its key, or says why its entry is not sound. Up to
+/// `allowed` pairs may be half changed.
 pub fn verify(
     words: &(impl Words + ?Sized),
     geometry: &Geometry,
     sums: &SumKey,
-    mut hash_of: impl FnMut(&Record<'_>) -> Result<longarm_memory::Hash, String>,
+    allowed: u64,
+    mut hash_of: impl FnMut(&Record<'_>) -> Result<Hash, String>,
 ) -> IndexReport {
     let mut report = IndexReport::default();
     let live: Vec<Table> = geometry.live().copied().collect();
@@ -138,6 +170,9 @@ pub fn verify(
             }
         }
     }
+    if report.half > allowed {
+        report.blame_half();
+    }
     report
 }
 
@@ -148,7 +183,7 @@ fn check_pair(
     copied: &Copied,
     newest: bool,
     sums: &SumKey,
-    hash_of: &mut impl FnMut(&Record<'_>) -> Result<longarm_memory::Hash, String>,
+    hash_of: &mut impl FnMut(&Record<'_>) -> Result<Hash, String>,
 ) {
     let header = &copied.header;
     let here = format!("pair {pair} of table {}", table.id);
@@ -166,21 +201,29 @@ fn check_pair(
     if header.occupied() & !existing != 0 {
         report.problem(format!("{here} has bits of slots that do not exist"));
     }
-    let mut hashes = Vec::new();
+    // What one change may leave behind.
+    let mut half = Vec::new();
+    if copied.leftover {
+        half.push(format!("{here} is MOVED, and has a slot that is not wiped, in {TRIES} looks"));
+    }
+    let torn = |slot: &usize| format!("{here}: slot {slot} does not verify, in {TRIES} looks");
+    half.extend(copied.torn.iter().map(torn));
+    let mut seen = Vec::new();
     for (slot, at, bytes) in &copied.slots {
-        let record = match view(table, *at, bytes, sums) {
-            SlotView::Record(record) => record,
-            SlotView::Torn | SlotView::Empty => {
-                report.problem(format!("{here}: slot {slot} does not verify"));
-                continue;
-            }
+        let SlotView::Record(record) = view(table, *at, bytes, sums) else {
+            unreachable!("a copied slot was verified")
         };
         report.items += 1;
         report.inline += u64::from(matches!(record, Record::Inline { .. }));
         let hash = match hash_of(&record) {
             Ok(hash) => hash,
             Err(why) => {
-                report.problem(format!("{here}: slot {slot}: {why}"));
+                let why = format!("{here}: slot {slot}: {why}");
+                // Its two words change one after the other.
+                match (table.shape.kind, table.discipline) {
+                    (SlotKind::Pointer16, Discipline::InPlace) => half.push(why),
+                    _ => report.problem(why),
+                }
                 continue;
             }
         };
@@ -190,11 +233,17 @@ fn check_pair(
         if !fits || byte != hash.fingerprint() {
             report.problem(format!("{here}: slot {slot} holds a key of another home or fingerprint"));
         }
-        if hashes.contains(&hash) {
-            report.problem(format!("{here}: a key stands in two slots"));
+        let twin = seen.iter().find(|(of, _)| *of == hash).map(|(_, csn)| *csn == record.csn());
+        let twice = || format!("{here}: a key stands in two slots");
+        match twin {
+            None => {}
+            // On its way within the pair.
+            Some(true) => half.push(twice()),
+            Some(false) => report.problem(twice()),
         }
-        hashes.push(hash);
+        seen.push((hash, record.csn()));
     }
+    report.half_changed(half);
 }
 
 fn view<'b>(table: &Table, at: u64, bytes: &'b [u8; 64], sums: &SumKey) -> SlotView<'b> {
@@ -204,22 +253,41 @@ fn view<'b>(table: &Table, at: u64, bytes: &'b [u8; 64], sums: &SumKey) -> SlotV
     }
 }
 
-/// Calls `each` with every record of one pair, looked at one-sidedly; used by dumps. Returns `false` if the
-/// pair has moved, and a problem in words if it would not stand still.
+/// What a look at a pair found beside its records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LookedAt {
+    /// Its records are in a later table.
+    pub moved: bool,
+    /// Occupied slots that do not verify.
+    pub torn: usize,
+}
+
+/// Calls `each` with every record of one pair that verifies, looked at one-sidedly; used by dumps. Or says
+/// why nothing of the pair can be read.
 pub fn items(
     words: &(impl Words + ?Sized),
     table: &Table,
     pair: u64,
     sums: &SumKey,
     mut each: impl FnMut(&Record<'_>),
-) -> Result<bool, String> {
+) -> Result<LookedAt, String> {
     let copied = copy_pair(words, table, pair, sums)?;
     for (_, at, bytes) in &copied.slots {
         if let SlotView::Record(record) = view(table, *at, bytes, sums) {
             each(&record);
         }
     }
-    Ok(!copied.header.moved())
+    Ok(LookedAt { moved: copied.header.moved(), torn: copied.torn.len() })
+}
+
+/// Whether a record in the `at`-th oldest table is the item of a key with this hash, and not the copy of a
+/// move under way: where the key belongs in older tables, the pairs have MOVED.
+pub fn has_moved(words: &(impl Words + ?Sized), geometry: &Geometry, at: usize, hash: Hash) -> bool {
+    geometry.live().take(at).all(|table| {
+        let mut line = [0; 64];
+        words.copy_out(table.header_at(table.home(hash).0), &mut line);
+        Header::parse(&line).moved()
+    })
 }
 
 const _: () = assert!(header::BYTES == 64);

@@ -166,10 +166,11 @@ fn to_text(of: &str, findings: &Findings) -> String {
         n(store.total.unfinished),
     ));
     if findings.between > 0 {
-        text.push_str(&format!("under way   {} writes when the memory stood still\n", n(findings.between)));
+        text.push_str(&format!("under way   {} changes when the memory stood still\n", n(findings.between)));
     }
     if findings.problem_count == 0 {
-        text.push_str("sound: every record verifies and every invariant holds\n");
+        let aside = if findings.between > 0 { "but for what was under way " } else { "" };
+        text.push_str(&format!("sound: {aside}every record verifies and every invariant holds\n"));
     }
     text
 }

@@ -1,6 +1,6 @@
 //! Checks index and arena together, from their bytes alone.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use longarm_base::{Csn, EntryRef};
 use longarm_index::hash::{self, Geometry, Record, SlotKind};
@@ -16,6 +16,9 @@ const LOOKS: usize = 3;
 const LOOKS_MAX: usize = 12;
 /// The most problems between index and arena that are put into words.
 const SHOWN: usize = 100;
+/// Pairs that a server may have left half changed, at least: how many threads it had, only entries tell, and
+/// small items have none.
+const HALF_LEAST: u64 = 16;
 /// The most problems that a failure names; further ones are counted.
 const NAMED_MAX: usize = 50;
 
@@ -37,8 +40,8 @@ pub struct Findings {
     pub index: hash::IndexReport,
     /// The report on the segments.
     pub store: longarm_store::ArenaReport,
-    /// The number of entries that no slot names, and of slots whose entry is superseded. Both are left by
-    /// writes that were under way when the memory stood still.
+    /// The number of changes that were under way when the memory stood still, by what they left: entries that
+    /// no slot names, slots whose entry is superseded, pairs half changed or half moved.
     pub between: u64,
     /// Whether `between` could be counted.
     pub compared: bool,
@@ -191,6 +194,16 @@ struct Seen {
     counts: bool,
 }
 
+/// An entry that a slot names.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Named {
+    offset: u64,
+    csn: u64,
+    superseded: bool,
+    /// The pair of the oldest table where its key belongs.
+    home: u64,
+}
+
 fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
     let hasher = HashKey::new(geometry.hash_key);
     let inline = geometry.live().next().is_some_and(|table| table.shape.kind == SlotKind::Inline64);
@@ -205,11 +218,14 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
         seen.push(Seen { offset, csn, hash: hasher.hash(entry.key), superseded: entry.superseded, counts });
     });
     seen.sort_unstable_by_key(|entry| entry.offset);
-    let mut named: Vec<(u64, u64, bool)> = Vec::new();
+    let oldest = geometry.live().next();
+    let allowed = if stillness == Stillness::CutOff { 2 * (streams + 1) } else { 0 };
+    let half_allowed = if stillness == Stillness::CutOff { allowed.max(HALF_LEAST) } else { 0 };
+    let mut named: Vec<Named> = Vec::new();
     let mut bytes = Vec::new();
     // In a group an inline item stands as an entry too. Both have one version, which nothing else has.
     let mut inline_versions = HashSet::new();
-    let index = hash::verify(view.index, geometry, view.sums, |record| {
+    let index = hash::verify(view.index, geometry, view.sums, half_allowed, |record| {
         let (csn, entry, hash) = match *record {
             Record::Entry { csn, entry, hash, .. } => (csn, entry, hash),
             Record::Inline { csn, key, .. } => {
@@ -229,7 +245,8 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
         if (inline && real != hash) || real.tag() != hash.tag() {
             return Err(format!("names an entry at {:#x} whose key has another hash", entry.offset));
         }
-        named.push((entry.offset, csn.0, superseded));
+        let home = oldest.map_or(0, |table| table.home(real).0);
+        named.push(Named { offset: entry.offset, csn: csn.0, superseded, home });
         Ok(real)
     });
     let in_slot = |entry: &&Seen| inline_versions.contains(&entry.csn.0);
@@ -241,27 +258,39 @@ fn once(view: View<'_>, stillness: Stillness, geometry: &Geometry) -> Findings {
     findings.problems.extend(store.problems.iter().map(|problem| format!("arena: {problem}")));
     (findings.index, findings.store) = (index, store);
     if findings.compared {
-        let allowed = if stillness == Stillness::Stopped { 0 } else { 2 * (streams + 1) };
         compare(&mut findings, &mut named, &mut live, allowed);
+        findings.between += findings.index.half;
     }
     findings
 }
 
 /// Checks that every live entry is named by exactly one slot, and that every slot names a live entry. Writes
 /// under way may break both.
-fn compare(findings: &mut Findings, named: &mut [(u64, u64, bool)], live: &mut [(u64, u64)], allowed: u64) {
+fn compare(findings: &mut Findings, named: &mut [Named], live: &mut [(u64, u64)], allowed: u64) {
     named.sort_unstable();
     live.sort_unstable();
     let mut between = Vec::new();
     let mut wrong = Vec::new();
-    for two in named.windows(2).filter(|two| two[0].0 == two[1].0) {
-        wrong.push(format!("two slots name the entry at {:#x}", two[0].0));
+    // A move has made copies of the records of a pair, which has not MOVED.
+    let (mut copies, mut moving) = (Vec::new(), BTreeSet::new());
+    for two in named.windows(2).filter(|two| two[0].offset == two[1].offset) {
+        let text = format!("two slots name the entry at {:#x}", two[0].offset);
+        if two[0].csn == two[1].csn {
+            moving.insert(two[0].home);
+            copies.push(text);
+        } else {
+            wrong.push(text);
+        }
     }
-    for (offset, csn, _) in named.iter().filter(|(_, _, superseded)| *superseded) {
+    if moving.len() as u64 > allowed {
+        wrong.append(&mut copies);
+        moving.clear();
+    }
+    for Named { offset, csn, .. } in named.iter().filter(|named| named.superseded) {
         between.push(format!("a slot names the superseded entry at {offset:#x}, version {csn}"));
     }
     for (offset, csn) in live.iter() {
-        if named.binary_search_by_key(&(*offset, *csn), |(offset, csn, _)| (*offset, *csn)).is_err() {
+        if named.binary_search_by_key(&(*offset, *csn), |named| (named.offset, named.csn)).is_err() {
             between.push(format!("no slot names the live entry at {offset:#x}, version {csn}"));
         }
     }
@@ -269,6 +298,7 @@ fn compare(findings: &mut Findings, named: &mut [(u64, u64, bool)], live: &mut [
     if findings.between > allowed {
         wrong.append(&mut between);
     }
+    findings.between += moving.len() as u64;
     findings.problem_count += wrong.len() as u64;
     findings.problems.extend(wrong.into_iter().take(SHOWN));
 }
@@ -325,6 +355,29 @@ mod tests {
         let (said, looks) = looked(&[broken], |told| told as u64);
         assert_eq!((said.problem_count, said.unsettled, looks), (0, true, LOOKS_MAX));
         assert!(said.sound().is_err(), "nothing can be said");
+    }
+
+    /// A server that is killed while a pair moves leaves copies of its records, which name the same entries.
+    #[test]
+    fn copies_of_a_move_that_was_cut_off_count_as_one_change() {
+        let named = |offset: u64, csn: u64, home: u64| Named { offset, csn, superseded: false, home };
+        let compared = |named: Vec<Named>, allowed| {
+            let mut live: Vec<_> = named.iter().map(|named| (named.offset, named.csn)).collect();
+            let (mut named, mut findings) = (named, Findings::default());
+            compare(&mut findings, &mut named, &mut live, allowed);
+            (findings.between, findings.problem_count)
+        };
+        let moving =
+            |home: u64| (0..9).map(move |i| named(home * 4096 + i % 5 * 64, home * 10 + i % 5, home));
+        assert_eq!(compared(moving(1).collect(), 1), (1, 0));
+        assert_eq!(
+            compared(moving(1).collect(), 0),
+            (0, 4),
+            "a server that stopped in good order moved none"
+        );
+        assert_eq!(compared(moving(1).chain(moving(2)).collect(), 1), (0, 8), "one thread moves one pair");
+        // Each version has a place of its own.
+        assert_eq!(compared(vec![named(64, 1, 1), named(64, 2, 1)], 9), (0, 1));
     }
 
     #[test]

@@ -1,18 +1,21 @@
 //! A saved arena: the files that a server with `arena_dir` left behind, mapped read-only.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use longarm_base::Csn;
 use longarm_client::Item;
 use longarm_index::control::layout::{GEOMETRY, GEOMETRY_WORDS};
 use longarm_index::control::{self, Heartbeat};
-use longarm_index::hash::{Geometry, Record, items};
-use longarm_memory::{ReadOnly, Region, SumKey, Words};
+use longarm_index::hash::{Geometry, LookedAt, Record, Table, has_moved, items};
+use longarm_memory::{HashKey, ReadOnly, Region, SumKey, Words};
 use longarm_server::Saved as Description;
 
 use super::check::{View, read_entry};
 use crate::output::{Exit, Failure};
+
+/// The most records that do not verify and are named; further ones are counted.
+const NAMED_MAX: usize = 20;
 
 /// The three regions of a saved arena, and their description.
 pub struct Saved {
@@ -80,35 +83,85 @@ impl Saved {
         View { index: &self.index, arena: &self.arena, sums: &self.sums }
     }
 
-    /// Shows every item until `each` returns `false`. An item that does not verify is a failure.
-    pub fn items(&self, mut each: impl FnMut(Item) -> bool) -> Result<(), Failure> {
+    /// Shows every item that verifies until `each` returns `false`; says what does not. A server that was cut
+    /// off may have left a slot half written, and copies of items that it was moving.
+    pub fn items(&self, mut each: impl FnMut(Item) -> bool) -> Result<PassedOver, Failure> {
         let geometry = self.geometry()?;
-        let tables: Vec<_> = geometry.live().copied().collect();
-        let mut bytes = Vec::new();
-        for table in &tables {
+        let hasher = HashKey::new(geometry.hash_key);
+        let mut passed = PassedOver::default();
+        for (at, table) in geometry.live().enumerate() {
             for pair in 0..table.pairs {
-                let mut found = Vec::new();
-                let mut entries = Vec::new();
-                let looked = items(&self.index, table, pair, &self.sums, |record| match *record {
-                    Record::Inline { csn, key, value, expiry, .. } => {
-                        found.push(Item { key: key.to_vec(), value: value.to_vec(), csn, expiry })
-                    }
-                    Record::Entry { csn, entry, .. } => entries.push((csn, entry)),
-                });
-                looked.map_err(|why| self.broken(&why))?;
-                for (csn, entry) in entries {
-                    let read = read_entry(self.view(), csn, entry, &mut bytes);
-                    let entry = read.map_err(|why| self.broken(&format!("pair {pair}: {why}")))?;
-                    let (key, value) = (entry.key.to_vec(), entry.value.to_vec());
-                    found.push(Item { key, value, csn: Csn(csn.0), expiry: entry.expiry });
-                }
-                for item in found {
+                let mut items = self.items_of(table, pair, &mut passed);
+                items.retain(|item| has_moved(&self.index, &geometry, at, hasher.hash(&item.key)));
+                for item in items {
                     if !each(item) {
-                        return Ok(());
+                        return Ok(passed);
                     }
                 }
             }
         }
-        Ok(())
+        Ok(passed)
+    }
+
+    /// The items of a pair that verify, each once.
+    fn items_of(&self, table: &Table, pair: u64, passed: &mut PassedOver) -> Vec<Item> {
+        let (mut found, mut entries) = (Vec::<Item>::new(), Vec::new());
+        let looked = items(&self.index, table, pair, &self.sums, |record| match *record {
+            Record::Inline { csn, key, value, expiry, .. } => {
+                found.push(Item { key: key.to_vec(), value: value.to_vec(), csn, expiry })
+            }
+            Record::Entry { csn, entry, .. } => entries.push((csn, entry)),
+        });
+        let here = format!("pair {pair} of table {}", table.id);
+        match looked {
+            Ok(LookedAt { torn: 0, .. }) => {}
+            Ok(LookedAt { torn, .. }) => {
+                passed.slots(torn as u64, format!("{torn} slots of {here}, which do not verify"))
+            }
+            Err(why) => passed.pair(why),
+        }
+        let mut bytes = Vec::new();
+        for (csn, entry) in entries {
+            match read_entry(self.view(), csn, entry, &mut bytes) {
+                Ok(entry) => {
+                    let (key, value) = (entry.key.to_vec(), entry.value.to_vec());
+                    found.push(Item { key, value, csn, expiry: entry.expiry });
+                }
+                Err(why) => passed.slots(1, format!("a slot of {here}, which {why}")),
+            }
+        }
+        // A record on its way within the pair is there twice.
+        let mut seen = HashSet::new();
+        found.retain(|item| seen.insert((item.csn.0, item.key.clone())));
+        found
+    }
+}
+
+/// What does not verify in a saved arena.
+#[derive(Clone, Debug, Default)]
+pub struct PassedOver {
+    /// The number of slots.
+    pub slots: u64,
+    /// The number of pairs of which nothing can be read.
+    pub pairs: u64,
+    /// The first of them, with the reasons.
+    pub named: Vec<String>,
+}
+
+impl PassedOver {
+    fn slots(&mut self, count: u64, text: String) {
+        self.slots += count;
+        self.name(text);
+    }
+
+    fn pair(&mut self, text: String) {
+        self.pairs += 1;
+        self.name(text);
+    }
+
+    fn name(&mut self, text: String) {
+        if self.named.len() < NAMED_MAX {
+            self.named.push(text);
+        }
     }
 }

@@ -59,6 +59,44 @@ fn a_saved_arena_is_sound_and_can_be_dumped() {
     }
 }
 
+/// A server that is killed in the middle of a write leaves a slot that is neither old nor new.
+#[test]
+fn a_slot_that_was_half_written_keeps_nothing_else_from_being_dumped() {
+    let (directory, arena) = saved_arena(true);
+    let dump = |name: &str| {
+        let mut command = program();
+        command.args(["dump", "--json", "--arena"]).arg(&arena);
+        command.arg("--output").arg(directory.path().join(name));
+        let output = finish(command, b"");
+        let report: serde_json::Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
+        (report, text(&output.stderr), output.status.code())
+    };
+    let (whole, err, code) = dump("whole");
+    assert_eq!((code, &whole["slots_not_verified"]), (Some(0), &0.into()), "{err}");
+    let path = arena.join("index.arena");
+    let mut bytes = std::fs::read(&path).expect("a file");
+    let at = bytes.windows(7).rposition(|window| window == b"small 3").expect("it is there");
+    bytes[at + 3] ^= 0x10;
+    std::fs::write(&path, bytes).expect("written");
+    let (rest, err, code) = dump("rest");
+    assert!(code == Some(6) && err.contains("passed over 1 slots and 0 pairs"), "{err}");
+    assert_eq!(
+        (rest["items"].as_u64(), &rest["slots_not_verified"]),
+        (whole["items"].as_u64().map(|n| n - 1), &1.into())
+    );
+    let lines = |name: &str| {
+        let text = std::fs::read_to_string(directory.path().join(name)).expect("a file");
+        text.lines().map(str::to_string).collect::<std::collections::BTreeSet<_>>()
+    };
+    let gone: Vec<_> = lines("whole").difference(&lines("rest")).cloned().collect();
+    assert!(gone.len() == 1 && gone[0].contains("small 3"), "{gone:?}");
+    let (out, err, code) = inspect(&arena, &[]);
+    assert!(
+        code == Some(0) && out.contains("under way   1 changes") && out.contains("but for what"),
+        "{out} {err}"
+    );
+}
+
 #[test]
 fn inspect_finds_a_flipped_byte() {
     let (_directory, arena) = saved_arena(false);

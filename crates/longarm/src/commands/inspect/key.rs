@@ -17,7 +17,7 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
         let (pair, odd) = table.home(hash);
         let mut found = None;
         let mut entries = Vec::new();
-        let here = items(view.index, table, pair, view.sums, |record| match *record {
+        let looked = items(view.index, table, pair, view.sums, |record| match *record {
             Record::Inline { csn, key: have, value, expiry, .. } if have == key => {
                 found = Some(json!({ "version": csn.0, "inline": true, "value_bytes": value.len(),
                         "expiry_ms": expiry.0 }))
@@ -51,7 +51,10 @@ pub fn locate(key: &[u8], geometry: &Geometry, view: View<'_>) -> Result<Option<
             }
             return Ok(Some(found));
         }
-        if here {
+        if looked.torn > 0 {
+            return Err(format!("a slot of pair {pair} of table {} does not verify", table.id));
+        }
+        if !looked.moved {
             return Ok(None);
         }
     }
