@@ -228,10 +228,7 @@ impl AtWork {
     fn submit(&mut self, Asked { key, deed, .. }: Asked) -> Result<RequestId, Error> {
         let name = self.worker.load.name(key);
         let value = match deed {
-            Deed::Write(
-                Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. },
-                _,
-            ) => values::bytes(new),
+            Deed::Write(action, _) => action.writes().map(values::bytes).unwrap_or_default(),
             _ => Vec::new(),
         };
         let write = match deed {
