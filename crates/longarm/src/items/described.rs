@@ -1,49 +1,60 @@
 //! Items that describe themselves: a reader that knows the key can judge every byte of any version of the
 //! value.
 //!
-//! A value is `[number][version][filler]`; the filler is a stream of words drawn from both numbers. So a
-//! torn, mixed up or stale byte differs from what the value's own head says.
+//! A value is `[version][filler]`; the filler is a stream of words drawn from the item's number and the
+//! version. So a torn, mixed up or stale byte differs from what the value's own head says. A value of eight
+//! bytes is its head alone, and only a history can tell whether it is that of the item.
 
-use longarm_base::random::mix64;
+use longarm_base::random::{SplitMix64, mix64};
 
-use super::difference::difference;
 use super::item::Item;
+use crate::human;
 
+/// The bytes of a word, and of the head.
+const WORD: usize = 8;
 /// Bytes of a small item's value.
 pub const SMALL: usize = 32;
 /// Longest value that writers replace.
 const SCRATCH_MAX: u64 = 64 << 10;
 
-/// Writes the value of `len` bytes (at least 16) of an item.
-pub fn fill(number: u64, version: u64, len: usize, value: &mut Vec<u8>) {
-    value.clear();
-    value.extend_from_slice(&number.to_le_bytes());
-    value.extend_from_slice(&version.to_le_bytes());
-    let mut word = mix64(number ^ mix64(version));
-    while value.len() < len {
-        word = mix64(word.wrapping_add(0x9E37_79B9_7F4A_7C15));
-        value.extend_from_slice(&word.to_le_bytes());
-    }
-    value.truncate(len);
+/// The words of a value, without end.
+fn words(number: u64, version: u64) -> impl Iterator<Item = [u8; WORD]> {
+    let mut filler = SplitMix64::new(mix64(number ^ mix64(version)));
+    std::iter::once(version).chain(std::iter::repeat_with(move || filler.draw())).map(u64::to_le_bytes)
 }
 
-/// Judges a value: gives the version that it states, or says how it is wrong. `expected` is memory that calls
-/// reuse.
-pub fn judge(
-    number: u64,
-    value: &[u8],
-    len_of: impl Fn(u64) -> usize,
-    expected: &mut Vec<u8>,
-) -> Result<u64, String> {
-    let Some((head, _)) = value.split_first_chunk::<16>() else {
+/// The value of an item, of `len` bytes, which are at least those of the head.
+pub fn make(number: u64, version: u64, len: usize) -> Vec<u8> {
+    let mut value = Vec::with_capacity(len.next_multiple_of(WORD));
+    words(number, version).take(len.div_ceil(WORD)).for_each(|word| value.extend_from_slice(&word));
+    value.truncate(len);
+    value
+}
+
+/// Judges a value: gives the version that it states, or says how it is wrong.
+pub fn judge(number: u64, value: &[u8], len_of: impl Fn(u64) -> usize) -> Result<u64, String> {
+    let (parts, end) = value.as_chunks();
+    let Some(head) = parts.first() else {
         return Err(format!("has {} bytes, fewer than its head", value.len()));
     };
-    let version = u64::from_le_bytes(head[8..].try_into().expect("eight bytes"));
-    fill(number, version, len_of(version), expected);
-    match difference(expected, value) {
-        None => Ok(version),
-        Some(how) => Err(format!("(version {version}) {how}")),
+    let version = u64::from_le_bytes(*head);
+    // Wrong bytes may claim any length, so they are compared as far as they go.
+    let (len, mut expected) = (len_of(version), words(number, version));
+    let same = parts.iter().zip(&mut expected).take_while(|(part, word)| *part == word).count();
+    let ends = same == parts.len() && expected.next().is_some_and(|word| word.starts_with(end));
+    if ends && value.len() == len {
+        return Ok(version);
     }
+    let (bytes, right) = (value.len(), WORD * same);
+    Err(format!(
+        "(version {version:#x}) has {bytes} bytes, is right up to byte {right}, and should have {len}"
+    ))
+}
+
+/// Judges what a client got of an item that must be there, and says what is wrong with it.
+pub fn check(key: &[u8], number: u64, found: Option<&[u8]>, len_of: impl Fn(u64) -> usize) -> Option<String> {
+    let judged = found.ok_or_else(|| "is missing".into()).and_then(|value| judge(number, value, len_of));
+    judged.err().map(|why| format!("item {} {why}", human::key(key)))
 }
 
 /// Key of a small item: 16 bytes.
@@ -80,9 +91,7 @@ pub fn scratch_item(number: u64, version: u64) -> Item {
 }
 
 fn item(key: Vec<u8>, number: u64, version: u64, len: usize) -> Item {
-    let mut value = Vec::new();
-    fill(number, version, len, &mut value);
-    Item { key, value, ttl: None, place: "demo item".into(), bytes: len as u64 }
+    Item { key, value: make(number, version, len), ttl: None, place: "demo item".into(), bytes: len as u64 }
 }
 
 #[cfg(test)]
@@ -91,18 +100,29 @@ mod tests {
 
     #[test]
     fn every_byte_counts() {
-        let (mut value, mut memory) = (Vec::new(), Vec::new());
-        fill(7, 3, SMALL, &mut value);
-        assert_eq!(judge(7, &value, |_| SMALL, &mut memory), Ok(3));
+        let value = make(7, 3, SMALL);
+        assert_eq!(judge(7, &value, |_| SMALL), Ok(3));
         for at in 0..SMALL {
             let mut wrong = value.clone();
             wrong[at] ^= 1;
-            assert!(judge(7, &wrong, |_| SMALL, &mut memory).is_err(), "byte {at}");
+            assert!(judge(7, &wrong, |_| SMALL).is_err(), "byte {at}");
         }
-        assert!(judge(8, &value, |_| SMALL, &mut memory).is_err(), "another item's value");
-        assert!(judge(7, &value[..31], |_| SMALL, &mut memory).is_err(), "cut");
-        assert!(judge(7, &[], |_| SMALL, &mut memory).is_err(), "empty");
+        assert!(judge(8, &value, |_| SMALL).is_err(), "another item's value");
+        assert!(judge(7, &value[..31], |_| SMALL).is_err(), "cut");
+        assert!(judge(7, &[], |_| SMALL).is_err(), "empty");
         assert_eq!(&small_key(1_234_567), b"item000001234567");
+    }
+
+    #[test]
+    fn values_of_any_length_are_themselves() {
+        for len in WORD..64 {
+            let value = make(7, 3, len);
+            assert_eq!(judge(7, &value, |_| len), Ok(3), "{len}");
+            assert!(judge(7, &make(7, 3, len + 1), |_| len).is_err(), "{len} and one more");
+            assert_eq!(judge(8, &value, |_| len).is_ok(), len == WORD, "another item's value of {len}");
+        }
+        let wrong = judge(7, &make(7, 3, 16), |_| 99).expect_err("too short");
+        assert_eq!(wrong, "(version 0x3) has 16 bytes, is right up to byte 16, and should have 99");
     }
 
     #[test]
