@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use longarm::items::described::{judge, make};
 use longarm_base::random::SplitMix64;
 use longarm_history::Value;
 use longarm_host::Mutex;
+use longarm_workload::values::{judge, make};
 
 /// The bytes that say which write a value is of, and prove under which key it is.
 const HEAD: usize = 16;

@@ -1,55 +1,16 @@
-//! Items that describe themselves: a reader that knows the key can judge every byte of any version of the
-//! value.
-//!
-//! A value is `[version][filler]`; the filler is a stream of words drawn from the item's number and the
-//! version. So a torn, mixed up or stale byte differs from what the value's own head says. A value of eight
-//! bytes is its head alone, and only a history can tell whether it is that of the item.
+//! The demo's items, which describe themselves (`longarm_workload::values`): a reader can judge every byte of
+//! any version of a value.
 
-use longarm_base::random::{SplitMix64, mix64};
+use longarm_base::random::mix64;
+use longarm_workload::values::{judge, make};
 
 use super::item::Item;
 use crate::human;
 
-/// The bytes of a word, and of the head.
-const WORD: usize = 8;
 /// Bytes of a small item's value.
 pub const SMALL: usize = 32;
 /// Longest value that writers replace.
 const SCRATCH_MAX: u64 = 64 << 10;
-
-/// The words of a value, without end.
-fn words(number: u64, version: u64) -> impl Iterator<Item = [u8; WORD]> {
-    let mut filler = SplitMix64::new(mix64(number ^ mix64(version)));
-    std::iter::once(version).chain(std::iter::repeat_with(move || filler.draw())).map(u64::to_le_bytes)
-}
-
-/// The value of an item, of `len` bytes, which are at least those of the head.
-pub fn make(number: u64, version: u64, len: usize) -> Vec<u8> {
-    let mut value = Vec::with_capacity(len.next_multiple_of(WORD));
-    words(number, version).take(len.div_ceil(WORD)).for_each(|word| value.extend_from_slice(&word));
-    value.truncate(len);
-    value
-}
-
-/// Judges a value: gives the version that it states, or says how it is wrong.
-pub fn judge(number: u64, value: &[u8], len_of: impl Fn(u64) -> usize) -> Result<u64, String> {
-    let (parts, end) = value.as_chunks();
-    let Some(head) = parts.first() else {
-        return Err(format!("has {} bytes, fewer than its head", value.len()));
-    };
-    let version = u64::from_le_bytes(*head);
-    // Wrong bytes may claim any length, so they are compared as far as they go.
-    let (len, mut expected) = (len_of(version), words(number, version));
-    let same = parts.iter().zip(&mut expected).take_while(|(part, word)| *part == word).count();
-    let ends = same == parts.len() && expected.next().is_some_and(|word| word.starts_with(end));
-    if ends && value.len() == len {
-        return Ok(version);
-    }
-    let (bytes, right) = (value.len(), WORD * same);
-    Err(format!(
-        "(version {version:#x}) has {bytes} bytes, is right up to byte {right}, and should have {len}"
-    ))
-}
 
 /// Judges what a client got of an item that must be there, and says what is wrong with it.
 pub fn check(key: &[u8], number: u64, found: Option<&[u8]>, len_of: impl Fn(u64) -> usize) -> Option<String> {
@@ -99,30 +60,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_byte_counts() {
-        let value = make(7, 3, SMALL);
-        assert_eq!(judge(7, &value, |_| SMALL), Ok(3));
-        for at in 0..SMALL {
-            let mut wrong = value.clone();
-            wrong[at] ^= 1;
-            assert!(judge(7, &wrong, |_| SMALL).is_err(), "byte {at}");
-        }
-        assert!(judge(8, &value, |_| SMALL).is_err(), "another item's value");
-        assert!(judge(7, &value[..31], |_| SMALL).is_err(), "cut");
-        assert!(judge(7, &[], |_| SMALL).is_err(), "empty");
+    fn small_keys_have_sixteen_bytes() {
         assert_eq!(&small_key(1_234_567), b"item000001234567");
-    }
-
-    #[test]
-    fn values_of_any_length_are_themselves() {
-        for len in WORD..64 {
-            let value = make(7, 3, len);
-            assert_eq!(judge(7, &value, |_| len), Ok(3), "{len}");
-            assert!(judge(7, &make(7, 3, len + 1), |_| len).is_err(), "{len} and one more");
-            assert_eq!(judge(8, &value, |_| len).is_ok(), len == WORD, "another item's value of {len}");
-        }
-        let wrong = judge(7, &make(7, 3, 16), |_| 99).expect_err("too short");
-        assert_eq!(wrong, "(version 0x3) has 16 bytes, is right up to byte 16, and should have 99");
     }
 
     #[test]

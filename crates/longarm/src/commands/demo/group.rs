@@ -10,6 +10,7 @@ use longarm_base::NodeId;
 use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Error};
 use longarm_host::{Mutex, now, sleep};
+use longarm_workload::values::make;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use crate::config::Config;
 use crate::config::units::show_duration;
 use crate::connect;
 use crate::human;
-use crate::items::described::{SMALL, check, make, small_key};
+use crate::items::described::{SMALL, check, small_key};
 use crate::output::{Exit, Failure, Output};
 use crate::processes::{PAUSE, Plan, Replicas, this_program};
 use crate::standing;

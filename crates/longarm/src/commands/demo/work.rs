@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 
 use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Csn, Error, Reply, RequestId, Write};
+use longarm_workload::values::make;
 
 use crate::config::Config;
 use crate::connect;
-use crate::items::described::{SMALL, check, make, scratch_key, scratch_len, small_key};
+use crate::items::described::{SMALL, check, scratch_key, scratch_len, small_key};
 use crate::items::difference::difference;
 use crate::items::digest::stamp;
 use crate::items::tree::Listed;
