@@ -2,4 +2,5 @@
 //! What is of one of them alone is there: names of keys, mixes of operations, lengths of values.
 #![forbid(unsafe_code)]
 
+pub mod random;
 pub mod values;

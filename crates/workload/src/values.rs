@@ -4,14 +4,14 @@
 //! mixed up or stale byte differs from what the value's own head says. A value of eight bytes is its head
 //! alone, and only a history can tell whether it is that of the key.
 
-use longarm_base::random::{SplitMix64, mix64};
+use crate::random::stream;
 
 /// The bytes of a word, and of the head.
 const WORD: usize = 8;
 
 /// The words of a value, without end.
 fn words(key: u64, write: u64) -> impl Iterator<Item = [u8; WORD]> {
-    let mut filler = SplitMix64::new(mix64(key ^ mix64(write)));
+    let mut filler = stream(key, write);
     std::iter::once(write).chain(std::iter::repeat_with(move || filler.draw())).map(u64::to_le_bytes)
 }
 

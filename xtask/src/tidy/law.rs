@@ -26,7 +26,7 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-engine", &[BASE, ENGINE]),
     ("longarm-group", &[BASE, PARTS, &["longarm-engine", "longarm-replica"]]),
     ("longarm-server", &[BASE, PARTS, &["longarm-engine", "longarm-group", "longarm-replica"]]),
-    ("longarm-bench", &[BASE, PARTS, ENDS]),
+    ("longarm-bench", &[BASE, PARTS, ENDS, LOAD]),
     ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-history"]]),
     ("longarm", &[BASE, PARTS, ENDS, LOAD, &["longarm-bench", "longarm-cluster"]]),
     ("longarm-chaos", &[BASE, ENDS, LOAD, &["longarm", "longarm-fabric", "longarm-history", "longarm-host"]]),
