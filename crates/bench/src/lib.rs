@@ -17,7 +17,6 @@ mod open;
 mod pause;
 pub mod peer;
 mod plan;
-pub mod random;
 pub mod raw;
 mod record;
 pub mod report;

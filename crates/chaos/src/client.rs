@@ -214,12 +214,8 @@ impl Worker {
 
     fn perform(&mut self, key: u32, action: Invocation, before: Option<(Value, Csn)>, work: &mut Work) {
         let name = self.way.names.key(key);
-        let bytes = match action {
-            Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. } => {
-                self.way.values.make(key, new, &mut self.chance)
-            }
-            _ => Vec::new(),
-        };
+        let bytes = action.writes().map(|new| self.way.values.make(key, new, &mut self.chance));
+        let bytes = bytes.unwrap_or_default();
         let Some(client) = self.reach(&mut work.client, &name) else { return self.astray(work) };
         let call = now();
         let attempt = Attempt { number: key, key: &name, action, bytes: &bytes, seen: before };

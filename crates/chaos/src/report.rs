@@ -156,13 +156,9 @@ impl Judged {
 }
 
 /// Asks the judges.
-pub fn judge(history: &History, left: &[Operation], counts: Vec<Count>) -> Judged {
+pub fn judge(history: &History, left: &[Operation], counts: &[Count]) -> Judged {
     let values = Evidence { history, answers: &[], left, steps: SEARCH }.judge();
-    let counted = counts.len();
-    let mut keys: BTreeMap<u32, Vec<Count>> = BTreeMap::new();
-    counts.into_iter().for_each(|count| keys.entry(count.key).or_default().push(count));
-    let miscount = keys.values().find_map(|counts| counters::judge(counts).err());
-    Judged { values, counted, miscount }
+    Judged { values, counted: counts.len(), miscount: counters::judge(counts).err() }
 }
 
 /// A percentile by nearest rank.
@@ -306,7 +302,7 @@ mod tests {
         let left = [look(1, first, 100), look(2, second, 200)];
         let mut history = History::default();
         [put(1, 10), put(2, 20)].into_iter().chain(left.clone()).for_each(|one| history.push(one));
-        judge(&history, &left, Vec::new()).values.violation.map(|violation| violation.to_string())
+        judge(&history, &left, &[]).values.violation.map(|violation| violation.to_string())
     }
 
     #[test]

@@ -445,7 +445,7 @@ impl Torture {
         if self.clients.is_empty() {
             return Ok(String::new());
         }
-        self.collect().map(|notes| report::judge(&notes.history, &[], notes.counts).to_text())
+        self.collect().map(|notes| report::judge(&notes.history, &[], &notes.counts).to_text())
     }
 
     /// Ends the run: looks at all keys, ends the replicas, and has everything judged.
@@ -460,7 +460,7 @@ impl Torture {
         Ok(Report {
             struck: std::mem::take(&mut self.struck),
             failures: failures.into_iter().flatten().collect(),
-            judged: report::judge(&history, &left, counts),
+            judged: report::judge(&history, &left, &counts),
             refused,
             fenced: self.fenced,
             held: self.watch.to_text(),

@@ -3,12 +3,12 @@
 
 use std::collections::HashMap;
 
-use longarm::items::described::{fill, judge};
 use longarm_base::random::SplitMix64;
 use longarm_history::Value;
 use longarm_host::Mutex;
+use longarm_workload::values::{judge, make};
 
-/// The bytes that say which write a value is of.
+/// The bytes that say which write a value is of, and prove under which key it is.
 const HEAD: usize = 16;
 /// Marks the number of a write whose value has `BULK` bytes.
 const BULK_BIT: u64 = 1 << 39;
@@ -59,15 +59,13 @@ impl Values {
                 return bytes;
             }
         }
-        let mut bytes = Vec::new();
-        fill(key.into(), value.0, len_of(value.0), &mut bytes);
-        bytes
+        make(key.into(), value.0, len_of(value.0))
     }
 
     /// The write that bytes under a key are of, or how the bytes are wrong.
     pub fn read(&self, key: u32, bytes: &[u8]) -> Result<Value, String> {
         if bytes.len() >= HEAD {
-            return judge(key.into(), bytes, len_of, &mut Vec::new()).map(Value);
+            return judge(key.into(), bytes, len_of).map(Value);
         }
         let known = self.tiny.lock().get(&(key, bytes.to_vec())).copied();
         known.ok_or_else(|| format!("is {bytes:?}, which nobody wrote there"))

@@ -4,6 +4,8 @@
 //! Quick: additions of one that were answered are as many points in time, each of which its sum names. One in
 //! doubt may have taken effect or not, so it may account for one sum that nobody was told.
 
+use std::collections::BTreeMap;
+
 use longarm_base::Nanos;
 
 /// An addition of one, or a read, of one counter.
@@ -44,12 +46,16 @@ impl std::fmt::Display for Miscount {
     }
 }
 
-/// Judges the operations of one counter, in any order. What was read at the very end belongs among them: then
-/// an addition that was answered and lost is found.
+/// Judges operations on all counters, in any order. What was read at the very end belongs among them: then an
+/// addition that was answered and lost is found.
 pub fn judge(counts: &[Count]) -> Result<(), Miscount> {
-    each_sum_once(counts)?;
-    enough_added(counts)?;
-    sums_ascend(counts)
+    let mut counters: BTreeMap<u32, Vec<Count>> = BTreeMap::new();
+    counts.iter().for_each(|count| counters.entry(count.key).or_default().push(*count));
+    counters.values().try_for_each(|counts| {
+        each_sum_once(counts)?;
+        enough_added(counts)?;
+        sums_ascend(counts)
+    })
 }
 
 fn miscount<T>(rule: &'static str, guilty: &[Count]) -> Result<T, Miscount> {
@@ -130,6 +136,7 @@ mod tests {
         judge(&[add(2, 0, 9), add(1, 0, 9), read(1, 3, 4), read(2, 10, 11)]).expect("at one time");
         judge(&[add(1, 0, 1), doubt(2), add(3, 3, 4)]).expect("the one in doubt took effect");
         judge(&[add(1, 0, 1), doubt(2), add(2, 3, 4), read(3, 9, 10)]).expect("it did later");
+        judge(&[add(1, 0, 1), Count { key: 1, ..add(1, 2, 3) }]).expect("each counter has its own sum");
         assert!(rule(&[add(0, 0, 1)]).starts_with("one was added"));
         assert!(rule(&[add(1, 0, 1), add(1, 2, 3)]).starts_with("two additions"));
         assert!(rule(&[add(2, 0, 1)]).starts_with("more than was added"));

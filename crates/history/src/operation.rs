@@ -31,6 +31,18 @@ pub enum Invocation {
     Expire(Value),
 }
 
+impl Invocation {
+    /// The value that it asks to be there; `None` of those that ask for none.
+    pub fn writes(self) -> Option<Value> {
+        match self {
+            Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. } => {
+                Some(new)
+            }
+            Invocation::Get | Invocation::Delete | Invocation::Expire(_) => None,
+        }
+    }
+}
+
 /// What was answered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperationOutcome {
@@ -68,11 +80,9 @@ pub struct Operation {
 impl Operation {
     /// What it wrote, or may have written; `None` for whoever wrote nothing.
     pub fn wrote(&self) -> Option<Value> {
-        match (self.action, self.outcome) {
-            (_, OperationOutcome::Refused | OperationOutcome::Absent) => None,
-            (Invocation::Put(value) | Invocation::PutIfAbsent(value), _) => Some(value),
-            (Invocation::Replace { new, .. }, _) => Some(new),
-            (Invocation::Get | Invocation::Delete | Invocation::Expire(_), _) => None,
+        match self.outcome {
+            OperationOutcome::Refused | OperationOutcome::Absent => None,
+            _ => self.action.writes(),
         }
     }
 

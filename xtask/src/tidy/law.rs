@@ -1,7 +1,7 @@
-//! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host and
-//! history over base; engine < group < server, the engine without the fabric; ibverbs under fabric and
-//! bench; the client uses readers alone; only the program depends on bench, only chaos on the program and,
-//! with the simulator, on history, and nothing on those two; only transports know TLS.
+//! The law of dependencies, read from the manifests: base < memory < store, index, fabric; wire, host,
+//! workload and history over base; engine < group < server, the engine without the fabric; ibverbs under
+//! fabric and bench; the client uses readers alone; only the program depends on bench, only chaos on the
+//! program and, with the simulator, on history, and nothing on those two; only transports know TLS.
 
 use super::finding::Finding;
 use super::source::code_only;
@@ -15,6 +15,7 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-host", &[BASE]),
     ("longarm-memory", &[BASE]),
     ("longarm-wire", &[BASE]),
+    ("longarm-workload", &[BASE]),
     ("longarm-replica", &[BASE, &["longarm-wire"]]),
     ("longarm-store", &[BASE, &["longarm-memory"]]),
     ("longarm-index", &[BASE, &["longarm-host", "longarm-memory"]]),
@@ -25,10 +26,10 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-engine", &[BASE, ENGINE]),
     ("longarm-group", &[BASE, PARTS, &["longarm-engine", "longarm-replica"]]),
     ("longarm-server", &[BASE, PARTS, &["longarm-engine", "longarm-group", "longarm-replica"]]),
-    ("longarm-bench", &[BASE, PARTS, ENDS]),
-    ("longarm-sim", &[BASE, PARTS, ENDS, &["longarm-history"]]),
-    ("longarm", &[BASE, PARTS, ENDS, &["longarm-bench", "longarm-cluster"]]),
-    ("longarm-chaos", &[BASE, ENDS, &["longarm", "longarm-fabric", "longarm-history", "longarm-host"]]),
+    ("longarm-bench", &[BASE, PARTS, ENDS, LOAD]),
+    ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-history"]]),
+    ("longarm", &[BASE, PARTS, ENDS, LOAD, &["longarm-bench", "longarm-cluster"]]),
+    ("longarm-chaos", &[BASE, ENDS, LOAD, &["longarm", "longarm-fabric", "longarm-history", "longarm-host"]]),
     ("xtask", &[]),
 ];
 const BASE: &[&str] = &["longarm-base"];
@@ -38,6 +39,8 @@ const PARTS: &[&str] =
 /// What executes requests: no fabric, no queue pair.
 const ENGINE: &[&str] = &["longarm-host", "longarm-memory", "longarm-wire", "longarm-store", "longarm-index"];
 const ENDS: &[&str] = &["longarm-client", "longarm-server"];
+/// What whoever loads a store shares.
+const LOAD: &[&str] = &["longarm-workload"];
 /// On these nobody depends whom the law does not name, not even in tests.
 const TOPS: [&str; 3] = ["longarm", "longarm-sim", "longarm-chaos"];
 /// Crates that one crate alone may link.

@@ -3,15 +3,15 @@
 use std::hint::black_box;
 
 use longarm_base::limits::LINE;
+use longarm_base::random::SplitMix64;
 use longarm_memory::Words;
-
-use crate::random::Random;
+use longarm_workload::random::stream;
 
 /// Copies of one size into one buffer.
 pub struct Copies<'a, W: Words> {
     words: &'a W,
     places: u64,
-    random: Random,
+    random: SplitMix64,
     buffer: Vec<u8>,
 }
 
@@ -19,7 +19,7 @@ impl<'a, W: Words> Copies<'a, W> {
     /// Copies of `size` bytes that begin on a cache line.
     pub fn new(words: &'a W, size: usize, seed: u64) -> Copies<'a, W> {
         let places = (words.bytes() - size as u64) / LINE + 1;
-        Copies { words, places, random: Random::new(seed, size as u64), buffer: vec![0; size] }
+        Copies { words, places, random: stream(seed, size as u64), buffer: vec![0; size] }
     }
 
     /// `count` copies, each from another place that the last copied bytes take part in choosing.

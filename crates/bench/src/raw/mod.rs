@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use longarm_base::limits::LINE;
 use longarm_memory::{Backing, OwnedWords, Region, RegionError, RegionOptions, SumKey, Words};
+use longarm_workload::random::stream;
 use serde::{Deserialize, Serialize};
 
-use crate::random::Random;
 use crate::spread::Spread;
 
 /// What to measure.
@@ -128,9 +128,9 @@ pub fn on_fresh_region(plan: &RawPlan) -> Result<RawReport, String> {
     let memory = region.memory();
     let huge = memory.populate(0, memory.bytes());
     // A page that was never written may share one page of zeros; random words also keep addresses apart.
-    let mut random = Random::new(plan.seed, 0x746F756368);
+    let mut random = stream(plan.seed, 0x746F756368);
     for at in (0..memory.bytes()).step_by(LINE as usize) {
-        memory.store(at, random.bits());
+        memory.store(at, random.draw());
     }
     // All but the edges, or the reader of the report is told of the smaller pages.
     let all = huge > 0 && huge + (4 << 20) >= memory.bytes();

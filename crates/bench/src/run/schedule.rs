@@ -1,14 +1,16 @@
 //! When the operations of an open loop are due.
 
+use longarm_base::random::SplitMix64;
+use longarm_workload::random::{stream, unit};
+
 use crate::plan::Pace;
-use crate::random::Random;
 
 /// Due times of one client.
 pub struct Schedule {
     next: f64,
     /// Mean distance in nanoseconds.
     mean: f64,
-    random: Option<Random>,
+    random: Option<SplitMix64>,
 }
 
 impl Schedule {
@@ -18,7 +20,7 @@ impl Schedule {
         let mean = 1e9 * clients as f64 / pace.rate()?;
         let mut schedule = match pace {
             Pace::Poisson(_) => {
-                let random = Random::new(seed ^ 0x5343_4845_4455_4C45, client as u64);
+                let random = stream(seed ^ 0x5343_4845_4455_4C45, client as u64);
                 Schedule { next: 0.0, mean, random: Some(random) }
             }
             _ => Schedule { next: mean * client as f64 / clients as f64, mean, random: None },
@@ -41,7 +43,7 @@ impl Schedule {
         self.next += match &mut self.random {
             None => self.mean,
             // 1 - u is in (0, 1], so the logarithm is finite.
-            Some(random) => -self.mean * (1.0 - random.unit()).ln(),
+            Some(random) => -self.mean * (1.0 - unit(random)).ln(),
         };
     }
 }

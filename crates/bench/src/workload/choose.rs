@@ -1,11 +1,11 @@
 //! Which existing record an operation touches: uniform, scrambled Zipfian, latest; each as YCSB does it.
 
+use longarm_base::random::SplitMix64;
 use serde::{Deserialize, Serialize};
 
 use super::inserts::Inserts;
 use super::key::fnv_hash;
 use super::zipf::{YCSB_THETA, Zipf};
-use crate::random::Random;
 
 /// Distribution of requests over the records.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -101,7 +101,7 @@ impl Chooser {
     /// The next record. One that does not exist yet is drawn again (`CoreWorkload.nextKeynum`); that ends,
     /// because most of the modulus exists.
     #[inline]
-    pub fn next(&mut self, random: &mut Random, inserts: &Inserts) -> u64 {
+    pub fn next(&mut self, random: &mut SplitMix64, inserts: &Inserts) -> u64 {
         match self {
             Chooser::Uniform { records } => random.below(*records),
             Chooser::Scrambled { zipf, modulus } => loop {

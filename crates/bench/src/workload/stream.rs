@@ -6,8 +6,10 @@
 
 use std::sync::Arc;
 
+use longarm_base::random::SplitMix64;
+use longarm_workload::random::stream;
+
 use super::{Chooser, Inserts, Shares};
-use crate::random::Random;
 
 /// Kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
@@ -64,8 +66,8 @@ pub struct Stream {
     /// Cumulated shares as 64-bit thresholds, in the order of [`OpKind::ALL`]; the last kind takes the rest.
     thresholds: [u64; 3],
     chooser: Chooser,
-    kinds: Random,
-    records: Random,
+    kinds: SplitMix64,
+    records: SplitMix64,
     inserts: Arc<Inserts>,
 }
 
@@ -80,8 +82,8 @@ impl Stream {
         Stream {
             thresholds,
             chooser: start.chooser.clone(),
-            kinds: Random::new(start.seed, 2 * client + 1),
-            records: Random::new(start.seed, 2 * client + 2),
+            kinds: stream(start.seed, 2 * client + 1),
+            records: stream(start.seed, 2 * client + 2),
             inserts,
         }
     }
@@ -89,7 +91,7 @@ impl Stream {
     /// The next operation.
     #[inline]
     pub fn draw(&mut self) -> Op {
-        let draw = self.kinds.bits();
+        let draw = self.kinds.draw();
         // u64::MAX as a threshold means "always".
         let under = |threshold: u64| draw < threshold || threshold == u64::MAX;
         let kind = match self.thresholds {

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use longarm_workload::random::stream as random;
+
 use super::*;
-use crate::random::Random;
 
 fn stream(mix: Mix, distribution: Distribution, records: u64, seed: u64, client: u64) -> Stream {
     let start = StreamStart { shares: mix.shares(), chooser: Chooser::new(distribution, records, 0), seed };
@@ -34,7 +35,7 @@ fn the_top_ranks_have_their_theoretical_share() {
     const DRAWS: u64 = 400_000;
     let items = 1000;
     let mut zipf = Zipf::new(items, 0.99);
-    let mut random = Random::new(11, 0);
+    let mut random = random(11, 0);
     let mut counts = vec![0u64; items as usize];
     for _ in 0..DRAWS {
         counts[zipf.next(&mut random) as usize] += 1;

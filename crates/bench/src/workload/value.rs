@@ -5,8 +5,7 @@
 //! generator in the timed loop), and checking one is a comparison.
 
 use longarm_base::random::mix64;
-
-use crate::random::Random;
+use longarm_workload::random::stream;
 
 /// Different values of one record.
 pub const VARIANTS: u64 = 4;
@@ -24,8 +23,8 @@ impl Values {
     /// Values of `bytes` bytes under `seed`.
     pub fn new(bytes: usize, seed: u64) -> Values {
         let words = (WINDOWS * VARIANTS) as usize + bytes.div_ceil(WORD);
-        let mut random = Random::new(seed, 0x76616C756573);
-        let pattern = (0..words).flat_map(|_| random.bits().to_le_bytes()).collect();
+        let mut random = stream(seed, 0x76616C756573);
+        let pattern = (0..words).flat_map(|_| random.draw().to_le_bytes()).collect();
         Values { pattern, bytes }
     }
 

@@ -1,7 +1,8 @@
 //! Zipfian ranks by Gray's method, as YCSB draws them (`ZipfianGenerator.java`, after "Quickly Generating
 //! Billion-Record Synthetic Databases", SIGMOD 1994). Rank 0 is the most popular.
 
-use crate::random::Random;
+use longarm_base::random::SplitMix64;
+use longarm_workload::random::unit;
 
 /// YCSB's exponent (`ZIPFIAN_CONSTANT`).
 pub const YCSB_THETA: f64 = 0.99;
@@ -77,18 +78,18 @@ impl Zipf {
 
     /// The next rank of all items.
     #[inline]
-    pub fn next(&mut self, random: &mut Random) -> u64 {
+    pub fn next(&mut self, random: &mut SplitMix64) -> u64 {
         self.next_of(random, self.counted)
     }
 
     /// The next rank of `items`, which may have grown since the last call (a smaller number uses the sums of
     /// the larger one, as in YCSB: threads may see a growing count out of order).
     #[inline]
-    pub fn next_of(&mut self, random: &mut Random, items: u64) -> u64 {
+    pub fn next_of(&mut self, random: &mut SplitMix64, items: u64) -> u64 {
         if items > self.counted {
             self.grow(items);
         }
-        let unit = random.unit();
+        let unit = unit(random);
         let weight = unit * self.zetan;
         if weight < 1.0 {
             return 0;

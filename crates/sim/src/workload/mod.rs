@@ -228,12 +228,10 @@ impl AtWork {
     fn submit(&mut self, Asked { key, deed, .. }: Asked) -> Result<RequestId, Error> {
         let name = self.worker.load.name(key);
         let value = match deed {
-            Deed::Write(
-                Invocation::Put(new) | Invocation::PutIfAbsent(new) | Invocation::Replace { new, .. },
-                _,
-            ) => values::bytes(new),
-            _ => Vec::new(),
+            Deed::Write(action, _) => action.writes(),
+            _ => None,
         };
+        let value = value.map(|new| values::bytes(key, new)).unwrap_or_default();
         let write = match deed {
             Deed::Add => Write::increment(&name, 1),
             Deed::Touch(_) => Write::touch(&name),
@@ -398,8 +396,8 @@ impl Seen {
             noted.counts.push(Count { client, key, adds: false, told, call, end });
             return None;
         }
-        let outcome =
-            found.map_or(OperationOutcome::Absent, |(bytes, _)| OperationOutcome::Found(values::read(bytes)));
+        let outcome = found
+            .map_or(OperationOutcome::Absent, |(bytes, _)| OperationOutcome::Found(values::read(key, bytes)));
         let version = found.map(|found| found.1);
         let operation = Operation { client, key, action: Invocation::Get, outcome, call, end, version };
         if load.kind(key) == Kind::Expiring {

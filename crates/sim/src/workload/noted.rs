@@ -1,5 +1,7 @@
 //! What clients noted of a run, and the judges of it.
 
+use std::collections::BTreeSet;
+
 use longarm_base::Nanos;
 use longarm_history::NEVER;
 use longarm_history::counters::{self, Count};
@@ -79,20 +81,14 @@ impl Noted {
             violation: plain
                 .violation
                 .map(|violation| violation.to_string())
-                .or_else(|| self.miscount())
+                .or_else(|| counters::judge(&self.counts).err().map(|wrong| wrong.to_string()))
                 .or_else(|| self.misjudged_time(calendars)),
         }
     }
 
-    fn miscount(&self) -> Option<String> {
-        let keys = self.counts.iter().map(|count| count.key);
-        let of = |key| self.counts.iter().filter(|count| count.key == key).copied().collect::<Vec<_>>();
-        unique(keys).find_map(|key| counters::judge(&of(key)).err()).map(|wrong| wrong.to_string())
-    }
-
     fn misjudged_time(&self, calendars: Calendars) -> Option<String> {
-        let keys = self.expiring.iter().map(|operation| operation.key);
-        unique(keys).find_map(|key| self.misjudged(key, calendars))
+        let keys: BTreeSet<u32> = self.expiring.iter().map(|operation| operation.key).collect();
+        keys.into_iter().find_map(|key| self.misjudged(key, calendars))
     }
 
     /// Judges the operations on a key whose values may expire. From the earliest time on at which a value may
@@ -128,8 +124,4 @@ fn overstays(found: &Operation, lives: &[&Life]) -> Option<&'static str> {
     let more = |life: &&&Life| life.value.is_none() && life.end > written.call && life.call < found.end;
     let gone = written.end + written.ttl? + AROUND;
     (lives.iter().find(more).is_none() && gone < found.call).then_some("a value after its time")
-}
-
-fn unique(keys: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
-    keys.collect::<std::collections::BTreeSet<u32>>().into_iter()
 }

@@ -1,9 +1,9 @@
-//! Values that name themselves in every word, so that no byte of another value, or of another place, is taken
-//! for one of theirs.
+//! Values that name their write, whose number says how long they are.
 
 use longarm_base::limits::WORD;
 use longarm_base::random::SplitMix64;
 use longarm_history::Value;
+use longarm_workload::values::{judge, make};
 
 /// The place of the bits in a value's number that say how long it is: from two to their power words on, to
 /// twice that.
@@ -16,29 +16,19 @@ pub(super) fn new(client: u32, operation: u32, longest: u64, chance: &mut SplitM
     Value(u64::from(client) << 32 | length << LENGTH | u64::from(operation))
 }
 
-/// A value as bytes.
-pub(super) fn bytes(value: Value) -> Vec<u8> {
-    let least = 1u64 << least_of(value);
-    let words = least + SplitMix64::new(value.0).below(least);
-    (0..words).flat_map(|at| word(value, at).to_le_bytes()).collect()
+fn len_of(value: u64) -> usize {
+    let least = 1 << (value >> LENGTH & 0x1F);
+    (WORD * (least + SplitMix64::new(value).below(least))) as usize
 }
 
-fn least_of(value: Value) -> u64 {
-    value.0 >> LENGTH & 0xFF
+/// The bytes that a client writes under a key.
+pub(super) fn bytes(key: u32, value: Value) -> Vec<u8> {
+    make(key.into(), value.0, len_of(value.0))
 }
 
-fn word(value: Value, at: u64) -> u64 {
-    value.0.wrapping_add(at.wrapping_mul(0x9E37_79B9_7F4A_7C15))
-}
-
-/// Reads a value, of which every byte counts. Panics if no client can have written these bytes.
-pub(super) fn read(found: &[u8]) -> Value {
-    let value = Value(found.first_chunk().map_or(0, |word| u64::from_le_bytes(*word)));
-    // Wrong bytes may claim any length.
-    let least = 1u64.checked_shl(least_of(value) as u32).unwrap_or(0);
-    let like = (found.len() as u64 / WORD).checked_div(least) == Some(1) && found == bytes(value);
-    assert!(like, "torn: {} bytes that begin as value {:#x}", found.len(), value.0);
-    value
+/// Reads a value, of which every byte counts. Panics if no client can have written these bytes under the key.
+pub(super) fn read(key: u32, found: &[u8]) -> Value {
+    judge(key.into(), found, len_of).map_or_else(|why| panic!("torn: a value {why}"), Value)
 }
 
 #[test]
@@ -46,10 +36,10 @@ fn a_value_is_read_and_a_torn_one_is_not() {
     let mut chance = SplitMix64::new(1);
     for operation in 0..40 {
         let value = new(7, operation, 1 << 14, &mut chance);
-        assert_eq!(read(&bytes(value)), value);
+        assert_eq!(read(3, &bytes(3, value)), value);
     }
     let long = Value(7 << 32 | 9 << LENGTH | 1);
-    let mut other = bytes(long);
+    let mut other = bytes(3, long);
     other.copy_within(512..1024, 1024);
-    assert!(std::panic::catch_unwind(|| read(&other)).is_err(), "a part is where another belongs");
+    assert!(std::panic::catch_unwind(|| read(3, &other)).is_err(), "a part is where another belongs");
 }

@@ -10,6 +10,7 @@ use longarm_base::NodeId;
 use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Error};
 use longarm_host::{Mutex, now, sleep};
+use longarm_workload::values::make;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -17,7 +18,7 @@ use crate::config::Config;
 use crate::config::units::show_duration;
 use crate::connect;
 use crate::human;
-use crate::items::described::{SMALL, fill, judge, small_key};
+use crate::items::described::{SMALL, check, small_key};
 use crate::output::{Exit, Failure, Output};
 use crate::processes::{PAUSE, Plan, Replicas, this_program};
 use crate::standing;
@@ -86,11 +87,11 @@ fn number(writer: u64, i: u64) -> u64 {
 }
 
 fn write(client: &mut ClusterClient, writer: u64, shared: &Shared) -> Result<(), Error> {
-    let (mut value, mut last) = (Vec::new(), now());
+    let mut last = now();
     while !shared.ended() && shared.written() < PUTS_MAX {
         let i = shared.written[writer as usize].load(RELAXED);
-        fill(number(writer, i), 0, SMALL, &mut value);
-        client.put(&small_key(number(writer, i)), &value)?;
+        let item = number(writer, i);
+        client.put(&small_key(item), &make(item, 0, SMALL))?;
         shared.written[writer as usize].store(i + 1, RELAXED);
         Shared::gap(&shared.put_gap, &mut last);
         sleep(BREATH);
@@ -100,7 +101,7 @@ fn write(client: &mut ClusterClient, writer: u64, shared: &Shared) -> Result<(),
 
 /// GETs acknowledged items, at random.
 fn read(client: &mut ClusterClient, shared: &Shared) -> Result<(), Error> {
-    let (mut chance, mut last, mut expected) = (SplitMix64::new(1), now(), Vec::new());
+    let (mut chance, mut last) = (SplitMix64::new(1), now());
     while !shared.ended() {
         let writer = chance.modulo(WRITERS);
         let written = shared.written[writer as usize].load(RELAXED);
@@ -109,22 +110,15 @@ fn read(client: &mut ClusterClient, shared: &Shared) -> Result<(), Error> {
             continue;
         }
         let item = number(writer, chance.modulo(written));
-        let found = client.get(&small_key(item))?;
-        if let Err(why) = check(item, found.as_deref(), &mut expected) {
-            shared.fail(why);
+        let key = small_key(item);
+        let found = client.get(&key)?;
+        if let Some(why) = check(&key, item, found.as_deref(), |_| SMALL) {
+            shared.fail(format!("acknowledged {why}"));
         }
         shared.gets.fetch_add(1, RELAXED);
         Shared::gap(&shared.get_gap, &mut last);
     }
     Ok(())
-}
-
-fn check(item: u64, found: Option<&[u8]>, expected: &mut Vec<u8>) -> Result<(), String> {
-    let judged =
-        found.ok_or_else(|| "is missing".into()).and_then(|value| judge(item, value, |_| SMALL, expected));
-    judged
-        .map(|_| ())
-        .map_err(|why| format!("item {} was acknowledged and {why}", human::key(&small_key(item))))
 }
 
 /// Runs the demo of a group.
@@ -381,7 +375,6 @@ impl Act<'_> {
                 (0..written).map(move |i| number(writer, i))
             })
             .collect();
-        let mut expected = Vec::new();
         for batch in items.chunks(BATCH) {
             self.goes_on()?;
             let keys: Vec<[u8; 16]> = batch.iter().map(|item| small_key(*item)).collect();
@@ -389,11 +382,11 @@ impl Act<'_> {
             client
                 .multi_get(&keys, |i, found| {
                     let found = found.map(|(value, _)| value);
-                    wrong = wrong.take().or(check(batch[i], found, &mut expected).err());
+                    wrong = wrong.take().or(check(&keys[i], batch[i], found, |_| SMALL));
                 })
                 .map_err(|error| connect::failure(&error, &self.config))?;
             if let Some(what) = wrong {
-                self.shared.fail(what);
+                self.shared.fail(format!("acknowledged {what}"));
             }
         }
         self.goes_on()?;

@@ -8,11 +8,11 @@ use std::thread::JoinHandle;
 
 use longarm_base::random::SplitMix64;
 use longarm_client::{ClusterClient, Csn, Error, Reply, RequestId, Write};
+use longarm_workload::values::make;
 
 use crate::config::Config;
 use crate::connect;
-use crate::human;
-use crate::items::described::{SMALL, fill, judge, scratch_key, scratch_len, small_key};
+use crate::items::described::{SMALL, check, scratch_key, scratch_len, small_key};
 use crate::items::difference::difference;
 use crate::items::digest::stamp;
 use crate::items::tree::Listed;
@@ -98,7 +98,7 @@ impl Work {
             let client = connect::connect(config, &format!("longarm demo {i}"))?;
             let (shared, plan, config) = (work.shared.clone(), plan.clone(), config.clone());
             let body = move || {
-                let one = Thread { client, plan, shared: shared.clone(), expected: Vec::new() };
+                let one = Thread { client, plan, shared: shared.clone() };
                 let (at, of) = (u64::from(i), u64::from(readers));
                 let done =
                     if i < readers { one.read(at, of, files) } else { one.write(at - of, writers.into()) };
@@ -191,7 +191,6 @@ struct Thread {
     client: ClusterClient,
     plan: Plan,
     shared: Arc<Shared>,
-    expected: Vec<u8>,
 }
 
 impl Thread {
@@ -239,15 +238,10 @@ impl Thread {
         let keys: Vec<[u8; 16]> = (first..self.plan.items.min(first + BATCH)).map(small_key).collect();
         let mut wrong = None;
         let mut bytes = 0;
-        let expected = &mut self.expected;
         self.client.multi_get(&keys, |i, found| {
-            let judged = found.ok_or_else(|| "is missing".to_string()).and_then(|(value, _)| {
-                bytes += value.len() as u64;
-                judge(first + i as u64, value, |_| SMALL, expected)
-            });
-            if let Err(why) = judged {
-                wrong = Some(format!("item {} {why}", human::key(&keys[i])));
-            }
+            let value = found.map(|(value, _)| value);
+            bytes += value.map_or(0, <[u8]>::len) as u64;
+            wrong = wrong.take().or(check(&keys[i], first + i as u64, value, |_| SMALL));
         })?;
         self.checked(keys.len() as u64, bytes, wrong)
     }
@@ -257,13 +251,10 @@ impl Thread {
             return Ok(());
         }
         let key = scratch_key(number);
-        let expected = &mut self.expected;
-        let judged = self.client.get_with(&key, |value, _: Csn| {
-            let judged = judge(number, value, |version| scratch_len(number, version), expected);
-            (value.len() as u64, judged.err())
-        })?;
-        let (bytes, wrong) = judged.unwrap_or((0, Some("is missing".into())));
-        self.checked(1, bytes, wrong.map(|why| format!("value {} {why}", human::key(&key))))
+        let wrong = |found: Option<&[u8]>| check(&key, number, found, |version| scratch_len(number, version));
+        let read = |value: &[u8], _: Csn| (value.len() as u64, wrong(Some(value)));
+        let (bytes, wrong) = self.client.get_with(&key, read)?.unwrap_or_else(|| (0, wrong(None)));
+        self.checked(1, bytes, wrong)
     }
 
     fn file(&mut self, at: usize) -> Result<(), Trouble> {
@@ -305,7 +296,6 @@ impl Thread {
         let mut numbers = SplitMix64::new(at + 1);
         let mut version = 0u64;
         let mut open: std::collections::VecDeque<RequestId> = std::collections::VecDeque::new();
-        let mut value = Vec::new();
         while !self.ended() {
             version += 1;
             let small = !version.is_multiple_of(8);
@@ -313,7 +303,7 @@ impl Thread {
             let number = numbers.modulo(of_all.div_ceil(of)) * of + at;
             if number < of_all {
                 let len = if small { SMALL } else { scratch_len(number, version) };
-                fill(number, version, len, &mut value);
+                let value = make(number, version, len);
                 let key = if small { small_key(number).to_vec() } else { scratch_key(number) };
                 open.push_back(self.client.submit(&Write::put(&key, &value))?);
             }
