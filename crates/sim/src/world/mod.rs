@@ -313,8 +313,8 @@ impl World {
 }
 
 impl Inside {
-    /// Has the running task lose its core, if it is drawn. A thread looks at the clock where it decides; what
-    /// it knows may be out of date when it goes on.
+    /// Has the running task lose its core before it looks at the clock, if it is drawn: what it knows may be
+    /// out of date by then. (After that look the judge would take a decision to be as late as its effect.)
     fn preempt(&self) {
         {
             let mut state = self.0.borrow_mut();
@@ -460,19 +460,16 @@ impl State {
 
 impl Host for Inside {
     fn now(&self) -> Nanos {
-        self.spend(LOOK);
-        let time = {
-            let mut state = self.0.borrow_mut();
-            match state.running {
-                Some(task) => state.machines[state.of(task).machine as usize].clock(state.time),
-                None => {
-                    state.afterlife = state.afterlife + SECOND;
-                    state.afterlife
-                }
-            }
-        };
         self.preempt();
-        time
+        self.spend(LOOK);
+        let mut state = self.0.borrow_mut();
+        match state.running {
+            Some(task) => state.machines[state.of(task).machine as usize].clock(state.time),
+            None => {
+                state.afterlife = state.afterlife + SECOND;
+                state.afterlife
+            }
+        }
     }
 
     fn unix(&self) -> UnixMillis {
