@@ -535,7 +535,7 @@ impl<T: Transport> Node<T> {
         if let Err(error) = self.inbound.fence(prepare.term).and_then(|()| self.inbound.clear()) {
             return self.log(&format!("not ready to be synced: {error}"));
         }
-        self.standby.keep(prepare);
+        self.standby.keep(prepare, &self.arena.sums);
         let held = match prepare.kept {
             KeptMemory::Term => SyncState::Term,
             KeptMemory::Base => {

@@ -89,9 +89,8 @@ impl<M: OwnedWords> Engine<M> {
         }
     }
 
-    /// Checks that the index names exactly what all entries together say, and that no segment has more
-    /// entries that count than it is accounted for: it would die too early, and be freed with them. A segment
-    /// that has fewer only lasts until the term ends.
+    /// Checks that the index names exactly what all entries together say, and that each segment is accounted
+    /// for as it is: one that dies too early is freed with entries that count.
     fn check_restored(&self) {
         let mut newest: BTreeMap<Box<[u8]>, (Csn, bool)> = BTreeMap::new();
         for &segment in self.store.adopted() {
@@ -105,7 +104,7 @@ impl<M: OwnedWords> Engine<M> {
                 true
             });
             let accounted = self.store.live(segment);
-            assert!(live <= accounted, "segment {segment}: {live} entries count, {accounted} by account");
+            assert!(live == accounted, "segment {segment}: {live} entries count, {accounted} by account");
         }
         for (key, &(csn, is_value)) in &newest {
             let found = self.index.read().lock(self.hash(key)).find(key).map(|found| found.record().csn());

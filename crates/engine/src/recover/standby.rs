@@ -140,9 +140,16 @@ impl<M: OwnedWords + Clone> Standby<M> {
         if self.built.full || self.settled.term() != base || self.settled.is_beyond(base, cuts) {
             return None;
         }
+        self.settle(sums);
+        Some(self)
+    }
+
+    /// Takes out entries whose use is over, while no leader writes to this memory. A leader that writes next
+    /// may give the follower a segment once more that it had let go of, in the same use and with other
+    /// superseded bits.
+    pub fn settle(&mut self, sums: &SumKey) {
         let memory = self.built.arena.memory.clone();
         self.settled.settle(ArenaView { memory: &memory, sums }, &mut self.built);
-        Some(self)
     }
 }
 

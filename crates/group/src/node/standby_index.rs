@@ -28,8 +28,9 @@ impl StandbyIndex {
         self.index.as_ref().map_or(&self.nothing, |standby| &standby.settled)
     }
 
-    /// Keeps the index if it stays true while a leader overwrites the arena, and drops it otherwise.
-    pub fn keep(&mut self, prepare: &Prepare) {
+    /// Keeps the index if it stays true while a leader overwrites the arena, and drops it otherwise. No
+    /// leader writes to the arena at this moment.
+    pub fn keep(&mut self, prepare: &Prepare, sums: &SumKey) {
         let stays = match prepare.kept {
             KeptMemory::Term => true,
             KeptMemory::Base => !self.settled().is_beyond(prepare.base, &prepare.cuts),
@@ -38,6 +39,9 @@ impl StandbyIndex {
         };
         if !stays {
             self.index = None;
+        }
+        if let Some(standby) = &mut self.index {
+            standby.settle(sums);
         }
         // Until the leader has written, what is here may never have been committed: streams are cut, and the
         // lines of segments are replaced. What is indexed meanwhile would go with its segment, and older
