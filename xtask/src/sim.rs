@@ -76,7 +76,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LateSupersede", Test("longarm-engine", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
-    ("AdoptBare", Sim("group-slow", "0..20")),
+    ("AdoptBare", Sim("group-slow", "20..40")),
     (
         "AdoptEarly",
         Test(
@@ -116,7 +116,7 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
-    ("RecallAnyway", Sim("group-strands", "0..20")),
+    ("RecallAnyway", Sim("group-strands", "20..40")),
     (
         "TrustTable",
         Test("longarm-group", "catch_up::content::tests::what_a_follower_has_let_go_of_is_given_to_it_anew"),
