@@ -116,6 +116,17 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
+    (
+        "RepeatNothing",
+        Test(
+            "longarm-server",
+            "tests::exactly_once::all_that_a_client_may_repeat_is_recalled_and_nothing_else_runs",
+        ),
+    ),
+    (
+        "AgeAtOnce",
+        Test("longarm-engine", "session::all::tests::what_the_gone_wrote_is_forgotten_though_leaders_change"),
+    ),
     ("RecallAnyway", Sim("group-strands", "20..40")),
     (
         "TrustTable",

@@ -27,6 +27,10 @@ pub enum Mutant {
     ResetCsn,
     /// What lies beyond the start set stays (L16).
     NoCut,
+    /// What clients may still ask for counts as too old for that as soon as there is another leader (L17).
+    AgeAtOnce,
+    /// A client is taken to repeat nothing before the operation that it sends (L17).
+    RepeatNothing,
     /// A conditional write does not keep others away until it is applied (L18).
     ShareStripes,
     /// A follower that is synced is not given claims that are younger than the table it was sent.

@@ -80,6 +80,8 @@ impl<T: Transport> Client<T> {
         self.earlier.forget();
         let mut message = self.spare.pop().unwrap_or_default();
         message.clear();
+        let behind = self.open.front().map_or(0, |oldest| request.operation - oldest.operation);
+        let request = Request { behind: u8::try_from(behind).expect("not full"), ..request };
         message.extend_from_slice(&request.header());
         message.extend_from_slice(request.key);
         message.extend_from_slice(request.value);

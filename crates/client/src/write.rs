@@ -69,14 +69,13 @@ impl<'a> Write<'a> {
 
     pub(crate) fn to_wire(self, operation: u64) -> Request<'a> {
         Request {
-            kind: self.kind,
             condition: self.condition,
             keep_ttl: self.keep_ttl,
-            operation,
             argument: self.argument,
             ttl_ms: self.ttl_ms,
             key: self.key,
             value: self.value,
+            ..Request::new(self.kind, operation)
         }
     }
 }

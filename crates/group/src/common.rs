@@ -8,7 +8,7 @@ use std::time::Duration;
 use longarm_base::{Nanos, Term, UnixMillis};
 use longarm_engine::reclaim::Unaccounted;
 use longarm_engine::recover::{Recovered, Standby};
-use longarm_engine::session::Sessions;
+use longarm_engine::session::{Sessions, ToldAges};
 use longarm_engine::stream::StreamPosition;
 use longarm_engine::{Engine, EngineOptions, Eviction, Timestamps};
 use longarm_host::random;
@@ -99,6 +99,8 @@ pub struct TermStart {
     /// The earliest time at which the calendar of the term may begin: no calendar of an earlier leader was
     /// ahead of it.
     pub calendar: UnixMillis,
+    /// What an earlier leader told this replica of the ages of versions.
+    pub ages: ToldAges,
 }
 
 /// Where a server is in its life. A server only goes forward in it.
@@ -186,6 +188,7 @@ impl Core {
             }
         };
         let core = Core::new(options, Clock::start(start.calendar), lent, boot, keys.sum, engine);
+        core.sessions.go_on(core.timestamps().now, start.ages);
         core.engine.restore(&core.sessions, core.timestamps(), found);
         Ok(core)
     }

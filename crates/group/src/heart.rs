@@ -76,7 +76,8 @@ pub(crate) fn run<Q: QueuePair>(
             let stable = core.engine.stable_point();
             core.engine.store.set_stable(stable);
             let (items, unix) = (core.engine.index.items(), times.unix.0);
-            let told = HeartbeatPayload { stable: stable.0, items, unix };
+            let ages = core.sessions.ages(times.now).map(|it| page::age_word(it.csn, it.age));
+            let told = HeartbeatPayload { stable: stable.0, items, unix, ages };
             for link in &mut heart.links {
                 link.send(Beat::new(leader_term.term, number), told, times.now);
             }

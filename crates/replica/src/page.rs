@@ -8,7 +8,9 @@
 //! 24  that leader's calendar when the heartbeat was sent, in unix milliseconds; zero if unknown. If
 //!     that leader ended its lease to hand over: its last calendar less a promise, since a new leader's begins
 //!     a promise later
-//! 32  zeroes
+//! 32  two versions that are in every later start set, each with the time for which it has been drawn at
+//!     least: csn << 16 | time in units of 16 ms, the older version first; zero if unknown
+//! 48  zeroes
 //! 64  floors: for each stream of the term, positions that this follower has acknowledged
 //! then a line of
 //!  0  released: the packed term of a leader that has ended its lease, to hand over
@@ -19,7 +21,7 @@
 //! grows within a term, except the calendar at its end. A heartbeat is one WRITE from the beat to the floors
 //! ([`heartbeat`]); the words that it must not touch come after them.
 
-use longarm_base::Term;
+use longarm_base::{Csn, Nanos, Term};
 
 use crate::Timing;
 
@@ -31,6 +33,8 @@ pub const STABLE: u64 = 8;
 pub const ITEMS: u64 = 16;
 /// Offset of the leader's calendar.
 pub const UNIX: u64 = 24;
+/// Offset of the two versions whose ages the leader knows.
+pub const AGES: u64 = 32;
 /// Offset of the floors.
 pub const FLOORS: u64 = 64;
 /// Offset of the word that releases a promise.
@@ -47,9 +51,10 @@ pub const fn floor_at(stream: usize) -> u64 {
 
 /// The bytes of a heartbeat, from [`BEAT`] on; with the floors of all streams, once the follower is synced.
 pub fn heartbeat(beat: Beat, told: HeartbeatPayload, floors: &[u64]) -> Vec<u8> {
-    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - UNIX) / 8 - 1 };
+    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - AGES) / 8 - 2 };
     let words = [beat.0, told.stable, told.items, told.unix]
         .into_iter()
+        .chain(told.ages)
         .chain((0..zeroes).map(|_| 0))
         .chain(floors.iter().copied());
     words.flat_map(u64::to_le_bytes).collect()
@@ -64,6 +69,24 @@ pub struct HeartbeatPayload {
     pub items: u64,
     /// The leader's calendar now, in unix milliseconds.
     pub unix: u64,
+    /// Two versions and their ages ([`age_word`]).
+    pub ages: [u64; 2],
+}
+
+const AGE_BITS: u32 = 16;
+/// The unit in which an age is told. Ages up to 17 minutes can be.
+const AGE_UNIT: u64 = 16_000_000;
+
+/// A version that was drawn so long ago, at least, as one word.
+pub fn age_word(csn: Csn, age: Nanos) -> u64 {
+    // What cannot be told is left out: then a next leader knows less.
+    let told = csn.0.leading_zeros() >= AGE_BITS;
+    if told { csn.0 << AGE_BITS | (age.0 / AGE_UNIT).min((1 << AGE_BITS) - 1) } else { 0 }
+}
+
+/// The version of such a word, and its age.
+pub fn age_of(word: u64) -> (Csn, Nanos) {
+    (Csn(word >> AGE_BITS), Nanos(word % (1 << AGE_BITS) * AGE_UNIT))
 }
 
 /// The calendar that a page states for a leader whose lease has ended, if the page said `unix` last. A new
@@ -115,13 +138,23 @@ mod tests {
         let word = |bytes: &[u8], at: u64| {
             u64::from_le_bytes(bytes[at as usize..at as usize + 8].try_into().expect("a word"))
         };
-        let told = HeartbeatPayload { stable: 5, items: 6, unix: 7 };
-        assert_eq!(heartbeat(beat, told, &[]).len(), 32, "of one that is not synced: its floors stay");
+        let told = HeartbeatPayload { stable: 5, items: 6, unix: 7, ages: [8, 9] };
+        assert_eq!(heartbeat(beat, told, &[]).len(), 48, "of one that is not synced: its floors stay");
         let most: Vec<u64> = (100..100 + longarm_wire::STREAMS_MAX as u64).collect();
         let bytes = heartbeat(beat, told, &most);
-        assert_eq!([BEAT, STABLE, ITEMS, UNIX].map(|at| word(&bytes, at)), [beat.0, 5, 6, 7]);
+        let words = [BEAT, STABLE, ITEMS, UNIX, AGES, AGES + 8].map(|at| word(&bytes, at));
+        assert_eq!(words, [beat.0, 5, 6, 7, 8, 9]);
         assert!((0..most.len()).all(|stream| word(&bytes, floor_at(stream)) == most[stream]));
         assert!(bytes.len() as u64 <= RELEASED && RECLAIMED + 8 <= BYTES);
+    }
+
+    #[test]
+    fn an_age_is_told_as_no_more_than_it_is() {
+        let told = |csn, age| age_of(age_word(Csn(csn), Nanos(age)));
+        assert_eq!(told(7, 3 * AGE_UNIT + 1), (Csn(7), Nanos(3 * AGE_UNIT)));
+        assert_eq!(told(7, AGE_UNIT - 1), (Csn(7), Nanos(0)));
+        assert_eq!(told((1 << 48) - 1, u64::MAX), (Csn((1 << 48) - 1), Nanos(65_535 * AGE_UNIT)));
+        assert_eq!(told(1 << 48, 1 << 40), (Csn(0), Nanos(0)), "there is no room for it");
     }
 
     #[test]

@@ -97,6 +97,7 @@ fn once(
 ) -> Executed {
     let operation = request.operation;
     if operation != 0 {
+        session.hear(if Mutant::RepeatNothing.is_on() { operation } else { request.oldest() });
         match session.recall(operation) {
             Recall::New => {}
             Recall::Ran(outcome, at) => {

@@ -62,7 +62,9 @@ const COLLECT_LEAST: u32 = 8;
 const HURRY_SHARE: u64 = 8;
 /// The sleep while it waits for followers.
 const REPLICATING: Duration = Duration::from_micros(200);
+/// The time between two looks for sessions to forget: at most, and as a share of the time that they are kept.
 const FORGET_EVERY: Nanos = Nanos::from_millis(1000);
+const FORGET_SHARE: u32 = 4;
 
 /// The maintenance thread's state.
 pub(crate) struct Maintenance<Q> {
@@ -219,10 +221,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let (growing, collecting) = (self.grow(times), self.collect(times));
         let evicting = !collecting && self.evict(times);
         let more = [growing, collecting, evicting, self.expire(times)];
-        if times.now.since(self.last_forget) >= FORGET_EVERY {
-            self.last_forget = times.now;
-            self.shared.core.sessions.forget(times.now, self.shared.core.engine.csn());
-        }
+        self.forget(times.now);
         self.last_pass = times.now;
         let more = more.contains(&true);
         self.fruitless = if more || self.last_gain > gained { 0 } else { self.fruitless.saturating_add(1) };
@@ -230,6 +229,16 @@ impl<Q: QueuePair> Maintenance<Q> {
             self.shared.core.engine.nothing_to_gain(times.now, self.last_gain);
         }
         more
+    }
+
+    /// Forgets the sessions of clients that are long gone.
+    fn forget(&mut self, now: Nanos) {
+        let core = &self.shared.core;
+        let share = (core.options.keep_sessions / FORGET_SHARE).as_nanos() as u64;
+        if now.since(self.last_forget) >= FORGET_EVERY.min(Nanos(share)) {
+            self.last_forget = now;
+            core.sessions.forget(now, core.engine.stable_point());
+        }
     }
 
     fn grow(&mut self, times: Timestamps) -> bool {

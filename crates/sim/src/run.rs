@@ -537,10 +537,8 @@ impl Run {
         let begun = self.world.time();
         while answer.borrow().is_none() {
             if self.world.time().since(begun) > most {
-                return Err(format!(
-                    "healed, and yet something takes longer than {} s (I20)",
-                    most.0 / 1_000_000_000
-                ));
+                let seconds = most.0 / 1_000_000_000;
+                return Err(format!("healed, and yet something takes longer than {seconds} s (I20)"));
             }
             self.go_on(self.world.time() + GLANCE)?;
         }
@@ -593,6 +591,7 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         slots: if plan.inline { SlotKind::Inline64 } else { SlotKind::Pointer16 },
         expected_items: plan.load.expected,
         spin: Duration::ZERO,
+        keep_sessions: plan.keep,
         peers: operator::peers(),
         log: notes.log(),
         ..ServerOptions::default()

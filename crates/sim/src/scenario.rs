@@ -1,6 +1,8 @@
 //! Scenarios, each of which says which faults may strike. A seed draws which of them do, how often, and how
 //! hard.
 
+use std::time::Duration;
+
 use longarm_base::Nanos;
 use longarm_base::random::SplitMix64;
 use longarm_fabric::sim::{Landing, Weather};
@@ -304,6 +306,9 @@ impl Scenario {
 
 /// The longest time for which faults strike. Clients that are done earlier end it.
 pub const SAFETY: Nanos = Nanos::from_millis(3_000);
+/// How long sessions are kept: longer than a run, or a little longer than the timeout of clients.
+const KEEP: Duration = Duration::from_secs(60);
+const KEEP_SHORT: Duration = Duration::from_millis(250);
 
 /// What a seed drew, which is everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -340,6 +345,9 @@ pub struct Plan {
     pub groups: u32,
     /// Whether every second node has one more worker.
     pub uneven: bool,
+    /// How long a server keeps the sessions of clients that are gone: for ever, or little longer than clients
+    /// repeat a request.
+    pub keep: Duration,
     /// Whether threads lose their cores now and then, where they look at the clock.
     pub preempts: bool,
     /// How long a disk takes to keep a promise.
@@ -439,6 +447,7 @@ impl Plan {
             founders,
             groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
             uneven: scenario.traps && chance.once_in(2),
+            keep: KEEP,
             preempts: scenario.stalls,
             fsync,
             timing,
@@ -448,6 +457,7 @@ impl Plan {
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
+        plan.keep = [KEEP, KEEP_SHORT][chance.below(2) as usize];
         plan
     }
 }

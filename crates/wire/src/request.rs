@@ -1,10 +1,11 @@
 //! Requests: a 40-byte header, the key, the value.
 //!
-//! `[kind u8 | condition u8 | flags u16 | key length u32][value length u32 | placement epoch u32, zero]`
+//! `[kind u8 | condition u8 | flags u8 | behind u8 | key length u32][value length u32 | placement epoch u32,
+//! zero]`
 //! `[operation][argument][ttl ms]`
 
 use longarm_base::UnixMillis;
-use longarm_base::limits::{KEY_MAX, VALUE_MAX};
+use longarm_base::limits::{KEY_MAX, OPERATIONS_AHEAD, VALUE_MAX};
 
 use crate::codec::{Bad, Fields};
 
@@ -59,6 +60,8 @@ pub struct Request<'a> {
     /// The number of the operation in the client's session, ascending from 1; zero for a request that may run
     /// twice.
     pub operation: u64,
+    /// How far behind the operation the oldest one is, at most, that the client may still repeat.
+    pub behind: u8,
     /// Version of a condition, or the number to add.
     pub argument: u64,
     /// Time to live in milliseconds from now; zero for ever.
@@ -71,18 +74,20 @@ pub struct Request<'a> {
 
 /// Bytes of a request's header.
 const HEADER: usize = 40;
-const KEEP_TTL: u16 = 1;
+const _: () = assert!(OPERATIONS_AHEAD <= 1 << 8, "`behind` reaches as far back as a client may repeat");
+const KEEP_TTL: u8 = 1;
 /// The most hashes in one Hints request.
 pub const HINTS_MAX: usize = 128;
 
 impl<'a> Request<'a> {
-    /// A request of this kind with nothing else set.
+    /// A request of this kind with nothing else set, by a client that may repeat all that any client may.
     pub fn new(kind: RequestKind, operation: u64) -> Request<'a> {
         Request {
             kind,
             condition: Condition::Always,
             keep_ttl: false,
             operation,
+            behind: u8::MAX,
             argument: 0,
             ttl_ms: 0,
             key: &[],
@@ -90,13 +95,18 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// The oldest operation that the client may still repeat.
+    pub fn oldest(&self) -> u64 {
+        self.operation.saturating_sub(u64::from(self.behind))
+    }
+
     /// The header; key and value follow it in the message.
     pub fn header(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[0] = self.kind as u8;
         bytes[1] = self.condition as u8;
-        let flags = if self.keep_ttl { KEEP_TTL } else { 0 };
-        bytes[2..4].copy_from_slice(&flags.to_le_bytes());
+        bytes[2] = if self.keep_ttl { KEEP_TTL } else { 0 };
+        bytes[3] = self.behind;
         bytes[4..8].copy_from_slice(&(self.key.len() as u32).to_le_bytes());
         bytes[8..12].copy_from_slice(&(self.value.len() as u32).to_le_bytes());
         bytes[16..24].copy_from_slice(&self.operation.to_le_bytes());
@@ -128,7 +138,7 @@ impl<'a> Request<'a> {
             3 => Condition::Version,
             _ => return Err(Bad("unknown condition")),
         };
-        let flags = u16::from_le_bytes([head[2], head[3]]);
+        let (flags, behind) = (head[2], head[3]);
         if flags & !KEEP_TTL != 0 {
             return Err(Bad("unknown flags"));
         }
@@ -154,7 +164,7 @@ impl<'a> Request<'a> {
             return Err(Bad("hints are eight bytes each"));
         }
         let keep_ttl = flags & KEEP_TTL != 0;
-        Ok(Request { kind, condition, keep_ttl, operation, argument, ttl_ms, key, value })
+        Ok(Request { kind, condition, keep_ttl, operation, behind, argument, ttl_ms, key, value })
     }
 }
 

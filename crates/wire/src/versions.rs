@@ -22,7 +22,7 @@ pub struct Versions {
 }
 
 /// The versions of this program.
-pub const VERSIONS: Versions = Versions { least: 6, most: 6, features: 0 };
+pub const VERSIONS: Versions = Versions { least: 7, most: 7, features: 0 };
 
 /// The agreement of two programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -76,6 +76,30 @@ fn all_requests_are_sent_again_also_if_they_are_more_than_a_ring() {
     stop(server);
 }
 
+/// The server keeps the outcomes of those.
+#[test]
+fn each_request_names_the_oldest_one_that_may_be_sent_again() {
+    let (server, shm, _) = serve(|_| {});
+    let mut client = cut_off(&shm, &long_puts(3));
+    let oldest = |open: &InFlight| Request::decode(&open.message).expect("a request").oldest();
+    let mut tickets = Vec::new();
+    for _ in 0..100 {
+        let front = client.open.front().map(|open| open.operation);
+        tickets.push(client.submit(&Write::put(b"k", b"v")).expect("submit"));
+        let submitted = client.open.back().expect("it is open");
+        assert_eq!(oldest(submitted), front.unwrap_or(submitted.operation));
+    }
+    for ticket in tickets {
+        client.wait(ticket).expect("an answer");
+    }
+    client.put(b"k", b"w").expect("a PUT");
+    // One that waits for its answer, with nothing else under way.
+    client.link = None;
+    let alone = client.submit(&Write::put(b"k", b"x")).expect("submit");
+    assert_eq!(client.open.iter().map(oldest).collect::<Vec<_>>(), [alone.0]);
+    stop(server);
+}
+
 /// Writes of one client are executed in the order in which the client submitted them.
 #[test]
 fn what_was_submitted_later_is_not_executed_before() {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, Term, UnixMillis};
 use longarm_engine::recover::Standby;
+use longarm_engine::session::VersionAge;
 use longarm_fabric::Transport;
 use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Pause, now, sleep};
@@ -86,7 +87,11 @@ impl<T: Transport> Node<T> {
         // told.
         let promise = self.group_options.timing.promise_millis();
         let calendar = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
-        let start = TermStart { term, items, calendar };
+        let ages = [page::AGES, page::AGES + 8].map(|at| {
+            let (csn, age) = page::age_of(self.page.memory().load(at));
+            VersionAge { csn, age }
+        });
+        let start = TermStart { term, items, calendar, ages };
         Core::of_term(self.term_options(), self.lent.clone(), keys, start, standby)
     }
 
@@ -158,6 +163,10 @@ impl<T: Transport> Node<T> {
         }
         self.page.memory().store(page::RECLAIMED, leader.term.releases.lock().count());
         self.page.memory().store(page::ITEMS, leader.term.core.engine.index.items());
+        let ages = leader.term.core.sessions.ages(leader.term.core.timestamps().now);
+        for (it, at) in ages.into_iter().zip([page::AGES, page::AGES + 8]) {
+            self.page.memory().store(at, page::age_word(it.csn, it.age));
+        }
         observe(|| Seen::SteppedDown { term: leader.term.term });
         // Clients may read this memory until their leases are over (M8), by clocks that may be slow.
         let timing = &self.group_options.timing;

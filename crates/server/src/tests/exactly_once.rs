@@ -50,3 +50,31 @@ fn the_old_connection_of_a_session_runs_nothing_any_more() {
     let lines = lines.lock().expect("log");
     assert!(lines.iter().all(|line| line.contains("connected again")), "{lines:?}");
 }
+
+/// A client with 21 requests on their way, which loses its connection and repeats the oldest of them.
+#[test]
+fn all_that_a_client_may_repeat_is_recalled_and_nothing_else_runs() {
+    let (server, _) = start(|_| {});
+    for address in server.addresses().to_vec() {
+        let session = unique() | 1 << 41;
+        let mut raw = Raw::session(&address, session);
+        raw.delete(b"n");
+        let mut answers = vec![];
+        for operation in 2..=100 {
+            let behind = 20.min(operation - 1) as u8;
+            answers.push(raw.ask(&Request { behind, ..add(operation) }));
+        }
+        drop(raw);
+        let mut raw = Raw::session(&address, session);
+        for operation in 2..=100 {
+            let again = raw.ask(&add(operation));
+            let first = &answers[operation as usize - 2];
+            if again.status == Status::Ok {
+                assert_eq!((again.number, again.csn), (first.number, first.csn));
+            } else {
+                assert!(again.status == Status::Forgotten && operation < 80, "{operation}: {again:?}");
+            }
+        }
+        assert_eq!(raw.get(b"n").value, b"99");
+    }
+}

@@ -17,7 +17,7 @@ use super::harness::{Answer, BOUND, Raw, options, unique, until};
 use crate::connection::{Connection, Turn};
 use crate::execute::Execution;
 use crate::shared::{ConnectedClient, Shared};
-use longarm_engine::session::{Session, SessionHello, WINDOW};
+use longarm_engine::session::{Session, SessionHello, ToldAges, WINDOW};
 use longarm_engine::testing::apply;
 use longarm_engine::{Outcome, WorkerContext};
 use longarm_group::Phase;
@@ -44,7 +44,12 @@ impl Leader {
         let address = options.addresses[0].clone();
         let lent = Arc::new(crate::regions::create(&options, SUM_KEY).expect("regions"));
         longarm_store::format(lent.arena.memory(), &SumKey::new(SUM_KEY)).expect("an arena");
-        let start = TermStart { term: Term::new(1, NodeId(1)), items: 0, calendar: UnixMillis(0) };
+        let start = TermStart {
+            term: Term::new(1, NodeId(1)),
+            items: 0,
+            calendar: UnixMillis(0),
+            ages: ToldAges::default(),
+        };
         let keys = Keys { sum: SUM_KEY, hash: 5 };
         let core = Core::of_term(options.core(), lent, keys, start, None).expect("a leader");
         let shared = Arc::new(Shared::new(options, Arc::new(core), None));

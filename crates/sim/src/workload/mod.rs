@@ -23,7 +23,7 @@ pub use noted::{Calendars, Life, Noted};
 /// The bound on one operation, which is short, so that faults leave some operations in doubt.
 const TIMEOUT: Duration = Duration::from_millis(200);
 /// The bound on one operation of the last look, when all is healed: a group may have to elect a leader first.
-const PATIENT: Duration = Duration::from_secs(2);
+const PATIENCE: Nanos = Nanos::from_millis(2_000);
 /// The number of places that a client remembers. It is greater than most numbers of keys, so that clients
 /// forget few, and small enough that a client costs no time to make.
 const REMEMBERED: usize = 1 << 10;
@@ -92,7 +92,7 @@ impl Worker {
     /// Works until all operations are done. Panics if a GET finds bytes that no client can have written.
     pub fn run(self, sim: &Sim, topology: Topology) {
         let several = topology.groups().len() > 1;
-        let mut client = client_of(sim, topology, TIMEOUT);
+        let mut client = client_of(sim, topology);
         // A group that no replica leads must not hold up the others.
         if !several {
             open_all(&mut client);
@@ -424,9 +424,9 @@ fn counted(found: &[u8]) -> u64 {
     number.unwrap_or_else(|| panic!("torn: a counter of {} bytes: {found:?}", found.len()))
 }
 
-fn client_of(sim: &Sim, topology: Topology, timeout: Duration) -> ClusterClient<Sim> {
+fn client_of(sim: &Sim, topology: Topology) -> ClusterClient<Sim> {
     let options = Options {
-        timeout,
+        timeout: TIMEOUT,
         connect_timeout: TIMEOUT,
         spin: Duration::ZERO,
         cache: Some(REMEMBERED),
@@ -455,16 +455,24 @@ pub fn look_at_all(
     load: &Load,
     noted: &RefCell<Noted>,
 ) -> Result<Looks, Error> {
-    let mut client = client_of(sim, topology, PATIENT);
+    let mut client = client_of(sim, topology);
     open_all(&mut client);
     let (mut looks, all) = (Vec::new(), (0..keys).collect::<Vec<u32>>());
     for keys in all.chunks(AT_ONCE) {
         let names: Vec<_> = keys.iter().map(|&key| load.name(key)).collect();
-        let call = time();
-        client.multi_get(&names, |i, found| {
-            let seen = Seen { client: u32::MAX, key: keys[i], call };
-            looks.extend(seen.note(found, load, &mut noted.borrow_mut()));
-        })?;
+        let (before, begun) = (looks.len(), time());
+        loop {
+            let call = time();
+            let got = client.multi_get(&names, |i, found| {
+                let seen = Seen { client: u32::MAX, key: keys[i], call };
+                looks.extend(seen.note(found, load, &mut noted.borrow_mut()));
+            });
+            match got {
+                Ok(()) => break,
+                Err(error) if time().since(begun) >= PATIENCE => return Err(error),
+                Err(_) => looks.truncate(before),
+            }
+        }
     }
     Ok(looks)
 }
