@@ -43,7 +43,9 @@ CONSTANTS
     ExactSlot,          \* ... and only if it still names the entry that was moved (L12)
     DraftFirst,         \* a copy has its place before the slot is looked at
     CsnContinues,       \* a new term goes on above all csns seen (L13)
-    AckRelease          \* reuse waits until synced followers let go (M9, I12)
+    AckRelease,         \* reuse waits until synced followers let go (M9, I12)
+    Runs,               \* TRUE: segments of one entry are runs, which do not hold the watermark down...
+    RunAlive            \* ... while their entry is an item, or under way
 
 VARIABLES
     leader, term,
@@ -172,13 +174,20 @@ ApplyMove(i) ==
     /\ flight' = flight \ {i}
     /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, csn, truth, hold, looked>>
 
+\* The one entry of a run is never moved.  While it is an item no tombstone hides it, and a write under way is
+\* above the stable point.
+IsItem(c) == \E i \in 1..Len(entries) :
+    /\ entries[i].claim = c /\ entries[i].kind = "put"
+    /\ RunAlive => i \in flight \/ slot[entries[i].key] = i
+
 \* The watermark: what was claimed after the tombstone was applied holds nothing older of its key.  The
 \* tombstone's own segment goes as a whole and does not count; then the stable point must, or a write under
 \* way in that segment, older than the tombstone, would find the slot empty.
 DropTombstone(k) ==
     LET i == slot[k] IN
     /\ i # 0 /\ Kind(i) = "tombstone"
-    /\ Watermark => \A c \in Unreclaimed(Here) \ {entries[i].claim} : entries[i].csn <= metas[c].csn
+    /\ Watermark => \A c \in Unreclaimed(Here) \ {entries[i].claim} :
+                        entries[i].csn <= metas[c].csn \/ (Runs /\ IsItem(c))
     /\ StableDrop => entries[i].csn <= Stable
     /\ slot' = [slot EXCEPT ![k] = 0]
     /\ UNCHANGED <<leader, term, synced, metas, entries, m, d, flight, csn, truth, hold, looked>>

@@ -31,6 +31,10 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("NoFence", Sim("group-pauses", "0..300")),
     ("NoLease", Sim("group-pauses", "0..500")),
     ("DropTombstones", Sim("group-all", "300..800")),
+    (
+        "NeverSweep",
+        Test("longarm-client", "tests::deletes::tombstones_do_not_fill_the_memory_beside_items_that_stay"),
+    ),
     ("MoveAnyway", Sim("group-all", "0..100")),
     ("ResetCsn", Sim("group-pauses", "0..100")),
     ("NoCut", Sim("group-landing", "30..80")),

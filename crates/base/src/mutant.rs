@@ -21,6 +21,8 @@ pub enum Mutant {
     NoLease,
     /// A tombstone goes while older entries of its key are stored (L10).
     DropTombstones,
+    /// The oldest segments are never emptied, so tombstones stay while any item does.
+    NeverSweep,
     /// A move switches the slot whatever it names (L12).
     MoveAnyway,
     /// A new term counts its writes from the beginning (L13).

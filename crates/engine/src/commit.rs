@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use longarm_base::{Mutant, Nanos};
+use longarm_base::limits::LINE;
+use longarm_base::{EntryRef, Mutant, Nanos};
 use longarm_memory::Hash;
 
 use crate::outcome::Short;
@@ -29,6 +30,8 @@ pub struct Replicated {
     pub progress: Vec<Arc<Progress>>,
     /// The deletes that may explain an entry that no slot names.
     pub deletes: Deletes,
+    /// Cache lines of tombstones and of saved outcomes: what outlives that which it is about.
+    kept: AtomicU64,
     /// When the leader's lease ends, in nanoseconds of the monotonic clock.
     lease: AtomicU64,
 }
@@ -38,7 +41,33 @@ impl Replicated {
     pub fn new(streams: u16) -> Replicated {
         let progress = (0..streams).map(|_| Arc::default()).collect();
         let (stripes, deletes) = Default::default();
-        Replicated { stripes, progress, deletes, lease: AtomicU64::new(0) }
+        let (kept, lease) = Default::default();
+        Replicated { stripes, progress, deletes, kept, lease }
+    }
+
+    /// Notes that a tombstone or a saved outcome was written.
+    pub(crate) fn keep(&self, place: EntryRef) {
+        // Relaxed: a number that only says when to look.
+        self.kept.fetch_add(u64::from(place.units()), Ordering::Relaxed);
+    }
+
+    /// Notes that one is needed no more.
+    pub(crate) fn drop_kept(&self, place: EntryRef) {
+        // Relaxed: as in `keep`.
+        let less = |kept: u64| Some(kept.saturating_sub(u64::from(place.units())));
+        let _ = self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Notes how many cache lines of them a restore found.
+    pub(crate) fn found_kept(&self, lines: u64) {
+        // Relaxed: as in `keep`.
+        self.kept.store(lines, Ordering::Relaxed);
+    }
+
+    /// The bytes of tombstones and saved outcomes.
+    pub fn kept_bytes(&self) -> u64 {
+        // Relaxed: as in `keep`.
+        self.kept.load(Ordering::Relaxed) * LINE
     }
 
     /// Sets the end of the lease.

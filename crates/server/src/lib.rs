@@ -27,6 +27,7 @@ mod shared;
 mod start;
 mod stats;
 mod stop;
+mod sweep;
 mod term;
 mod threads;
 mod worker;

@@ -19,6 +19,8 @@ use longarm_store::{Collector, Work};
 
 use crate::move_rate::MoveRate;
 use crate::shared::Shared;
+use crate::sweep::{Kept, Step, Sweep};
+use longarm_engine::Commit;
 use longarm_engine::Timestamps;
 use longarm_engine::WorkerContext;
 use longarm_engine::reclaim::Cursor;
@@ -73,6 +75,7 @@ pub(crate) struct Maintenance<Q> {
     /// In a group: its stream's way to the followers, and the segments that followers must release.
     group: Option<GroupPart<Q>>,
     collector: Collector<Mapped>,
+    sweep: Sweep,
     expiry: Cursor,
     eviction: Cursor,
     last_pass: Nanos,
@@ -143,6 +146,7 @@ impl<Q: QueuePair> Maintenance<Q> {
             context,
             group,
             collector,
+            sweep: Sweep::default(),
             expiry: Cursor::default(),
             eviction: Cursor::default(),
             last_pass: now,
@@ -271,16 +275,19 @@ impl<Q: QueuePair> Maintenance<Q> {
         let percent = self.worth_collecting();
         let engine = &self.shared.core.engine;
         engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
+        let sweeps = self.sweep();
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
-            group.rate.fill(times.now.since(self.last_pass), self.shared.core.engine.csn(), percent);
+            group.rate.fill(times.now.since(self.last_pass), self.shared.core.engine.csn(), percent, sweeps);
         }
         for _ in 0..WORKS_A_PASS {
             // In a group a moved entry goes to the followers first.
             if self.context.stream.as_ref().is_some_and(Stream::is_full) {
                 return false;
             }
-            let moves = hurries || self.group.as_ref().is_none_or(|group| group.rate.is_due());
+            // A review moves nothing.
+            let free = hurries || self.collector.reviews();
+            let moves = free || self.group.as_ref().is_none_or(|group| group.rate.is_due());
             let work = match moves {
                 true => self.collector.next_work(times.now, percent),
                 false => self.collector.free(times.now),
@@ -303,6 +310,12 @@ impl<Q: QueuePair> Maintenance<Q> {
                         Some(missing) => self.shared.core.hold_back(segment, &missing),
                     }
                 }
+                Work::Review { place, csn } => {
+                    let Maintenance { shared, context, .. } = self;
+                    if shared.core.engine.review(context, place, csn, &shared.core.sessions) {
+                        self.last_gain = times.now;
+                    }
+                }
                 Work::Move { place, csn } => {
                     let Maintenance { shared, context, .. } = self;
                     self.group.iter_mut().for_each(|group| group.rate.spend());
@@ -318,6 +331,30 @@ impl<Q: QueuePair> Maintenance<Q> {
             }
         }
         true
+    }
+
+    /// Begins or ends to review tombstones and to empty the oldest segments. Returns whether these are
+    /// emptied.
+    fn sweep(&mut self) -> bool {
+        let engine = &self.shared.core.engine;
+        let Commit::Replicated(group) = &engine.commit else { return false };
+        self.context.writer.seal_old();
+        let kept = Kept {
+            bytes: group.kept_bytes(),
+            most: engine.budget.limit() / u64::from(self.shared.options.kept_share),
+            short: self.is_short(),
+            csn: engine.csn(),
+            watermark: engine.store.watermark(),
+            reviews: self.collector.reviews(),
+        };
+        let before = self.sweep.step;
+        let step = self.sweep.next(&kept);
+        if step != before && matches!(step, Step::Review { .. }) {
+            self.collector.review();
+        }
+        let empties = matches!(step, Step::Empty { .. });
+        self.collector.empty_oldest(empties);
+        empties
     }
 
     /// The live share below which segments are collected: the more memory is used, the higher. A segment that

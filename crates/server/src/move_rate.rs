@@ -6,8 +6,12 @@
 
 use longarm_base::{Csn, Nanos};
 
-/// Moves in a second that are always allowed.
+/// Moves in a second that are always allowed: usually, and while the oldest segments are emptied
+/// (`sweep.rs`). Followers index the latter at once, too.
 const LEAST: u64 = 1_000;
+const LEAST_SWEPT: u64 = 16_000;
+/// How much of the oldest segments is taken to be alive.
+const SWEPT_ALIVE: u32 = 50;
 /// The allowed multiple of the moves that give back as much room as is written.
 const AHEAD: u64 = 2;
 /// The most moves that may be saved up.
@@ -28,12 +32,14 @@ impl MoveRate {
     }
 
     /// Fills up, as `passed` has passed and the csn is `csn`. If collected segments are `percent` alive,
-    /// `percent / (100 - percent)` entries are moved for each dead one.
-    pub fn fill(&mut self, passed: Nanos, csn: Csn, percent: u32) {
-        let percent = u64::from(percent.min(99));
+    /// `percent / (100 - percent)` entries are moved for each dead one. `sweeps` is whether the oldest
+    /// segments are emptied, however much of them is alive.
+    pub fn fill(&mut self, passed: Nanos, csn: Csn, percent: u32, sweeps: bool) {
+        let (least, alive) = if sweeps { (LEAST_SWEPT, SWEPT_ALIVE) } else { (LEAST, 0) };
+        let percent = u64::from(percent.max(alive).min(99));
         let each = AHEAD * SECOND * percent / (100 - percent);
         let written = csn.0.saturating_sub(self.csn.0);
-        let more = LEAST.saturating_mul(passed.0).saturating_add(each.saturating_mul(written));
+        let more = least.saturating_mul(passed.0).saturating_add(each.saturating_mul(written));
         self.saved = self.saved.saturating_add(more).min(SAVED_MOST * SECOND);
         self.csn = csn;
     }
@@ -66,19 +72,24 @@ mod tests {
     fn moves_follow_time_and_what_is_written() {
         let mut rate = MoveRate::new(Csn(5));
         assert_eq!(spend(&mut rate), SAVED_MOST);
-        rate.fill(Nanos(SECOND / 2), Csn(5), 8);
+        rate.fill(Nanos(SECOND / 2), Csn(5), 8, false);
         assert_eq!(spend(&mut rate), LEAST / 2);
         // Half alive: one entry is moved for each dead one, and twice that may be moved.
-        rate.fill(Nanos(0), Csn(105), 50);
+        rate.fill(Nanos(0), Csn(105), 50, false);
         assert_eq!(spend(&mut rate), 200);
-        rate.fill(Nanos(0), Csn(1105), 8);
+        rate.fill(Nanos(0), Csn(1105), 8, false);
         assert_eq!(spend(&mut rate), 2 * 1000 * 8 / 92);
+        // While the oldest segments are emptied.
+        rate.fill(Nanos(0), Csn(1205), 8, true);
+        assert_eq!(spend(&mut rate), 200);
+        rate.fill(Nanos(SECOND / 10), Csn(1205), 8, true);
+        assert_eq!(spend(&mut rate), LEAST_SWEPT / 10);
     }
 
     #[test]
     fn nothing_is_too_much_and_nothing_is_saved_for_ever() {
         let mut rate = MoveRate::new(Csn(0));
-        rate.fill(Nanos(u64::MAX), Csn(u64::MAX), u32::MAX);
+        rate.fill(Nanos(u64::MAX), Csn(u64::MAX), u32::MAX, false);
         assert_eq!(spend(&mut rate), SAVED_MOST);
     }
 }

@@ -68,6 +68,9 @@ pub struct ServerOptions {
     /// The live share, in percent, below which a segment is collected when all memory is used. The share
     /// falls with the memory used.
     pub collect_percent: u32,
+    /// Of a group: deletes and outcomes that are remembered may take one part in so many of the memory before
+    /// segments are emptied for them, and a quarter of that while memory is short.
+    pub kept_share: u32,
     /// How long completions of a client that left are remembered.
     pub keep_sessions: Duration,
     /// The groups that the node has replicas of; none for a server of its own. They share `memory` and
@@ -101,6 +104,7 @@ impl Default for ServerOptions {
             socket_mode: 0o600,
             arena_dir: None,
             collect_percent: 50,
+            kept_share: 16,
             keep_sessions: Duration::from_secs(60),
             groups: Vec::new(),
             log: Log::silent(),
@@ -230,6 +234,9 @@ impl ServerOptions {
             if self.arena_dir.is_some() {
                 return wrong("arena_dir", "the memory of a group is not kept in files".into());
             }
+        }
+        if self.kept_share == 0 {
+            return wrong("kept_share", "0 given, where 1 is all of the memory".into());
         }
         if self.collect_percent > 95 {
             return wrong("collect_percent", format!("{} given, up to 95 is possible", self.collect_percent));

@@ -147,6 +147,7 @@ impl<Q: QueuePair> Worker<Q> {
     /// Arms every connection, and sleeps unless one of them has something already.
     fn sleep(&mut self, limit: Duration) {
         self.inbox.pulse.set_sleeping(true);
+        self.context.writer.seal_old();
         if self.replicating && self.sleep_for_followers() {
             return self.inbox.pulse.set_sleeping(false);
         }

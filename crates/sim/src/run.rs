@@ -592,6 +592,7 @@ fn options(plan: &Plan, notes: &Notes) -> ServerOptions {
         expected_items: plan.load.expected,
         spin: Duration::ZERO,
         keep_sessions: plan.keep,
+        kept_share: plan.kept_share,
         peers: operator::peers(),
         log: notes.log(),
         ..ServerOptions::default()

@@ -309,6 +309,9 @@ pub const SAFETY: Nanos = Nanos::from_millis(3_000);
 /// How long sessions are kept: longer than a run, or a little longer than the timeout of clients.
 const KEEP: Duration = Duration::from_secs(60);
 const KEEP_SHORT: Duration = Duration::from_millis(250);
+/// The part of the memory that deletes and outcomes may take: more than a run writes, or next to nothing.
+const KEPT_SHARE: u32 = 16;
+const KEPT_SHARE_LITTLE: u32 = 1 << 13;
 
 /// What a seed drew, which is everything that a run depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -348,6 +351,8 @@ pub struct Plan {
     /// How long a server keeps the sessions of clients that are gone: for ever, or little longer than clients
     /// repeat a request.
     pub keep: Duration,
+    /// The part of the memory that tombstones and saved outcomes may take: the usual one, or next to nothing.
+    pub kept_share: u32,
     /// Whether threads lose their cores now and then, where they look at the clock.
     pub preempts: bool,
     /// How long a disk takes to keep a promise.
@@ -448,6 +453,7 @@ impl Plan {
             groups: if scenario.several { 2 + chance.below(2) as u32 } else { 1 },
             uneven: scenario.traps && chance.once_in(2),
             keep: KEEP,
+            kept_share: KEPT_SHARE,
             preempts: scenario.stalls,
             fsync,
             timing,
@@ -457,9 +463,15 @@ impl Plan {
         plan.seed = chance.draw();
         plan.tastes = (0..clients).map(|_| chance.draw()).collect();
         plan.faults = strength.draw(Machines { servers, clients }, SAFETY, chance);
-        plan.keep = [KEEP, KEEP_SHORT][chance.below(2) as usize];
+        (plan.keep, plan.kept_share) = draw_kept(chance);
         plan
     }
+}
+
+/// Draws how long sessions are kept, and how much memory deletes and outcomes may take.
+fn draw_kept(chance: &mut SplitMix64) -> (Duration, u32) {
+    let keep = [KEEP, KEEP_SHORT][chance.below(2) as usize];
+    (keep, [KEPT_SHARE, KEPT_SHARE_LITTLE][chance.below(2) as usize])
 }
 
 /// Draws the paper's times, the same with leases that outlast many a fault, or the usual times.

@@ -17,9 +17,9 @@ use longarm_base::{Csn, EntryRef, Nanos};
 use longarm_memory::OwnedWords;
 
 use crate::Store;
-use crate::object::{self, layout};
-use crate::segment::Phase;
+use crate::object::{self, EntryKind, layout};
 use crate::segment::layout::segment_at;
+use crate::segment::{Ledger, Phase};
 
 /// Runs and segments freed in one call.
 const RELEASES: u32 = 4;
@@ -27,6 +27,8 @@ const RELEASES: u32 = 4;
 const ROOMS: u32 = 512;
 /// The time before a scan over all segments that found nothing is repeated.
 const SCAN_EVERY: Nanos = Nanos::from_millis(10);
+/// Dead segments that are waited for at most before older ones are emptied.
+const LEAVING_MOST: usize = 8;
 /// The live share up to which segments are worth collecting when memory is short.
 const SHORT_PERCENT: u32 = 75;
 
@@ -38,6 +40,13 @@ pub enum Work {
         /// Its place.
         place: EntryRef,
         /// Its version, which the copy keeps.
+        csn: Csn,
+    },
+    /// Supersede this tombstone, or record of an outcome, if nothing needs it any more; then ask again.
+    Review {
+        /// Its place.
+        place: EntryRef,
+        /// Its version.
         csn: Csn,
     },
     /// Have the followers release this dead segment, or run that begins with it; then call
@@ -67,6 +76,27 @@ struct SegmentCursor {
     stride: u64,
     next: u64,
     end: u64,
+    /// Whether entries are only reviewed, and none is moved.
+    reviews: bool,
+}
+
+impl SegmentCursor {
+    /// Begins to walk a sealed segment, which no other collector walks.
+    fn begin(ledger: &mut Ledger, segment: u32) -> SegmentCursor {
+        let known = &mut ledger.segments[segment as usize];
+        known.collecting = true;
+        let line = known.line;
+        let (stride, end) = (line.stride as u64, line.tail as u64);
+        SegmentCursor {
+            segment,
+            generation: line.generation,
+            mark: line.mark(),
+            stride,
+            next: 0,
+            end,
+            reviews: false,
+        }
+    }
 }
 
 /// Finds entries to move and frees dead segments.
@@ -74,12 +104,32 @@ pub struct Collector<M: OwnedWords> {
     store: Arc<Store<M>>,
     walk: Option<SegmentCursor>,
     scan_at: Nanos,
+    /// Whether segments are emptied in the order of their claims.
+    oldest_first: bool,
+    /// The segment with which a review goes on.
+    review: Option<u32>,
 }
 
 impl<M: OwnedWords> Collector<M> {
     /// A collector for the store.
     pub fn new(store: Arc<Store<M>>) -> Collector<M> {
-        Collector { store, walk: None, scan_at: Nanos::default() }
+        Collector { store, walk: None, scan_at: Nanos::default(), oldest_first: false, review: None }
+    }
+
+    /// Whether segments are emptied in the order of their claims from now on, however much of them is alive.
+    /// That raises the watermark, and so lets tombstones go.
+    pub fn empty_oldest(&mut self, oldest_first: bool) {
+        self.oldest_first = oldest_first;
+    }
+
+    /// Begins to review the tombstones and saved outcomes of all sealed segments.
+    pub fn review(&mut self) {
+        self.review = Some(self.store.table);
+    }
+
+    /// Whether a review is under way.
+    pub fn reviews(&self) -> bool {
+        self.review.is_some()
     }
 
     /// The next piece of work: dead segments enter quarantine, those past it are freed or named, and live
@@ -93,10 +143,20 @@ impl<M: OwnedWords> Collector<M> {
         if let Some(walk) = self.walk {
             return self.step(walk, now);
         }
+        if let Some(from) = self.review {
+            let walk = self.store.reviewed(from);
+            self.review = walk.map(|walk| walk.segment + 1);
+            if let Some(walk) = walk {
+                return self.step(walk, now);
+            }
+        }
         let short = self.store.is_short();
         if self.scan_at <= now {
             let worth = if short { threshold.max(SHORT_PERCENT) } else { threshold };
             self.walk = self.store.victim(now, worth);
+            if self.walk.is_none() && self.oldest_first {
+                self.walk = self.store.oldest(now);
+            }
             if let Some(walk) = self.walk {
                 return self.step(walk, now);
             }
@@ -143,17 +203,25 @@ impl<M: OwnedWords> Collector<M> {
             }
             let offset = segment_at(walk.segment) + walk.next;
             walk.next += walk.stride;
-            if let Some((place, csn)) = self.live(offset, walk.mark) {
+            if let Some((place, csn, kind)) = self.live(offset, walk.mark) {
+                let reviewed = kind == EntryKind::Tombstone as u64 || kind == EntryKind::Noop as u64;
+                if walk.reviews && !reviewed {
+                    continue;
+                }
                 self.walk = Some(walk);
-                return Work::Move { place, csn };
+                return match walk.reviews {
+                    true => Work::Review { place, csn },
+                    false => Work::Move { place, csn },
+                };
             }
         }
         self.walk = Some(walk);
         Work::Again
     }
 
-    /// The live entry at `offset`, judged by its header: the owner's own memory, which only it writes.
-    fn live(&self, offset: u64, mark: u64) -> Option<(EntryRef, Csn)> {
+    /// The live entry at `offset` and the bits of its kind, judged by its header: the owner's own memory,
+    /// which only it writes.
+    fn live(&self, offset: u64, mark: u64) -> Option<(EntryRef, Csn, u64)> {
         let memory = &self.store.memory;
         if memory.load(offset + layout::SUM) == 0 {
             return None;
@@ -166,8 +234,8 @@ impl<M: OwnedWords> Collector<M> {
         let mut line = [0; LINE as usize];
         memory.copy_out(offset, &mut line);
         let len = object::total_len(&line).ok()?;
-        let (csn, ..) = layout::split_version(memory.load(offset + layout::VERSION));
-        Some((EntryRef { offset, len }, csn))
+        let (csn, kind, _) = layout::split_version(memory.load(offset + layout::VERSION));
+        Some((EntryRef { offset, len }, csn, kind))
     }
 }
 
@@ -193,19 +261,48 @@ impl<M: OwnedWords> Store<M> {
         let (_, segment) = (self.table..self.segments)
             .filter(|&i| {
                 let known = &ledger.segments[i as usize];
-                let rested = known.rest <= now || known.starved.is_some_and(|then| then < ledger.releases);
-                known.phase == Phase::Sealed && !known.collecting && rested
+                known.phase == Phase::Sealed && known.may_be_walked(now, ledger.releases)
             })
             .filter_map(|i| {
                 let load = self.tallies[i as usize].load();
                 (load.pending == 0 && load.units * LINE < most).then_some((load.units, i))
             })
             .min()?;
-        let known = &mut ledger.segments[segment as usize];
-        known.collecting = true;
-        let line = known.line;
-        let (stride, end) = (line.stride as u64, line.tail as u64);
-        Some(SegmentCursor { segment, generation: line.generation, mark: line.mark(), stride, next: 0, end })
+        Some(SegmentCursor::begin(&mut ledger, segment))
+    }
+
+    /// The next sealed segment from this one on, to be reviewed.
+    fn reviewed(&self, from: u32) -> Option<SegmentCursor> {
+        let mut ledger = self.ledger.lock();
+        let sealed = |segment: &u32| {
+            let known = &ledger.segments[*segment as usize];
+            known.phase == Phase::Sealed && !known.collecting
+        };
+        let segment = (from..self.segments).find(sealed)?;
+        Some(SegmentCursor { reviews: true, ..SegmentCursor::begin(&mut ledger, segment) })
+    }
+
+    /// The segment that holds the watermark down, but for a few that are dead already. If a writer still
+    /// fills it, the writer is asked to seal it. Nothing younger is emptied instead: that would give back
+    /// nothing.
+    fn oldest(&self, now: Nanos) -> Option<SegmentCursor> {
+        let mut ledger = self.ledger.lock();
+        let dead = |segment: &u32| {
+            let phase = ledger.segments[*segment as usize].phase;
+            matches!(phase, Phase::Dead | Phase::Offered | Phase::Leaving)
+        };
+        let leaving = ledger.oldest().take_while(dead).take(LEAVING_MOST).count();
+        let segment = ledger.oldest().nth(leaving)?;
+        let known = &ledger.segments[segment as usize];
+        match known.phase {
+            Phase::Active => self.seal_before(known.line.claim_csn),
+            Phase::Sealed if known.may_be_walked(now, ledger.releases) => {
+                let pending = self.tallies[segment as usize].load().pending;
+                return (pending == 0).then(|| SegmentCursor::begin(&mut ledger, segment));
+            }
+            _ => {}
+        }
+        None
     }
 
     /// Names the oldest segment or run of the quarantine, if its time is over, so that its followers are
@@ -225,8 +322,10 @@ impl<M: OwnedWords> Store<M> {
         let known = &mut ledger.segments[walk.segment as usize];
         if known.line.generation == walk.generation {
             known.collecting = false;
-            known.rest = until;
-            known.starved = starved.then_some(releases);
+            if !walk.reviews {
+                known.rest = until;
+                known.starved = starved.then_some(releases);
+            }
         }
     }
 }

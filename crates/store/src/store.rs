@@ -24,7 +24,9 @@
 //!     the new one (L4, L5). Memory that was never written to is zero, and wiping it would take memory.
 //!     Followers wipe nothing; there, term and generation in line and entry keep the uses apart.
 //! (6) *Claims are numbered*, and carry the stable point: a tombstone may go once its csn is below the
-//!     watermark, the least claim csn of all segments in use (L3, L10, M9): see `tombstone_may_go`.
+//!     watermark, the least claim csn of all segments in use (L3, L10, M9): see `tombstone_may_go`. So a
+//!     segment that stays holds the tombstones of all younger deletes. If they take too much memory, segments
+//!     are emptied in the order of their claims, however much of them is alive (`collect.rs`).
 
 use std::sync::Arc;
 
@@ -65,6 +67,8 @@ pub struct Store<M> {
     pub(crate) presumed: Box<[Option<Rooms>]>,
     pub(crate) streams: Mutex<Vec<Option<StreamState>>>,
     stable: Counter,
+    /// Writers seal the segments that they opened by then: they hold the watermark down.
+    seal_before: Counter,
     budget: Arc<Budget>,
 }
 
@@ -170,6 +174,7 @@ impl<M: OwnedWords> Store<M> {
             presumed: Box::default(),
             streams: Mutex::new((0..options.streams).map(stream).collect()),
             stable: Counter::default(),
+            seal_before: Counter::default(),
             budget,
         }
     }
@@ -260,8 +265,8 @@ impl<M: OwnedWords> Store<M> {
         Csn(self.stable.get())
     }
 
-    /// The least claim csn of all segments in use: no segment holds an entry that a tombstone below it hides.
-    /// `None` if no segment is in use.
+    /// The least claim csn of all segments in use, but for runs that are alive: no segment holds an entry
+    /// that a tombstone below it hides. `None` if no segment is in use.
     pub fn watermark(&self) -> Option<Csn> {
         self.ledger.lock().watermark(None)
     }
@@ -275,11 +280,29 @@ impl<M: OwnedWords> Store<M> {
     /// entry that it hides can come back (`docs/spec`: Reclaim, DropTombstone). Being of an older term, as in
     /// LoLKV 4.2, does not suffice (L10).
     /// - No other segment holds an older entry of its key: all were claimed when the tombstone was applied.
-    ///   Its own segment does not count, because tombstone and older entries go with it, all at once.
+    ///   Its own segment does not count, because tombstone and older entries go with it, all at once. Nor
+    ///   does a run whose one entry is not superseded: such entries are never moved, so it is an item, or
+    ///   under way.
     /// - No older write is under way, which would find the slot empty and bring the key back.
     pub fn tombstone_may_go(&self, place: EntryRef, csn: Csn) -> bool {
         let oldest = self.watermark_without(segment_of(place.offset));
         csn <= self.stable() && oldest.is_none_or(|oldest| csn <= oldest)
+    }
+
+    /// Has writers seal the segments that they claimed while the stable point was `csn` at most, when they
+    /// next come by.
+    pub(crate) fn seal_before(&self, csn: Csn) {
+        self.seal_before.raise(csn.0 + 1);
+    }
+
+    /// The point set by [`seal_before`](Self::seal_before).
+    pub(crate) fn sealed_before(&self) -> u64 {
+        self.seal_before.get()
+    }
+
+    /// When the segment was claimed.
+    pub(crate) fn claim_csn(&self, segment: u32) -> Csn {
+        self.ledger.lock().segments[segment as usize].line.claim_csn
     }
 
     /// Counts the contents of the store.
@@ -371,15 +394,7 @@ impl<M: OwnedWords> Store<M> {
 
     /// Notes the death of a segment; the thread that made the last step calls it, once.
     fn died(&self, segment: u32) {
-        let mut ledger = self.ledger.lock();
-        let dead = &mut ledger.segments[segment as usize];
-        assert!(
-            matches!(dead.phase, Phase::Sealed | Phase::Run),
-            "segment {segment} died as {:?}",
-            dead.phase
-        );
-        dead.phase = Phase::Dead;
-        ledger.dead.push_back(segment);
+        self.ledger.lock().died(segment);
     }
 
     /// Frees dead segments without a quarantine: no client was shown the index yet, so no client reads them

@@ -53,11 +53,13 @@ pub struct Writer<M: OwnedWords> {
     /// Always there, except while the writer is dropped.
     state: Option<StreamState>,
     scratch: Vec<u8>,
+    /// What the store had asked for when this writer last sealed old segments.
+    sealed_before: u64,
 }
 
 impl<M: OwnedWords> Writer<M> {
     pub(crate) fn new(store: Arc<Store<M>>, stream: u16, state: StreamState) -> Writer<M> {
-        Writer { store, stream, state: Some(state), scratch: Vec::new() }
+        Writer { store, stream, state: Some(state), scratch: Vec::new(), sealed_before: 0 }
     }
 
     fn state(&mut self) -> &mut StreamState {
@@ -119,6 +121,7 @@ impl<M: OwnedWords> Writer<M> {
             return Err(DraftError::Value(value_len));
         }
         self.take_returns();
+        self.seal_old();
         let len = object::layout::entry_len(meta.flags(), key.len(), value_len);
         let units = len.div_ceil(LINE as usize) as u32;
         let room =
@@ -154,9 +157,26 @@ impl<M: OwnedWords> Writer<M> {
     /// Seals every open segment, so that collection may have them.
     pub fn seal_all(&mut self) {
         self.take_returns();
+        self.seal_if(|_| true);
+    }
+
+    /// Seals the open segments that hold the watermark down, if collection asks for that. A writer that
+    /// rests calls it now and then.
+    #[inline]
+    pub fn seal_old(&mut self) {
+        let before = self.store.sealed_before();
+        if before > self.sealed_before {
+            self.sealed_before = before;
+            let store = self.store.clone();
+            self.seal_if(|open| store.claim_csn(open.segment).0 < before);
+        }
+    }
+
+    #[cold]
+    fn seal_if(&mut self, is_due: impl Fn(&OpenSegment) -> bool) {
         for lane in [Lane::Write, Lane::Move] {
             for class in 0..CLASSES {
-                if self.state().lanes[lane as usize].by_class[class].is_some() {
+                if self.state().lanes[lane as usize].by_class[class].as_ref().is_some_and(&is_due) {
                     self.seal(lane, class);
                 }
             }

@@ -2,6 +2,7 @@
 //! LONGARM_VERBS_DEVICES names two devices also over RDMA, from the first to the second.
 
 mod cluster;
+mod deletes;
 mod faults;
 mod forgetful;
 mod group;

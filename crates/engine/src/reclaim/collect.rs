@@ -121,15 +121,7 @@ impl<M: OwnedWords> Engine<M> {
                 }
                 (draft.unwrap_or_else(|| writer.draft_move(entry)), IndexChange::Move { hash, from: place })
             }
-            EntryKind::Tombstone
-                if self.store.tombstone_may_go(place, csn) || Mutant::DropTombstones.is_on() =>
-            {
-                group.deletes.forget(self.hash(entry.key), csn);
-                self.store.supersede(place, csn);
-                return Relocated::Done;
-            }
-            EntryKind::Noop if entry.session.is_none_or(|by| !sessions.may_ask(by.id, by.operation, csn)) => {
-                self.store.supersede(place, csn);
+            EntryKind::Tombstone | EntryKind::Noop if self.drop_needless(group, place, entry, sessions) => {
                 return Relocated::Done;
             }
             EntryKind::Tombstone | EntryKind::Noop => {
@@ -140,5 +132,46 @@ impl<M: OwnedWords> Engine<M> {
         let copy = writer.finish(draft, csn);
         stream.push(Written { place: copy, csn, change });
         Relocated::Done
+    }
+
+    /// Supersedes the tombstone, or the saved outcome, of version `csn` at `place`, if nothing needs it any
+    /// more; returns whether it did.
+    pub fn review(
+        &self,
+        context: &mut WorkerContext<M>,
+        place: EntryRef,
+        csn: Csn,
+        sessions: &Sessions,
+    ) -> bool {
+        let Commit::Replicated(group) = &self.commit else { return false };
+        let entry = self.store.read(place, csn, &mut context.bytes);
+        entry.is_ok_and(|entry| self.drop_needless(group, place, &entry, sessions))
+    }
+
+    fn drop_needless(
+        &self,
+        group: &Replicated,
+        place: EntryRef,
+        entry: &Entry<'_>,
+        sessions: &Sessions,
+    ) -> bool {
+        let csn = entry.csn;
+        let asked = |by: &longarm_store::OperationId| sessions.may_ask(by.id, by.operation, csn);
+        let needed = match entry.kind {
+            EntryKind::Put | EntryKind::Move => true,
+            EntryKind::Tombstone => {
+                !self.store.tombstone_may_go(place, csn) && !Mutant::DropTombstones.is_on()
+            }
+            EntryKind::Noop => entry.session.as_ref().is_some_and(asked),
+        };
+        if needed {
+            return false;
+        }
+        if entry.kind == EntryKind::Tombstone {
+            group.deletes.forget(self.hash(entry.key), csn);
+        }
+        group.drop_kept(place);
+        self.store.supersede(place, csn);
+        true
     }
 }

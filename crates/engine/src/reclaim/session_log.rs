@@ -7,6 +7,7 @@
 use longarm_memory::OwnedWords;
 use longarm_store::{EntryKind, EntryMeta};
 
+use crate::commit::Commit;
 use crate::engine::Engine;
 use crate::session::Sessions;
 use crate::stream::{IndexChange, Written};
@@ -43,6 +44,9 @@ impl<M: OwnedWords> Engine<M> {
                 return false;
             };
             let copy = writer.finish(draft, entry.csn);
+            if let Commit::Replicated(group) = &self.commit {
+                group.keep(copy);
+            }
             let change = IndexChange::Replace { from: place, csn: entry.csn };
             stream.push(Written { place: copy, csn: entry.csn, change });
             true

@@ -46,6 +46,8 @@ pub struct Recovered {
     pub sessions: Restored,
     /// Whether some item has a time to live.
     pub expires: bool,
+    /// Cache lines of the deletes and saved records.
+    pub kept: u64,
 }
 
 impl Recovered {
@@ -60,14 +62,17 @@ impl Recovered {
             self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
         }
         let at = EntryCopy::of(place, entry);
-        match entry.kind {
-            EntryKind::Put | EntryKind::Move => None,
+        let spare = match entry.kind {
+            EntryKind::Put | EntryKind::Move => return None,
             EntryKind::Tombstone => newest(&mut self.deleted, entry.key.into(), at),
             EntryKind::Noop => {
                 let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
                 newest(&mut self.saved, by, at)
             }
-        }
+        };
+        self.kept += u64::from(place.units());
+        self.kept -= lines(&spare);
+        spare
     }
 
     /// Whether the entry's key was deleted after it.
@@ -80,15 +85,28 @@ impl Recovered {
         self.highest = self.highest.max(other.highest);
         self.expires |= other.expires;
         self.sessions.take(other.sessions);
+        let before = spare.len();
         spare.extend(other.deleted.into_iter().filter_map(|(key, at)| newest(&mut self.deleted, key, at)));
         spare.extend(other.saved.into_iter().filter_map(|(by, at)| newest(&mut self.saved, by, at)));
+        self.kept += other.kept;
+        self.kept -= lines(&spare[before..]);
     }
 
     /// Forgets entries at places that are gone.
     pub fn forget(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
-        self.deleted.retain(|_, at| !is_gone(at.place));
-        self.saved.retain(|_, at| !is_gone(at.place));
+        let mut stays = |at: &EntryCopy| {
+            let stays = !is_gone(at.place);
+            self.kept -= if stays { 0 } else { u64::from(at.place.units()) };
+            stays
+        };
+        self.deleted.retain(|_, at| stays(at));
+        self.saved.retain(|_, at| stays(at));
     }
+}
+
+/// The cache lines of these entries.
+fn lines<'a>(entries: impl IntoIterator<Item = &'a EntryCopy>) -> u64 {
+    entries.into_iter().map(|at| u64::from(at.place.units())).sum()
 }
 
 /// Keeps the newest entry; the other one, if there are two, is superfluous.

@@ -10,12 +10,14 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use longarm_base::limits::LINE;
 use longarm_base::{Csn, EntryRef, Mutant};
 use longarm_host::Mutex;
 use longarm_host::observe::{Observation, WATCHED, observe};
 use longarm_memory::{Hash, OwnedWords};
 use longarm_store::{Entry, EntryKind, Scratch, Visit};
 
+use crate::commit::Commit;
 use crate::engine::Engine;
 use crate::recover::prefetch::Prefetch;
 use crate::recover::recovered::{EntryCopy, Recovered};
@@ -74,8 +76,9 @@ impl<M: OwnedWords> Engine<M> {
         for EntryCopy { csn, place, .. } in spare {
             self.store.supersede(place, csn);
         }
-        if let Some(deletes) = self.deletes() {
-            deletes.found(found.deleted);
+        if let Commit::Replicated(group) = &self.commit {
+            group.found_kept(found.kept);
+            group.deletes.found(found.deleted);
         }
         self.store.bury_unread();
         sessions.restore(found.sessions, times.now);
@@ -93,10 +96,14 @@ impl<M: OwnedWords> Engine<M> {
     /// for as it is: one that dies too early is freed with entries that count.
     fn check_restored(&self) {
         let mut newest: BTreeMap<Box<[u8]>, (Csn, bool)> = BTreeMap::new();
+        let mut kept = 0;
         for &segment in self.store.adopted() {
             let mut live = 0;
-            self.store.visit(segment, 0, &mut |_, entry| {
+            self.store.visit(segment, 0, &mut |place, entry| {
                 live += u64::from(!entry.superseded);
+                if !entry.superseded && matches!(entry.kind, EntryKind::Tombstone | EntryKind::Noop) {
+                    kept += u64::from(place.units()) * LINE;
+                }
                 if entry.kind != EntryKind::Noop {
                     let known = newest.entry(entry.key.into()).or_default();
                     *known = (*known).max((entry.csn, entry.kind.is_value()));
@@ -109,6 +116,9 @@ impl<M: OwnedWords> Engine<M> {
         for (key, &(csn, is_value)) in &newest {
             let found = self.index.read().lock(self.hash(key)).find(key).map(|found| found.record().csn());
             assert_eq!(found, is_value.then_some(csn), "key {key:?}, after a restore");
+        }
+        if let Commit::Replicated(group) = &self.commit {
+            assert_eq!(group.kept_bytes(), kept, "bytes of tombstones and saved outcomes, after a restore");
         }
         let values = newest.values().filter(|(_, is_value)| *is_value).count();
         assert_eq!(self.index.items(), values as u64, "items, after a restore");

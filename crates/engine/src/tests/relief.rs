@@ -45,6 +45,7 @@ fn a_move_keeps_version_and_value_and_takes_expired_items_away() {
                     done += 1;
                 }
                 Work::Again => {}
+                Work::Review { .. } => unreachable!("nobody asked for it"),
                 Work::Release { .. } => unreachable!("this store frees without asking"),
                 Work::Idle(_) => break,
             }

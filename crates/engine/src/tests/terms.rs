@@ -89,6 +89,7 @@ impl Leader {
 
     fn next_of_work(&mut self, times: Timestamps, worth: u32, applies: bool) -> Option<u32> {
         let Leader { engine, maintenance, collector, sessions, .. } = self;
+        collector.review();
         for _ in 0..10_000 {
             match collector.next_work(times.now, worth) {
                 Work::Move { place, csn } => {
@@ -99,6 +100,9 @@ impl Leader {
                     }
                 }
                 Work::Again => {}
+                Work::Review { place, csn } => {
+                    engine.review(maintenance, place, csn, sessions);
+                }
                 Work::Release { segment, .. } => {
                     assert_eq!(engine.unaccounted(segment), None, "nothing explains it");
                     assert_eq!(engine.save_records(maintenance, segment, 0, sessions), None);
@@ -123,10 +127,16 @@ impl Leader {
             }
             unsaved.is_some()
         });
+        // Now and then the oldest segments are emptied, and what may go then is reviewed.
+        collector.empty_oldest(times.unix.0.is_multiple_of(3));
+        collector.review();
         loop {
             match collector.next_work(times.now, percent) {
                 Work::Again => {}
                 Work::Idle(_) => return,
+                Work::Review { place, csn } => {
+                    engine.review(maintenance, place, csn, sessions);
+                }
                 Work::Release { segment, .. } => leaving.push((segment, 0)),
                 Work::Move { place, csn } => {
                     let moved = engine.relocate(maintenance, times, place, csn, sessions);

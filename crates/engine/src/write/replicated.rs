@@ -212,7 +212,10 @@ impl<M: OwnedWords> Engine<M> {
             }
             IndexChange::Remove { hash, stripe } => {
                 let entry = self.store.own(place, csn, bytes, INLINE_MAX);
-                self.deletes().iter().for_each(|deletes| deletes.note(hash, csn));
+                if let Commit::Replicated(group) = &self.commit {
+                    group.deletes.note(hash, csn);
+                    group.keep(place);
+                }
                 self.remove_older(entry.key, hash, csn);
                 self.show(entry.key, hash);
                 self.leave(stripe);

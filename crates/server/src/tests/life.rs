@@ -120,6 +120,7 @@ fn options_that_make_no_sense_are_named() {
     assert!(wrong(&|o| o.max_clients = 0).starts_with("option max_clients"));
     assert!(wrong(&|o| o.read_bound = Duration::ZERO).starts_with("option read_bound"));
     assert!(wrong(&|o| o.collect_percent = 100).starts_with("option collect_percent"));
+    assert!(wrong(&|o| o.kept_share = 0).starts_with("option kept_share"));
     assert!(wrong(&|o| o.expected_items = 1 << 40).contains("raise `memory` or expect fewer items"));
     let missing = "/nonexistent/longarm";
     let error = wrong(&|o| o.addresses = vec![format!("shm:{missing}/a.sock").parse().expect("address")]);

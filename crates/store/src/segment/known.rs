@@ -50,4 +50,11 @@ impl LedgerSegment {
             starved: None,
         }
     }
+
+    /// Whether no collector walks it, and the time is over for which it is left alone; `releases` segments
+    /// and runs were freed so far.
+    pub(crate) fn may_be_walked(&self, now: Nanos, releases: u64) -> bool {
+        let rested = self.rest <= now || self.starved.is_some_and(|then| then < releases);
+        !self.collecting && rested
+    }
 }

@@ -56,7 +56,8 @@ pub(crate) struct Ledger {
     pub credit: u32,
     reserve: u32,
     claims: u64,
-    /// Claim csn and head of each use.
+    /// Claim csn and head of each use that may hold superseded entries. The one entry of a run is none before
+    /// the run is dead.
     ages: BTreeSet<(Csn, u32)>,
     /// Segments that died since the collector last looked.
     pub dead: VecDeque<u32>,
@@ -87,7 +88,7 @@ impl Ledger {
             // A segment that was ever claimed has pages.
             free.put(segment, 1, known.line != Line::FREE);
         }
-        let heads = known().filter(|(_, known)| known.phase == Phase::Adopted);
+        let heads = known().filter(|(_, known)| known.phase == Phase::Adopted && known.line.stride != 0);
         let ages = heads.map(|(segment, known)| (known.line.claim_csn, segment)).collect();
         let credit = reserve.min(free.total());
         budget.take_anyway(u64::from(credit) * SEGMENT_BYTES);
@@ -117,7 +118,7 @@ impl Ledger {
         self.free.total().saturating_sub(self.credit)
     }
 
-    /// The least claim csn of all uses, except one segment or run.
+    /// The least claim csn of all uses that may hold superseded entries, except one segment or run.
     pub(crate) fn watermark(&self, aside: Option<u32>) -> Option<Csn> {
         let aside = aside.map(|segment| {
             let known = &self.segments[segment as usize];
@@ -139,7 +140,9 @@ impl Ledger {
         let first = *claimed.as_ref().inspect_err(|_| self.pressed = true).map_err(|full| *full)?;
         let run = if let ClaimKind::Run { segments } = want { segments } else { 1 };
         self.claims += 1;
-        self.ages.insert((claim_csn, first));
+        if matches!(want, ClaimKind::Shared { .. }) {
+            self.ages.insert((claim_csn, first));
+        }
         let mut dirty = false;
         for i in 0..run {
             let segment = &mut self.segments[(first + i) as usize];
@@ -202,6 +205,20 @@ impl Ledger {
         }
         let taken = if run == 1 { self.free.take_one() } else { self.free.take_run(run) };
         Ok(taken.expect("a run this long was free"))
+    }
+
+    /// The segments that hold the watermark down, the first of them first.
+    pub(crate) fn oldest(&self) -> impl Iterator<Item = u32> {
+        self.ages.iter().map(|&(_, head)| head)
+    }
+
+    /// Notes that the last entry of a segment, or the one of a run, is superseded.
+    pub(crate) fn died(&mut self, segment: u32) {
+        let LedgerSegment { phase, line, .. } = &mut self.segments[segment as usize];
+        assert!(matches!(phase, Phase::Sealed | Phase::Run), "segment {segment} died as {phase:?}");
+        *phase = Phase::Dead;
+        self.ages.insert((line.claim_csn, segment));
+        self.dead.push_back(segment);
     }
 
     /// Takes the oldest segment or run out of quarantine, if its time is over.

@@ -53,6 +53,7 @@ fn collect(
         match collector.next_work(now, threshold) {
             Work::Idle(_) => return,
             Work::Again => {}
+            Work::Review { place, csn } => panic!("{csn:?} at {place:?} is an item"),
             Work::Release { segment, .. } => store.released(segment),
             Work::Move { place, csn } => {
                 let entry = store.read(place, csn, &mut bytes).expect("a live entry verifies");

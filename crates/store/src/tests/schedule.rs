@@ -149,7 +149,7 @@ fn collect(world: &World, stream: u16, rounds: usize) {
                 world.store.released(segment);
                 continue;
             }
-            Work::Again | Work::Idle(_) => continue,
+            Work::Review { .. } | Work::Again | Work::Idle(_) => continue,
         };
         let Ok(entry) = world.store.read(place, csn, &mut bytes) else {
             continue;
