@@ -31,7 +31,7 @@ use longarm_base::limits::OPERATIONS_AHEAD;
 use longarm_base::{Csn, Mutant, Nanos};
 use longarm_wire::Status;
 
-pub use self::ages::{ToldAges, VersionAge};
+pub use self::ages::{ToldAges, VersionAge, aged};
 pub use self::all::{SessionHello, Sessions};
 pub use self::found::Restored;
 use crate::outcome::Outcome;

@@ -27,7 +27,7 @@ const RELEASES: u32 = 4;
 const ROOMS: u32 = 512;
 /// The time before a scan over all segments that found nothing is repeated.
 const SCAN_EVERY: Nanos = Nanos::from_millis(10);
-/// Dead segments that are waited for at most before older ones are emptied.
+/// The most dead segments at the watermark that are not waited for before the next one is emptied.
 const LEAVING_MOST: usize = 8;
 /// The live share up to which segments are worth collecting when memory is short.
 const SHORT_PERCENT: u32 = 75;

@@ -143,8 +143,13 @@ impl<M: OwnedWords> Engine<M> {
         csn: Csn,
         sessions: &Sessions,
     ) -> bool {
+        let WorkerContext { bytes, stream, .. } = context;
         let Commit::Replicated(group) = &self.commit else { return false };
-        let entry = self.store.read(place, csn, &mut context.bytes);
+        // Its copy would stay.
+        if stream.as_ref().is_some_and(|stream| stream.is_moving(place)) {
+            return false;
+        }
+        let entry = self.store.read(place, csn, bytes);
         entry.is_ok_and(|entry| self.drop_needless(group, place, &entry, sessions))
     }
 

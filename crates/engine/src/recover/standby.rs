@@ -5,8 +5,8 @@
 //! the newest version, of each version the youngest copy. No client reads that region before its node leads.
 //!
 //! The leader frees and claims segments without asking the follower, and WRITEs over their old bytes. So the
-//! follower keeps, for each segment, the keys and sessions of its entries. When the segment's use is over, it
-//! takes them out again, before it looks at an entry of the next use. An entry that goes out then was no
+//! follower keeps, for each segment, the hashes of the keys of its entries. When the segment's use is over,
+//! it takes them out again, before it looks at an entry of the next use. An entry that goes out then was no
 //! key's value any more: a segment is freed when it holds no live entry, and each replacement is here, or
 //! still to be looked at.
 //!
@@ -18,10 +18,9 @@
 //! (3) Settled entries are in the start set of the next leader, unless it says otherwise (`is_beyond`): then
 //!     all of this is dropped, and the index is built anew.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longarm_base::{EntryRef, Mutant, Term};
+use longarm_base::{Csn, EntryRef, Mutant, Term};
 use longarm_host::observe::WATCHED;
 use longarm_index::control::Control;
 use longarm_index::hash::{Found, NoRoom, Owner, SlotKind};
@@ -56,8 +55,6 @@ pub struct Built<M: OwnedWords> {
     slots: SlotKind,
     prefetch: Prefetch,
     segments: Vec<StandbySegment>,
-    /// How many entries mention a session.
-    mentions: BTreeMap<u64, u32>,
     /// Whether the index has no room for the next entry.
     full: bool,
 }
@@ -67,15 +64,15 @@ struct StandbySegment {
     line: Line,
     /// Entries that are not superseded, and their cache lines.
     live: (u64, u64),
-    /// The hash of the key and the session of each entry; zero if it has no session.
-    traces: Vec<(Hash, u64)>,
+    /// The hash of the key of each entry.
+    hashes: Vec<Hash>,
     /// Whether there are deletes or saved records among its entries.
     others: bool,
 }
 
 impl StandbySegment {
     const NONE: StandbySegment =
-        StandbySegment { line: Line::FREE, live: (0, 0), traces: Vec::new(), others: false };
+        StandbySegment { line: Line::FREE, live: (0, 0), hashes: Vec::new(), others: false };
 }
 
 impl<M: OwnedWords + Clone + 'static> Standby<M> {
@@ -98,7 +95,6 @@ impl<M: OwnedWords + Clone + 'static> Standby<M> {
             arena,
             slots: options.slots,
             segments: Vec::new(),
-            mentions: BTreeMap::new(),
             full: false,
         };
         Ok(Standby { settled: Settled::default(), built })
@@ -127,6 +123,12 @@ impl<M: OwnedWords + Clone> Standby<M> {
         }
         let memory = self.built.arena.memory.clone();
         self.settled.look(ArenaView { memory: &memory, sums }, term, floors, bytes, &mut self.built);
+    }
+
+    /// Forgets the outcomes of versions up to this one, for which nobody asks any more. What entries said of
+    /// younger ones stays, also when the entries are gone: it is true.
+    pub fn forget_aged(&mut self, aged: Csn) {
+        self.built.found.sessions.forget_aged(aged);
     }
 
     /// If the index must be begun anew with more room: for how many items.
@@ -262,12 +264,8 @@ impl<M: OwnedWords> SettledWatcher for Built<M> {
             self.full = true;
             return false;
         }
-        let by = entry.session.map_or(0, |by| by.id);
-        if by != 0 {
-            *self.mentions.entry(by).or_default() += 1;
-        }
         let segment = &mut self.segments[at as usize];
-        segment.traces.push((hash, by));
+        segment.hashes.push(hash);
         segment.others |= !entry.kind.is_value();
         let spare = self.found.see(place, entry);
         if entry.kind == EntryKind::Tombstone {
@@ -279,14 +277,8 @@ impl<M: OwnedWords> SettledWatcher for Built<M> {
 
     fn over(&mut self, at: u32) {
         let segment = std::mem::replace(&mut self.segments[at as usize], StandbySegment::NONE);
-        for (hash, by) in segment.traces.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
+        for hash in segment.hashes.into_iter().filter(|_| !Mutant::KeepGone.is_on()) {
             self.index.read().lock(hash).remove_gone(|entry| segment_of(entry.offset) == at);
-            let Some(mentions) = self.mentions.get_mut(&by) else { continue };
-            *mentions -= 1;
-            if *mentions == 0 {
-                self.mentions.remove(&by);
-                self.found.sessions.forget(by);
-            }
         }
         if segment.others {
             self.found.forget(|place| segment_of(place.offset) == at);

@@ -25,6 +25,12 @@ pub struct VersionAge {
 /// Two versions whose ages are known, the older one first.
 pub type ToldAges = [VersionAge; 2];
 
+/// The last version that is so old that nobody asks for it any more, if sessions are kept for so long.
+pub fn aged(told: &ToldAges, keep: Nanos) -> Csn {
+    let aged = told.iter().filter(|it| it.age >= keep || Mutant::AgeAtOnce.is_on());
+    aged.map(|it| it.csn).max().unwrap_or(Csn::NONE)
+}
+
 /// The ages of versions, as far as they are known.
 #[derive(Debug)]
 pub struct Ages {
@@ -74,10 +80,8 @@ impl Ages {
     }
 
     fn find_aged(&self, ages: &ToldAges) {
-        let aged = ages.iter().filter(|it| it.age >= self.keep || Mutant::AgeAtOnce.is_on());
-        let csn = aged.map(|it| it.csn.0).max().unwrap_or(0);
         // Relaxed: a value that is seen late only keeps more.
-        self.aged.fetch_max(csn, Ordering::Relaxed);
+        self.aged.fetch_max(aged(ages, self.keep).0, Ordering::Relaxed);
     }
 
     /// Whether the version was drawn so long ago that nobody asks for it any more.

@@ -111,10 +111,14 @@ impl Sessions {
     /// those that wrote last.
     pub fn restore(&self, restored: Restored, now: Nanos) {
         let mut all = self.all.lock();
-        (all.dormant, all.restored) = (restored.0, now);
-        while all.count() > self.limit {
-            all.forget_one();
+        let mut dormant = restored.sessions;
+        if let Some(excess) = dormant.len().checked_sub(self.limit + 1) {
+            let mut csns: Vec<Csn> = dormant.values().map(|recent| recent.csn).collect();
+            let (_, &mut least, _) = csns.select_nth_unstable(excess);
+            dormant.retain(|_, recent| recent.csn > least);
+            all.horizon = least;
         }
+        (all.dormant, all.restored) = (dormant, now);
     }
 
     /// Goes on from what an earlier leader told of the ages of versions.

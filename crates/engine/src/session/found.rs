@@ -9,7 +9,11 @@ use crate::outcome::Outcome;
 
 /// What entries say of operations, collected while they are read in any order.
 #[derive(Debug, Default)]
-pub struct Restored(pub(super) BTreeMap<u64, Recent>);
+pub struct Restored {
+    pub(super) sessions: BTreeMap<u64, Recent>,
+    /// Nobody asks for the outcomes of versions up to this one any more.
+    aged: Csn,
+}
 
 /// The last operations of a session.
 #[derive(Debug, Default)]
@@ -37,7 +41,10 @@ impl Recent {
 impl Restored {
     /// Notes the outcome of an operation of a session.
     pub fn note(&mut self, id: u64, operation: u64, outcome: Outcome) {
-        let recent = self.0.entry(id).or_default();
+        if outcome.csn <= self.aged {
+            return;
+        }
+        let recent = self.sessions.entry(id).or_default();
         if operation + WINDOW as u64 <= recent.highest {
             return;
         }
@@ -53,15 +60,40 @@ impl Restored {
         }
     }
 
-    /// Forgets a session that no entry mentions any more.
-    pub fn forget(&mut self, id: u64) {
-        self.0.remove(&id);
+    /// Forgets the sessions that wrote nothing after this version, as nobody asks for their outcomes any
+    /// more. Most items were written by such sessions.
+    pub fn forget_aged(&mut self, aged: Csn) {
+        if aged > self.aged {
+            self.aged = aged;
+            self.sessions.retain(|_, recent| recent.csn > aged);
+        }
     }
 
     /// Takes over what another part has collected.
     pub fn take(&mut self, other: Restored) {
-        for (id, recent) in other.0 {
+        for (id, recent) in other.sessions {
             recent.completed.into_iter().for_each(|(operation, outcome)| self.note(id, operation, outcome));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_aged_is_forgotten_and_not_noted_again() {
+        let mut restored = Restored::default();
+        for (id, operation, csn) in [(1, 1, 5), (2, 1, 6), (2, 2, 9), (3, 1, 8)] {
+            restored.note(id, operation, Outcome::ok(Csn(csn)));
+        }
+        restored.forget_aged(Csn(8));
+        restored.forget_aged(Csn(4));
+        // Copies of entries that were moved are seen later.
+        for (id, operation, csn) in [(1, 1, 5), (3, 1, 8), (4, 1, 10)] {
+            restored.note(id, operation, Outcome::ok(Csn(csn)));
+        }
+        assert_eq!(restored.sessions.keys().copied().collect::<Vec<_>>(), [2, 4]);
+        assert_eq!(restored.sessions[&2].completed.len(), 2, "all of one who may still ask");
     }
 }

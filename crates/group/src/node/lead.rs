@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use longarm_base::{Mutant, Nanos, Term, UnixMillis};
 use longarm_engine::recover::Standby;
-use longarm_engine::session::VersionAge;
+use longarm_engine::session::{ToldAges, VersionAge};
 use longarm_fabric::Transport;
 use longarm_host::observe::{Observation as Seen, ReplicaStep as Now, observe, reach};
 use longarm_host::{Pause, now, sleep};
@@ -87,12 +87,16 @@ impl<T: Transport> Node<T> {
         // told.
         let promise = self.group_options.timing.promise_millis();
         let calendar = UnixMillis(if told == 0 { 0 } else { told.saturating_add(promise + 1) });
-        let ages = [page::AGES, page::AGES + 8].map(|at| {
+        let start = TermStart { term, items, calendar, ages: self.told_ages() };
+        Core::of_term(self.term_options(), self.lent.clone(), keys, start, standby)
+    }
+
+    /// What a leader told of the ages of versions, perhaps this node itself.
+    pub(super) fn told_ages(&self) -> ToldAges {
+        [page::AGES, page::AGES + 8].map(|at| {
             let (csn, age) = page::age_of(self.page.memory().load(at));
             VersionAge { csn, age }
-        });
-        let start = TermStart { term, items, calendar, ages };
-        Core::of_term(self.term_options(), self.lent.clone(), keys, start, standby)
+        })
     }
 
     fn start_term(&mut self, start: &StartSet, tail: Tail, core: Arc<Core>) -> Result<(), StartError> {

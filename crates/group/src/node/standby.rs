@@ -13,6 +13,7 @@ use longarm_replica::{RoleKind, page};
 use super::Node;
 use longarm_engine::EngineOptions;
 use longarm_engine::recover::Standby;
+use longarm_engine::session;
 
 /// How long a follower that could not begin a standby index waits before it tries again.
 const AGAIN: Nanos = Nanos::from_millis(1_000);
@@ -35,8 +36,13 @@ impl<T: Transport> Node<T> {
         if self.standby.index.is_none() {
             self.standby.index = self.begin_standby();
         }
+        let keep = Nanos(self.options.keep_sessions.as_nanos() as u64);
+        let aged = session::aged(&self.told_ages(), keep);
         match &mut self.standby.index {
-            Some(standby) => standby.look(&self.arena.sums, sync, &floors, bytes),
+            Some(standby) => {
+                standby.forget_aged(aged);
+                standby.look(&self.arena.sums, sync, &floors, bytes)
+            }
             None => self.standby.pace.wait(now + AGAIN),
         }
     }
