@@ -38,6 +38,17 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("MoveAnyway", Sim("group-all", "0..100")),
     ("ResetCsn", Sim("group-pauses", "0..100")),
     ("NoCut", Sim("group-landing", "30..80")),
+    (
+        "AgeAtOnce",
+        Test("longarm-engine", "session::all::tests::what_the_gone_wrote_is_forgotten_though_leaders_change"),
+    ),
+    (
+        "RepeatNothing",
+        Test(
+            "longarm-server",
+            "tests::exactly_once::all_that_a_client_may_repeat_is_recalled_and_nothing_else_runs",
+        ),
+    ),
     ("ShareStripes", Sim("group-pauses", "0..100")),
     ("ForgetClaims", Sim("group-landing", "10..60")),
     ("NoDrain", Test("longarm-group", "inbound::tests::what_is_pushed_has_landed_once_it_is_flushed")),
@@ -120,17 +131,6 @@ const MUTANTS: &[(&str, Finder)] = &[
         ),
     ),
     ("SleepUnsent", Sim("group-moves", "140..160")),
-    (
-        "RepeatNothing",
-        Test(
-            "longarm-server",
-            "tests::exactly_once::all_that_a_client_may_repeat_is_recalled_and_nothing_else_runs",
-        ),
-    ),
-    (
-        "AgeAtOnce",
-        Test("longarm-engine", "session::all::tests::what_the_gone_wrote_is_forgotten_though_leaders_change"),
-    ),
     ("RecallAnyway", Sim("group-strands", "20..40")),
     (
         "TrustTable",
