@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use longarm_base::limits::LINE;
 use longarm_base::{EntryRef, Mutant, Nanos};
 use longarm_memory::Hash;
+use longarm_store::EntryKind;
 
 use crate::outcome::Short;
 use crate::reclaim::deletes::Deletes;
@@ -30,8 +31,9 @@ pub struct Replicated {
     pub progress: Vec<Arc<Progress>>,
     /// The deletes that may explain an entry that no slot names.
     pub deletes: Deletes,
-    /// Cache lines of tombstones and of saved outcomes: what outlives that which it is about.
-    kept: AtomicU64,
+    /// Cache lines of what outlives that which it is about.
+    tombstones: AtomicU64,
+    outcomes: AtomicU64,
     /// When the leader's lease ends, in nanoseconds of the monotonic clock.
     lease: AtomicU64,
 }
@@ -41,33 +43,39 @@ impl Replicated {
     pub fn new(streams: u16) -> Replicated {
         let progress = (0..streams).map(|_| Arc::default()).collect();
         let (stripes, deletes) = Default::default();
-        let (kept, lease) = Default::default();
-        Replicated { stripes, progress, deletes, kept, lease }
+        let (tombstones, outcomes, lease) = Default::default();
+        Replicated { stripes, progress, deletes, tombstones, outcomes, lease }
+    }
+
+    fn kept(&self, kind: EntryKind) -> &AtomicU64 {
+        if kind == EntryKind::Tombstone { &self.tombstones } else { &self.outcomes }
     }
 
     /// Notes that a tombstone or a saved outcome was written.
-    pub(crate) fn keep(&self, place: EntryRef) {
+    pub(crate) fn keep(&self, kind: EntryKind, place: EntryRef) {
         // Relaxed: a number that only says when to look.
-        self.kept.fetch_add(u64::from(place.units()), Ordering::Relaxed);
+        self.kept(kind).fetch_add(u64::from(place.units()), Ordering::Relaxed);
     }
 
     /// Notes that one is needed no more.
-    pub(crate) fn drop_kept(&self, place: EntryRef) {
+    pub(crate) fn drop_kept(&self, kind: EntryKind, place: EntryRef) {
         // Relaxed: as in `keep`.
         let less = |kept: u64| Some(kept.saturating_sub(u64::from(place.units())));
-        let _ = self.kept.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let _ = self.kept(kind).fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
     /// Notes how many cache lines of them a restore found.
-    pub(crate) fn found_kept(&self, lines: u64) {
+    pub(crate) fn found_kept(&self, tombstones: u64, outcomes: u64) {
         // Relaxed: as in `keep`.
-        self.kept.store(lines, Ordering::Relaxed);
+        self.tombstones.store(tombstones, Ordering::Relaxed);
+        self.outcomes.store(outcomes, Ordering::Relaxed);
     }
 
-    /// The bytes of tombstones and saved outcomes.
-    pub fn kept_bytes(&self) -> u64 {
+    /// The bytes of tombstones, and of saved outcomes.
+    pub fn kept_bytes(&self) -> (u64, u64) {
         // Relaxed: as in `keep`.
-        self.kept.load(Ordering::Relaxed) * LINE
+        let bytes = |kept: &AtomicU64| kept.load(Ordering::Relaxed) * LINE;
+        (bytes(&self.tombstones), bytes(&self.outcomes))
     }
 
     /// Sets the end of the lease.

@@ -15,10 +15,11 @@ use longarm_host::random;
 use longarm_index::control::Control;
 use longarm_index::hash::SlotKind;
 use longarm_memory::{Budget, Mapped, OwnedWords, Region, SumKey};
+use longarm_wire::GroupTimes;
 
 use crate::clock::Clock;
 use crate::log::{Log, Notice};
-use crate::options::StartError;
+use crate::options::{GroupOptions, StartError};
 use crate::pulse::Pulse;
 
 /// What the quarantine is longer by, for the granularity of clocks and scheduling.
@@ -87,6 +88,11 @@ pub struct Keys {
     pub sum: u64,
     /// The key of the hashes.
     pub hash: u64,
+}
+
+/// The times that all replicas of a group have alike.
+pub(crate) fn group_times(group: &GroupOptions, core: &CoreOptions) -> GroupTimes {
+    GroupTimes { promise: group.timing.promise, keep: Nanos(core.keep_sessions.as_nanos() as u64) }
 }
 
 /// What a leader's core goes on from, of the terms before its own.

@@ -18,7 +18,9 @@ use longarm_fabric::{
 };
 use longarm_host::{Mutex, now, sleep};
 use longarm_memory::{Backing, Region, RegionOptions};
-use longarm_wire::{ARENA_REGION, Bad, PAGE_REGION, PeerHello, Purpose, RING_REGION, Refusal, RefusalCode};
+use longarm_wire::{
+    ARENA_REGION, Bad, GroupTimes, PAGE_REGION, PeerHello, Purpose, RING_REGION, Refusal, RefusalCode,
+};
 
 use crate::log::Log;
 use crate::options::GroupOptions;
@@ -99,6 +101,16 @@ impl<Q> State<Q> {
     }
 }
 
+/// The reason why a replica with other times is not let in.
+fn other_times(nodes: [NodeId; 2], times: [GroupTimes; 2]) -> String {
+    let times = [0, 1].map(|which| {
+        let (node, GroupTimes { promise, keep }) = (nodes[which], times[which]);
+        let (promise, keep) = (promise.0 / 1_000, keep.0 / 1_000_000);
+        format!("node {node} says that leases last {promise} us, and outcomes are kept for {keep} ms")
+    });
+    format!("{}: give both the same file of the cluster, and the same options", times.join("; "))
+}
+
 /// The reason why one of two processes of the same node is not let in.
 pub(crate) fn twins(node: NodeId) -> String {
     format!("two processes say that they are node {node}: stop one of them")
@@ -116,6 +128,7 @@ pub struct ReplicaMemory {
 /// The replica's door to other replicas.
 pub struct Inbound<Q> {
     options: GroupOptions,
+    times: GroupTimes,
     /// The least role that a replica or an operator must have proved.
     role: PeerRole,
     memory: ReplicaMemory,
@@ -129,6 +142,7 @@ impl<Q: QueuePair> Inbound<Q> {
     /// The door of a replica that starts: no term is open yet.
     pub fn new(
         options: GroupOptions,
+        times: GroupTimes,
         role: PeerRole,
         memory: ReplicaMemory,
         channel: Channel,
@@ -145,7 +159,7 @@ impl<Q: QueuePair> Inbound<Q> {
             leader: None,
             done: Completions::new(16),
         });
-        Inbound { options, role, memory, channel, log, state }
+        Inbound { options, times, role, memory, channel, log, state }
     }
 
     /// The number of the group.
@@ -193,16 +207,9 @@ impl<Q: QueuePair> Inbound<Q> {
             self.log.say(&format!("a replica at {} refused: {reason}", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::WrongGroup, reason));
         }
-        let (ours, theirs) = (self.options.timing.promise, hello.promise);
+        let (ours, theirs) = (self.times, hello.times);
         if !operates && theirs != ours {
-            let reason = format!(
-                "node {} says that leases last {} us, and node {} that they last {} us: give both \
-                 the same file of the cluster",
-                hello.node,
-                theirs.0 / 1_000,
-                self.options.node,
-                ours.0 / 1_000
-            );
+            let reason = other_times([hello.node, self.options.node], [theirs, ours]);
             self.log.say(&format!("a replica at {} refused: {reason}", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }

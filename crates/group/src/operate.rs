@@ -190,7 +190,7 @@ impl<T: Transport> Operator<T> {
             me: node,
             address: member.address.clone(),
             login: self.login.clone(),
-            own: (Nanos(0), 0),
+            own: Default::default(),
             timeout: self.connect,
         };
         let mut channel = match address.channel_for(Purpose::Operate) {

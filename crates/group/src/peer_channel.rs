@@ -13,7 +13,7 @@ use longarm_fabric::{
 };
 use longarm_host::{Mutex, at_once, now};
 use longarm_memory::{Backing, Region, RegionOptions};
-use longarm_wire::{Answer, Ask, Bad, PeerHello, Purpose, RING_REGION};
+use longarm_wire::{Answer, Ask, Bad, GroupTimes, PeerHello, Purpose, RING_REGION};
 
 use crate::{MESSAGE_MAX, RING_BYTES};
 
@@ -29,9 +29,8 @@ pub(crate) struct PeerAddress<T> {
     pub me: NodeId,
     pub address: Address,
     pub login: Login,
-    /// Of a replica, how long its promises last, and what names this start of its process; zeros of an
-    /// operator.
-    pub own: (Nanos, u64),
+    /// Of a replica, its times, and what names this start of its process; zeros of an operator.
+    pub own: (GroupTimes, u64),
     /// The bound on making a connection.
     pub timeout: Duration,
 }
@@ -45,8 +44,8 @@ impl<T: Transport> PeerAddress<T> {
         landing: u32,
     ) -> Result<T::Qp, SetupError> {
         let ring_bytes = if grants.is_empty() { 0 } else { RING_BYTES };
-        let (promise, life) = self.own;
-        let hello = PeerHello { group: self.group, node: self.me, term, purpose, ring_bytes, promise, life };
+        let (times, life) = self.own;
+        let hello = PeerHello { group: self.group, node: self.me, term, purpose, ring_bytes, times, life };
         let hello = hello.encode();
         let request = ConnectRequest {
             hello: &hello,

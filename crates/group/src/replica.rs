@@ -8,6 +8,7 @@ use longarm_base::Nanos;
 use longarm_fabric::{Channel, Grant, Transport};
 use longarm_host::{Mutex, Pause, Thread, random};
 
+use crate::common::group_times;
 use crate::held::Contents;
 use crate::inbound::{Inbound, ReplicaMemory};
 use crate::leaving::Leave;
@@ -33,7 +34,8 @@ impl<T: Transport> Prepared<T> {
         let channel = Channel::new().map_err(|e| StartError::Os("make an event counter", e))?;
         let memory = ReplicaMemory { arena: seed.lent.arena.clone(), page: seed.page.clone() };
         let log = seed.options.log.clone();
-        let inbound = Inbound::new(seed.group.clone(), seed.role, memory, channel.clone(), log);
+        let times = group_times(&seed.group, &seed.options);
+        let inbound = Inbound::new(seed.group.clone(), times, seed.role, memory, channel.clone(), log);
         Ok(Prepared { seed, channel, inbound: Arc::new(inbound), chance })
     }
 

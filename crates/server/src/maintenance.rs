@@ -275,7 +275,7 @@ impl<Q: QueuePair> Maintenance<Q> {
         let percent = self.worth_collecting();
         let engine = &self.shared.core.engine;
         engine.deletes().iter().for_each(|deletes| deletes.sort_some(|key| engine.hash(key)));
-        let sweeps = self.sweep();
+        let sweeps = self.sweep(times.now);
         let hurries = self.leaves_less_than(HURRY_SHARE);
         if let Some(group) = &mut self.group {
             group.rate.fill(times.now.since(self.last_pass), self.shared.core.engine.csn(), percent, sweeps);
@@ -321,7 +321,7 @@ impl<Q: QueuePair> Maintenance<Q> {
                     self.group.iter_mut().for_each(|group| group.rate.spend());
                     match shared.core.engine.relocate(context, times, place, csn, &shared.core.sessions) {
                         Relocated::Done => self.last_gain = times.now,
-                        Relocated::Lost => {}
+                        Relocated::Lost | Relocated::Expired => {}
                         Relocated::Full => {
                             self.collector.starved(times.now);
                             return false;
@@ -335,26 +335,32 @@ impl<Q: QueuePair> Maintenance<Q> {
 
     /// Begins or ends to review tombstones and to empty the oldest segments. Returns whether these are
     /// emptied.
-    fn sweep(&mut self) -> bool {
+    fn sweep(&mut self, now: Nanos) -> bool {
         let engine = &self.shared.core.engine;
         let Commit::Replicated(group) = &engine.commit else { return false };
         self.context.writer.seal_old();
+        let (tombstones, outcomes) = group.kept_bytes();
         let kept = Kept {
-            bytes: group.kept_bytes(),
+            now,
+            tombstones,
+            outcomes,
             most: engine.budget.limit() / u64::from(self.shared.options.kept_share),
             short: self.is_short(),
             csn: engine.csn(),
             watermark: engine.store.watermark(),
+            filled: engine.store.oldest_filled(),
             reviews: self.collector.reviews(),
         };
         let before = self.sweep.step;
         let step = self.sweep.next(&kept);
         if step != before && matches!(step, Step::Review { .. }) {
             self.collector.review();
+            // Moved tombstones are in its own segments.
+            self.context.writer.seal_all();
         }
-        let empties = matches!(step, Step::Empty { .. });
-        self.collector.empty_oldest(empties);
-        empties
+        let empties = if let Step::Empty { before } = step { Some(before) } else { None };
+        self.collector.empty_before(empties);
+        empties.is_some()
     }
 
     /// The live share below which segments are collected: the more memory is used, the higher. A segment that

@@ -126,6 +126,8 @@ impl std::fmt::Debug for ServerOptions {
 const MEMORY_MIN: u64 = 16 << 20;
 /// The most workers of a server; each has a stream of the store.
 const WORKERS_MAX: usize = 256;
+/// How long a leader can tell the next one that a version is old (`longarm_replica::page`).
+const KEEP_SESSIONS_MAX: Duration = Duration::from_secs(1000);
 /// The largest ring, of either side: an immediate names a frame by its offset in sixteenths.
 pub(crate) const RING_MAX: u64 = 1 << 30;
 
@@ -234,6 +236,13 @@ impl ServerOptions {
             if self.arena_dir.is_some() {
                 return wrong("arena_dir", "the memory of a group is not kept in files".into());
             }
+        }
+        if !self.groups.is_empty() && self.keep_sessions > KEEP_SESSIONS_MAX {
+            let text = format!(
+                "{:?} given, up to {KEEP_SESSIONS_MAX:?} are possible in a group",
+                self.keep_sessions
+            );
+            return wrong("keep_sessions", text);
         }
         if self.kept_share == 0 {
             return wrong("kept_share", "0 given, where 1 is all of the memory".into());

@@ -88,6 +88,7 @@ impl<Q: QueuePair> Worker<Q> {
     /// Makes one turn of every connection; returns the most urgent of their results.
     fn round(&mut self) -> Turn {
         self.inbox.pulse.round();
+        self.context.writer.seal_old();
         #[cfg(test)]
         self.hang();
         let new = self.inbox.connections.take();
@@ -147,7 +148,6 @@ impl<Q: QueuePair> Worker<Q> {
     /// Arms every connection, and sleeps unless one of them has something already.
     fn sleep(&mut self, limit: Duration) {
         self.inbox.pulse.set_sleeping(true);
-        self.context.writer.seal_old();
         if self.replicating && self.sleep_for_followers() {
             return self.inbox.pulse.set_sleeping(false);
         }

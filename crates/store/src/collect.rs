@@ -104,22 +104,26 @@ pub struct Collector<M: OwnedWords> {
     store: Arc<Store<M>>,
     walk: Option<SegmentCursor>,
     scan_at: Nanos,
-    /// Whether segments are emptied in the order of their claims.
-    oldest_first: bool,
+    /// Segments that were claimed while the stable point was below this one are emptied.
+    empty_before: Option<Csn>,
     /// The segment with which a review goes on.
     review: Option<u32>,
+    /// Whether the last segment was walked for a review.
+    reviewed: bool,
 }
 
 impl<M: OwnedWords> Collector<M> {
     /// A collector for the store.
     pub fn new(store: Arc<Store<M>>) -> Collector<M> {
-        Collector { store, walk: None, scan_at: Nanos::default(), oldest_first: false, review: None }
+        let scan_at = Nanos::default();
+        Collector { store, walk: None, scan_at, empty_before: None, review: None, reviewed: false }
     }
 
-    /// Whether segments are emptied in the order of their claims from now on, however much of them is alive.
-    /// That raises the watermark, and so lets tombstones go.
-    pub fn empty_oldest(&mut self, oldest_first: bool) {
-        self.oldest_first = oldest_first;
+    /// From now on segments that were claimed while the stable point was below this one are emptied, in the
+    /// order of their claims, however much of them is alive. That raises the watermark, and so lets
+    /// tombstones go.
+    pub fn empty_before(&mut self, stable: Option<Csn>) {
+        self.empty_before = stable;
     }
 
     /// Begins to review the tombstones and saved outcomes of all sealed segments.
@@ -143,26 +147,30 @@ impl<M: OwnedWords> Collector<M> {
         if let Some(walk) = self.walk {
             return self.step(walk, now);
         }
-        if let Some(from) = self.review {
+        let short = self.store.is_short();
+        // When memory is short, every second segment is one that gives memory back.
+        if let Some(from) = self.review.filter(|_| !(short && self.reviewed)) {
             let walk = self.store.reviewed(from);
             self.review = walk.map(|walk| walk.segment + 1);
             if let Some(walk) = walk {
+                self.reviewed = true;
                 return self.step(walk, now);
             }
         }
-        let short = self.store.is_short();
+        self.reviewed = false;
         if self.scan_at <= now {
             let worth = if short { threshold.max(SHORT_PERCENT) } else { threshold };
             self.walk = self.store.victim(now, worth);
-            if self.walk.is_none() && self.oldest_first {
-                self.walk = self.store.oldest(now);
+            if let Some(before) = self.empty_before.filter(|_| self.walk.is_none()) {
+                self.walk = self.store.oldest(now, before);
             }
             if let Some(walk) = self.walk {
                 return self.step(walk, now);
             }
             self.scan_at = now + SCAN_EVERY;
         }
-        freed.unwrap_or_else(|| self.idle())
+        let rest = || if self.reviews() { Work::Again } else { self.idle() };
+        freed.unwrap_or_else(rest)
     }
 
     /// The next piece of work that moves nothing: dead segments enter quarantine, and segments past it are
@@ -282,19 +290,17 @@ impl<M: OwnedWords> Store<M> {
         Some(SegmentCursor { reviews: true, ..SegmentCursor::begin(&mut ledger, segment) })
     }
 
-    /// The segment that holds the watermark down, but for a few that are dead already. If a writer still
-    /// fills it, the writer is asked to seal it. Nothing younger is emptied instead: that would give back
-    /// nothing.
-    fn oldest(&self, now: Nanos) -> Option<SegmentCursor> {
+    /// The segment that holds the watermark down, but for a few that are dead already, if it was claimed
+    /// while the stable point was below `before`. If a writer still fills it, the writer is asked to seal it.
+    /// Nothing younger is emptied instead: that would give back nothing.
+    fn oldest(&self, now: Nanos, before: Csn) -> Option<SegmentCursor> {
         let mut ledger = self.ledger.lock();
-        let dead = |segment: &u32| {
-            let phase = ledger.segments[*segment as usize].phase;
-            matches!(phase, Phase::Dead | Phase::Offered | Phase::Leaving)
-        };
+        let dead = |segment: &u32| ledger.segments[*segment as usize].is_dead();
         let leaving = ledger.oldest().take_while(dead).take(LEAVING_MOST).count();
         let segment = ledger.oldest().nth(leaving)?;
         let known = &ledger.segments[segment as usize];
         match known.phase {
+            _ if known.line.claim_csn >= before => {}
             Phase::Active => self.seal_before(known.line.claim_csn),
             Phase::Sealed if known.may_be_walked(now, ledger.releases) => {
                 let pending = self.tallies[segment as usize].load().pending;

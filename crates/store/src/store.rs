@@ -276,6 +276,13 @@ impl<M: OwnedWords> Store<M> {
         self.ledger.lock().watermark(Some(segment))
     }
 
+    /// The least claim csn of all segments that hold the watermark down and are not dead.
+    pub fn oldest_filled(&self) -> Option<Csn> {
+        let ledger = self.ledger.lock();
+        let known = |segment| &ledger.segments[segment as usize];
+        ledger.oldest().map(known).find(|known| !known.is_dead()).map(|known| known.line.claim_csn)
+    }
+
     /// Whether the tombstone of version `csn` at `place`, which the index still names, may be dropped: no
     /// entry that it hides can come back (`docs/spec`: Reclaim, DropTombstone). Being of an older term, as in
     /// LoLKV 4.2, does not suffice (L10).

@@ -120,7 +120,6 @@ impl<M: OwnedWords> Writer<M> {
         if value_len > VALUE_MAX {
             return Err(DraftError::Value(value_len));
         }
-        self.take_returns();
         self.seal_old();
         let len = object::layout::entry_len(meta.flags(), key.len(), value_len);
         let units = len.div_ceil(LINE as usize) as u32;
@@ -164,6 +163,8 @@ impl<M: OwnedWords> Writer<M> {
     /// rests calls it now and then.
     #[inline]
     pub fn seal_old(&mut self) {
+        // A draft that was dropped counts as under way before its room is taken back.
+        self.take_returns();
         let before = self.store.sealed_before();
         if before > self.sealed_before {
             self.sealed_before = before;

@@ -20,7 +20,8 @@ pub use hello::{Hello, Welcome};
 pub use members::{ADDRESS_MAX, MEMBERS_MAX, MemberAt, Members};
 pub use operator::{Deny, OperatorReply, Order, Stay};
 pub use peer::{
-    Answer, Ask, EntryAt, Extent, PLACES_MAX, PeerHello, Purpose, ReplicaReport, STREAMS_MAX, SyncState,
+    Answer, Ask, EntryAt, Extent, GroupTimes, PLACES_MAX, PeerHello, Purpose, ReplicaReport, STREAMS_MAX,
+    SyncState,
 };
 pub use refusal::{Refusal, RefusalCode};
 pub use request::{Condition, HINTS_MAX, Request, RequestKind, SpilledKey, hints};

@@ -42,11 +42,19 @@ pub struct PeerHello {
     pub purpose: Purpose,
     /// Bytes of the ring that it lends for answers; zero if there are none.
     pub ring_bytes: u64,
-    /// How long its replica keeps what a heartbeat promises: all replicas of a group have the same time. From
-    /// an operator, zero.
-    pub promise: Nanos,
+    /// The times of its replica; zeroes from an operator.
+    pub times: GroupTimes,
     /// The name of this start of its process, among all that it ever had. From an operator, zero.
     pub life: u64,
+}
+
+/// The times that all replicas of a group have alike.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupTimes {
+    /// How long a replica keeps what a heartbeat promises.
+    pub promise: Nanos,
+    /// How long outcomes are kept for clients that may repeat.
+    pub keep: Nanos,
 }
 
 /// The purpose of a connection between replicas.
@@ -269,7 +277,8 @@ impl PeerHello {
         out.u32(self.purpose as u32);
         out.u64(self.term.bits());
         out.u64(self.ring_bytes);
-        out.u64(self.promise.0);
+        out.u64(self.times.promise.0);
+        out.u64(self.times.keep.0);
         out.u64(self.life);
         out.0
     }
@@ -292,9 +301,10 @@ impl PeerHello {
             _ => return Err(Bad("unknown purpose of a connection")),
         };
         let (term, ring_bytes) = (take_term(&mut fields)?, fields.u64()?);
-        let (promise, life) = (Nanos(fields.u64()?), fields.u64()?);
+        let times = GroupTimes { promise: Nanos(fields.u64()?), keep: Nanos(fields.u64()?) };
+        let life = fields.u64()?;
         fields.end()?;
-        Ok(PeerHello { group, node, term, purpose, ring_bytes, promise, life })
+        Ok(PeerHello { group, node, term, purpose, ring_bytes, times, life })
     }
 }
 

@@ -24,14 +24,14 @@ fn members() -> impl Strategy<Value = Members> {
 
 fn hellos() -> impl Strategy<Value = PeerHello> {
     let purposes = prop_oneof![Just(Purpose::Talk), Just(Purpose::Memory), Just(Purpose::Operate)];
-    (any::<[u64; 4]>(), 0..=NodeId::MAX.0, terms(), purposes).prop_map(
-        |([group, ring_bytes, promise, life], node, term, purpose)| PeerHello {
+    (any::<[u64; 5]>(), 0..=NodeId::MAX.0, terms(), purposes).prop_map(
+        |([group, ring_bytes, promise, keep, life], node, term, purpose)| PeerHello {
             group,
             node: NodeId(node),
             term,
             purpose,
             ring_bytes,
-            promise: Nanos(promise),
+            times: GroupTimes { promise: Nanos(promise), keep: Nanos(keep) },
             life,
         },
     )
@@ -290,7 +290,7 @@ fn what_is_out_of_range_is_named() {
         term: Term::ZERO,
         purpose: Purpose::Talk,
         ring_bytes: 3,
-        promise: Nanos(4),
+        times: GroupTimes { promise: Nanos(4), keep: Nanos(6) },
         life: 5,
     };
     let with = |bytes: Vec<u8>, at: usize, word: u64| {

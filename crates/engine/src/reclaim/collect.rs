@@ -25,6 +25,8 @@ pub enum Relocated {
     Lost,
     /// There is no room for the copy.
     Full,
+    /// In a group: the item's time is over, and it is deleted.
+    Expired,
 }
 
 /// The entry that is moved, and where it stands.
@@ -56,7 +58,13 @@ impl<M: OwnedWords> Engine<M> {
             (Commit::Replicated(group), Some(stream)) => {
                 let to = StreamWriter { writer, stream };
                 let from = Source { place, entry: &entry };
-                self.relocate_replicated(group, to, times, from, sessions)
+                let moved = self.relocate_replicated(group, to, times, from, sessions);
+                if moved == Relocated::Expired {
+                    // Its segment need not wait until expiry comes by.
+                    let (key, hash) = (entry.key.to_vec(), self.hash(entry.key));
+                    self.expire_replicated(group, context, &key, hash, times);
+                }
+                moved
             }
             _ => self.relocate_direct(writer, times, place, &entry),
         }
@@ -115,9 +123,12 @@ impl<M: OwnedWords> Engine<M> {
                 let index = self.index.read();
                 let pair = index.lock(hash);
                 let Some(found) = pair.find(entry.key) else { return Relocated::Lost };
-                // An expired item goes by expiry. Another version is being applied, or was replaced.
-                if !names(&found, csn, place) || self.current(&found, times).gone {
+                // Another version is being applied, or was replaced.
+                if !names(&found, csn, place) {
                     return Relocated::Lost;
+                }
+                if self.current(&found, times).gone {
+                    return Relocated::Expired;
                 }
                 (draft.unwrap_or_else(|| writer.draft_move(entry)), IndexChange::Move { hash, from: place })
             }
@@ -173,9 +184,9 @@ impl<M: OwnedWords> Engine<M> {
             return false;
         }
         if entry.kind == EntryKind::Tombstone {
-            group.deletes.forget(self.hash(entry.key), csn);
+            group.deletes.forget(entry.key, self.hash(entry.key), csn);
         }
-        group.drop_kept(place);
+        group.drop_kept(entry.kind, place);
         self.store.supersede(place, csn);
         true
     }

@@ -43,10 +43,13 @@ impl Deletes {
     }
 
     /// Forgets a delete whose tombstone is dropped: no older entry of the key is stored.
-    pub fn forget(&self, hash: Hash, csn: Csn) {
-        let newest = &mut self.0.lock().newest;
+    pub fn forget(&self, key: &[u8], hash: Hash, csn: Csn) {
+        let KnownDeletes { newest, found } = &mut *self.0.lock();
         if newest.get(&hash.0) == Some(&csn) {
             newest.remove(&hash.0);
+        }
+        if found.get(key).is_some_and(|delete| delete.csn == csn) {
+            found.remove(key);
         }
     }
 

@@ -45,7 +45,7 @@ impl<M: OwnedWords> Engine<M> {
             };
             let copy = writer.finish(draft, entry.csn);
             if let Commit::Replicated(group) = &self.commit {
-                group.keep(copy);
+                group.keep(EntryKind::Noop, copy);
             }
             let change = IndexChange::Replace { from: place, csn: entry.csn };
             stream.push(Written { place: copy, csn: entry.csn, change });

@@ -46,8 +46,10 @@ pub struct Recovered {
     pub sessions: Restored,
     /// Whether some item has a time to live.
     pub expires: bool,
-    /// Cache lines of the deletes and saved records.
-    pub kept: u64,
+    /// Cache lines of the deletes.
+    pub tombstones: u64,
+    /// Cache lines of the saved records.
+    pub outcomes: u64,
 }
 
 impl Recovered {
@@ -62,17 +64,20 @@ impl Recovered {
             self.sessions.note(by.id, by.operation, Outcome { number, ..Outcome::ok(entry.csn) });
         }
         let at = EntryCopy::of(place, entry);
-        let spare = match entry.kind {
-            EntryKind::Put | EntryKind::Move => return None,
-            EntryKind::Tombstone => newest(&mut self.deleted, entry.key.into(), at),
+        match entry.kind {
+            EntryKind::Put | EntryKind::Move => None,
+            EntryKind::Tombstone => {
+                let spare = newest(&mut self.deleted, entry.key.into(), at);
+                self.tombstones = self.tombstones + units(&at) - lines(&spare);
+                spare
+            }
             EntryKind::Noop => {
                 let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
-                newest(&mut self.saved, by, at)
+                let spare = newest(&mut self.saved, by, at);
+                self.outcomes = self.outcomes + units(&at) - lines(&spare);
+                spare
             }
-        };
-        self.kept += u64::from(place.units());
-        self.kept -= lines(&spare);
-        spare
+        }
     }
 
     /// Whether the entry's key was deleted after it.
@@ -87,26 +92,31 @@ impl Recovered {
         self.sessions.take(other.sessions);
         let before = spare.len();
         spare.extend(other.deleted.into_iter().filter_map(|(key, at)| newest(&mut self.deleted, key, at)));
+        self.tombstones = self.tombstones + other.tombstones - lines(&spare[before..]);
+        let before = spare.len();
         spare.extend(other.saved.into_iter().filter_map(|(by, at)| newest(&mut self.saved, by, at)));
-        self.kept += other.kept;
-        self.kept -= lines(&spare[before..]);
+        self.outcomes = self.outcomes + other.outcomes - lines(&spare[before..]);
     }
 
     /// Forgets entries at places that are gone.
     pub fn forget(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
-        let mut stays = |at: &EntryCopy| {
-            let stays = !is_gone(at.place);
-            self.kept -= if stays { 0 } else { u64::from(at.place.units()) };
-            stays
+        let stays = |at: &EntryCopy, lines: &mut u64| {
+            let gone = is_gone(at.place);
+            *lines -= if gone { units(at) } else { 0 };
+            !gone
         };
-        self.deleted.retain(|_, at| stays(at));
-        self.saved.retain(|_, at| stays(at));
+        self.deleted.retain(|_, at| stays(at, &mut self.tombstones));
+        self.saved.retain(|_, at| stays(at, &mut self.outcomes));
     }
+}
+
+fn units(at: &EntryCopy) -> u64 {
+    u64::from(at.place.units())
 }
 
 /// The cache lines of these entries.
 fn lines<'a>(entries: impl IntoIterator<Item = &'a EntryCopy>) -> u64 {
-    entries.into_iter().map(|at| u64::from(at.place.units())).sum()
+    entries.into_iter().map(units).sum()
 }
 
 /// Keeps the newest entry; the other one, if there are two, is superfluous.

@@ -77,7 +77,7 @@ impl<M: OwnedWords> Engine<M> {
             self.store.supersede(place, csn);
         }
         if let Commit::Replicated(group) = &self.commit {
-            group.found_kept(found.kept);
+            group.found_kept(found.tombstones, found.outcomes);
             group.deletes.found(found.deleted);
         }
         self.store.bury_unread();
@@ -96,13 +96,16 @@ impl<M: OwnedWords> Engine<M> {
     /// for as it is: one that dies too early is freed with entries that count.
     fn check_restored(&self) {
         let mut newest: BTreeMap<Box<[u8]>, (Csn, bool)> = BTreeMap::new();
-        let mut kept = 0;
+        let (mut tombstones, mut outcomes) = (0, 0);
         for &segment in self.store.adopted() {
             let mut live = 0;
             self.store.visit(segment, 0, &mut |place, entry| {
                 live += u64::from(!entry.superseded);
-                if !entry.superseded && matches!(entry.kind, EntryKind::Tombstone | EntryKind::Noop) {
-                    kept += u64::from(place.units()) * LINE;
+                let bytes = if entry.superseded { 0 } else { u64::from(place.units()) * LINE };
+                match entry.kind {
+                    EntryKind::Tombstone => tombstones += bytes,
+                    EntryKind::Noop => outcomes += bytes,
+                    EntryKind::Put | EntryKind::Move => {}
                 }
                 if entry.kind != EntryKind::Noop {
                     let known = newest.entry(entry.key.into()).or_default();
@@ -118,7 +121,8 @@ impl<M: OwnedWords> Engine<M> {
             assert_eq!(found, is_value.then_some(csn), "key {key:?}, after a restore");
         }
         if let Commit::Replicated(group) = &self.commit {
-            assert_eq!(group.kept_bytes(), kept, "bytes of tombstones and saved outcomes, after a restore");
+            let kept = (tombstones, outcomes);
+            assert_eq!(group.kept_bytes(), kept, "bytes of tombstones and outcomes, after a restore");
         }
         let values = newest.values().filter(|(_, is_value)| *is_value).count();
         assert_eq!(self.index.items(), values as u64, "items, after a restore");

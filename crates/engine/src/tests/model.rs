@@ -86,6 +86,14 @@ impl Model {
         if holds { Ok(()) } else { Err(Outcome::mismatch(Csn(csn))) }
     }
 
+    /// Collection deletes what has expired, each under a version of its own.
+    pub fn collected(&mut self, engine: &Engine<Mapped>) {
+        let drawn = engine.csn().0;
+        let expired = self.items.values().any(|item| item.expiry != 0 && item.expiry <= self.unix);
+        assert!(drawn == self.last || drawn > self.last && expired, "{drawn} after {}", self.last);
+        self.last = drawn;
+    }
+
     fn store(&mut self, key: &[u8], value: Vec<u8>, expiry: u64) -> Outcome {
         self.last += 1;
         self.items.insert(key.to_vec(), Item { value, csn: self.last, expiry });

@@ -144,6 +144,7 @@ fn collect(leader: &mut Leader, model: &mut Model, work: impl Fn(&mut Leader, Ti
     work(leader, times(model));
     model.unix += 1 + QUARANTINE.0 / 1_000_000;
     work(leader, times(model));
+    model.collected(&leader.engine);
 }
 
 /// Plays terms of leaders and of a follower with a standby index, against a map.

@@ -95,7 +95,8 @@ impl Leader {
                 Work::Move { place, csn } => {
                     let moved = engine.relocate(maintenance, times, place, csn, sessions);
                     assert_ne!(moved, Relocated::Full);
-                    if applies {
+                    // A delete keeps other writes of its key away until it is applied.
+                    if applies || moved == Relocated::Expired {
                         apply(engine, maintenance, times);
                     }
                 }
@@ -128,7 +129,7 @@ impl Leader {
             unsaved.is_some()
         });
         // Now and then the oldest segments are emptied, and what may go then is reviewed.
-        collector.empty_oldest(times.unix.0.is_multiple_of(3));
+        collector.empty_before(times.unix.0.is_multiple_of(3).then(|| engine.csn()));
         collector.review();
         loop {
             match collector.next_work(times.now, percent) {
@@ -322,6 +323,7 @@ proptest! {
                     leader.collect(times(&model));
                     model.unix += 1 + QUARANTINE.0 / 1_000_000;
                     leader.collect(times(&model));
+                    model.collected(&leader.engine);
                 }
                 Then::NextTerm => {
                     term += 1;

@@ -214,7 +214,7 @@ impl<M: OwnedWords> Engine<M> {
                 let entry = self.store.own(place, csn, bytes, INLINE_MAX);
                 if let Commit::Replicated(group) = &self.commit {
                     group.deletes.note(hash, csn);
-                    group.keep(place);
+                    group.keep(EntryKind::Tombstone, place);
                 }
                 self.remove_older(entry.key, hash, csn);
                 self.show(entry.key, hash);

@@ -47,13 +47,19 @@ struct House<T: Transport> {
     group: u64,
 }
 
+/// What all replicas of the group have alike.
+const TIMES: GroupTimes = GroupTimes { promise: Nanos::from_millis(50), keep: Nanos::from_millis(60_000) };
+
+fn ms(ms: u64) -> Nanos {
+    Nanos::from_millis(ms)
+}
+
 /// The door of node 1.
 fn inbound_of<Q: QueuePair>(memory: ReplicaMemory, role: PeerRole) -> Inbound<Q> {
     let address = Address::Sim("house".into());
     let member = |node| Member { node: NodeId(node), address: address.clone() };
     let dir = tempfile::tempdir().expect("a directory");
     let vote_store: Arc<dyn VoteStore> = Arc::new(FileVoteStore::open(dir.path()).expect("a vote store"));
-    let ms = Nanos::from_millis;
     let options = GroupOptions {
         id: 7,
         node: NodeId(1),
@@ -70,7 +76,7 @@ fn inbound_of<Q: QueuePair>(memory: ReplicaMemory, role: PeerRole) -> Inbound<Q>
         hash_key: 2,
         vote_store,
     };
-    Inbound::new(options, role, memory, Channel::new().expect("a channel"), Log::silent())
+    Inbound::new(options, TIMES, role, memory, Channel::new().expect("a channel"), Log::silent())
 }
 
 impl<T: Transport> House<T> {
@@ -116,7 +122,7 @@ impl<T: Transport> House<T> {
             me: node,
             address: self.address.clone(),
             login: Login::None,
-            own: (Nanos::from_millis(50), u64::from(node.0)),
+            own: (TIMES, u64::from(node.0)),
             timeout: SOON,
         }
     }
@@ -285,16 +291,20 @@ fn a_leader_that_begins_anew_has_no_older_writers() {
 #[test]
 fn others_whose_leases_last_longer_are_not_let_in() {
     visits(|_, address, term| {
-        let other = |promise| PeerAddress { own: (promise, 2), ..address(term.node()) };
-        for promise in [Nanos::from_millis(49), Nanos::from_millis(500)] {
-            let refused = other(promise).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
-            let both = [format!("last {} us", promise.0 / 1000), "last 50000 us".into()];
+        let other = |times| PeerAddress { own: (times, 2), ..address(term.node()) };
+        let others = [(49, 60_000), (500, 60_000), (50, 59_999)];
+        for (promise, keep) in others {
+            let times = GroupTimes { promise: ms(promise), keep: ms(keep) };
+            let refused = other(times).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
+            let both = [(promise, keep), (50, 60_000)];
+            let both = both
+                .map(|(promise, keep)| format!("last {promise}000 us, and outcomes are kept for {keep} ms"));
             assert!(both.iter().all(|one| refused.contains(one)), "{refused}");
-            assert!(other(promise).channel().is_err());
+            assert!(other(times).channel().is_err());
         }
-        other(Nanos::from_millis(50)).memory(term, 0).expect("its term is open");
-        // An operator has no promise, so its number has no meaning.
-        let operator = PeerAddress { own: (Nanos(0), 0), ..address(NodeId(1)) };
+        other(TIMES).memory(term, 0).expect("its term is open");
+        // An operator has no times, so its numbers have no meaning.
+        let operator = PeerAddress { own: Default::default(), ..address(NodeId(1)) };
         operator.channel_for(Purpose::Operate).expect("he is let in");
     });
 }
@@ -328,7 +338,7 @@ fn of_two_processes_with_one_name_one_has_the_term() {
         let node = term.node();
         assert!(house.inbound.is_owner(term, node, 5));
         assert!(!house.inbound.is_owner(term, node, 6), "the other one");
-        let of = |life| PeerAddress { own: (Nanos::from_millis(50), life), ..address(node) };
+        let of = |life| PeerAddress { own: (TIMES, life), ..address(node) };
         of(5).memory(term, 0).expect("its term is open");
         let refused = of(6).memory(term, 0).map(|_| ()).expect_err("refused").to_string();
         assert!(refused.contains("two processes say that they are node 2"), "{refused}");

@@ -11,6 +11,7 @@ use longarm_wire::{MemberAt, Members};
 
 use super::Node;
 use super::peer_handle::PeerHandle;
+use crate::common::group_times;
 use crate::peer::PATIENCE;
 use crate::peer::Peer;
 use crate::peer_channel::PeerAddress;
@@ -57,7 +58,7 @@ impl<T: Transport> Node<T> {
             me: self.group().me(),
             address: self.address_of(node)?,
             login: self.login.clone(),
-            own: (self.group_options.timing.promise, self.life),
+            own: (group_times(&self.group_options, &self.options), self.life),
             timeout: std::time::Duration::from_nanos(self.group_options.timing.election.0.max(50_000_000)),
         })
     }

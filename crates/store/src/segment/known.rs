@@ -51,6 +51,11 @@ impl LedgerSegment {
         }
     }
 
+    /// Whether it holds no entry that counts, and is on its way to be freed.
+    pub(crate) fn is_dead(&self) -> bool {
+        matches!(self.phase, Phase::Dead | Phase::Offered | Phase::Leaving)
+    }
+
     /// Whether no collector walks it, and the time is over for which it is left alone; `releases` segments
     /// and runs were freed so far.
     pub(crate) fn may_be_walked(&self, now: Nanos, releases: u64) -> bool {

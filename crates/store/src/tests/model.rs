@@ -22,7 +22,7 @@ enum Op {
     Delete(u8),
     Seal(usize),
     SealOld(usize),
-    EmptyOldest(bool),
+    Empty(bool),
     Review,
     Collect(u32),
     Advance(u64),
@@ -38,7 +38,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => (0u8..24).prop_map(Op::Delete),
         1 => (0usize..2).prop_map(Op::Seal),
         1 => (0usize..2).prop_map(Op::SealOld),
-        1 => any::<bool>().prop_map(Op::EmptyOldest),
+        1 => any::<bool>().prop_map(Op::Empty),
         1 => Just(Op::Review),
         2 => (0u32..100).prop_map(Op::Collect),
         2 => (0u64..40).prop_map(Op::Advance),
@@ -132,7 +132,7 @@ impl Twin {
             }
             Op::Seal(writer) => self.writers[writer].seal_all(),
             Op::SealOld(writer) => self.writers[writer].seal_old(),
-            Op::EmptyOldest(oldest_first) => self.collector.empty_oldest(oldest_first),
+            Op::Empty(empties) => self.collector.empty_before(empties.then_some(Csn(self.csn))),
             Op::Collect(threshold) => {
                 let (live, finished) = (&mut self.live, &mut self.finished);
                 collect(
@@ -211,7 +211,7 @@ impl Twin {
         }
         self.live.clear();
         self.drafts.clear();
-        self.collector.empty_oldest(false);
+        self.collector.empty_before(None);
         for writer in &mut self.writers {
             writer.seal_all();
         }

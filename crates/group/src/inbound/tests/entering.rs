@@ -94,7 +94,7 @@ fn meanwhile(
         term,
         purpose: Purpose::Memory,
         ring_bytes: 0,
-        promise: Nanos::from_millis(50),
+        times: TIMES,
         life: 1,
     };
     std::thread::scope(|scope| {
