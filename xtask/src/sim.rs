@@ -91,7 +91,7 @@ const MUTANTS: &[(&str, Finder)] = &[
     ("LateSupersede", Test("longarm-engine", "tests::cuts::a_put_is_seen_once_and_for_all")),
     ("ReportAtOnce", Sim("group-strands", "0..20")),
     ("OwnCalendar", Sim("group-dates", "0..20")),
-    ("AdoptBare", Sim("group-slow", "20..40")),
+    ("AdoptBare", Sim("group-slow", "520..540")),
     (
         "AdoptEarly",
         Test(
