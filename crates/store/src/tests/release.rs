@@ -101,6 +101,15 @@ fn items_that_stay(writer: &mut Writer<Mapped>, next: &mut impl FnMut() -> u64) 
     items
 }
 
+/// Puts and deletes a key; returns the tombstone.
+fn come_and_go(writer: &mut Writer<Mapped>, next: &mut impl FnMut() -> u64) -> Slot {
+    let item = put(writer, next(), b"it comes and goes", &[1; 300]).expect("room");
+    let tombstone = delete(writer, next(), b"it comes and goes");
+    writer.store().supersede(item.0, item.1);
+    writer.store().set_stable(tombstone.1);
+    tombstone
+}
+
 /// Beside items that stay, keys come and go.
 #[test]
 fn tombstones_go_when_the_oldest_segments_are_emptied() {
@@ -113,16 +122,8 @@ fn tombstones_go_when_the_oldest_segments_are_emptied() {
         csn
     };
     let mut items = items_that_stay(&mut writer, &mut next);
-    let mut tombstones = BTreeSet::new();
-    let mut churn = |_| {
-        let item = put(&mut writer, next(), b"it comes and goes", &[1; 300]).expect("room");
-        let tombstone = delete(&mut writer, next(), b"it comes and goes");
-        store.supersede(item.0, item.1);
-        store.set_stable(tombstone.1);
-        tombstones.insert(tombstone);
-        tombstone.1
-    };
-    let began = (0..2_000).map(&mut churn).last().expect("some");
+    let mut tombstones: BTreeSet<Slot> = (0..2_000).map(|_| come_and_go(&mut writer, &mut next)).collect();
+    let began = store.stable();
     let mut collector = Collector::new(store.clone());
     // Segments with older entries stay, so no review helps, but one of what came after they are empty.
     let (mut now, mut moves) = (Nanos(0), 0);
