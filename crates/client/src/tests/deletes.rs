@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use longarm_fabric::Address;
-
 use super::group::{BOUND, Three};
 use crate::{Client, Error, Options, Write};
 
@@ -36,9 +34,7 @@ fn write(client: &mut Client, kind: char, numbers: Range<u32>, comes: impl Fn(u3
 /// tombstones filled the memory, and all that came next was refused for good.
 #[test]
 fn tombstones_do_not_fill_the_memory_beside_items_that_stay() {
-    let file = |node| format!("longarm-deletes-{}-{node}.sock", std::process::id());
-    let addresses = (0..3).map(|n| Address::Shm(std::env::temp_dir().join(file(n)))).collect();
-    let mut three = Three::start(addresses);
+    let mut three = Three::over_shm("deletes");
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
     write(&mut client, 's', 0..8_000, |_| true);

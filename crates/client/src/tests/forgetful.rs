@@ -4,15 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longarm_fabric::Address;
-
 use super::group::{BOUND, Three};
 use crate::{Client, Options};
-
-fn three(name: &str) -> Three {
-    let file = |node| format!("longarm-{name}-{}-{node}.sock", std::process::id());
-    Three::start((0..3).map(|n| Address::Shm(std::env::temp_dir().join(file(n)))).collect())
-}
 
 /// Starts a node anew with an empty directory.
 fn reinstall(three: &mut Three, node: usize) {
@@ -22,7 +15,7 @@ fn reinstall(three: &mut Three, node: usize) {
 
 #[test]
 fn two_that_forgot_do_not_begin_anew_what_a_third_still_has() {
-    let mut three = three("two-forgot");
+    let mut three = Three::over_shm("two-forgot");
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
     client.put(b"key", b"1").expect("put");
@@ -50,7 +43,7 @@ fn two_that_forgot_do_not_begin_anew_what_a_third_still_has() {
 
 #[test]
 fn one_that_forgot_catches_up_and_then_counts() {
-    let mut three = three("one-forgot");
+    let mut three = Three::over_shm("one-forgot");
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let mut client = Client::connect_group(&three.addresses, options).expect("connect");
     for round in 0..3u8 {

@@ -82,6 +82,12 @@ pub(super) struct Three {
 }
 
 impl Three {
+    /// Over shared memory, with sockets of this name.
+    pub fn over_shm(name: &str) -> Three {
+        let file = |node| format!("longarm-{name}-{}-{node}.sock", std::process::id());
+        Three::start((0..3).map(|node| Address::Shm(std::env::temp_dir().join(file(node)))).collect())
+    }
+
     pub fn start(addresses: Vec<Address>) -> Three {
         Three::start_at(TIMING, addresses)
     }
@@ -177,8 +183,7 @@ fn a_group_over_shared_memory_loses_leaders_and_nothing_else() {
 fn one_that_takes_connections_and_says_nothing_holds_nobody_up() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     let silent = Address::Tcp(silent.local_addr().expect("bound").to_string());
-    let file = |node| format!("longarm-silent-{}-{node}.sock", std::process::id());
-    let three = Three::start((0..3).map(|n| Address::Shm(std::env::temp_dir().join(file(n)))).collect());
+    let three = Three::over_shm("silent");
     let addresses = [&[silent], &three.addresses[..]].concat();
     let options = Options { timeout: BOUND, connect_timeout: BOUND, ..Options::default() };
     let began = Instant::now();
