@@ -53,6 +53,11 @@ pub struct CoreOptions {
 }
 
 impl CoreOptions {
+    /// How long outcomes are kept for clients that may repeat.
+    pub(crate) fn keep(&self) -> Nanos {
+        Nanos(self.keep_sessions.as_nanos() as u64)
+    }
+
     /// The options of the engine; a group's leader has a term.
     pub(crate) fn engine(&self, hash_key: u64, term: Option<Term>) -> EngineOptions {
         // A client's lease, on a clock that may run 1 % slow, plus the longest READ that the client accepts.
@@ -92,7 +97,7 @@ pub struct Keys {
 
 /// The times that all replicas of a group have alike.
 pub(crate) fn group_times(group: &GroupOptions, core: &CoreOptions) -> GroupTimes {
-    GroupTimes { promise: group.timing.promise, keep: Nanos(core.keep_sessions.as_nanos() as u64) }
+    GroupTimes { promise: group.timing.promise, keep: core.keep() }
 }
 
 /// What a leader's core goes on from, of the terms before its own.
@@ -194,8 +199,9 @@ impl Core {
             }
         };
         let core = Core::new(options, Clock::start(start.calendar), lent, boot, keys.sum, engine);
-        core.sessions.go_on(core.timestamps().now, start.ages);
-        core.engine.restore(&core.sessions, core.timestamps(), found);
+        let times = core.timestamps();
+        core.sessions.go_on(times.now, start.ages);
+        core.engine.restore(&core.sessions, times, found);
         Ok(core)
     }
 
@@ -208,9 +214,8 @@ impl Core {
         engine: Engine<Mapped>,
     ) -> Core {
         let control = Control::create(lent.control.memory().clone(), boot, SumKey::new(sum_key));
-        let keep = Nanos(options.keep_sessions.as_nanos() as u64);
         Core {
-            sessions: Sessions::new(options.sessions, keep),
+            sessions: Sessions::new(options.sessions, options.keep()),
             pulses: (0..options.workers).map(|_| Arc::new(Pulse::default())).collect(),
             options,
             clock,

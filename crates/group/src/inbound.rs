@@ -101,14 +101,10 @@ impl<Q> State<Q> {
     }
 }
 
-/// The reason why a replica with other times is not let in.
-fn other_times(nodes: [NodeId; 2], times: [GroupTimes; 2]) -> String {
-    let times = [0, 1].map(|which| {
-        let (node, GroupTimes { promise, keep }) = (nodes[which], times[which]);
-        let (promise, keep) = (promise.0 / 1_000, keep.0 / 1_000_000);
-        format!("node {node} says that leases last {promise} us, and outcomes are kept for {keep} ms")
-    });
-    format!("{}: give both the same file of the cluster, and the same options", times.join("; "))
+/// What a replica says of its times.
+fn said(node: NodeId, times: GroupTimes) -> String {
+    let (promise, keep) = (times.promise.0 / 1_000, times.keep.0 / 1_000_000);
+    format!("node {node} says that leases last {promise} us, and outcomes are kept for {keep} ms")
 }
 
 /// The reason why one of two processes of the same node is not let in.
@@ -209,7 +205,11 @@ impl<Q: QueuePair> Inbound<Q> {
         }
         let (ours, theirs) = (self.times, hello.times);
         if !operates && theirs != ours {
-            let reason = other_times([hello.node, self.options.node], [theirs, ours]);
+            let reason = format!(
+                "{}; {}: give both the same file of the cluster, and the same options",
+                said(hello.node, theirs),
+                said(self.options.node, ours)
+            );
             self.log.say(&format!("a replica at {} refused: {reason}", peer.name));
             return reject(incoming, &Refusal::new(RefusalCode::Invalid, reason));
         }

@@ -33,8 +33,8 @@ pub const STABLE: u64 = 8;
 pub const ITEMS: u64 = 16;
 /// Offset of the leader's calendar.
 pub const UNIX: u64 = 24;
-/// Offset of the two versions whose ages the leader knows.
-pub const AGES: u64 = 32;
+/// Offsets of the two versions whose ages the leader knows.
+pub const AGES: [u64; 2] = [32, 40];
 /// Offset of the floors.
 pub const FLOORS: u64 = 64;
 /// Offset of the word that releases a promise.
@@ -51,7 +51,7 @@ pub const fn floor_at(stream: usize) -> u64 {
 
 /// The bytes of a heartbeat, from [`BEAT`] on; with the floors of all streams, once the follower is synced.
 pub fn heartbeat(beat: Beat, told: HeartbeatPayload, floors: &[u64]) -> Vec<u8> {
-    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - AGES) / 8 - 2 };
+    let zeroes = if floors.is_empty() { 0 } else { (FLOORS - AGES[1]) / 8 - 1 };
     let words = [beat.0, told.stable, told.items, told.unix]
         .into_iter()
         .chain(told.ages)
@@ -142,7 +142,7 @@ mod tests {
         assert_eq!(heartbeat(beat, told, &[]).len(), 48, "of one that is not synced: its floors stay");
         let most: Vec<u64> = (100..100 + longarm_wire::STREAMS_MAX as u64).collect();
         let bytes = heartbeat(beat, told, &most);
-        let words = [BEAT, STABLE, ITEMS, UNIX, AGES, AGES + 8].map(|at| word(&bytes, at));
+        let words = [BEAT, STABLE, ITEMS, UNIX, AGES[0], AGES[1]].map(|at| word(&bytes, at));
         assert_eq!(words, [beat.0, 5, 6, 7, 8, 9]);
         assert!((0..most.len()).all(|stream| word(&bytes, floor_at(stream)) == most[stream]));
         assert!(bytes.len() as u64 <= RELEASED && RECLAIMED + 8 <= BYTES);

@@ -191,10 +191,10 @@ impl<M: OwnedWords> Writer<M> {
 
     /// Takes back the rooms of dropped drafts, which are used again while their segment is open.
     fn take_returns(&mut self) {
-        let returns = self.state().returns.clone();
-        if returns.waiting.get() == 0 {
+        if self.state().returns.waiting.get() == 0 {
             return;
         }
+        let returns = self.state().returns.clone();
         let rooms = std::mem::take(&mut *returns.rooms.lock());
         returns.waiting.add((rooms.len() as u64).wrapping_neg());
         for room in rooms {

@@ -31,6 +31,55 @@ impl EntryCopy {
     pub fn of(place: EntryRef, entry: &Entry<'_>) -> EntryCopy {
         EntryCopy { csn: entry.csn, age: entry.age(), place }
     }
+
+    fn lines(self) -> u64 {
+        u64::from(self.place.units())
+    }
+}
+
+/// Of each key, or operation, the newest entry.
+#[derive(Debug)]
+pub struct Newest<K> {
+    /// The entries.
+    pub entries: BTreeMap<K, EntryCopy>,
+    /// Their cache lines.
+    pub lines: u64,
+}
+
+impl<K> Default for Newest<K> {
+    fn default() -> Newest<K> {
+        Newest { entries: BTreeMap::new(), lines: 0 }
+    }
+}
+
+impl<K: Ord> Newest<K> {
+    /// Keeps the newest entry; the other one, if there are two, is superfluous.
+    fn see(&mut self, key: K, at: EntryCopy) -> Option<EntryCopy> {
+        self.lines += at.lines();
+        let spare = match self.entries.entry(key) {
+            Known::Vacant(none) => {
+                none.insert(at);
+                None
+            }
+            Known::Occupied(mut one) if at > *one.get() => Some(one.insert(at)),
+            Known::Occupied(_) => Some(at),
+        };
+        self.lines -= spare.map_or(0, EntryCopy::lines);
+        spare
+    }
+
+    /// Takes what another part has seen. Superfluous entries go to `spare`.
+    fn take(&mut self, other: Newest<K>, spare: &mut Vec<EntryCopy>) {
+        spare.extend(other.entries.into_iter().filter_map(|(key, at)| self.see(key, at)));
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
+        self.entries.retain(|_, at| {
+            let gone = is_gone(at.place);
+            self.lines -= if gone { at.lines() } else { 0 };
+            !gone
+        });
+    }
 }
 
 /// What entries say that is known only when all have been seen; see the head of this file.
@@ -39,17 +88,13 @@ pub struct Recovered {
     /// The highest version found.
     pub highest: Csn,
     /// The newest delete of each key that has one. Puts of the key may be found before and after.
-    pub deleted: BTreeMap<Box<[u8]>, EntryCopy>,
+    pub deleted: Newest<Box<[u8]>>,
     /// The saved records of each session's operations.
-    saved: BTreeMap<(u64, u64), EntryCopy>,
+    pub saved: Newest<(u64, u64)>,
     /// The outcomes that sessions may ask for.
     pub sessions: Restored,
     /// Whether some item has a time to live.
     pub expires: bool,
-    /// Cache lines of the deletes.
-    pub tombstones: u64,
-    /// Cache lines of the saved records.
-    pub outcomes: u64,
 }
 
 impl Recovered {
@@ -66,23 +111,17 @@ impl Recovered {
         let at = EntryCopy::of(place, entry);
         match entry.kind {
             EntryKind::Put | EntryKind::Move => None,
-            EntryKind::Tombstone => {
-                let spare = newest(&mut self.deleted, entry.key.into(), at);
-                self.tombstones = self.tombstones + units(&at) - lines(&spare);
-                spare
-            }
+            EntryKind::Tombstone => self.deleted.see(entry.key.into(), at),
             EntryKind::Noop => {
                 let by = entry.session.map_or((0, 0), |by| (by.id, by.operation));
-                let spare = newest(&mut self.saved, by, at);
-                self.outcomes = self.outcomes + units(&at) - lines(&spare);
-                spare
+                self.saved.see(by, at)
             }
         }
     }
 
     /// Whether the entry's key was deleted after it.
     pub fn is_deleted(&self, entry: &Entry<'_>) -> bool {
-        self.deleted.get(entry.key).is_some_and(|delete| delete.csn > entry.csn)
+        self.deleted.entries.get(entry.key).is_some_and(|delete| delete.csn > entry.csn)
     }
 
     /// Takes what another part has seen. Superfluous entries go to `spare`.
@@ -90,43 +129,13 @@ impl Recovered {
         self.highest = self.highest.max(other.highest);
         self.expires |= other.expires;
         self.sessions.take(other.sessions);
-        let before = spare.len();
-        spare.extend(other.deleted.into_iter().filter_map(|(key, at)| newest(&mut self.deleted, key, at)));
-        self.tombstones = self.tombstones + other.tombstones - lines(&spare[before..]);
-        let before = spare.len();
-        spare.extend(other.saved.into_iter().filter_map(|(by, at)| newest(&mut self.saved, by, at)));
-        self.outcomes = self.outcomes + other.outcomes - lines(&spare[before..]);
+        self.deleted.take(other.deleted, spare);
+        self.saved.take(other.saved, spare);
     }
 
     /// Forgets entries at places that are gone.
     pub fn forget(&mut self, is_gone: impl Fn(EntryRef) -> bool) {
-        let stays = |at: &EntryCopy, lines: &mut u64| {
-            let gone = is_gone(at.place);
-            *lines -= if gone { units(at) } else { 0 };
-            !gone
-        };
-        self.deleted.retain(|_, at| stays(at, &mut self.tombstones));
-        self.saved.retain(|_, at| stays(at, &mut self.outcomes));
-    }
-}
-
-fn units(at: &EntryCopy) -> u64 {
-    u64::from(at.place.units())
-}
-
-/// The cache lines of these entries.
-fn lines<'a>(entries: impl IntoIterator<Item = &'a EntryCopy>) -> u64 {
-    entries.into_iter().map(units).sum()
-}
-
-/// Keeps the newest entry; the other one, if there are two, is superfluous.
-fn newest<K: Ord>(known: &mut BTreeMap<K, EntryCopy>, key: K, at: EntryCopy) -> Option<EntryCopy> {
-    match known.entry(key) {
-        Known::Vacant(none) => {
-            none.insert(at);
-            None
-        }
-        Known::Occupied(mut one) if at > *one.get() => Some(one.insert(at)),
-        Known::Occupied(_) => Some(at),
+        self.deleted.forget(&is_gone);
+        self.saved.forget(&is_gone);
     }
 }

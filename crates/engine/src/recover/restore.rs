@@ -68,7 +68,7 @@ impl<M: OwnedWords> Engine<M> {
             found.take(part.found, spare);
         });
         let (found, mut spare) = std::mem::take(&mut *all.lock());
-        for (key, delete) in &found.deleted {
+        for (key, delete) in &found.deleted.entries {
             self.remove_older(key, self.hash(key), delete.csn);
         }
         standby.take(found, &mut spare);
@@ -77,8 +77,8 @@ impl<M: OwnedWords> Engine<M> {
             self.store.supersede(place, csn);
         }
         if let Commit::Replicated(group) = &self.commit {
-            group.found_kept(found.tombstones, found.outcomes);
-            group.deletes.found(found.deleted);
+            group.found_kept(found.deleted.lines, found.saved.lines);
+            group.deletes.found(found.deleted.entries);
         }
         self.store.bury_unread();
         sessions.restore(found.sessions, times.now);

@@ -93,7 +93,7 @@ impl<T: Transport> Node<T> {
 
     /// What a leader told of the ages of versions, perhaps this node itself.
     pub(super) fn told_ages(&self) -> ToldAges {
-        [page::AGES, page::AGES + 8].map(|at| {
+        page::AGES.map(|at| {
             let (csn, age) = page::age_of(self.page.memory().load(at));
             VersionAge { csn, age }
         })
@@ -167,16 +167,15 @@ impl<T: Transport> Node<T> {
         }
         self.page.memory().store(page::RECLAIMED, leader.term.releases.lock().count());
         self.page.memory().store(page::ITEMS, leader.term.core.engine.index.items());
-        let ages = leader.term.core.sessions.ages(leader.term.core.timestamps().now);
-        for (it, at) in ages.into_iter().zip([page::AGES, page::AGES + 8]) {
-            self.page.memory().store(at, page::age_word(it.csn, it.age));
-        }
         observe(|| Seen::SteppedDown { term: leader.term.term });
         // Clients may read this memory until their leases are over (M8), by clocks that may be slow.
         let timing = &self.group_options.timing;
         let (times, over) = (leader.term.core.timestamps(), lease + timing.promise.since(timing.lease()));
         let left = over.since(times.now).0.div_ceil(1_000_000);
         self.page.memory().store(page::UNIX, page::calendar_at_end(times.unix.0 + left, timing));
+        for (at, it) in page::AGES.into_iter().zip(leader.term.core.sessions.ages(times.now)) {
+            self.page.memory().store(at, page::age_word(it.csn, it.age));
+        }
         let now = times.now;
         if for_another && now < lease && !Mutant::ReportAtOnce.is_on() {
             sleep(Duration::from_nanos(lease.since(now).0));

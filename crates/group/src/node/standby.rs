@@ -36,8 +36,7 @@ impl<T: Transport> Node<T> {
         if self.standby.index.is_none() {
             self.standby.index = self.begin_standby();
         }
-        let keep = Nanos(self.options.keep_sessions.as_nanos() as u64);
-        let aged = session::aged(&self.told_ages(), keep);
+        let aged = session::aged(&self.told_ages(), self.options.keep());
         match &mut self.standby.index {
             Some(standby) => {
                 standby.forget_aged(aged);
