@@ -10,6 +10,7 @@
 //! (3) `news` only saves polls the lock. It is set after each addition, under the lock; a poll that misses it
 //!     is a poll that came earlier. Arming does not rely on it.
 
+use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -51,7 +52,7 @@ struct LinkState {
     sleeping: bool,
     /// The session waits for room: the NIC reads no more.
     stuck: bool,
-    /// Events the NIC waits for.
+    /// Events the NIC waits for: what epoll was told last, once the NIC has taken the link in.
     interest: EventFlags,
     /// The kernel takes no bytes for now.
     blocked: bool,
@@ -86,8 +87,7 @@ impl TcpLink {
             armed: false,
             sleeping: false,
             stuck: false,
-            // Writable at once: so the NIC looks at what came along with the handshake.
-            interest: EventFlags::IN | EventFlags::OUT,
+            interest: EventFlags::empty(),
             blocked: false,
             told: false,
         };
@@ -105,6 +105,15 @@ impl TcpLink {
     fn lock(&self) -> MutexGuard<'_, LinkState> {
         // A panic under the lock is a broken invariant of ours, reported by the thread that had it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// NIC thread: waits for the link from now on. It is writable at once: so the NIC looks at what came along
+    /// with the handshake, and at what the user, who may have been faster, could not send.
+    pub fn take_in(&self) -> io::Result<()> {
+        // Under the lock: a user who rang before told epoll nothing, whatever it noted.
+        let mut state = self.lock();
+        state.interest = EventFlags::IN | EventFlags::OUT;
+        self.poller.add(&self.socket, self.token, state.interest)
     }
 
     /// NIC thread: reads once, executes, writes.
@@ -308,3 +317,6 @@ impl LinkState {
         self.stuck && !self.blocked && !self.relay.is_full()
     }
 }
+
+#[cfg(test)]
+mod tests;

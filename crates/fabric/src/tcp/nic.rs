@@ -151,7 +151,7 @@ impl Nic {
     fn take_in(&self, links: &mut HashMap<u64, NicEntry>) {
         let entering = std::mem::take(&mut *self.entering.lock().unwrap_or_else(PoisonError::into_inner));
         for link in entering {
-            match self.poller.add(&link.socket, link.token) {
+            match link.take_in() {
                 Ok(()) => {
                     links.insert(link.token, NicEntry { link, raw: Buffer::new(INPUT) });
                 }

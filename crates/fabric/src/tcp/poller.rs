@@ -34,9 +34,9 @@ impl Poller {
         self.tokens.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Waits for a new link, and tells at once if it can be read or written.
-    pub fn add(&self, socket: &TcpStream, token: u64) -> rustix::io::Result<()> {
-        epoll::add(&self.epoll, socket, EventData::new_u64(token), EventFlags::IN | EventFlags::OUT)
+    /// Waits for these events of a new link.
+    pub fn add(&self, socket: &TcpStream, token: u64, events: EventFlags) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, socket, EventData::new_u64(token), events)?)
     }
 
     /// Changes what a link waits for. A link that the thread has not taken in yet, or has forgotten, waits
