@@ -1,8 +1,13 @@
 //! What processes hold of the machine, and bounds on it.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use longarm::human;
+use longarm_bench::cpu;
+
+/// How long the processes are watched while nobody asks for anything.
+const REST: Duration = Duration::from_secs(1);
 
 /// What one process holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -13,6 +18,8 @@ pub struct Held {
     pub descriptors: u64,
     /// Threads.
     pub threads: u64,
+    /// CPU while nobody asks for anything, in hundredths of a core.
+    pub idle_cpu: u64,
 }
 
 impl Held {
@@ -24,7 +31,8 @@ impl Held {
             rest.split_whitespace().next()?.parse().ok()
         };
         let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64;
-        Some(Held { memory: number("VmRSS:")? << 10, descriptors, threads: number("Threads:")? })
+        let (memory, threads) = (number("VmRSS:")? << 10, number("Threads:")?);
+        Some(Held { memory, descriptors, threads, idle_cpu: 0 })
     }
 
     fn most(self, other: Held) -> Held {
@@ -32,6 +40,7 @@ impl Held {
             memory: self.memory.max(other.memory),
             descriptors: self.descriptors.max(other.descriptors),
             threads: self.threads.max(other.threads),
+            idle_cpu: self.idle_cpu.max(other.idle_cpu),
         }
     }
 }
@@ -52,20 +61,35 @@ impl Watch {
         }
     }
 
+    /// Looks at what processes do while nobody asks for anything: a thread that never sleeps takes the core
+    /// that others need.
+    pub fn rest(&mut self, pids: &[u32]) {
+        let used = || pids.iter().map(|&pid| cpu::seconds_of(&[pid])).collect::<Vec<_>>();
+        let (began, before) = (Instant::now(), used());
+        std::thread::sleep(REST);
+        let took = began.elapsed().as_secs_f64();
+        let share = |(before, after): (Option<f64>, Option<f64>)| Some((after? - before?) / took * 100.0);
+        let most = before.into_iter().zip(used()).filter_map(share).fold(0.0, f64::max);
+        self.most.idle_cpu = self.most.idle_cpu.max(most as u64);
+    }
+
     /// What a process held beyond `bound`, in words.
     pub fn beyond(&self, bound: Held) -> Option<String> {
-        let Held { memory, descriptors, threads } = self.most;
-        let within = memory <= bound.memory && descriptors <= bound.descriptors && threads <= bound.threads;
+        let Held { memory, descriptors, threads, idle_cpu } = self.most;
+        let within = memory <= bound.memory
+            && descriptors <= bound.descriptors
+            && threads <= bound.threads
+            && idle_cpu <= bound.idle_cpu;
         (!within).then(|| format!("a replica held more than it may: {} ({bound:?})", self.to_text()))
     }
 
     /// The greatest holdings as a text for people.
     pub fn to_text(&self) -> String {
-        let Held { memory, descriptors, threads } = self.most;
+        let Held { memory, descriptors, threads, idle_cpu } = self.most;
         let longest = self.lives.values().max().unwrap_or(&0);
         format!(
             "at most {}, {descriptors} descriptors, {threads} threads a replica, of which one lived through \
-             {longest} faults",
+             {longest} faults, and {idle_cpu}% of a core while nobody asked",
             human::bytes(memory)
         )
     }
@@ -75,14 +99,32 @@ impl Watch {
 mod tests {
     use super::*;
 
+    const ALL: Held = Held { memory: u64::MAX, descriptors: u64::MAX, threads: u64::MAX, idle_cpu: u64::MAX };
+
     #[test]
     fn this_process_holds_something() {
         let mut watch = Watch::default();
         watch.look(std::process::id());
         watch.look(u32::MAX >> 1);
         assert!(watch.most.memory > 1 << 20 && watch.most.descriptors > 2 && watch.most.threads > 0);
-        assert_eq!(watch.beyond(Held { memory: u64::MAX, descriptors: u64::MAX, threads: u64::MAX }), None);
-        let little = Held { memory: u64::MAX, descriptors: 1, threads: u64::MAX };
-        assert!(watch.beyond(little).expect("more than one").contains("descriptors"));
+        assert_eq!(watch.beyond(ALL), None);
+        assert!(watch.beyond(Held { descriptors: 1, ..ALL }).expect("more than one").contains("descriptors"));
+    }
+
+    #[test]
+    fn a_process_that_never_sleeps_is_found() {
+        let mut watch = Watch::default();
+        let sleeper = std::process::Command::new("sleep").arg("60").spawn();
+        let spinner = std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        let (mut sleeper, mut spinner) = (sleeper.expect("sleep"), spinner.expect("sh"));
+        watch.rest(&[sleeper.id(), u32::MAX >> 1]);
+        assert_eq!(watch.most.idle_cpu, 0);
+        watch.rest(&[sleeper.id(), spinner.id()]);
+        assert!(watch.most.idle_cpu > 0);
+        assert!(watch.beyond(Held { idle_cpu: 0, ..ALL }).expect("it spins").contains("idle_cpu"));
+        [&mut sleeper, &mut spinner].map(|child| {
+            child.kill().expect("it is ours");
+            child.wait().expect("it ended")
+        });
     }
 }

@@ -52,8 +52,8 @@ pub const RESTING: u32 = 2;
 /// How long clients use the keys of a round.
 const ROUND: Nanos = Nanos::from_millis(2_000);
 /// What a replica of one group may hold beyond the memory of that replica, and over shm of all replicas of
-/// its group.
-const SPARE: Held = Held { memory: 256 << 20, descriptors: 512, threads: 128 };
+/// its group. A replica that nobody asks sends heartbeats, or answers them: a few hundredths of a core.
+const SPARE: Held = Held { memory: 256 << 20, descriptors: 512, threads: 128, idle_cpu: 50 };
 
 /// How long a group may take, which grows with its election time: long elections say that the machine is
 /// slow.
@@ -455,6 +455,9 @@ impl Torture {
         let Looks { at: looks, left, counts: left_counts } = self.look_everywhere()?;
         left.iter().for_each(|operation| history.push(operation.clone()));
         counts.extend::<Vec<Count>>(left_counts);
+        let nodes = &self.replicas.cluster().nodes;
+        let pids: Vec<u32> = nodes.iter().filter_map(|member| self.replicas.pid(member.node)).collect();
+        self.watch.rest(&pids);
         let failures = [self.stage.failure(), self.stop(), self.beyond()];
         let replicas = self.options.replicas;
         Ok(Report {
@@ -489,6 +492,7 @@ impl Torture {
             memory: groups * (shares * self.options.memory + SPARE.memory),
             descriptors: groups * SPARE.descriptors,
             threads: groups * SPARE.threads,
+            idle_cpu: groups * SPARE.idle_cpu,
         })
     }
 
