@@ -12,8 +12,8 @@ use crate::builds::{QUICKLY_BUILT, cargo, status};
 const FIXED: &str = "0..30";
 const FRESH: u64 = 15;
 
-/// Within how many seeds a fault that is built in must be found. The first seed that finds it ends the run, so
-/// the many cost nothing where few suffice; and any change of the product deals every seed anew.
+/// Within how many seeds a fault that is built in must be found. The first seed that finds it ends the run,
+/// so the many cost nothing where few suffice; and any change of the product deals every seed anew.
 const WITHIN: u64 = 1000;
 
 /// What finds a fault that was built in.

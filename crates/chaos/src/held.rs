@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use longarm::human;
 use longarm_bench::cpu;
+use longarm_host::sleep;
 
 /// How long the processes are watched while nobody asks for anything.
 const REST: Duration = Duration::from_secs(1);
@@ -66,7 +67,7 @@ impl Watch {
     pub fn rest(&mut self, pids: &[u32]) {
         let used = || pids.iter().map(|&pid| cpu::seconds_of(&[pid])).collect::<Vec<_>>();
         let (began, before) = (Instant::now(), used());
-        std::thread::sleep(REST);
+        sleep(REST);
         let took = began.elapsed().as_secs_f64();
         let share = |(before, after): (Option<f64>, Option<f64>)| Some((after? - before?) / took * 100.0);
         let most = before.into_iter().zip(used()).filter_map(share).fold(0.0, f64::max);
@@ -122,9 +123,9 @@ mod tests {
         watch.rest(&[sleeper.id(), spinner.id()]);
         assert!(watch.most.idle_cpu > 0);
         assert!(watch.beyond(Held { idle_cpu: 0, ..ALL }).expect("it spins").contains("idle_cpu"));
-        [&mut sleeper, &mut spinner].map(|child| {
+        for child in [&mut sleeper, &mut spinner] {
             child.kill().expect("it is ours");
-            child.wait().expect("it ended")
-        });
+            child.wait().expect("it ended");
+        }
     }
 }

@@ -29,7 +29,15 @@ const LAW: &[(&str, &[&[&str]])] = &[
     ("longarm-bench", &[BASE, PARTS, ENDS, LOAD]),
     ("longarm-sim", &[BASE, PARTS, ENDS, LOAD, &["longarm-history"]]),
     ("longarm", &[BASE, PARTS, ENDS, LOAD, &["longarm-bench", "longarm-cluster"]]),
-    ("longarm-chaos", &[BASE, ENDS, LOAD, &["longarm", "longarm-fabric", "longarm-history", "longarm-host"]]),
+    (
+        "longarm-chaos",
+        &[
+            BASE,
+            ENDS,
+            LOAD,
+            &["longarm", "longarm-bench", "longarm-fabric", "longarm-history", "longarm-host"],
+        ],
+    ),
     ("xtask", &[]),
 ];
 const BASE: &[&str] = &["longarm-base"];

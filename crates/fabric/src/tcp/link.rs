@@ -107,8 +107,8 @@ impl TcpLink {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// NIC thread: waits for the link from now on. It is writable at once: so the NIC looks at what came along
-    /// with the handshake, and at what the user, who may have been faster, could not send.
+    /// NIC thread: waits for the link from now on. It is writable at once: so the NIC looks at what came
+    /// along with the handshake, and at what the user, who may have been faster, could not send.
     pub fn take_in(&self) -> io::Result<()> {
         // Under the lock: a user who rang before told epoll nothing, whatever it noted.
         let mut state = self.lock();
